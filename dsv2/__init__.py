@@ -44,6 +44,7 @@ from dsv2.errors import (
     SchemaError,
     SerializationError,
     StateDeclarationError,
+    UndeclaredOutputError,
     UndeclaredStateError,
     UndeclaredWatermarkError,
     UnfinishedJobWarning,
@@ -61,6 +62,7 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.job import JobHandle, JobProgress, JobResult, JobStatus, OperatorProgress, Trigger
+from dsv2.output_tag import OutputTag
 from dsv2.record_batch import RecordBatch
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink
 from dsv2.sources import CollectionSource, DataFrameSource, DataGeneratorSource
@@ -130,6 +132,7 @@ __all__ = (
     "NonPartitionedContext",
     "OneInputStreamProcessFunction",
     "OperatorProgress",
+    "OutputTag",
     "PartitionedContext",
     "PlanError",
     "PrintSink",
@@ -158,6 +161,7 @@ __all__ = (
     "TwoOutputPartitionedContext",
     "TwoOutputStreamProcessFunction",
     "TwoStreams",
+    "UndeclaredOutputError",
     "UndeclaredStateError",
     "UndeclaredWatermarkError",
     "UnfinishedJobWarning",

@@ -14,8 +14,9 @@ __all__ = ("ConfiguredSink", "ProcessConfigurable")
 class ProcessConfigurable:
     """The handle on a new operator. Every method returns the object itself, so calls can be chained."""
 
-    _builder: PlanBuilder
-    _ref: InputRef
+    def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
+        self._builder = builder
+        self._ref = ref
 
     @property
     def _node(self) -> Node:
@@ -91,7 +92,3 @@ def _non_empty(text: str, what: str) -> str:
 
 class ConfiguredSink(ProcessConfigurable):
     """The handle that ``to_sink`` returns."""
-
-    def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
-        self._builder = builder
-        self._ref = ref

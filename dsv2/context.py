@@ -9,6 +9,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, TypeVar, overload
 
+from dsv2.output_tag import OutputTag
 from dsv2.state import (
     AggregatingState,
     AggregatingStateDeclaration,
@@ -150,6 +151,15 @@ class RuntimeContext(Protocol):
     @property
     def metric_group(self) -> MetricGroup:
         """Counters and gauges of this operator."""
+
+    def output(self, tag: OutputTag[T], record: T, /) -> None:
+        """Emit ``record`` to the side output ``tag``, with the timestamp that ``Collector.collect`` would assign.
+
+        It is dropped if nothing reads ``result.side_output(tag)``.
+
+        Raises:
+            UndeclaredOutputError: The function does not return ``tag`` from ``declare_outputs``.
+        """
 
 
 class WatermarkManager(Protocol):

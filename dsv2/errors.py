@@ -16,6 +16,7 @@
     │   ├── UndeclaredWatermarkError     emitted a watermark identifier that nothing in the job declares
     │   ├── InvalidWatermarkError        a watermark value does not have the declared type
     │   ├── UndeclaredStateError         requested a state that the function does not declare
+    │   ├── UndeclaredOutputError        emitted to a side output that the function does not declare
     │   ├── InvalidKeyError              None, unhashable or unsupported key; output key differs from input key
     │   └── RecordMutatedError           a record was modified after it was emitted
     ├── IncompatibleCheckpointError  the program cannot continue from the checkpoint or savepoint
@@ -52,6 +53,7 @@ __all__ = (
     "SchemaError",
     "SerializationError",
     "StateDeclarationError",
+    "UndeclaredOutputError",
     "UndeclaredStateError",
     "UndeclaredWatermarkError",
     "UnfinishedJobWarning",
@@ -191,6 +193,10 @@ class InvalidWatermarkError(ContractError):
 
 class UndeclaredStateError(ContractError):
     """A function requested a state that it does not return from ``uses_states``."""
+
+
+class UndeclaredOutputError(ContractError):
+    """A function emitted to a side output that it does not return from ``declare_outputs``."""
 
 
 class InvalidKeyError(ContractError):

@@ -6,13 +6,15 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from dsv2.configurable import ConfiguredSink
 from dsv2.errors import PlanError
-from dsv2.functions import ProcessFunction
-from dsv2.graph import Exchange, InputRef, KeySelector, OperatorKind, PlanBuilder
+from dsv2.functions import ProcessFunction, TwoInputBroadcastStreamProcessFunction
+from dsv2.graph import Exchange, InputRef, KeySelector, Node, OperatorKind, PlanBuilder
 from dsv2.graph.builder import caller_location, kind_of
+from dsv2.graph.side_outputs import find_output
+from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
-from dsv2.stream_arguments import require_version
+from dsv2.stream_arguments import require, require_version
 
-__all__ = ("Stream", "preserving", "refuse_foreign")
+__all__ = ("Stream", "preserving", "refuse_foreign", "side_output")
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -41,6 +43,18 @@ class Stream(Generic[T_co]):
         node = self._builder.add(kind, function, name, (self._ref, *others), output_keys, non_parallel, version)
         return InputRef(node)
 
+    def _add_broadcast(
+        self,
+        function: object,
+        name: str,
+        side: Stream[Any],
+        output_keys: tuple[KeySelector | None] = (None,),
+        version: int | None = None,
+    ) -> InputRef:
+        body = require(function, TwoInputBroadcastStreamProcessFunction)
+        kind = OperatorKind.TWO_INPUT_BROADCAST
+        return self._add(kind, body, name, side._ref, output_keys=output_keys, version=version)
+
     def _through(
         self, exchange: Exchange, key_selector: KeySelector | None = None, version: int | None = None
     ) -> InputRef:
@@ -63,6 +77,16 @@ def refuse_foreign(stream: Stream[Any], other: object, *kinds: type[Stream[Any]]
         )
     if other._builder is not stream._builder:
         raise PlanError(f"{where}: the two streams belong to different environments.")
+
+
+def side_output(node: Node, tag: OutputTag[Any]) -> InputRef:
+    """The side output ``tag`` of an operator. Raises ``PlanError`` if its function does not declare it."""
+    where = f"side_output at {caller_location()}"
+    if not isinstance(tag, OutputTag):
+        raise PlanError(f"{where} takes an OutputTag, not {kind_of(tag)}.")
+    reading_declares = isinstance(node.body, ProcessFunction) and node.body.dsv2_reading_declares
+    number = find_output(node.side_outputs, tag, reading_declares, f"{where}, of {node.name} at {node.location}")
+    return InputRef(node, len(node.output_keys) + number)
 
 
 def preserving(ref: InputRef) -> InputRef:

@@ -25,6 +25,7 @@ from dsv2.functions import (
 )
 from dsv2.graph import Exchange, InputRef, KeySelector, OperatorKind, PlanBuilder
 from dsv2.graph.builder import caller_location
+from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
 from dsv2.stream_arguments import (
     one_input,
@@ -35,7 +36,7 @@ from dsv2.stream_arguments import (
     require_selector,
     require_version,
 )
-from dsv2.stream_base import Stream, preserving, refuse_foreign
+from dsv2.stream_base import Stream, preserving, refuse_foreign, side_output
 
 __all__ = (
     "BroadcastStream",
@@ -142,7 +143,7 @@ class NonKeyedPartitionStream(_Partitionable[T_co], Generic[T_co]):
         """Run ``function`` on this stream and ``other``: a non-keyed stream, or a broadcast stream as side input."""
         refuse_foreign(self, other, NonKeyedPartitionStream, BroadcastStream)
         if isinstance(other, BroadcastStream):
-            ref = _connect_broadcast(self, other, function)
+            ref = self._add_broadcast(function, "Broadcast-TwoInput-Process", other)
         else:
             require(function, TwoInputNonBroadcastStreamProcessFunction)
             ref = self._add(OperatorKind.TWO_INPUT, function, "TwoInput-Process", other._ref)
@@ -386,11 +387,21 @@ class BroadcastStream(Stream[T_co], Generic[T_co]):
             return _keyed_broadcast(other, self, function, new_key_selector, version)
         if new_key_selector is not None or version is not None:
             raise PlanError(f"connect_and_process at {caller_location()}: only a keyed stream can stay keyed.")
-        ref = _connect_broadcast(other, self, function)
+        ref = other._add_broadcast(function, "Broadcast-TwoInput-Process", self)
         return ConfiguredStream[Any](self._builder, ref)
 
 
-class ConfiguredStream(NonKeyedPartitionStream[T_co], ProcessConfigurable):
+class _WithSideOutputs(ProcessConfigurable):
+    def side_output(self, tag: OutputTag[OUT]) -> ConfiguredStream[OUT]:
+        """The records that the function emits with ``ctx.output(tag, record)``. The stream is not keyed.
+
+        Raises:
+            PlanError: The function does not return ``tag`` from ``declare_outputs``.
+        """
+        return ConfiguredStream(self._builder, side_output(self._node, tag))
+
+
+class ConfiguredStream(NonKeyedPartitionStream[T_co], _WithSideOutputs):
     """A non-keyed stream, and the handle on the operator that emits it.
 
     Where nothing is configured, annotate it as ``NonKeyedPartitionStream``.
@@ -398,7 +409,7 @@ class ConfiguredStream(NonKeyedPartitionStream[T_co], ProcessConfigurable):
     """
 
 
-class ConfiguredKeyedStream(KeyedPartitionStream[K, T_co], ProcessConfigurable):
+class ConfiguredKeyedStream(KeyedPartitionStream[K, T_co], _WithSideOutputs):
     """A keyed stream, and the handle on the operator that emits it.
 
     (Flink ``ProcessConfigurableAndKeyedPartitionStream``.)
@@ -411,13 +422,13 @@ class ConfiguredGlobalStream(GlobalStream[T_co], ProcessConfigurable):
     (Flink ``ProcessConfigurableAndGlobalStream``.)
     """
 
+    def side_output(self, tag: OutputTag[OUT]) -> ConfiguredGlobalStream[OUT]:
+        """As ``ConfiguredStream.side_output``; the stream is global."""
+        return ConfiguredGlobalStream(self._builder, side_output(self._node, tag))
 
-class TwoStreams(ProcessConfigurable, Generic[O1_co, O2_co]):
+
+class TwoStreams(_WithSideOutputs, Generic[O1_co, O2_co]):
     """Both outputs of a two-output function, and the handle on its operator."""
-
-    def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
-        self._builder = builder
-        self._ref = ref
 
     @property
     def first(self) -> ConfiguredStream[O1_co]:
@@ -430,12 +441,8 @@ class TwoStreams(ProcessConfigurable, Generic[O1_co, O2_co]):
         return ConfiguredStream(self._builder, InputRef(self._node, 1))
 
 
-class TwoKeyedStreams(ProcessConfigurable, Generic[K, O1_co, O2_co]):
+class TwoKeyedStreams(_WithSideOutputs, Generic[K, O1_co, O2_co]):
     """Both outputs of a two-output function that stay keyed, and the handle on its operator."""
-
-    def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
-        self._builder = builder
-        self._ref = ref
 
     @property
     def first(self) -> ConfiguredKeyedStream[K, O1_co]:
@@ -465,20 +472,9 @@ class TwoGlobalStreams(Generic[O1_co, O2_co]):
         """The second output."""
         return ConfiguredGlobalStream(self._builder, InputRef(self._node, 1))
 
-
-def _connect_broadcast(
-    stream: Stream[Any],
-    side: BroadcastStream[Any],
-    function: object,
-    output_keys: tuple[KeySelector | None] = (None,),
-    version: int | None = None,
-) -> InputRef:
-    side_input_function = require(function, TwoInputBroadcastStreamProcessFunction)
-    name = "Broadcast-TwoInput-Process"
-    if isinstance(stream, KeyedPartitionStream):
-        name = "Keyed-TwoInput-Broadcast-Process"
-    kind = OperatorKind.TWO_INPUT_BROADCAST
-    return stream._add(kind, side_input_function, name, side._ref, output_keys=output_keys, version=version)
+    def side_output(self, tag: OutputTag[OUT]) -> ConfiguredGlobalStream[OUT]:
+        """As ``ConfiguredStream.side_output``; the stream is global."""
+        return ConfiguredGlobalStream(self._builder, side_output(self._node, tag))
 
 
 def _keyed_broadcast(
@@ -489,7 +485,7 @@ def _keyed_broadcast(
     version: int | None,
 ) -> ConfiguredStream[Any] | ConfiguredKeyedStream[Any, Any]:
     require_selector("connect_and_process", key_selector, "new_key_selector")
-    ref = _connect_broadcast(keyed, side, function, output_keys=(key_selector,), version=version)
+    ref = keyed._add_broadcast(function, "Keyed-TwoInput-Broadcast-Process", side, (key_selector,), version)
     return _keyed_result(keyed._builder, ref)
 
 

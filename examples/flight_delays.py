@@ -1,8 +1,8 @@
-"""The delays of each carrier by day, for the flights out of New York in 2013, with a second output for late records.
+"""The delays of each carrier by day, for the flights out of New York in 2013, with a side output for late records.
 
 A record arrives when the flight leaves. Its event time is the scheduled departure, so a delayed flight arrives out of
 order, and after midnight it may be late for its day. The window of a day fires two hours after the end of the day (in
-event time). Flights that arrive later are not part of the statistics and go to a second output.
+event time). Flights that arrive later are not part of the statistics and go to a side output.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream, PartitionedContext, TwoStreams
+from dsv2 import ConfiguredStream, ExecutionEnvironment, NonKeyedPartitionStream, OutputTag, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowContext, WindowStrategy, aggregate, with_late_output
 from dsv2.sinks import CollectSink
@@ -26,6 +26,7 @@ from examples.program import Table, execute, run_example
 __all__ = ("Delays", "DelaysOfDay", "daily_delays", "main")
 
 OUT_OF_ORDER = timedelta(hours=2)
+LATE = OutputTag("late", Flight)
 NEW_YORK = timedelta(hours=5)  # behind UTC; in summer it is one hour less, so days end at one o'clock
 
 
@@ -70,8 +71,8 @@ def of_day(delays: Delays, window: WindowContext, ctx: PartitionedContext[Delays
 
 def daily_delays(
     flights: NonKeyedPartitionStream[Flight],
-) -> TwoStreams[DelaysOfDay, Flight]:
-    """Compute the statistics of each carrier and day. The second output has the late flights.
+) -> ConfiguredStream[DelaysOfDay]:
+    """Compute the statistics of each carrier and day. The side output ``LATE`` has the late flights.
 
     ``flights`` must be one channel in the order of takeoff; then the result is deterministic.
     """
@@ -86,7 +87,7 @@ def daily_delays(
         flights.process(generator)
         .with_parallelism(1)
         .key_by(lambda flight: flight.carrier)
-        .process(with_late_output(aggregate(days, AddDelays(), of_day)))
+        .process(with_late_output(aggregate(days, AddDelays(), of_day), LATE))
         .with_uid("delays")
     )
 
@@ -103,10 +104,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(env: ExecutionEnvironment, options: argparse.Namespace) -> Table:
     source = DataGeneratorSource(flight_by_takeoff, count=len(flights_by_takeoff()), records_per_batch=100_000)
-    both = daily_delays(env.from_source(source).with_parallelism(1))
+    delays = daily_delays(env.from_source(source).with_parallelism(1))
     days, late = CollectSink[DelaysOfDay](), CollectSink[Flight]()
-    both.first.to_sink(days)
-    both.second.to_sink(late)
+    delays.to_sink(days)
+    delays.side_output(LATE).to_sink(late)
     execute(env, "flight delays", options)
     too_late = Counter(flight.carrier for flight in late.results)
     rows = [

@@ -107,9 +107,9 @@ class FlightDelays(Program):
 
     def build(self, p: Pipeline) -> None:
         flights = [flight for flight in flights_by_takeoff() if flight.scheduled in self.span]
-        both = flight_delays.daily_delays(p.source(flights, 1))
-        p.collect(both.first, "days")
-        p.collect(both.second, "too late")
+        delays = flight_delays.daily_delays(p.source(flights, 1))
+        p.collect(delays, "days")
+        p.collect(delays.side_output(flight_delays.LATE), "too late")
 
     def check(self, run: Run) -> None:
         expected, too_late = daily_delays(self.span)

@@ -215,7 +215,7 @@ class WindowDriver:
     """One subtask of a window function, driven by hand: elements in, records with their timestamps out.
 
     ``key`` None is for global streams. Each input has that many ``channels``. Those of the second one follow those of
-    the first. A second output goes to the uid "second".
+    the first. A second output goes to the uid "second", a side output to its name.
     """
 
     def __init__(
@@ -231,6 +231,8 @@ class WindowDriver:
             result = streams[0].connect_and_process(streams[1], function)
         else:
             result = streams[0].process(function)
+        for tag in function.declare_outputs():
+            result.side_output(tag).to_sink(CollectSink()).with_uid(tag.name)
         if isinstance(function, TwoOutputStreamProcessFunction):
             result.second.to_sink(CollectSink()).with_uid("second")
             result = result.first

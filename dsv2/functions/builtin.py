@@ -108,5 +108,9 @@ class CallableFunction(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT])
     def __init__(self, function: Callable[[IN, Collector[OUT], PartitionedContext[OUT]], None]) -> None:
         self.function = function
 
+    @property
+    def dsv2_reading_declares(self) -> bool:
+        return True
+
     def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         return self.function(record, output, ctx)  # the caller checks that it is None

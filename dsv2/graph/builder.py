@@ -24,8 +24,10 @@ from dsv2.graph.plan import (
     RegisteredType,
     one_partition,
 )
+from dsv2.graph.side_outputs import declared_outputs
 from dsv2.graph.states import check_states
 from dsv2.graph.uids import Uid, uids_of
+from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, WatermarkStrategy
 from dsv2.spi import BatchFunction, Position
@@ -53,6 +55,12 @@ class Node:
     parallelism: int | None = None
     max_parallelism: int | None = None
     watermarks: WatermarkStrategy[Any] | None = None
+    side_outputs: list[OutputTag[Any]] = field(default_factory=list)
+
+    def output_name(self, output: int) -> int | str:
+        """The output with this number in automatic uids. See ``Operator.output_name``."""
+        main = len(self.output_keys)
+        return output if output < main else self.side_outputs[output - main].name
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,7 @@ class PlanBuilder:
             non_parallel,
             output_key_version,
         )
+        node.side_outputs = declared_outputs(body, f"{name} at {node.location}")
         self.nodes.append(node)
         return node
 
@@ -195,6 +204,7 @@ def _operator(node: Node, uid: Uid, default_parallelism: int) -> Operator:
         location=node.location,
         input_keys=input_keys,
         output_keys=node.output_keys,
+        side_outputs=tuple(node.side_outputs),
         key_versions=tuple(ref.key_version for ref in node.inputs),
         output_key_version=node.output_key_version,
         at_source=_at_source(node.body, input_keys),

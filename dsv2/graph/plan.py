@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.functions import ProcessFunction
+from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, WatermarkStrategy
 from dsv2.watermark import WatermarkDeclaration
@@ -58,7 +59,10 @@ class Exchange(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An edge from output ``output`` (0 or 1) of operator ``source`` to input ``input`` (0 or 1) of ``target``."""
+    """An edge from an output of operator ``source`` to input ``input`` (0 or 1) of ``target``.
+
+    The outputs of an operator are numbered: those that its kind has, then its side outputs.
+    """
 
     source: int
     output: int
@@ -95,7 +99,9 @@ class Operator:
         max_parallelism: Number of key groups.
         location: The user's file and line that created the operator.
         input_keys: For each input the key selector, or None if the input is not keyed.
-        output_keys: For each output that stays keyed the selector of the current key, otherwise None.
+        output_keys: For each output that stays keyed the selector of the current key, otherwise None. Without side
+            outputs.
+        side_outputs: The side outputs, numbered after the other outputs.
         key_versions: For each input the version that the user gave for its key selector, or None.
         output_key_version: The version that the user gave for the selectors of the outputs, or None.
         automatic_uid: Whether the user gave no uid.
@@ -114,12 +120,27 @@ class Operator:
     location: str
     input_keys: tuple[KeySelector | None, ...] = ()
     output_keys: tuple[KeySelector | None, ...] = ()
+    side_outputs: tuple[OutputTag[Any], ...] = ()
     key_versions: tuple[int | None, ...] = ()
     output_key_version: int | None = None
     automatic_uid: bool = False
     twin: str | None = None
     at_source: AtSource = AtSource.NOTHING
     watermarks: WatermarkStrategy[Any] | None = None
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs."""
+        return len(self.output_keys) + len(self.side_outputs)
+
+    def side_output(self, output: int) -> OutputTag[Any] | None:
+        """The tag of the output with this number, or None if it is not a side output."""
+        return self.side_outputs[output - len(self.output_keys)] if output >= len(self.output_keys) else None
+
+    def output_name(self, output: int) -> int | str:
+        """The output with this number in checkpoints: the name of a side output, otherwise the number."""
+        tag = self.side_output(output)
+        return output if tag is None else tag.name
 
     @property
     def keyed(self) -> bool:

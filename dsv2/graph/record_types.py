@@ -19,6 +19,9 @@ _ITERABLES = (Iterable, Iterator, Generator, list, tuple, set)
 
 def declared_type(plan: Plan, operator: Operator, output: int) -> Any:
     """The record type of an output of ``operator``, as in an annotation, or ``UNDECLARED``."""
+    tag = operator.side_output(output)
+    if tag is not None:
+        return UNDECLARED if tag.record_type is None else tag.record_type
     match operator.body:
         case CollectionSource(items=items):
             return type(items[0]) if items else UNDECLARED
@@ -38,7 +41,7 @@ def declared_type(plan: Plan, operator: Operator, output: int) -> Any:
     called = operator.function
     given = _arguments_of_ours(type(called.wrapped if isinstance(called, WrappingFunction) else called))
     outputs = len(operator.output_keys)
-    if len(given) <= outputs:  # a window with late output has an additional output
+    if len(given) <= outputs:
         return UNDECLARED
     declared = given[output - outputs]
     if not isinstance(declared, TypeVar):

@@ -102,10 +102,10 @@ class _Origins:
         label = _name(called).rpartition(".")[2]
         return f"{label if label.isidentifier() else type(node.body).__name__}-{digest}"
 
-    def _origin(self, ref: InputRef) -> tuple[str, int]:
+    def _origin(self, ref: InputRef) -> tuple[str, int | str]:
         """The uid of the nearest upstream operator with state or a user-defined uid, and its output."""
         ref = self._passed_over.get(ref.node.id, ref)
-        return self._uids[ref.node.id], ref.output
+        return self._uids[ref.node.id], ref.node.output_name(ref.output)
 
 
 def _called(body: object) -> object:

@@ -10,8 +10,6 @@ from dsv2.graph.record_types import declared_type
 
 __all__ = ("warn_of_unread_streams",)
 
-_OUTPUTS = ("first ", "second ")
-
 
 def warn_of_unread_streams(plan: Plan) -> None:
     """Warn about each output without a consumer, at the line that created its operator.
@@ -20,13 +18,18 @@ def warn_of_unread_streams(plan: Plan) -> None:
     """
     read = {(edge.source, edge.output) for edge in plan.edges}
     for operator in plan.operators:
-        for output in range(_count(operator)):
+        for output in range(0 if operator.kind is OperatorKind.SINK else operator.outputs):
             if (operator.id, output) not in read and declared_type(plan, operator, output) not in (None, type(None)):
-                which = _OUTPUTS[output] if operator.kind is OperatorKind.TWO_OUTPUT else ""
                 file, _, line = operator.location.rpartition(":")
-                text = f"Nothing reads the {which}stream of {operator}: its records are lost. Add to_sink or process."
+                what, advice = _described(operator, output)
+                text = f"Nothing reads {what} of {operator}: its records are lost. {advice}"
                 warnings.warn_explicit(text, UnreadStreamWarning, file, int(line))
 
 
-def _count(operator: Operator) -> int:
-    return 0 if operator.kind is OperatorKind.SINK else len(operator.output_keys)
+def _described(operator: Operator, output: int) -> tuple[str, str]:
+    """An output, and how to read it."""
+    tag = operator.side_output(output)
+    if tag is not None:
+        return f"the side output {tag.name!r}", "Read side_output(tag) of the result, or do not declare the tag."
+    which = ("first ", "second ")[output] if operator.kind is OperatorKind.TWO_OUTPUT else ""
+    return f"the {which}stream", "Add to_sink or process."

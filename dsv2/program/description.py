@@ -122,7 +122,7 @@ def _input(plan: Plan, operator: Operator, edge: Edge) -> dict[str, Any]:
     return {
         "from": plan.operators[edge.source].uid,
         "from_stateless": _is_stateless(plan, plan.operators[edge.source]),
-        "output": edge.output,
+        "output": plan.operators[edge.source].output_name(edge.output),
         "exchange": edge.exchange.value,
         "key": _key(plan, plan.operators[edge.source], edge.output, select, operator.key_versions[edge.input]),
     }

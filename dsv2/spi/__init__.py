@@ -6,6 +6,7 @@ from dsv2.spi.failures import FailedCallbackError, FailedRecordError
 from dsv2.spi.kinds import BatchFunction, EmitBatch, KeyedBatchFunction, PaneFunction, TickingFunction, WrappingFunction
 from dsv2.spi.process_function import Position, ProcessFunction
 from dsv2.spi.returned import check_returned, refuse_returned
+from dsv2.spi.side_output import StampedSideOutput
 from dsv2.spi.state import KeyEntry, Pane, Panes, PartitionAccess, partition_access
 from dsv2.spi.timestamps import check_timestamp, check_window_end, greatest_timestamp
 
@@ -23,6 +24,7 @@ __all__ = (
     "PartitionAccess",
     "Position",
     "ProcessFunction",
+    "StampedSideOutput",
     "StampingCollector",
     "TickingFunction",
     "WrappingFunction",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from dsv2.output_tag import OutputTag
 from dsv2.state import StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
 
@@ -61,6 +62,11 @@ class ProcessFunction:
     """Whether the function runs on a non-keyed stream as if all records had the same key. For extensions."""
 
     @property
+    def dsv2_reading_declares(self) -> bool:
+        """Whether reading a side output declares it, because the function calls callables, which cannot declare."""
+        return False
+
+    @property
     def dsv2_emits_only_at_end(self) -> bool:
         """Whether the class is marked with ``no_output_until_end_of_input``."""
         return _AT_END in vars(type(self))
@@ -79,6 +85,10 @@ class ProcessFunction:
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         """Declare the watermarks that this function emits. Called once, while the plan is built."""
+        return ()
+
+    def declare_outputs(self) -> Collection[OutputTag[Any]]:
+        """Declare the side outputs to which this function emits with ``ctx.output``. Called when it is added."""
         return ()
 
     def uses_states(self) -> Collection[StateDeclaration]:

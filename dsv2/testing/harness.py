@@ -11,10 +11,12 @@ from dsv2.errors import ConfigurationError, ContractError, UndeclaredWatermarkEr
 from dsv2.extension.event_time import EventTimeExtension, EventTimeProcessFunction
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.graph.side_outputs import list_tags
 from dsv2.job import OperatorProgress
 from dsv2.local.indexed_reader import own_copy
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.wire import Wire
+from dsv2.output_tag import OutputTag
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.operator_task import OperatorTask
@@ -62,6 +64,7 @@ class HarnessOptions(TypedDict, total=False):
         subtask: The index of the subtask under test (default: 0).
         max_parallelism: The maximum parallelism of the operator.
         declarations: The watermarks that other functions of the job declare.
+        side_outputs: The tags that callables emit to. (Those that the function declares are known.)
         clock: The clock (default: one that starts at 0).
         snapshot: The snapshot of an earlier harness. The function is restored from it instead of opened.
         rescaled: The snapshots of all subtasks of another parallelism, in order, instead of ``snapshot``.
@@ -73,6 +76,7 @@ class HarnessOptions(TypedDict, total=False):
     subtask: int
     max_parallelism: int
     declarations: Collection[WatermarkDeclaration]
+    side_outputs: Collection[OutputTag[Any]]
     clock: ManualClock
     snapshot: bytes
     rescaled: Sequence[bytes]
@@ -251,6 +255,13 @@ class Harness:
                 self._rebuild()
         else:
             self._subtask.restore(snapshot)
+
+    def side_output(self, tag: OutputTag[R]) -> HarnessOutput[R]:
+        """The side output ``tag``. Raises ``ContractError`` if the function does not have it."""
+        tags = self._operator.side_outputs
+        if tag not in tags:
+            raise ContractError(f"The function has no side output {tag!r}. It has: {list_tags(tags)}.")
+        return self._outputs[len(self._operator.output_keys) + tags.index(tag)]
 
     @short_traceback
     def advance_clock(self, duration: timedelta) -> None:

@@ -219,6 +219,8 @@ class _Job:
         outputs = [result.first, result.second] if is_pair else [result]
         if "max_parallelism" in self._options:
             outputs[0].with_max_parallelism(self._options["max_parallelism"])
+        tags = (*self._function.declare_outputs(), *self._options.get("side_outputs", ()))
+        outputs += [result.side_output(tag) for tag in dict.fromkeys(tags)]
         for output in outputs:
             output.to_sink(CollectSink())
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dsv2 import Collector, PartitionedContext
+from dsv2 import Collector, OutputTag, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import (
     OneInputWindowStreamProcessFunction,
@@ -34,6 +34,7 @@ __all__ = ("PROGRAMS",)
 
 ELEMENTS: Sequence[int] = range(20)
 SECOND = 1000
+LATE = OutputTag("late", int)
 TEN_SECONDS = WindowStrategy.tumbling(ms(10 * SECOND))
 
 
@@ -360,6 +361,11 @@ class WindowsBehindWindows(Program):
         run.expect(*firsts, trigger(20, 30, 25), clear(20, 30))
 
 
+def larger(one: int, other: int) -> int:
+    """Reduces to the maximum."""
+    return max(one, other)
+
+
 class TimestampsOfWindows(Program):
     """Output of windows has their last ms as timestamp (as in Flink). Late records keep theirs."""
 
@@ -367,9 +373,9 @@ class TimestampsOfWindows(Program):
 
     def build(self, p: Pipeline) -> None:
         timed = one_channel(p, self).process(FlinkGenerator(itself)).with_parallelism(1).key_by(one_key)
-        both = timed.process(with_late_output(reduce(WindowStrategy.tumbling(ms(10)), max)))
-        p.collect(both.first.process(Stamped()), "results")
-        p.collect(both.second.process(Stamped()), "late")
+        both = timed.process(with_late_output(reduce(WindowStrategy.tumbling(ms(10)), larger), LATE))
+        p.collect(both.process(Stamped()), "results")
+        p.collect(both.side_output(LATE).process(Stamped()), "late")
 
     def check(self, run: Run) -> None:
         run.expect((2, 9), (12, 19), name="results")

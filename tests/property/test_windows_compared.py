@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsv2 import OutputTag
 from dsv2.extension.window import (
     OneInputWindowStreamProcessFunction,
     TimeType,
@@ -220,11 +221,13 @@ def reduced(strategy: WindowStrategy) -> OneInputStreamProcessFunction[str, Any]
     )
 
 
+LATE = OutputTag("second", str)
+
 SHORT_WAYS = {
     "aggregate": Shape(aggregated),
     "reduce": Shape(reduced),
-    "aggregate, late output": Shape(lambda strategy: with_late_output(aggregated(strategy)), second=["late"]),
-    "keep, late output": Shape(lambda strategy: with_late_output(window(strategy, Triggered())), second=["late"]),
+    "aggregate, late output": Shape(lambda strategy: with_late_output(aggregated(strategy), LATE), second=["late"]),
+    "keep, late output": Shape(lambda strategy: with_late_output(window(strategy, Triggered()), LATE), second=["late"]),
 }
 
 

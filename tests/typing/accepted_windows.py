@@ -15,6 +15,7 @@ from dsv2 import (
     ConfiguredKeyedStream,
     ConfiguredStream,
     NonPartitionedContext,
+    OutputTag,
     PartitionedContext,
     TwoOutputPartitionedContext,
     TwoStreams,
@@ -59,6 +60,9 @@ Global = ConfiguredGlobalStream
 TwoNonKeyed = TwoStreams
 
 TEN = WindowStrategy.tumbling(ms(10))
+LATE = OutputTag("late", int)
+LATE_DAYS = OutputTag("late", date)
+LATE_OBJECTS = OutputTag("late", object)
 
 
 def strategies() -> list[WindowStrategy]:
@@ -233,12 +237,12 @@ def folds(g: Given) -> None:
 
 
 def late_records(g: Given) -> None:
-    assert_type(with_late_output(window(TEN, Summary())), TwoOutputStreamProcessFunction[int, bytes, int])
-    assert_type(with_late_output(aggregate(TEN, Mean())), TwoOutputStreamProcessFunction[int, float, int])
-    assert_type(with_late_output(reduce(TEN, later)), TwoOutputStreamProcessFunction[date, date, date])
-    late = g.keyed.process(with_late_output(aggregate(TEN, Mean(), with_start)))
-    assert_type(late, TwoNonKeyed[tuple[int, float], int])
-    assert_type(late.second, NonKeyed[int])
+    assert_type(with_late_output(window(TEN, Summary()), LATE), OneInputStreamProcessFunction[int, bytes])
+    assert_type(with_late_output(aggregate(TEN, Mean()), LATE), OneInputStreamProcessFunction[int, float])
+    assert_type(with_late_output(reduce(TEN, later), LATE_DAYS), OneInputStreamProcessFunction[date, date])
+    result = g.keyed.process(with_late_output(aggregate(TEN, Mean(), with_start), LATE))
+    assert_type(result, NonKeyed[tuple[int, float]])
+    assert_type(result.side_output(LATE), NonKeyed[int])
 
 
 class OfAny(OneInputWindowStreamProcessFunction[object, str]):
@@ -267,7 +271,10 @@ def variance(g: Given) -> None:
     """Functions on any record can be used here."""
     assert_type(g.other_keyed.process(window(TEN, OfAny())), NonKeyed[str])
     assert_type(g.global_.process(window(TEN, OfAny())), Global[str])
-    assert_type(g.keyed.process(with_late_output(window(TEN, OfAny()))), TwoNonKeyed[str, int])
+    assert_type(g.keyed.process(with_late_output(window(TEN, OfAny()), LATE)), NonKeyed[str])
+    of_two = with_late_output(window(TEN, OfTwo()), LATE_OBJECTS, LATE_OBJECTS)
+    assert_type(g.keyed.connect_and_process(g.other_keyed, of_two), NonKeyed[str])
+    assert_type(g.keyed.process(with_late_output(window(TEN, ToTwo()), LATE)), TwoNonKeyed[str, int])
     assert_type(g.keyed.connect_and_process(g.other_keyed, window(TEN, OfTwo())), NonKeyed[str])
     assert_type(g.keyed.process(window(TEN, ToTwo())), TwoNonKeyed[str, int])
 

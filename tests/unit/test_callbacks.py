@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import ConfigurationError, ExecutionEnvironment, PlanError, StateDeclarationError
+from dsv2 import ConfigurationError, ExecutionEnvironment, OutputTag, PlanError, StateDeclarationError
 from dsv2.callables import takes
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.join import JoinFunction, interval_join, join, window_join
@@ -221,7 +221,7 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
         "OfWindows.on_trigger must accept the arguments (output, ctx, window)",
     ),
     (
-        lambda s: s.keyed.process(with_late_output(window(TEN, OfWindows()))),
+        lambda s: s.keyed.process(with_late_output(window(TEN, OfWindows()), OutputTag("late", int))),
         "OfWindows.on_trigger must accept the arguments (output, ctx, window)",
     ),
     (

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Optional
 
 import pytest
 
-from dsv2 import DroppedStateWarning, ExecutionEnvironment, IncompatibleCheckpointError, JobHandle
+from dsv2 import DroppedStateWarning, ExecutionEnvironment, IncompatibleCheckpointError, JobHandle, OutputTag
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, window
 from dsv2.functions import (
@@ -50,6 +50,7 @@ from tests.windows import Told
 RECORDS = range(60)
 STOP = 25  # the number of records before the savepoint
 COUNT = StateDeclarations.value_state("count", int, default=0)
+TALLY = OutputTag("tally", tuple)
 OTHER = StateDeclarations.value_state("other", int, default=0)
 NEWEST = new_builder("newest").type_long()
 
@@ -99,6 +100,21 @@ class Count(OneInputStreamProcessFunction[int, tuple[int, int]]):
 
 class RenamedCount(Count):
     """Another class with equal states."""
+
+
+class CountAside(Count):
+    """Emits to a side output as well."""
+
+    def __init__(self, tag: OutputTag[tuple[int, int]]) -> None:
+        super().__init__()
+        self.tag = tag
+
+    def declare_outputs(self) -> list[OutputTag[Any]]:
+        return [self.tag]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        super().process_record(record, output, ctx)
+        ctx.output(self.tag, (record % 5, ctx.state_manager.get_state(COUNT).value()))
 
 
 class TimedCount(Count):
@@ -202,6 +218,11 @@ def by_three(record: int) -> int:
 def one_input(env: Any, stream: Any, program: Program) -> Any:
     keyed = stream.key_by(program.key) if program.key else stream.shuffle()
     return keyed.process(program.count)
+
+
+def side_output(env: Any, stream: Any, program: Program) -> Any:
+    assert isinstance(program.count, CountAside)
+    return stream.key_by(by_five).process(program.count).side_output(program.count.tag)
 
 
 def two_inputs(env: Any, stream: Any, program: Program) -> Any:
@@ -424,6 +445,13 @@ CHANGES: dict[str, Change] = {
     "function class renamed, with a uid": Change("allowed", "allowed", {}, {"count": RenamedCount()}),
     "function class renamed, without a uid": Change(
         "refused", "with permission", {"uid": None}, {"uid": None, "count": RenamedCount()}, afresh, says="Count"
+    ),
+    "side output declared": Change("allowed", "allowed", {}, {"count": CountAside(TALLY)}),
+    "side output renamed": Change(
+        "refused",
+        "allowed",
+        {"shape": side_output, "count": CountAside(TALLY), "after": NUMBERED},
+        {"shape": side_output, "count": CountAside(OutputTag("tallies", tuple)), "after": NUMBERED},
     ),
     "kind of an operator": Change("refused", "refused", {}, {"shape": two_outputs}),
     "processing-time timers": Change("refused", "allowed", {}, {"count": TimedCount()}),

@@ -15,7 +15,18 @@ ROOT = Path(__file__).parent.parent.parent
 FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT / package).rglob("*.py"))
 
 # What users program against and what they build with it. It does not depend on how jobs run.
-MODEL = {"context", "errors", "functions", "record_batch", "sinks", "sources", "spi", "state", "watermark"}
+MODEL = {
+    "context",
+    "errors",
+    "functions",
+    "output_tag",
+    "record_batch",
+    "sinks",
+    "sources",
+    "spi",
+    "state",
+    "watermark",
+}
 PLAN = MODEL | {"graph", "job"}
 RUNTIME = PLAN | {"clock", "columnar", "extension", "tracebacks"}
 RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange", "operator", "sources", "rescale")}
@@ -31,10 +42,11 @@ MAY_IMPORT = {
     "errors": set[str](),
     "folders": set[str](),
     "version": set[str](),
+    "output_tag": {"errors"},
     "watermark": {"arguments", "errors"},
     "state": {"arguments", "callables", "errors"},
-    "context": {"state", "watermark"},
-    "spi": {"context", "errors", "record_batch", "state", "watermark"},
+    "context": {"output_tag", "state", "watermark"},
+    "spi": {"context", "errors", "output_tag", "record_batch", "state", "watermark"},
     "functions": {"context", "errors", "record_batch", "spi", "state", "watermark"},
     "extension": MODEL - {"sinks"} | {"arguments", "callables", "columnar", "streams"},
     "arrow": MODEL | {"callables", "columnar", "connectors", "extension", "runtime.serde", "runtime.state"},

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dsv2 import UserFunctionError
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window, with_late_output
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
 from dsv2.functions import TwoInputBroadcastStreamProcessFunction
 from dsv2.state import (
     ListStateDeclaration,
@@ -177,20 +177,9 @@ class Windowed(OneInputWindowStreamProcessFunction[str, list[str]]):
         output.collect(ctx.non_partitioned_context.state_manager.get_state(SHARED).get())
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["", "with late output"])
-def test_window_functions_have_them(late: bool) -> None:
-    """Functions with a late output get contexts made for one output."""
+def test_window_functions_have_them() -> None:
     function = window(WindowStrategy.global_(), Windowed())
-
-    def build(stream: Any) -> Any:
-        keyed = stream.key_by(itself)
-        return (
-            keyed.process(with_late_output(function)).with_uid("f").first
-            if late
-            else keyed.process(function).with_uid("f")
-        )
-
-    driver = driven(build)
+    driver = driven(lambda stream: stream.key_by(itself).process(function).with_uid("f"))
     driver.send("key", ENDED)
     assert driver.sent_to("out") == [["open"], ENDED]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import PlanError, UserFunctionError
+from dsv2 import OutputTag, PlanError, UserFunctionError
 from dsv2.extension.window import (
     OneInputWindowStreamProcessFunction,
     TwoOutputWindowStreamProcessFunction,
@@ -21,6 +21,7 @@ from tests.durations import ms
 from tests.windows import CountLetters, WindowDriver
 
 TEN = WindowStrategy.tumbling(ms(10))
+LATE = OutputTag("late", str)
 
 
 class TestAggregate:
@@ -116,13 +117,13 @@ class TestReduce:
 class TestLateOutput:
     """Flink's DataStream V2 has no late output."""
 
-    def test_late_records_go_to_the_second_output(self) -> None:
-        driver = WindowDriver(with_late_output(reduce(TEN, max))).record("a1", 3).event_time(9).record("a2", 4)
+    def test_late_records_go_to_a_side_output(self) -> None:
+        driver = WindowDriver(with_late_output(reduce(TEN, max), LATE)).record("a1", 3).event_time(9).record("a2", 4)
         driver.record("a3", 14).end()
         assert driver.stamped() == [("a1", 9), ("a3", 19)]
-        assert driver.stamped("second") == [("a2", 4)]
+        assert driver.stamped("late") == [("a2", 4)]
 
-    def test_window_function_sees_one_output(self) -> None:
+    def test_window_function_visits_all_partitions(self) -> None:
         class Seeing(OneInputWindowStreamProcessFunction[str, Any]):
             def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
                 every: list[Any] = []
@@ -134,7 +135,7 @@ class TestLateOutput:
             def end_input(self, ctx: Any) -> None:
                 ctx.apply_to_all_partitions(lambda out, partition: out.collect("not reached: no key is left"))
 
-        driver = WindowDriver(with_late_output(window(TEN, Seeing()))).record("a1", 3).record("b1", 3).end()
+        driver = WindowDriver(with_late_output(window(TEN, Seeing()), LATE)).record("a1", 3).record("b1", 3).end()
         assert driver.out() == [(1, ["a", "b"], ["a1"]), (1, ["b"], ["b1"])]
 
     def test_two_output_function_handles_late_records_itself(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import IllegalRedistributionModeError, PlanError, StateDeclarationError, UserFunctionError
+from dsv2 import IllegalRedistributionModeError, OutputTag, PlanError, StateDeclarationError, UserFunctionError
 from dsv2.errors import ConfigurationError
 from dsv2.extension.window import (
     OneInputWindowStreamProcessFunction,
@@ -36,6 +36,7 @@ from tests.support import local_environment, one_input, our_files, watermark
 from tests.windows import CountLetters, FlinkGenerator, Tally, Told, ToldOfTwo, WindowDriver, key_of
 
 TEN = WindowStrategy.tumbling(ms(10))
+LATE = OutputTag("late", str)
 
 
 SUM = StateDeclarations.value_state("sum", int, 0)
@@ -266,7 +267,7 @@ class TestHooks:
 
         CLOSED.clear()
         function = window(TEN, OneOutput())
-        driver = WindowDriver(with_late_output(function) if late_apart else function).record("a1", 3).restart()
+        driver = WindowDriver(with_late_output(function, LATE) if late_apart else function).record("a1", 3).restart()
         driver._driver.send(watermark(7, "signal"))
         driver.event_time(9)
         signals = [f.controls for f in driver._driver.frames if ("signal", 10) in [c[2:] for c in f.controls]]
@@ -464,8 +465,10 @@ class TestRefusedArguments:
             (lambda: aggregate(TEN, CountLetters), "aggregate takes an AggregateFunction .an instance"),  # type: ignore[call-overload]
             (lambda: aggregate(TEN, CountLetters(), 7), "emit must be a callable .result, window, ctx. .*, not 7"),  # type: ignore[call-overload]
             (lambda: reduce(TEN, "sum"), "reduce takes a callable .record, record. -> record, not 'sum'"),  # type: ignore[call-overload]
-            (lambda: with_late_output(one_input()), "takes the result of window, aggregate or reduce"),
-            (lambda: with_late_output(window(TEN, Told())), "Told defines on_late_record, which would never be called"),
+            (lambda: with_late_output(one_input(), LATE), "takes the result of window, aggregate or reduce"),
+            (lambda: with_late_output(window(TEN, Told()), LATE), "Told defines on_late_record, which would never be"),
+            (lambda: with_late_output(reduce(TEN, max), LATE, LATE), "takes an OutputTag for each input"),  # type: ignore[call-overload]
+            (lambda: with_late_output(reduce(TEN, max), "late"), "takes an OutputTag for each input"),  # type: ignore[call-overload]
         ],
     )
     def test_functions(self, call: Any, message: str) -> None:

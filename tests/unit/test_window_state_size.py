@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dsv2 import OutputTag
 from dsv2.extension.window import TimeType, WindowStrategy, aggregate, reduce, window, with_late_output
 from dsv2.functions import ProcessFunction
 from dsv2.state import aggregate_of
@@ -37,7 +38,7 @@ FUNCTIONS: dict[str, Callable[[WindowStrategy], ProcessFunction]] = {
     "two inputs": lambda strategy: window(strategy, ToldOfTwo()),
     "two outputs": lambda strategy: window(strategy, ToldTwice()),
     "aggregated": lambda strategy: aggregate(strategy, aggregate_of(str, letters, str, lambda one, other: one + other)),
-    "late output": lambda strategy: with_late_output(reduce(strategy, max)),
+    "late output": lambda strategy: with_late_output(reduce(strategy, max), OutputTag("late", str)),
 }
 
 

@@ -11,6 +11,7 @@ from dsv2.callables import takes
 from dsv2.context import Collector, RuntimeContext
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.functions import ProcessFunction
+from dsv2.output_tag import OutputTag
 from dsv2.spi import FailedCallbackError, Position, check_returned
 
 __all__ = (
@@ -22,6 +23,7 @@ __all__ = (
     "LateRecord",
     "as_join_function",
     "check_late",
+    "reading_declares",
     "require_keyed",
     "take_late",
     "written_by_user",
@@ -57,6 +59,10 @@ JoinTypeChoice: TypeAlias = JoinType | Literal["inner", "left", "right", "full",
 
 class JoinFunction(ABC, Generic[IN1_contra, IN2_contra, OUT_co]):
     """Emits the results of a pair of records. Its fields are checkpointed with those of the join."""
+
+    def declare_outputs(self) -> Collection[OutputTag[Any]]:
+        """Declare the side outputs to which this function emits with ``ctx.output``. Called when it is added."""
+        return ()
 
     @abstractmethod
     def process_record(
@@ -120,6 +126,11 @@ def take_late(
         check_returned(process(record, output, ctx))
     except BaseException as error:
         raise FailedCallbackError(name) from error
+
+
+def reading_declares(function: JoinFunction[IN1, IN2, OUT], *on_late: object) -> bool:
+    """Whether the join calls callables, which cannot declare side outputs. See ``ProcessFunction``."""
+    return isinstance(function, CallableJoinFunction) or any(one is not None for one in on_late)
 
 
 def require_keyed(join: str, position: Position) -> None:

@@ -9,14 +9,23 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
-from dsv2.context import Collector, PartitionedContext, RuntimeContext
+from dsv2.context import Collector, PartitionedContext
 from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeManager, TwoInputNonBroadcastEventTimeStreamProcessFunction
 from dsv2.extension.join.buffer import MATCHED, RECORD, TIME, BufferedRecord, JoinBuffer
-from dsv2.extension.join.functions import JoinFunction, JoinType, LateRecord, require_keyed, take_late, written_by_user
+from dsv2.extension.join.functions import (
+    JoinFunction,
+    JoinType,
+    LateRecord,
+    reading_declares,
+    require_keyed,
+    take_late,
+    written_by_user,
+)
 from dsv2.extension.join.stamping import Stamping
+from dsv2.output_tag import OutputTag
 from dsv2.record_batch import RecordBatch
 from dsv2.spi import (
     FailedCallbackError,
@@ -102,6 +111,13 @@ class IntervalJoin(
     def dsv2_check_position(self, position: Position) -> None:
         require_keyed("An interval join", position)
 
+    @property
+    def dsv2_reading_declares(self) -> bool:
+        return reading_declares(self._function, *(side.on_late for side in self._sides))
+
+    def declare_outputs(self) -> Collection[OutputTag[Any]]:
+        return self._function.declare_outputs()
+
     def init_event_time_process_function(self, manager: EventTimeManager) -> None:
         self._time = manager
 
@@ -176,7 +192,7 @@ class IntervalJoin(
             return
         self._ctx = ctx
         self._key = partition_access(ctx.state_manager)
-        self._stamping = Stamping(output)
+        self._stamping = Stamping(output, ctx)
         left, right = (
             JoinBuffer(
                 self._key.panes,
@@ -213,7 +229,7 @@ class IntervalJoin(
         left, right = (None, record) if number else (record, None)
         try:
             process: Callable[..., object] = self._function.process_record
-            check_returned(process(left, right, self._stamping.at(timestamp), cast(RuntimeContext, self._ctx)))
+            check_returned(process(left, right, self._stamping.at(timestamp), self._stamping.ctx))
         except BaseException as error:
             raise FailedCallbackError("process_record") from error
 
@@ -223,7 +239,7 @@ class PairJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
 
     def _join_partners(self, number: int, record: Any, timestamp: int, partners: list[BufferedRecord]) -> None:
         join_pair: Callable[..., object] = self._function.process_record
-        stamping, ctx = self._stamping, cast(RuntimeContext, self._ctx)
+        stamping, ctx = self._stamping, self._stamping.ctx
         for row in partners:
             time, partner, _ = row
             collector = stamping.at(time if time > timestamp else timestamp)
@@ -253,7 +269,7 @@ class ExistenceJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
         if self._type is JoinType.SEMI:
             collector = self._stamping.at(timestamp)
             process: Callable[..., object] = self._function.process_record
-            check_returned(process(left, None, collector, cast(RuntimeContext, self._ctx)))
+            check_returned(process(left, None, collector, self._stamping.ctx))
 
 
 def new_interval_join(

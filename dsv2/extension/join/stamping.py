@@ -1,30 +1,42 @@
-"""A collector for results with a timestamp other than that of the current record."""
+"""A collector and a context for results with a timestamp other than that of the current record."""
 
 from __future__ import annotations
 
 from typing import Generic, Self, TypeVar
 
-from dsv2.context import Collector
-from dsv2.spi import stamping_collector
+from dsv2.context import Collector, RuntimeContext
+from dsv2.spi import StampedSideOutput, stamping_collector
 
 __all__ = ("Stamping",)
 
 OUT = TypeVar("OUT")
 
 
+class _StampedContext:
+    """The context of join functions."""
+
+    def __init__(self, ctx: RuntimeContext, side_output: StampedSideOutput) -> None:
+        self.job_info = ctx.job_info
+        self.task_info = ctx.task_info
+        self.metric_group = ctx.metric_group
+        self.output = side_output.output
+
+
 class Stamping(Generic[OUT]):
-    """Wraps the collector of a function and assigns a given timestamp to the results."""
+    """Wraps the collector and the context of a function and assigns a given timestamp to the results."""
 
-    __slots__ = ("_collect_stamped", "_output", "_timestamp")
+    __slots__ = ("_collect_stamped", "_output", "_side_output", "_timestamp", "ctx")
 
-    def __init__(self, output: Collector[OUT]) -> None:
+    def __init__(self, output: Collector[OUT], ctx: RuntimeContext) -> None:
         self._output = output
         self._collect_stamped = stamping_collector(output).collect_stamped
-        self._timestamp = 0
+        self._side_output = StampedSideOutput(ctx)
+        self._timestamp: int | None = None
+        self.ctx: RuntimeContext = _StampedContext(ctx, self._side_output)
 
-    def at(self, timestamp: int) -> Self:
-        """Assign ``timestamp`` (ms) to the records collected from now on."""
-        self._timestamp = timestamp
+    def at(self, timestamp: int | None) -> Self:
+        """Assign ``timestamp`` (ms), if any, to the records emitted from now on."""
+        self._timestamp = self._side_output.timestamp = timestamp
         return self
 
     def collect(self, record: OUT) -> None:

@@ -16,9 +16,10 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext, RuntimeContext
 from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.join.functions import JoinFunction, JoinType, require_keyed, written_by_user
+from dsv2.extension.join.functions import JoinFunction, JoinType, reading_declares, require_keyed, written_by_user
 from dsv2.extension.join.stamping import Stamping
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
+from dsv2.output_tag import OutputTag
 from dsv2.spi import FailedCallbackError, FailedRecordError, Position, WrappingFunction, check_returned
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from dsv2.watermark.event_time import LONG_MAX
@@ -85,6 +86,13 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
 
     def dsv2_check_position(self, position: Position) -> None:
         require_keyed("A processing-time temporal join", position)
+
+    @property
+    def dsv2_reading_declares(self) -> bool:
+        return reading_declares(self._function)
+
+    def declare_outputs(self) -> Collection[OutputTag[Any]]:
+        return self._function.declare_outputs()
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         # Declared so that on_watermark receives them, even if a source emits idleness without declaring it.
@@ -179,11 +187,10 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
         records, timestamps, due = entry.pop(_WAITING)
         ctx.processing_time_manager.delete_timer(due)
         ctx.metric_group.counter(_PROBES_WAITING).inc(-len(records))
-        row, stamping = entry.get(_LATEST), Stamping(output)
+        row, stamping = entry.get(_LATEST), Stamping(output, ctx)
         for record, timestamp in zip(records, timestamps, strict=True):
-            collector = output if timestamp is None else stamping.at(timestamp)
             try:
-                self._join(record, row, collector, ctx)
+                self._join(record, row, stamping.at(timestamp), stamping.ctx)
             except FailedCallbackError as error:
                 raise FailedRecordError(record) from error
 

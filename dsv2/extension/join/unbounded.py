@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection
 from typing import Any, Generic, TypeVar
 
 from dsv2.context import Collector, PartitionedContext
-from dsv2.extension.join.functions import JoinFunction, require_keyed, written_by_user
+from dsv2.extension.join.functions import JoinFunction, reading_declares, require_keyed, written_by_user
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
+from dsv2.output_tag import OutputTag
 from dsv2.spi import FailedCallbackError, Position, WrappingFunction, refuse_returned
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
 
@@ -45,6 +46,13 @@ class UnboundedJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[
 
     def dsv2_check_position(self, position: Position) -> None:
         require_keyed("A join", position)
+
+    @property
+    def dsv2_reading_declares(self) -> bool:
+        return reading_declares(self._function)
+
+    def declare_outputs(self) -> Collection[OutputTag[Any]]:
+        return self._function.declare_outputs()
 
     def uses_states(self) -> Collection[StateDeclaration]:
         return self._left, self._right

@@ -11,12 +11,14 @@ from dsv2.extension.join.functions import (
     JoinFunction,
     JoinType,
     LateRecord,
+    reading_declares,
     require_keyed,
     take_late,
     written_by_user,
 )
 from dsv2.extension.window import TwoInputNonBroadcastWindowStreamProcessFunction, TwoInputWindowContext, WindowStrategy
 from dsv2.extension.window.two_input import TwoInputWindowed
+from dsv2.output_tag import OutputTag
 from dsv2.spi import FailedCallbackError, Position, refuse_returned
 
 __all__ = ("ExistenceInWindow", "JoinInWindow", "WindowJoin")
@@ -63,6 +65,13 @@ class JoinInWindow(TwoInputNonBroadcastWindowStreamProcessFunction[IN1, IN2, OUT
         self.function = function
         self.join_type = join_type
         self.on_late = on_late_left, on_late_right
+
+    @property
+    def dsv2_reading_declares(self) -> bool:
+        return reading_declares(self.function, *self.on_late)
+
+    def declare_outputs(self) -> Collection[OutputTag[Any]]:
+        return self.function.declare_outputs()
 
     def on_trigger(
         self, output: Collector[OUT], ctx: PartitionedContext[OUT], window: TwoInputWindowContext[IN1, IN2]

@@ -13,16 +13,17 @@ from dsv2.extension.window.functions import (
     TwoOutputWindowStreamProcessFunction,
 )
 from dsv2.extension.window.incremental import AggregatingFunction, EmitResult, ReducingFunction
-from dsv2.extension.window.late_output import LateOutputWindowed
 from dsv2.extension.window.one_input import OneInputWindowed
 from dsv2.extension.window.strategy import SessionWindowStrategy, WindowStrategy
 from dsv2.extension.window.two_input import TwoInputWindowed
 from dsv2.extension.window.two_output import TwoOutputWindowed
+from dsv2.extension.window.windowed import Windowed
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
+from dsv2.output_tag import OutputTag
 from dsv2.state import AggregateFunction
 
 __all__ = ("aggregate", "reduce", "window", "with_late_output")
@@ -133,28 +134,48 @@ def reduce(strategy: Any, function: Any, emit: Any = None) -> Any:
     return OneInputWindowed(strategy, ReducingFunction(function, emit))
 
 
-def with_late_output(function: OneInputStreamProcessFunction[IN, OUT]) -> TwoOutputStreamProcessFunction[IN, OUT, IN]:
-    """Add a second output for late records.
+@overload
+def with_late_output(
+    function: OneInputStreamProcessFunction[T, T], tag: OutputTag[T], /
+) -> OneInputStreamProcessFunction[T, T]: ...
+@overload
+def with_late_output(
+    function: OneInputStreamProcessFunction[IN, OUT], tag: OutputTag[IN], /
+) -> OneInputStreamProcessFunction[IN, OUT]: ...
+@overload
+def with_late_output(
+    function: TwoOutputStreamProcessFunction[IN, OUT1, OUT2], tag: OutputTag[IN], /
+) -> TwoOutputStreamProcessFunction[IN, OUT1, OUT2]: ...
+@overload
+def with_late_output(
+    function: TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT],
+    first_tag: OutputTag[IN1],
+    second_tag: OutputTag[IN2],
+    /,
+) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
+def with_late_output(function: Any, /, *tags: Any) -> Any:
+    """Emit late records to a side output: ``result.side_output(tag)``. (Flink ``sideOutputLateData``.)
 
     Args:
-        function: The result of ``window`` for a function with one input and one output, of ``aggregate`` or of
-            ``reduce``.
+        function: The result of ``window``, ``aggregate`` or ``reduce``.
+        tags: The tag, or for a function with two inputs the tag of each of them.
 
     Raises:
-        PlanError: ``function`` is something else, or its window function defines ``on_late_record``.
+        PlanError: ``function`` is something else, its window function defines ``on_late_record``, or there is not one
+            tag for each input.
     """
-    if not isinstance(function, OneInputWindowed):
-        raise PlanError(
-            f"with_late_output takes the result of window, aggregate or reduce for a function with one input and one "
-            f"output, not {function!r}."
-        )
-    inner = function.function
-    if type(inner).on_late_record is not OneInputWindowStreamProcessFunction.on_late_record:
-        raise PlanError(
-            f"with_late_output: {type(inner).__name__} defines on_late_record, which would never be called. "
-            f"Remove on_late_record or with_late_output."
-        )
-    return LateOutputWindowed(function.strategy, inner)
+    if not isinstance(function, Windowed):
+        raise PlanError(f"with_late_output takes the result of window, aggregate or reduce, not {function!r}.")
+    inner, shape = function.function, function.shape
+    for name in shape.on_late_record:
+        if getattr(type(inner), name) is not getattr(shape.base, name):
+            raise PlanError(
+                f"with_late_output: {type(inner).__name__} defines {name}, which would never be called. Remove {name} "
+                f"or with_late_output."
+            )
+    if len(tags) != len(shape.on_late_record) or not all(isinstance(tag, OutputTag) for tag in tags):
+        raise PlanError(f"with_late_output takes an OutputTag for each input of the function, not {tags!r}.")
+    return type(function)(function.strategy, inner, tags)
 
 
 def _check_strategy(what: str, strategy: object) -> None:

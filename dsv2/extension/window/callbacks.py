@@ -8,11 +8,14 @@ from functools import partial
 from typing import Any
 
 from dsv2.extension.window.current_window import CurrentWindow
+from dsv2.extension.window.timerless import TimerlessContext
 from dsv2.functions import ProcessFunction
+from dsv2.output_tag import OutputTag
 from dsv2.record_batch import RecordBatch
 from dsv2.spi import (
     EmitBatch,
     FailedCallbackError,
+    StampedSideOutput,
     StampingCollector,
     check_returned,
     refuse_returned,
@@ -56,17 +59,22 @@ class Callbacks:
         function: Any,
         shape: Shape,
         outputs: Sequence[Any],
-        ctx: Any,
+        runtime_ctx: Any,
         window: CurrentWindow,
-        late_output: Any = None,
+        late_tags: Sequence[OutputTag[Any]] = (),
     ) -> None:
-        """``late_output`` receives late records instead of ``function``."""
+        """If there are ``late_tags``, one for each input, late records go there instead of to ``function``."""
         self._window = window
-        self._ctx = ctx
+        self._ctx = ctx = TimerlessContext(runtime_ctx)
         self._args = (*outputs, ctx)
-        self._late_output = late_output
-        self._stamping = tuple(_WindowCollector(stamping_collector(output)) for output in outputs)
-        self._window_args = (*self._stamping, ctx, window)
+        self._late_tags = late_tags
+        collectors = tuple(_WindowCollector(stamping_collector(output)) for output in outputs)
+        self._stamping: Sequence[_WindowCollector | StampedSideOutput] = collectors
+        self._side_output = StampedSideOutput(runtime_ctx)
+        self._window_ctx = TimerlessContext(runtime_ctx, self._side_output)
+        if function.declare_outputs() or function.dsv2_reading_declares:
+            self._stamping = (*collectors, self._side_output)
+        self._window_args = (*collectors, self._window_ctx, window)
         self._record_args = (*outputs, ctx, window)
         self._shape = shape
         self._on_record = [getattr(function, name) for name in shape.on_record]
@@ -107,8 +115,8 @@ class Callbacks:
 
     def on_late_record(self, record: Any, side: int) -> None:
         """Pass on a record of the input ``side`` that is too late for all of its windows."""
-        if self._late_output is not None:
-            self._late_output.collect(record)
+        if self._late_tags:
+            self._ctx.output(self._late_tags[side], record)
             return
         self._window.deactivate()
         try:
@@ -132,11 +140,11 @@ class Callbacks:
 class IncrementalCallbacks(Callbacks):
     """The callbacks of an ``IncrementalFunction``, which emits a result instead of ``on_trigger``."""
 
-    def __init__(self, function: Any, shape: Shape, outputs: Sequence[Any], ctx: Any, *more: Any) -> None:
-        super().__init__(function, shape, outputs, ctx, *more)
+    def __init__(self, function: Any, shape: Shape, outputs: Sequence[Any], runtime_ctx: Any, *more: Any) -> None:
+        super().__init__(function, shape, outputs, runtime_ctx, *more)
         output = stamping_collector(outputs[0])
         self._collect_stamped = output.collect_stamped
-        self._partition = ctx.state_manager
+        self._partition = runtime_ctx.state_manager
         self._result_of = function.result_of
         self._emit = function.emit
         if function.emit is None and output.emit_batch is not None:
@@ -144,13 +152,14 @@ class IncrementalCallbacks(Callbacks):
 
     def on_trigger(self, end: int) -> None:
         """Emit the result of the current window."""
-        result = self._window.content
+        result, timestamp = self._window.content, self._timestamp_of(end)
         try:
             if self._result_of is not None:
                 result = self._result_of(result)
             if self._emit is not None:
-                result = self._emit(result, self._window, self._ctx)
-            self._collect_stamped(result, self._timestamp_of(end))
+                self._side_output.timestamp = timestamp
+                result = self._emit(result, self._window, self._window_ctx)
+            self._collect_stamped(result, timestamp)
         except BaseException as error:
             raise FailedCallbackError("get_result" if self._emit is None else "emit") from error
 

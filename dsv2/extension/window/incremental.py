@@ -33,6 +33,10 @@ class IncrementalFunction(OneInputWindowStreamProcessFunction[IN, OUT], Generic[
         """Creates the emitted record from the result. None: the result is emitted."""
 
     @property
+    def dsv2_reading_declares(self) -> bool:
+        return self.emit is not None
+
+    @property
     @abstractmethod
     def result_of(self) -> Callable[[Any], Any] | None:
         """Computes the result of a window from its content. None: the content is the result."""

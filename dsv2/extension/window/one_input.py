@@ -14,7 +14,7 @@ from dsv2.extension.window.strategy import TimeType
 from dsv2.extension.window.windowed import OneInputRecordsWindowed
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
-__all__ = ("OneInputWindowed", "contents_of")
+__all__ = ("OneInputWindowed",)
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
@@ -51,9 +51,5 @@ class OneInputWindowed(
         return self.function.on_watermark(watermark, output, ctx)
 
     def _new_contents(self) -> Contents:
-        return contents_of(self.function)
-
-
-def contents_of(function: OneInputWindowStreamProcessFunction[IN, OUT]) -> Contents:
-    """The kind of content of the windows of ``function``."""
-    return function.new_contents() if isinstance(function, IncrementalFunction) else record_lists()
+        function = self.function
+        return function.new_contents() if isinstance(function, IncrementalFunction) else record_lists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from dsv2.errors import ContractError
+from dsv2.spi import StampedSideOutput
 
 __all__ = ("TimerlessContext",)
 
@@ -26,11 +27,15 @@ class _ClockOnly:
 
 
 class TimerlessContext:
-    """``PartitionedContext`` of a window function with one or two outputs."""
+    """``PartitionedContext`` of a window function with one or two outputs.
 
-    def __init__(self, ctx: Any, non_partitioned_context: Any) -> None:
+    Side outputs go to ``side_output``, or by default to that of ``ctx``.
+    """
+
+    def __init__(self, ctx: Any, side_output: StampedSideOutput | None = None) -> None:
         self._ctx = ctx
-        self.non_partitioned_context = non_partitioned_context
+        self.output = ctx.output if side_output is None else side_output.output
+        self.non_partitioned_context = ctx.non_partitioned_context
         self.processing_time_manager = _ClockOnly(ctx.processing_time_manager)
         self.state_manager = ctx.state_manager
         self.job_info = ctx.job_info

@@ -23,9 +23,9 @@ from dsv2.extension.window.strategy import (
     WindowStrategy,
 )
 from dsv2.extension.window.time_windows import TimeWindows
-from dsv2.extension.window.timerless import TimerlessContext
 from dsv2.extension.window.untimed import CountWindows, GlobalWindow
 from dsv2.extension.window.windows import WindowEnvironment, Windows
+from dsv2.output_tag import OutputTag
 from dsv2.record_batch import RecordBatch
 from dsv2.spi import KeyedBatchFunction, PaneFunction, PartitionAccess, Position, WrappingFunction, partition_access
 from dsv2.state import StateDeclaration
@@ -46,9 +46,11 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
     dsv2_partition_by_constant = True
     shape: ClassVar[Shape]
 
-    def __init__(self, strategy: WindowStrategy, function: F) -> None:
+    def __init__(self, strategy: WindowStrategy, function: F, late_tags: Sequence[OutputTag[Any]] = ()) -> None:
+        """``late_tags``, one for each input, receive late records instead of ``function``."""
         self.strategy = strategy
         self.function = function
+        self._late_tags = late_tags
         self._ctx: Any = None
         self._windows: Windows
         self._event_time: EventTimeManager
@@ -86,6 +88,13 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         return self.function.declare_watermarks()
 
+    @property
+    def dsv2_reading_declares(self) -> bool:
+        return self.function.dsv2_reading_declares
+
+    def declare_outputs(self) -> Collection[OutputTag[Any]]:
+        return (*self.function.declare_outputs(), *self._late_tags)
+
     def init_event_time_process_function(self, manager: EventTimeManager) -> None:
         self._event_time = manager
 
@@ -110,8 +119,7 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
 
     def _new_callbacks(self, ctx: Any, outputs: Sequence[Any], window: CurrentWindow) -> Callbacks:
         kind = IncrementalCallbacks if isinstance(self.function, IncrementalFunction) else Callbacks
-        timerless = TimerlessContext(ctx, ctx.non_partitioned_context)
-        return kind(self.function, self.shape, outputs, timerless, window)
+        return kind(self.function, self.shape, outputs, ctx, window, self._late_tags)
 
     def _windows_of(self, ctx: Any, *outputs: Any) -> Windows:
         if ctx is not self._ctx:

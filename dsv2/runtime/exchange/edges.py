@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from dsv2.columnar import column_names
 from dsv2.errors import InternalError, InvalidKeyError
@@ -16,7 +16,10 @@ from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.state.key_groups import subtask_of
 
-__all__ = ("EdgeEmitter", "HashEdge", "new_edge")
+__all__ = ("EdgeEmitter", "EdgeName", "HashEdge", "new_edge")
+
+EdgeName: TypeAlias = tuple[str, int | str, str, int]
+"""The upstream operator and its output, the downstream operator and its input."""
 
 _CACHED_KEYS = 1 << 18
 _COLUMNAR_PIECE = 1 << 16  # records at a time, so that their columns stay in the CPU cache
@@ -27,7 +30,8 @@ def new_edge(plan: Plan, edge: Edge, subtask: int) -> EdgeEmitter:
     target = plan.operators[edge.target]
     upstream = plan.edges_into[edge.target]
     first_channel = sum(plan.channels_of(other) for other in upstream if other.input < edge.input)
-    name = (plan.operators[edge.source].uid, edge.output, target.uid, edge.input)
+    source = plan.operators[edge.source]
+    name = source.uid, source.output_name(edge.output), target.uid, edge.input
     if edge.exchange is Exchange.FORWARD:
         return SingleEdge(name, subtask, [ChannelWriter(target.id, subtask, first_channel)])
     channel = first_channel + subtask
@@ -46,7 +50,7 @@ class EdgeEmitter(Emitter):
 
     def __init__(
         self,
-        name: tuple[str, int, str, int],
+        name: EdgeName,
         subtask: int,
         writers: Sequence[ChannelWriter],
         emit: Emit,
@@ -101,7 +105,7 @@ class SingleEdge(EdgeEmitter):
 
     __slots__ = ()
 
-    def __init__(self, name: tuple[str, int, str, int], subtask: int, writers: Sequence[ChannelWriter]) -> None:
+    def __init__(self, name: EdgeName, subtask: int, writers: Sequence[ChannelWriter]) -> None:
         (writer,) = writers
         super().__init__(name, subtask, writers, writer.append, writer.append_stamped)
 
@@ -114,7 +118,7 @@ class BroadcastEdge(EdgeEmitter):
 
     __slots__ = ()
 
-    def __init__(self, name: tuple[str, int, str, int], subtask: int, writers: Sequence[ChannelWriter]) -> None:
+    def __init__(self, name: EdgeName, subtask: int, writers: Sequence[ChannelWriter]) -> None:
         appends = [writer.append for writer in writers]
         stamped_appends = [writer.append_stamped for writer in writers]
 
@@ -143,7 +147,7 @@ class RebalanceEdge(EdgeEmitter):
 
     __slots__ = ()
 
-    def __init__(self, name: tuple[str, int, str, int], subtask: int, writers: Sequence[ChannelWriter]) -> None:
+    def __init__(self, name: EdgeName, subtask: int, writers: Sequence[ChannelWriter]) -> None:
         appends = [writer.append for writer in writers]
         stamped_appends = [writer.append_stamped for writer in writers]
         count = len(writers)
@@ -174,7 +178,7 @@ class HashEdge(EdgeEmitter):
 
     def __init__(
         self,
-        name: tuple[str, int, str, int],
+        name: EdgeName,
         subtask: int,
         writers: Sequence[ChannelWriter],
         plan: Plan,

@@ -78,7 +78,7 @@ class ChainBuilder:
 
     def outputs(self, operator: Operator) -> list[Emitter]:
         """Create an emitter for each output of ``operator``."""
-        return [self._output(operator, number) for number in range(len(operator.output_keys) or 1)]
+        return [self._output(operator, number) for number in range(operator.outputs)]
 
     def flush(self, emit: EmitFrame) -> None:
         """Flush all channels."""

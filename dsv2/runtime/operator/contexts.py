@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ContractError, UndeclaredWatermarkError
 from dsv2.runtime.exchange.collector import CurrentTimestamp
+from dsv2.runtime.operator.side_outputs import SideOutputs
 from dsv2.runtime.report.metrics import DefaultMetricGroup
 from dsv2.runtime.state.partition import PartitionState, PartitionTimers, SubtaskStates
 from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
@@ -71,7 +72,16 @@ class WatermarkEmitter:
 class NonPartitioned:
     """``NonPartitionedContext``, for one or two outputs."""
 
-    __slots__ = ("_apply", "job_info", "metric_group", "state_manager", "task_info", "watermark_manager")
+    __slots__ = (
+        "_apply",
+        "job_info",
+        "metric_group",
+        "output",
+        "output_stamped",
+        "state_manager",
+        "task_info",
+        "watermark_manager",
+    )
 
     def __init__(
         self,
@@ -80,6 +90,7 @@ class NonPartitioned:
         metric_group: DefaultMetricGroup,
         watermark_manager: WatermarkEmitter,
         state_manager: SubtaskStates,
+        side_outputs: SideOutputs,
         apply: Callable[[Callable[..., None]], None],
     ) -> None:
         self.job_info = job_info
@@ -87,6 +98,8 @@ class NonPartitioned:
         self.metric_group = metric_group
         self.watermark_manager = watermark_manager
         self.state_manager = state_manager
+        self.output = side_outputs.output
+        self.output_stamped = side_outputs.output_stamped
         self._apply = apply
 
     def apply_to_all_partitions(self, function: Callable[..., None]) -> None:
@@ -102,6 +115,8 @@ class Partitioned:
         "job_info",
         "metric_group",
         "non_partitioned_context",
+        "output",
+        "output_stamped",
         "processing_time_manager",
         "state_manager",
         "task_info",
@@ -121,6 +136,8 @@ class Partitioned:
         self.job_info = non_partitioned_context.job_info
         self.task_info = non_partitioned_context.task_info
         self.metric_group = non_partitioned_context.metric_group
+        self.output = non_partitioned_context.output
+        self.output_stamped = non_partitioned_context.output_stamped
 
     @property
     def timestamp(self) -> int | None:

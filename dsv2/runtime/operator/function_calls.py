@@ -33,6 +33,7 @@ from dsv2.runtime.operator.processors import (
     RecordCallback,
     RowProcessor,
 )
+from dsv2.runtime.operator.side_outputs import SideOutputs
 from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.report.metrics import DefaultCounter, DefaultMetricGroup
 from dsv2.runtime.serde.codec import References
@@ -104,7 +105,7 @@ class FunctionCalls:
 
         Args:
             instance: The function and its operator.
-            outputs: An emitter for each output.
+            outputs: An emitter for each output, side outputs last.
             job: Shared by all subtasks of the job.
             store: The keyed state of the function.
             timing: Event time and timers.
@@ -126,10 +127,17 @@ class FunctionCalls:
         self.states = FunctionStates(function, store, self._partition, job.codec, job.time, owner, self._fail_migration)
         self._current = CurrentTimestamp()
         self._event_time_manager = EventTimers(self._partition, timing.event_timers, timing.event_time)
+        main = len(operator.output_keys)
         self._emitters = [
-            self._guarded(output, select) for output, select in zip(outputs, operator.output_keys, strict=True)
+            self._guarded(output, select) for output, select in zip(outputs[:main], operator.output_keys, strict=True)
         ]
         self._collectors = tuple(self._new_collector(emitter) for emitter in self._emitters)
+        side_outputs = SideOutputs(
+            {
+                tag: OutputCollector(self._guarded(output, None), self._current)
+                for tag, output in zip(operator.side_outputs, outputs[main:], strict=True)
+            }
+        )
         task_info = DefaultTaskInfo(
             operator.name, operator.parallelism, operator.max_parallelism, instance.subtask, job.attempt_number
         )
@@ -139,6 +147,7 @@ class FunctionCalls:
             self.metrics,
             WatermarkEmitter(job.declarations, send_watermark),
             SubtaskStates(self._partition),
+            side_outputs,
             self._apply_to_all_partitions,
         )
         processing_time = PartitionTimers(self._partition, timing.processing_timers, job.time)

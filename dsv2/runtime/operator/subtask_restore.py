@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Operator
-from dsv2.runtime.exchange.edges import EdgeEmitter
+from dsv2.runtime.exchange.edges import EdgeEmitter, EdgeName
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.row_loader import RowLoader
@@ -66,7 +66,7 @@ class SubtaskRestore:
         self._guarded = guarded
         self._loaders: dict[str, RowLoader] = {task.operator.uid: task.row_loader() for task in tasks}
         self._parts: dict[str, dict[int, dict[str, Any]]] = {}  # by uid and old subtask
-        self._positions: dict[tuple[str, int, str, int], dict[int, tuple[int, int]]] = {}  # by edge and old subtask
+        self._positions: dict[EdgeName, dict[int, tuple[int, int]]] = {}  # by edge and old subtask
 
     def add(self, uid: str, rows: Iterable[StateRow]) -> None:
         """Add rows of the operator ``uid``, which is one of the chain.

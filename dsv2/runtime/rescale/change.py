@@ -21,12 +21,12 @@ class EarlierInput(NamedTuple):
 
     Attributes:
         sender: The uid of the upstream operator.
-        output: The number of its output.
+        output: Its output, as ``Operator.output_name``.
         exchange: How records were distributed.
     """
 
     sender: str
-    output: int
+    output: int | str
     exchange: Exchange
 
 
@@ -146,7 +146,7 @@ def _input_change(
 ) -> InputChange:
     sender = plan.operators[edge.source]
     earlier = earlier_inputs[edge.input] if edge.input < len(earlier_inputs) else None
-    if earlier is None or (earlier.sender, earlier.output) != (sender.uid, edge.output):
+    if earlier is None or (earlier.sender, earlier.output) != (sender.uid, sender.output_name(edge.output)):
         return InputChange(Senders.NEW, None, edge.exchange, 0, sender.parallelism)
     senders = Senders.SAME if edge.source in kept else Senders.MERGED
     number = before[sender.uid].parallelism

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import Any
 
-from dsv2 import Collector, PartitionedContext
+from dsv2 import Collector, OutputTag, PartitionedContext
 from dsv2.extension.window import (
     OneInputWindowContext,
     OneInputWindowStreamProcessFunction,
@@ -21,6 +21,7 @@ from dsv2.extension.window import (
 from dsv2.state import AggregateFunction, StateDeclarations, aggregate_of
 from tests.typing.given import Given
 
+LATE = OutputTag("late", int)
 TEN = WindowStrategy.tumbling(timedelta(minutes=10))
 COUNT = StateDeclarations.value_state("count", int)
 RULES = StateDeclarations.map_state_builder("rules", str, int).build_broadcast()
@@ -132,9 +133,8 @@ def folds(g: Given) -> None:
 
 
 def late_records(g: Given) -> None:
-    with_late_output(window(TEN, Match()))  # E: arg-type
-    with_late_output(Numbers())  # E: arg-type
-    with_late_output(TEN)  # E: arg-type
-    late = g.keyed.process(with_late_output(window(TEN, Numbers())))
-    late.second.to_sink(g.bytes_sink)  # E: arg-type
-    late.to_sink(g.bytes_sink)  # E: attr-defined
+    with_late_output(window(TEN, Match()), LATE)  # E: call-overload
+    with_late_output(Numbers(), LATE)  # E: call-overload
+    with_late_output(TEN, LATE)  # E: call-overload
+    late = g.keyed.process(with_late_output(window(TEN, Numbers()), LATE))
+    late.side_output(LATE).to_sink(g.bytes_sink)  # E: arg-type
