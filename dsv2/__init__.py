@@ -25,6 +25,7 @@ from dsv2.context import (
     WatermarkManager,
 )
 from dsv2.environment import ExecutionEnvironment
+from dsv2.error_policy import DeadLetter, ErrorPolicy
 from dsv2.errors import (
     ConfigurationError,
     ContractError,
@@ -104,9 +105,11 @@ __all__ = (
     "Counter",
     "DataFrameSource",
     "DataGeneratorSource",
+    "DeadLetter",
     "DroppedStateWarning",
     "Dsv2Error",
     "Dsv2Warning",
+    "ErrorPolicy",
     "ExecutionEnvironment",
     "FileSink",
     "FilterFunction",

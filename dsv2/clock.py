@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from typing import Protocol
 
 __all__ = ("Clock", "SystemClock")
@@ -14,6 +15,9 @@ class Clock(Protocol):
     def now_ms(self) -> int:
         """The current time in ms since the epoch."""
 
+    def wait(self, duration: timedelta) -> None:
+        """Wait before a callback is repeated, see ``ErrorPolicy.retry``."""
+
 
 class SystemClock:
     """The wall clock of the machine."""
@@ -21,3 +25,7 @@ class SystemClock:
     def now_ms(self) -> int:
         """The current time in ms since the epoch."""
         return time.time_ns() // 1_000_000
+
+    def wait(self, duration: timedelta) -> None:
+        """Sleep for ``duration``."""
+        time.sleep(duration.total_seconds())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Self
 
+from dsv2.error_policy import ErrorPolicy
 from dsv2.errors import ConfigurationError
 from dsv2.graph import InputRef, Node, PlanBuilder
 from dsv2.graph.builder import MAX_PARALLELISM, caller_location
+from dsv2.graph.error_policies import checked_policy
 
 __all__ = ("ConfiguredSink", "ProcessConfigurable")
 
@@ -71,6 +73,19 @@ class ProcessConfigurable:
             ConfigurationError: ``max_parallelism`` is out of range.
         """
         self._node.max_parallelism = self._checked_count(max_parallelism, "max parallelism")
+        return self
+
+    def with_error_policy(self, policy: ErrorPolicy) -> Self:
+        """Set what happens when a callback of the operator raises. See ``ErrorPolicy``.
+
+        Args:
+            policy: The policy. An empty one, ``ErrorPolicy()``, fails the job, whatever the environment's default is.
+
+        Raises:
+            ConfigurationError: ``policy`` is not an ``ErrorPolicy``. ``execute`` raises ``PlanError`` for sources,
+                sinks and functions on Arrow tables, which cannot have one.
+        """
+        self._node.error_policy = checked_policy(policy, f"{self._node.name} at {caller_location()}")
         return self
 
     def _checked_count(self, value: int, what: str) -> int:

@@ -10,9 +10,11 @@ from typing import Any, Literal, TypeVar, cast, get_args
 
 from dsv2.arguments import as_choice, as_milliseconds, check_whole_number
 from dsv2.context import RuntimeExecutionMode
+from dsv2.error_policy import ErrorPolicy
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.graph import InputRef, OperatorKind, Plan, PlanBuilder, RegisteredType
 from dsv2.graph.builder import caller_location, kind_of
+from dsv2.graph.error_policies import checked_policy
 from dsv2.graph.unread import warn_of_unread_streams
 from dsv2.job import JobHandle, JobResult, JobRuntime, OnChange, RunOptions, Trigger
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
@@ -42,6 +44,7 @@ class ExecutionEnvironment:
         self._mode = RuntimeExecutionMode.STREAMING
         self._registered_types: list[RegisteredType] = []
         self._callback_timeout_ms: int | None = None
+        self._error_policy = ErrorPolicy()
 
     @staticmethod
     def get_instance(
@@ -186,6 +189,19 @@ class ExecutionEnvironment:
         """
         self._callback_timeout_ms = None if timeout is None else as_milliseconds(timeout, "timeout", at_least=1)
 
+    def set_error_policy(self, policy: ErrorPolicy) -> None:
+        """Set the error policy of functions that do not set their own. Default: ``ErrorPolicy()``, the job fails.
+
+        It does not apply to functions that cannot have a policy: those on Arrow tables. Sources and sinks have none.
+
+        Args:
+            policy: The policy.
+
+        Raises:
+            ConfigurationError: ``policy`` is not an ``ErrorPolicy``.
+        """
+        self._error_policy = checked_policy(policy, f"set_error_policy at {caller_location()}")
+
     def register_type(
         self,
         record_type: type[T],
@@ -241,7 +257,12 @@ class ExecutionEnvironment:
             PlanError: The pipeline is invalid.
         """
         return self._builder.build(
-            job_name, self._mode, self._parallelism, self._registered_types, self._callback_timeout_ms
+            job_name,
+            self._mode,
+            self._parallelism,
+            self._registered_types,
+            self._callback_timeout_ms,
+            self._error_policy,
         )
 
     @short_traceback

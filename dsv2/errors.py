@@ -141,6 +141,7 @@ class UserFunctionError(JobError):
         self.record = record
         self.traceback_text = traceback_text
         self.cause: BaseException | None = None
+        self.failed: tuple[Any, Any] | None = None  # the record and the key, in the process where it was raised
         super().__init__(self._text())
 
     def _text(self) -> str:
@@ -156,6 +157,12 @@ class UserFunctionError(JobError):
         if self.traceback_text:
             lines.append(self.traceback_text.rstrip())
         return "\n".join(lines)
+
+    def with_note(self, note: str) -> UserFunctionError:
+        """Return the error with a sentence added to the message of its cause."""
+        noted = UserFunctionError(**self.as_json() | {"cause_message": f"{self.cause_message} ({note})"})
+        noted.cause = self.cause
+        return noted
 
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values, for sending the error between processes."""

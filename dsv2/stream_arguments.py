@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
 
 from dsv2.callables import takes
+from dsv2.context import Collector, PartitionedContext
 from dsv2.errors import PlanError
 from dsv2.functions import (
     CallableFunction,
@@ -18,6 +20,8 @@ from dsv2.graph.builder import caller_location, kind_of
 from dsv2.spi import ColumnarFunction
 
 __all__ = (
+    "AnyTwoInput",
+    "OneInputOrCallable",
     "one_input",
     "refuse_selectors",
     "require",
@@ -25,6 +29,15 @@ __all__ = (
     "require_callable",
     "require_selector",
     "require_version",
+)
+
+
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+OneInputOrCallable: TypeAlias = OneInput[IN, OUT] | Callable[[IN, Collector[OUT], PartitionedContext[OUT]], None]
+AnyTwoInput: TypeAlias = (
+    TwoInputNonBroadcastStreamProcessFunction[IN, Any, OUT] | TwoInputBroadcastStreamProcessFunction[IN, Any, OUT]
 )
 
 

@@ -9,12 +9,13 @@ from dsv2.errors import PlanError
 from dsv2.functions import ProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.graph import Exchange, InputRef, KeySelector, Node, OperatorKind, PlanBuilder
 from dsv2.graph.builder import caller_location, kind_of
+from dsv2.graph.plan import DEAD_LETTERS
 from dsv2.graph.side_outputs import find_output
 from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
 from dsv2.stream_arguments import require, require_version
 
-__all__ = ("Stream", "preserving", "refuse_foreign", "side_output")
+__all__ = ("Stream", "dead_letters", "preserving", "refuse_foreign", "side_output")
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -87,6 +88,13 @@ def side_output(node: Node, tag: OutputTag[Any]) -> InputRef:
     reading_declares = isinstance(node.body, ProcessFunction) and node.body.dsv2_reading_declares
     number = find_output(node.side_outputs, tag, reading_declares, f"{where}, of {node.name} at {node.location}")
     return InputRef(node, len(node.output_keys) + number)
+
+
+def dead_letters(node: Node) -> InputRef:
+    """The dead letters of an operator."""
+    if DEAD_LETTERS not in node.side_outputs:
+        node.side_outputs.append(DEAD_LETTERS)
+    return InputRef(node, len(node.output_keys) + node.side_outputs.index(DEAD_LETTERS))
 
 
 def preserving(ref: InputRef) -> InputRef:

@@ -7,11 +7,12 @@ operator. ``process`` returns the new stream, which is also the handle for confi
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Generic, TypeAlias, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 from dsv2.callables import takes
 from dsv2.configurable import ConfiguredSink, ProcessConfigurable
 from dsv2.context import Collector, PartitionedContext
+from dsv2.error_policy import DeadLetter
 from dsv2.errors import PlanError
 from dsv2.functions import (
     FilterFunction,
@@ -28,6 +29,8 @@ from dsv2.graph.builder import caller_location
 from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
 from dsv2.stream_arguments import (
+    AnyTwoInput,
+    OneInputOrCallable,
     one_input,
     refuse_selectors,
     require,
@@ -36,7 +39,7 @@ from dsv2.stream_arguments import (
     require_selector,
     require_version,
 )
-from dsv2.stream_base import Stream, preserving, refuse_foreign, side_output
+from dsv2.stream_base import Stream, dead_letters, preserving, refuse_foreign, side_output
 
 __all__ = (
     "BroadcastStream",
@@ -61,11 +64,6 @@ TO = TypeVar("TO")
 OUT = TypeVar("OUT")
 O1 = TypeVar("O1")
 O2 = TypeVar("O2")
-
-_OneInputOrCallable: TypeAlias = OneInput[IN, OUT] | Callable[[IN, Collector[OUT], PartitionedContext[OUT]], None]
-_TwoInput: TypeAlias = (
-    TwoInputNonBroadcastStreamProcessFunction[IN, Any, OUT] | TwoInputBroadcastStreamProcessFunction[IN, Any, OUT]
-)
 
 
 class _Partitionable(Stream[T_co], Generic[T_co]):
@@ -114,7 +112,7 @@ class NonKeyedPartitionStream(_Partitionable[T_co], Generic[T_co]):
         self, function: Callable[[T_co, Collector[OUT], PartitionedContext[OUT]], None]
     ) -> ConfiguredStream[OUT]: ...
     def process(
-        self, function: TwoOutputStreamProcessFunction[T_co, Any, Any] | _OneInputOrCallable[T_co, Any]
+        self, function: TwoOutputStreamProcessFunction[T_co, Any, Any] | OneInputOrCallable[T_co, Any]
     ) -> ConfiguredStream[Any] | TwoStreams[Any, Any]:
         """Run ``function`` on every subtask.
 
@@ -138,7 +136,7 @@ class NonKeyedPartitionStream(_Partitionable[T_co], Generic[T_co]):
         self, other: BroadcastStream[TO], function: TwoInputBroadcastStreamProcessFunction[T_co, TO, OUT]
     ) -> ConfiguredStream[OUT]: ...
     def connect_and_process(
-        self, other: NonKeyedPartitionStream[Any] | BroadcastStream[Any], function: _TwoInput[Any, Any]
+        self, other: NonKeyedPartitionStream[Any] | BroadcastStream[Any], function: AnyTwoInput[Any, Any]
     ) -> ConfiguredStream[Any]:
         """Run ``function`` on this stream and ``other``: a non-keyed stream, or a broadcast stream as side input."""
         refuse_foreign(self, other, NonKeyedPartitionStream, BroadcastStream)
@@ -201,7 +199,7 @@ class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
     ) -> ConfiguredStream[OUT]: ...
     def process(
         self,
-        function: TwoOutputStreamProcessFunction[T_co, Any, Any] | _OneInputOrCallable[T_co, Any],
+        function: TwoOutputStreamProcessFunction[T_co, Any, Any] | OneInputOrCallable[T_co, Any],
         new_key_selector: Callable[[Any], K] | None = None,
         *,
         first_key_selector: Callable[[Any], K] | None = None,
@@ -272,7 +270,7 @@ class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
     def connect_and_process(
         self,
         other: KeyedPartitionStream[K, Any] | BroadcastStream[Any],
-        function: _TwoInput[Any, Any],
+        function: AnyTwoInput[Any, Any],
         new_key_selector: Callable[[Any], K] | None = None,
         *,
         version: int | None = None,
@@ -319,7 +317,7 @@ class GlobalStream(_Partitionable[T_co], Generic[T_co]):
         self, function: Callable[[T_co, Collector[OUT], PartitionedContext[OUT]], None]
     ) -> ConfiguredGlobalStream[OUT]: ...
     def process(
-        self, function: TwoOutputStreamProcessFunction[T_co, Any, Any] | _OneInputOrCallable[T_co, Any]
+        self, function: TwoOutputStreamProcessFunction[T_co, Any, Any] | OneInputOrCallable[T_co, Any]
     ) -> ConfiguredGlobalStream[Any] | TwoGlobalStreams[Any, Any]:
         """Run ``function`` in one subtask, which receives all records."""
         name = "Global Process"
@@ -391,7 +389,13 @@ class BroadcastStream(Stream[T_co], Generic[T_co]):
         return ConfiguredStream[Any](self._builder, ref)
 
 
-class _WithSideOutputs(ProcessConfigurable):
+class _WithDeadLetters(ProcessConfigurable):
+    def dead_letters(self, record_type: type[OUT]) -> ConfiguredStream[DeadLetter[OUT]]:
+        """The dead letters of the function, see ``ErrorPolicy.dead_letter``. ``record_type`` is that of its input."""
+        return ConfiguredStream(self._builder, dead_letters(self._node))
+
+
+class _WithSideOutputs(_WithDeadLetters):
     def side_output(self, tag: OutputTag[OUT]) -> ConfiguredStream[OUT]:
         """The records that the function emits with ``ctx.output(tag, record)``. The stream is not keyed.
 
@@ -416,7 +420,7 @@ class ConfiguredKeyedStream(KeyedPartitionStream[K, T_co], _WithSideOutputs):
     """
 
 
-class ConfiguredGlobalStream(GlobalStream[T_co], ProcessConfigurable):
+class ConfiguredGlobalStream(GlobalStream[T_co], _WithDeadLetters):
     """A global stream, and the handle on the operator that emits it.
 
     (Flink ``ProcessConfigurableAndGlobalStream``.)

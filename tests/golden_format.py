@@ -174,6 +174,9 @@ class _StandingClock(Clock):
     def now_ms(self) -> int:
         return 1_000_000
 
+    def wait(self, duration: timedelta) -> None:
+        """Nothing waits."""
+
 
 def record() -> None:
     """Write the file of this format version, which must not exist."""

@@ -9,9 +9,11 @@ from itertools import combinations
 from typing import Any
 
 from dsv2.context import RuntimeExecutionMode
+from dsv2.error_policy import ErrorPolicy
 from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph.callbacks import check_callbacks
+from dsv2.graph.error_policies import check_dead_letters, policy_of
 from dsv2.graph.keys import check_keys
 from dsv2.graph.plan import (
     AtSource,
@@ -56,6 +58,7 @@ class Node:
     max_parallelism: int | None = None
     watermarks: WatermarkStrategy[Any] | None = None
     side_outputs: list[OutputTag[Any]] = field(default_factory=list)
+    error_policy: ErrorPolicy | None = None
 
     def output_name(self, output: int) -> int | str:
         """The output with this number in automatic uids. See ``Operator.output_name``."""
@@ -134,6 +137,7 @@ class PlanBuilder:
         default_parallelism: int,
         registered_types: Iterable[RegisteredType] = (),
         callback_timeout_ms: int | None = None,
+        error_policy: ErrorPolicy | None = None,
     ) -> Plan:
         """Build the checked plan. Raises a ``PlanError`` that names the operator and the user's file and line."""
         if not self.nodes and self.executed_before is not None:
@@ -144,7 +148,7 @@ class PlanBuilder:
         if not any(node.kind is not OperatorKind.SOURCE for node in self.nodes):
             raise PlanError("Nothing to run: the pipeline has no operator after its sources. Add process or to_sink.")
         uids = uids_of(self.nodes)
-        operators = tuple(_operator(node, uids[node.id], default_parallelism) for node in self.nodes)
+        operators = tuple(_operator(node, uids[node.id], default_parallelism, error_policy) for node in self.nodes)
         for operator in operators:
             if isinstance(operator.body, ProcessFunction):
                 check_states(operator)
@@ -179,7 +183,7 @@ class PlanBuilder:
         return mode
 
 
-def _operator(node: Node, uid: Uid, default_parallelism: int) -> Operator:
+def _operator(node: Node, uid: Uid, default_parallelism: int, default_policy: ErrorPolicy | None) -> Operator:
     parallelism = 1 if node.non_parallel else node.parallelism or _inherited_parallelism(node) or default_parallelism
     max_parallelism = 1 if node.non_parallel else node.max_parallelism or _default_max_parallelism(parallelism)
     if parallelism > max_parallelism:
@@ -193,6 +197,8 @@ def _operator(node: Node, uid: Uid, default_parallelism: int) -> Operator:
             input_keys = (one_partition,) * len(input_keys)
     elif isinstance(node.body, Sink):
         _check_sink(node, node.body)
+    policy = policy_of(node.body, node.error_policy, default_policy, f"{node.name} at {node.location}")
+    check_dead_letters(policy, node.side_outputs, f"{node.name} at {node.location}")
     return Operator(
         id=node.id,
         uid=uid.text,
@@ -207,7 +213,8 @@ def _operator(node: Node, uid: Uid, default_parallelism: int) -> Operator:
         side_outputs=tuple(node.side_outputs),
         key_versions=tuple(ref.key_version for ref in node.inputs),
         output_key_version=node.output_key_version,
-        at_source=_at_source(node.body, input_keys),
+        at_source=AtSource.NOTHING if policy is not None else _at_source(node.body, input_keys),
+        error_policy=policy,
         watermarks=node.watermarks,
         automatic_uid=uid.automatic,
         twin=uid.twin,

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from dsv2.context import RuntimeExecutionMode
+from dsv2.error_policy import DeadLetter, ErrorPolicy
 from dsv2.functions import ProcessFunction
 from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
@@ -17,6 +18,7 @@ from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import USE_PROCESSING_TIME
 
 __all__ = (
+    "DEAD_LETTERS",
     "AtSource",
     "Edge",
     "Exchange",
@@ -27,6 +29,9 @@ __all__ = (
     "RegisteredType",
     "one_partition",
 )
+
+DEAD_LETTERS: OutputTag[DeadLetter[Any]] = OutputTag("dsv2 dead letters", DeadLetter)
+"""The side output that operators with dead letters have if they are read."""
 
 KeySelector: TypeAlias = Callable[[Any], Hashable]
 
@@ -108,6 +113,7 @@ class Operator:
         twin: The location of another operator whose automatic uid differs only in a number, or None.
         at_source: Which functions can be chained to this source; for a function, what it requires.
         watermarks: How a source with splits generates event-time watermarks.
+        error_policy: What happens when a callback raises. None: the job fails.
     """
 
     id: int
@@ -127,6 +133,14 @@ class Operator:
     twin: str | None = None
     at_source: AtSource = AtSource.NOTHING
     watermarks: WatermarkStrategy[Any] | None = None
+    error_policy: ErrorPolicy | None = None
+
+    @property
+    def dead_letter_output(self) -> int | None:
+        """The number of the output for dead letters, or None if nothing reads them."""
+        if DEAD_LETTERS not in self.side_outputs:
+            return None
+        return len(self.output_keys) + self.side_outputs.index(DEAD_LETTERS)
 
     @property
     def outputs(self) -> int:

@@ -100,7 +100,7 @@ class LocalRuntime:
 
     def _run(self, plan: Plan, job: FinishedJob, time: BatchTime, savepoint: SavepointReader | None) -> None:
         codec = Codec(TypeRegistry.of(plan))
-        context = JobContext(plan.job_name, plan.mode, plan.declarations, codec, time)
+        context = JobContext(plan.job_name, plan.mode, plan.declarations, codec, time, wait=self._clock.wait)
         positions = {} if savepoint is None else savepoint.info.sources
         choice = random.Random(self._seed)
         run = LocalRun(plan, context, self._clock, choice, fast=self._fast, positions=positions)

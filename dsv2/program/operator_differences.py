@@ -14,6 +14,7 @@ __all__ = ("at", "operator_differences")
 
 _BY_PARALLELISM = {Exchange.FORWARD.value, Exchange.REBALANCE.value}  # the parallelism decides between the two
 _OF_INPUTS = (("from", "the origin"), ("output", "the output"), ("exchange", "the partitioning"))
+_AT_SOURCE, _AS_SUBTASKS = "the tasks that read its source", "subtasks of its own"
 _OTHER_UID = "with another uid the operator begins with empty state"
 
 
@@ -59,6 +60,9 @@ class _Comparison:
             if old[name] != new[name]:
                 what = name.replace("_", " ")
                 yield self._found(f"its {what} was {old[name]} and is now {new[name]}", True)
+        if old["stateless"] != new["stateless"]:
+            ran, runs = (_AT_SOURCE if one["stateless"] else _AS_SUBTASKS for one in (old, new))
+            yield self._found(f"it ran in {ran} and now runs in {runs}", True)
         name = "needs_clock"  # Spark stores timeouts with the state
         if old[name] != new[name]:
             yield self._found(f"its use of processing-time timers was {old[name]} and is now {new[name]}", True)

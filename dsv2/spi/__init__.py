@@ -3,7 +3,15 @@
 from dsv2.spi.collector import StampingCollector, stamping_collector
 from dsv2.spi.columnar_function import ColumnarFunction
 from dsv2.spi.failures import FailedCallbackError, FailedRecordError
-from dsv2.spi.kinds import BatchFunction, EmitBatch, KeyedBatchFunction, PaneFunction, TickingFunction, WrappingFunction
+from dsv2.spi.kinds import (
+    BatchFunction,
+    EmitBatch,
+    KeyedBatchFunction,
+    PaneFunction,
+    SkippableTimersFunction,
+    TickingFunction,
+    WrappingFunction,
+)
 from dsv2.spi.process_function import Position, ProcessFunction
 from dsv2.spi.returned import check_returned, refuse_returned
 from dsv2.spi.side_output import StampedSideOutput
@@ -24,6 +32,7 @@ __all__ = (
     "PartitionAccess",
     "Position",
     "ProcessFunction",
+    "SkippableTimersFunction",
     "StampedSideOutput",
     "StampingCollector",
     "TickingFunction",

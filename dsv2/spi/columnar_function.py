@@ -23,6 +23,8 @@ class ColumnarFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):
     collector. All keys of the subtask form one partition.
     """
 
+    dsv2_takes_error_policy = False  # a failure concerns a batch
+
     @property
     @abstractmethod
     def record_types(self) -> Collection[type]:

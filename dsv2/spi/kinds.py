@@ -16,6 +16,7 @@ __all__ = (
     "EmitBatch",
     "KeyedBatchFunction",
     "PaneFunction",
+    "SkippableTimersFunction",
     "TickingFunction",
     "WrappingFunction",
 )
@@ -130,6 +131,14 @@ class KeyedBatchFunction(ProcessFunction, ABC):
         Raises:
             FailedRecordError: User code failed; chained to its error.
         """
+
+
+class SkippableTimersFunction(ProcessFunction, ABC):
+    """A function of an extension whose timers stand for something that must be dropped with a timer."""
+
+    @abstractmethod
+    def skip_timer(self, timestamp: int, *, by_event: bool) -> None:
+        """Called for the current key after the callback of a timer has failed and been undone."""
 
 
 class PaneFunction(ProcessFunction, ABC):

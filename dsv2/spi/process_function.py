@@ -55,6 +55,9 @@ class ProcessFunction:
     Set it to False if the number of keys is unbounded: remembered keys stay in the state forever.
     """
 
+    dsv2_takes_error_policy = True
+    """Whether callbacks that fail can be skipped or repeated, see ``ErrorPolicy``. For extensions."""
+
     dsv2_has_event_time = False
     """Whether the function acts as event time advances, which may be the wall clock. For extensions."""
 

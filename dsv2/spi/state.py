@@ -69,6 +69,9 @@ class PartitionAccess(ABC):
 
     key: Any
     panes: Panes
+    attempt: Callable[..., bool] | None
+    """In ``on_pane_due``: ``attempt(action, *arguments)`` calls an action for the current key and returns whether it
+    succeeded; otherwise its effects are undone. None: there is no error policy, so an error fails the job."""
     new_handle: Callable[[StateDeclaration, Callable[[], KeyEntry]], Any]
     """Creates a handle for a state whose values are in the dict that the callable returns at each access."""
 

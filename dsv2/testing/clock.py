@@ -30,6 +30,10 @@ class ManualClock:
         self._now += self._step
         return now
 
+    def wait(self, duration: timedelta) -> None:
+        """Advance the clock by ``duration`` instead of waiting."""
+        self.advance(duration)
+
     def advance(self, duration: timedelta) -> None:
         """Advance the clock by ``duration``. Raises ``ConfigurationError`` if it is negative."""
         self._now += as_milliseconds(duration, "duration", at_least=0)

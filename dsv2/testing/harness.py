@@ -7,10 +7,12 @@ from datetime import timedelta
 from typing import Any, Generic, TypedDict, TypeVar
 
 from dsv2.context import SubtaskStateManager
+from dsv2.error_policy import DeadLetter, ErrorPolicy
 from dsv2.errors import ConfigurationError, ContractError, UndeclaredWatermarkError
 from dsv2.extension.event_time import EventTimeExtension, EventTimeProcessFunction
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.graph.plan import DEAD_LETTERS
 from dsv2.graph.side_outputs import list_tags
 from dsv2.job import OperatorProgress
 from dsv2.local.indexed_reader import own_copy
@@ -64,6 +66,7 @@ class HarnessOptions(TypedDict, total=False):
         subtask: The index of the subtask under test (default: 0).
         max_parallelism: The maximum parallelism of the operator.
         declarations: The watermarks that other functions of the job declare.
+        error_policy: The error policy of the function.
         side_outputs: The tags that callables emit to. (Those that the function declares are known.)
         clock: The clock (default: one that starts at 0).
         snapshot: The snapshot of an earlier harness. The function is restored from it instead of opened.
@@ -76,6 +79,7 @@ class HarnessOptions(TypedDict, total=False):
     subtask: int
     max_parallelism: int
     declarations: Collection[WatermarkDeclaration]
+    error_policy: ErrorPolicy
     side_outputs: Collection[OutputTag[Any]]
     clock: ManualClock
     snapshot: bytes
@@ -235,7 +239,7 @@ class Harness:
         self._operator = _operator_under_test(plan)
         self._time = BatchTime(self.clock.now_ms())
         codec = Codec(TypeRegistry.of(plan))
-        self._job = JobContext(plan.job_name, plan.mode, plan.declarations, codec, self._time)
+        self._job = JobContext(plan.job_name, plan.mode, plan.declarations, codec, self._time, wait=self.clock.wait)
         fast = options.get("fast", False)
         self._mutation = None if fast else MutationCheck(codec)
         self._wire = None if fast else Wire(plan, codec)
@@ -262,6 +266,11 @@ class Harness:
         if tag not in tags:
             raise ContractError(f"The function has no side output {tag!r}. It has: {list_tags(tags)}.")
         return self._outputs[len(self._operator.output_keys) + tags.index(tag)]
+
+    @property
+    def dead_letters(self) -> HarnessOutput[DeadLetter[Any]]:
+        """The dead letters of the function. Raises ``ContractError`` if its error policy emits none."""
+        return self.side_output(DEAD_LETTERS)
 
     @short_traceback
     def advance_clock(self, duration: timedelta) -> None:

@@ -221,6 +221,10 @@ class _Job:
             outputs[0].with_max_parallelism(self._options["max_parallelism"])
         tags = (*self._function.declare_outputs(), *self._options.get("side_outputs", ()))
         outputs += [result.side_output(tag) for tag in dict.fromkeys(tags)]
+        if (policy := self._options.get("error_policy")) is not None:
+            outputs[0].with_error_policy(policy)
+            if policy.has_dead_letters:
+                outputs.append(outputs[0].dead_letters(object))
         for output in outputs:
             output.to_sink(CollectSink())
 

@@ -7,6 +7,7 @@ from tests.conformance import (
     programs_columns,
     programs_differences,
     programs_ends,
+    programs_errors,
     programs_event_time,
     programs_event_time_kinds,
     programs_functions,
@@ -32,6 +33,7 @@ PROGRAMS = (
     *programs_lifecycle.PROGRAMS,
     *programs_records.PROGRAMS,
     *programs_side_outputs.PROGRAMS,
+    *programs_errors.PROGRAMS,
     *programs_columns.PROGRAMS,
     *programs_sources.PROGRAMS,
     *programs_state.PROGRAMS,
@@ -45,6 +47,7 @@ PROGRAMS = (
 # Programs with states, timers, windows and join buffers.
 WITH_KEYED_STATE = (
     *programs_state.PROGRAMS,
+    *programs_errors.PROGRAMS,
     *programs_joins.PROGRAMS,
     *programs_by_clock.PROGRAMS,
     *programs_windows.PROGRAMS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ class Steps:
 
     def now_ms(self) -> int:
         return next(self._looks)
+
+    def wait(self, duration: timedelta) -> None: ...
 
 
 @pytest.mark.parametrize("setting", LOCAL_SETTINGS, ids=str)

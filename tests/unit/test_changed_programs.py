@@ -23,7 +23,14 @@ from typing import Any, NamedTuple, Optional
 
 import pytest
 
-from dsv2 import DroppedStateWarning, ExecutionEnvironment, IncompatibleCheckpointError, JobHandle, OutputTag
+from dsv2 import (
+    DroppedStateWarning,
+    ErrorPolicy,
+    ExecutionEnvironment,
+    IncompatibleCheckpointError,
+    JobHandle,
+    OutputTag,
+)
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, window
 from dsv2.functions import (
@@ -51,6 +58,7 @@ RECORDS = range(60)
 STOP = 25  # the number of records before the savepoint
 COUNT = StateDeclarations.value_state("count", int, default=0)
 TALLY = OutputTag("tally", tuple)
+SKIP = ErrorPolicy().skip()
 OTHER = StateDeclarations.value_state("other", int, default=0)
 NEWEST = new_builder("newest").type_long()
 
@@ -260,6 +268,7 @@ class Program:
     records_per_batch: int | None = None
     more: tuple[str, ...] = ()  # sources with a sink of their own
     before: tuple[tuple[str, ProcessFunction], ...] = (("pass", Pass()),)
+    policy: ErrorPolicy = field(default_factory=ErrorPolicy)
     shape: Callable[[Any, Any, Program], Any] = one_input
     key: Callable[[int], Any] | None = by_five
     count: ProcessFunction = field(default_factory=Count)
@@ -281,9 +290,9 @@ class Program:
         for uid in self.more:
             env.from_collection([100, 101]).with_uid(uid).to_sink(out).with_uid(f"{uid} out")
         for uid, function in self.before:
-            stream = stream.process(function).with_uid(uid)
+            stream = stream.process(function).with_uid(uid).with_error_policy(self.policy)
         counted = self.shape(env, stream, self).with_parallelism(self.parallelism)
-        counted.with_max_parallelism(self.max_parallelism)
+        counted.with_max_parallelism(self.max_parallelism).with_error_policy(self.policy)
         if self.uid is not None:
             counted.with_uid(self.uid)
         streams = [counted.first, counted.second] if hasattr(counted, "first") else [counted]
@@ -453,6 +462,8 @@ CHANGES: dict[str, Change] = {
         {"shape": side_output, "count": CountAside(TALLY), "after": NUMBERED},
         {"shape": side_output, "count": CountAside(OutputTag("tallies", tuple)), "after": NUMBERED},
     ),
+    "error policy": Change("allowed", "allowed", {"policy": SKIP}, {"policy": SKIP.limit(total=5)}),
+    "error policy added": Change("allowed", "allowed", {}, {"policy": SKIP}),
     "kind of an operator": Change("refused", "refused", {}, {"shape": two_outputs}),
     "processing-time timers": Change("refused", "allowed", {}, {"count": TimedCount()}),
     "size of windows": Change("refused", "refused", {"shape": windows}, {"shape": longer_windows}),

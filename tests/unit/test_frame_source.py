@@ -6,6 +6,7 @@ import json
 import pickle
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
@@ -51,6 +52,9 @@ class TestClock:
     def now_ms(self) -> int:
         self.now += self.step
         return self.now
+
+    def wait(self, duration: timedelta) -> None:
+        self.now += duration // timedelta(milliseconds=1)
 
 
 class Driver:

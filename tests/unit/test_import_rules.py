@@ -15,18 +15,8 @@ ROOT = Path(__file__).parent.parent.parent
 FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT / package).rglob("*.py"))
 
 # What users program against and what they build with it. It does not depend on how jobs run.
-MODEL = {
-    "context",
-    "errors",
-    "functions",
-    "output_tag",
-    "record_batch",
-    "sinks",
-    "sources",
-    "spi",
-    "state",
-    "watermark",
-}
+MODEL = {"context", "error_policy", "errors", "functions", "output_tag"}
+MODEL |= {"record_batch", "sinks", "sources", "spi", "state", "watermark"}
 PLAN = MODEL | {"graph", "job"}
 RUNTIME = PLAN | {"clock", "columnar", "extension", "tracebacks"}
 RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange", "operator", "sources", "rescale")}
@@ -42,6 +32,7 @@ MAY_IMPORT = {
     "errors": set[str](),
     "folders": set[str](),
     "version": set[str](),
+    "error_policy": {"arguments", "errors"},
     "output_tag": {"errors"},
     "watermark": {"arguments", "errors"},
     "state": {"arguments", "callables", "errors"},

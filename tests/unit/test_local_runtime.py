@@ -383,6 +383,8 @@ def test_result_has_the_progress_of_each_operator() -> None:
             self.time += 4000
             return self.time
 
+        def wait(self, duration: timedelta) -> None: ...
+
     env = ExecutionEnvironment.get_instance(LocalRuntime(clock=Ticking(), batches=[4]))
     env.set_parallelism(2)
 

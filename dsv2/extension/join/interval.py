@@ -166,7 +166,10 @@ class IntervalJoin(
         after = max(self._sides[number].latest, 0)
         for time, key, row in self._buffers[number].due(slot, self._time.current_time()):
             self._key.key = key
-            self._join_unmatched(number, row[RECORD], time + after)
+            if self._key.attempt is None:
+                self._join_unmatched(number, row[RECORD], time + after)
+            else:
+                self._key.attempt(self._join_unmatched, number, row[RECORD], time + after)
 
     @abstractmethod
     def _join_partners(self, number: int, record: Any, timestamp: int, partners: list[BufferedRecord]) -> None:

@@ -147,7 +147,8 @@ class IncrementalCallbacks(Callbacks):
         self._partition = runtime_ctx.state_manager
         self._result_of = function.result_of
         self._emit = function.emit
-        if function.emit is None and output.emit_batch is not None:
+        one_by_one = self._partition.attempt is not None
+        if function.emit is None and output.emit_batch is not None and not one_by_one:
             self.trigger_all = partial(self._emit_all, output.emit_batch)
 
     def on_trigger(self, end: int) -> None:

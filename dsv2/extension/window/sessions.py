@@ -67,7 +67,5 @@ class SessionWindows(Windows):
         end: int = entry[ENDS][slot]
         return end
 
-    def _end_due(self, entry: KeyEntry, time: int) -> None:
-        for slot in [slot for slot, end in entry[ENDS].items() if end - 1 == time]:
-            self._fire(entry, slot)
-            self._remove(entry, slot)
+    def _due(self, entry: KeyEntry, time: int) -> list[int]:
+        return [slot for slot, end in entry[ENDS].items() if end - 1 == time]

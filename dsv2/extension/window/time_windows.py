@@ -103,8 +103,12 @@ class TimeWindows(Windows):
             self._callbacks.trigger_all(contents, end)
             fires = False
         if fires or (expires and self._clears_keys):
+            attempt = self._key.attempt
             for self._key.key in list(contents):
-                self._end(contents, slot, fires, expires)
+                if attempt is None:
+                    self._end(contents, slot, fires, expires)
+                elif not attempt(self._end, contents, slot, fires, expires) and expires:
+                    self._drop(contents, slot)
         if expires:
             self._panes.drop(slot)
         else:
@@ -121,9 +125,13 @@ class TimeWindows(Windows):
                 contents[key] = self._contents.empty()
                 self._window.activate(contents, key, slot, slot, end)
                 self._callbacks.on_clear(end)
-            del contents[key]
-            if self._has_entries:
-                self._forget(self._current_entry(), slot, (STATES, EARLY))
+            self._drop(contents, slot)
+
+    def _drop(self, contents: dict[Any, Any], slot: int) -> None:
+        """Remove the window ``slot`` of the current key."""
+        del contents[self._key.key]
+        if self._has_entries:
+            self._forget(self._current_entry(), slot, (STATES, EARLY))
 
     def _add_to(self, start: int, record: Any, side: int, watermark: int) -> None:
         contents = self._pane(start, watermark).live

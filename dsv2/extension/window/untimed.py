@@ -25,12 +25,11 @@ class _UntimedWindows(Windows):
     def _show(self, entry: KeyEntry, slot: int) -> None:
         self._window.activate(entry[CONTENTS], slot, slot, _NO_TIME, _NO_TIME)
 
-    def _end_due(self, entry: KeyEntry, time: int) -> None:
-        if time == LONG_MAX:  # otherwise it is a timer of early firing
-            entry.pop(COUNT, None)
-            for slot in list(entry[CONTENTS]):
-                self._fire(entry, slot)
-                self._remove(entry, slot)
+    def _due(self, entry: KeyEntry, time: int) -> list[int]:
+        if time != LONG_MAX:
+            return []  # it is a timer of early firing
+        entry.pop(COUNT, None)
+        return list(entry[CONTENTS])
 
     def _open(self, entry: KeyEntry, slot: int) -> None:
         entry.setdefault(CONTENTS, {})[slot] = self._contents.empty()

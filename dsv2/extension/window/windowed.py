@@ -27,7 +27,15 @@ from dsv2.extension.window.untimed import CountWindows, GlobalWindow
 from dsv2.extension.window.windows import WindowEnvironment, Windows
 from dsv2.output_tag import OutputTag
 from dsv2.record_batch import RecordBatch
-from dsv2.spi import KeyedBatchFunction, PaneFunction, PartitionAccess, Position, WrappingFunction, partition_access
+from dsv2.spi import (
+    KeyedBatchFunction,
+    PaneFunction,
+    PartitionAccess,
+    Position,
+    SkippableTimersFunction,
+    WrappingFunction,
+    partition_access,
+)
 from dsv2.state import StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
 
@@ -36,7 +44,7 @@ __all__ = ("OneInputRecordsWindowed", "Windowed")
 F = TypeVar("F", bound=WindowProcessFunction)
 
 
-class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic[F]):
+class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, SkippableTimersFunction, Generic[F]):
     """Assigns records to the windows of ``strategy`` and calls the callbacks of ``function``.
 
     Its own fields are not checkpointed: the windows are in keyed state, and the program recreates the rest.
@@ -107,6 +115,9 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
     def on_pane_due(self, slot: int, *outputs_and_context: Any) -> None:
         *outputs, ctx = outputs_and_context
         self._windows_of(ctx, *outputs).on_pane_due(slot)
+
+    def skip_timer(self, timestamp: int, *, by_event: bool) -> None:
+        self._windows.skip_timer(timestamp, TimeType.EVENT if by_event else TimeType.PROCESSING)
 
     def close(self) -> None:
         self.function.close()

@@ -77,18 +77,29 @@ class Windows(ABC):
         """Handle a timer of the current key."""
         entry = self._current_entry()
         if time_type is self._time_type and CONTENTS in entry:
-            self._end_due(entry, time)
+            for slot in self._due(entry, time):
+                self._fire(entry, slot)
+                self._remove(entry, slot)
         if self._early is not None and time_type is self._early.time_type and EARLY in entry:
             for slot in self._early.due(entry, time):
                 if self._end_of(entry, slot) - 1 > self._timers.current_time():  # otherwise it fires at its end anyway
                     self._fire(entry, slot)
 
+    def skip_timer(self, time: int, time_type: TimeType) -> None:
+        """Remove the windows of the current key that a timer has failed to fire. Early firings are given up."""
+        entry = self._current_entry()
+        if time_type is self._time_type and CONTENTS in entry:
+            for slot in self._due(entry, time):
+                self._forget(entry, slot, _PARTS)
+        if self._early is not None and time_type is self._early.time_type and EARLY in entry:
+            self._early.due(entry, time)
+
     def on_pane_due(self, slot: int) -> None:
         """Handle the end of the window ``slot`` for all keys, or the end of its allowed lateness."""
         raise InternalError(f"{type(self).__name__} has no panes.")
 
-    def _end_due(self, entry: KeyEntry, time: int) -> None:
-        """Fire and remove the windows of the current key whose last ms is ``time``."""
+    def _due(self, entry: KeyEntry, time: int) -> list[int]:
+        """The windows of the current key whose last ms is ``time``, which are fired and removed."""
         raise InternalError(f"{type(self).__name__} registers no timers.")
 
     @abstractmethod

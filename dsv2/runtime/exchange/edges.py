@@ -21,6 +21,7 @@ __all__ = ("EdgeEmitter", "EdgeName", "HashEdge", "new_edge")
 EdgeName: TypeAlias = tuple[str, int | str, str, int]
 """The upstream operator and its output, the downstream operator and its input."""
 
+_NO_KEY = None  # is never a key
 _CACHED_KEYS = 1 << 18
 _COLUMNAR_PIECE = 1 << 16  # records at a time, so that their columns stay in the CPU cache
 
@@ -174,7 +175,16 @@ class RebalanceEdge(EdgeEmitter):
 class HashEdge(EdgeEmitter):
     """Sends each record to the channel of its key."""
 
-    __slots__ = ("_edge", "_pair_routes", "_routes", "_select", "_stamped_routes", "_subtask", "_target")
+    __slots__ = (
+        "_columns",
+        "_pair_routes",
+        "_routes",
+        "_select",
+        "_stamped_routes",
+        "_subtask",
+        "_target",
+        "_tolerates",
+    )
 
     def __init__(
         self,
@@ -186,8 +196,10 @@ class HashEdge(EdgeEmitter):
     ) -> None:
         if edge.key_selector is None:
             raise InternalError("A hash edge requires a key selector.")
-        self._select: KeySelector = edge.key_selector
         self._target = plan.operators[edge.target]
+        self._tolerates = self._target.error_policy is not None
+        self._select: KeySelector = _tolerant(edge.key_selector) if self._tolerates else edge.key_selector
+        self._columns = column_names(edge.key_selector)
         self._subtask = subtask
         self._routes: dict[Any, Emit] = {}
         self._stamped_routes: dict[Any, EmitStamped] = {}
@@ -202,9 +214,8 @@ class HashEdge(EdgeEmitter):
 
     def emit_batch(self, batch: RecordBatch[Any]) -> None:
         if batch.is_columnar:
-            names = column_names(self._select)
             for piece in batch.pieces(_COLUMNAR_PIECE):
-                self._emit_columns(piece, names)
+                self._emit_columns(piece, self._columns)
         elif batch.timestamps is None:
             self._emit_rows(batch.records)
         else:
@@ -293,11 +304,30 @@ class HashEdge(EdgeEmitter):
         return emit_stamped
 
     def _writer_of(self, key: Any) -> ChannelWriter:
-        return self._writers[subtask_of(key, self._target.max_parallelism, len(self._writers))]
+        try:
+            return self._writers[subtask_of(key, self._target.max_parallelism, len(self._writers))]
+        except InvalidKeyError:
+            if not self._tolerates:
+                raise
+            return self._writers[self._first]
 
     def _failed_to_route(self, record: Any, error: BaseException) -> NoReturn:
         # Otherwise the failure would be attributed to the function that emitted the record.
         raise_user_failure(self._target, self._subtask, "key selector", error, record=record)
+
+
+def _tolerant(select: KeySelector) -> KeySelector:
+    """A selector for an operator with an error policy: its subtask calls ``select`` again, where the policy applies."""
+
+    def tolerant(record: Any) -> Any:
+        try:
+            key = select(record)
+            hash(key)
+        except Exception:
+            return _NO_KEY
+        return key
+
+    return tolerant
 
 
 def _not_hashable(key: Any, error: TypeError) -> InvalidKeyError:

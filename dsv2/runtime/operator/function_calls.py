@@ -100,6 +100,7 @@ class FunctionCalls:
         timing: Timing,
         send_watermark: Callable[[str, int | bool], None],
         has_ended: Callable[[], bool],
+        new_dict: Callable[[], dict[Any, Any]] = dict,
     ) -> None:
         """Create the contexts, collectors and processors of the function.
 
@@ -111,6 +112,7 @@ class FunctionCalls:
             timing: Event time and timers.
             send_watermark: Called with the identifier and value of each emitted watermark.
             has_ended: Whether all inputs have ended.
+            new_dict: Creates the dict that holds states of the subtask.
         """
         operator, function = instance.operator, instance.function
         self.metrics = DefaultMetricGroup()
@@ -124,7 +126,9 @@ class FunctionCalls:
         self._failed_visit: tuple[BaseException | None, Any] = (None, NO_KEY)
         self._partition = PartitionState(operator.keyed, store)
         owner = f"State of {operator}, defined at {operator.location}, subtask {instance.subtask}"
-        self.states = FunctionStates(function, store, self._partition, job.codec, job.time, owner, self._fail_migration)
+        self.states = FunctionStates(
+            function, store, self._partition, job.codec, job.time, owner, self._fail_migration, new_dict
+        )
         self._current = CurrentTimestamp()
         self._event_time_manager = EventTimers(self._partition, timing.event_timers, timing.event_time)
         main = len(operator.output_keys)
@@ -198,6 +202,9 @@ class FunctionCalls:
         """Notify the function that an input has ended."""
         outputs = self._collectors if isinstance(self._function, ColumnarFunction) else ()
         self._notify(self._callbacks[input_index].end, *outputs, self._non_partitioned)
+
+    def begin_micro_batch(self) -> None:
+        """Called after each snapshot."""
 
     def tick(self, now_ms: int) -> None:
         """Call ``tick`` if the function is a ``TickingFunction``."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
+from dsv2.clock import SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_store import PageStores, in_blob
@@ -26,6 +28,7 @@ class JobContext:
         time: The time of the current micro-batch, which the runtime updates before each one.
         attempt_number: The attempt of the task.
         page_stores: Creates the stores that hold keyed state between micro-batches.
+        wait: Waits before a callback is repeated.
     """
 
     job_name: str
@@ -35,3 +38,4 @@ class JobContext:
     time: BatchTime
     attempt_number: int = 0
     page_stores: PageStores = in_blob
+    wait: Callable[[timedelta], None] = SystemClock().wait

@@ -13,6 +13,7 @@ from dsv2.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.emitter import Emitter
 from dsv2.runtime.exchange.frames import END, START, WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
+from dsv2.runtime.operator.attempting_calls import AttemptingCalls
 from dsv2.runtime.operator.chain import ChainedEmitter
 from dsv2.runtime.operator.function_calls import FunctionCalls, Timing
 from dsv2.runtime.operator.function_instance import FunctionInstance
@@ -24,6 +25,8 @@ from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.state.page_store import PageStore
 from dsv2.runtime.state.row_loader import RowLoader
 from dsv2.runtime.state.timers import TimerService
+from dsv2.runtime.state.undo import UndoLog
+from dsv2.runtime.state.undoable_store import UndoableKeyedStore
 from dsv2.watermark import (
     BoolWatermark,
     BoolWatermarkDeclaration,
@@ -62,20 +65,16 @@ class OperatorTask:
         self._outputs = outputs
         owner = f"Keyed state of {operator}, defined at {operator.location}, subtask {subtask}"
         self._owner = owner
-        self._store = PagedKeyedStore(job.codec, owner, function.dsv2_remember_keys, self._page_store)
+        policy, undo = operator.error_policy, UndoLog()
+        keyed = (job.codec, owner, function.dsv2_remember_keys, self._page_store)
+        self._store = PagedKeyedStore(*keyed) if policy is None else UndoableKeyedStore(*keyed, undo)
         self._event_time = EventTimeOfInputs(len(channels))
         self._sender = TimeSender(self._control)
         event_timers = TimerService(Domain.EVENT_TIME, self._store)
         processing_timers = TimerService(Domain.PROCESSING_TIME, self._store)
-        self._calls = FunctionCalls(
-            instance,
-            outputs,
-            job,
-            self._store,
-            Timing(self._event_time, event_timers, processing_timers),
-            send_watermark=self._emit_watermark,
-            has_ended=self._all_inputs_ended,
-        )
+        timing = Timing(self._event_time, event_timers, processing_timers)
+        called = (instance, outputs, job, self._store, timing, self._emit_watermark, self._all_inputs_ended)
+        self._calls = FunctionCalls(*called) if policy is None else AttemptingCalls(*called, policy, undo)
         self._processors = self._calls.processors
         self._fields = FunctionFields(function, operator, job.codec, self._calls.kept_by_name)
         self._watermarks: dict[str, int | bool] = {}
@@ -293,6 +292,7 @@ class OperatorTask:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as built-in values and bytes."""
+        self._calls.begin_micro_batch()
         return {
             "fields": self._calls.attributed("__getstate__", self._fields.snapshot),
             "store": self._store.snapshot(),

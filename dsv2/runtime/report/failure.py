@@ -68,6 +68,7 @@ def raise_user_failure(
         traceback_text=user_frames(error),
     )
     failure.cause = error
+    failure.failed = record, key
     raise failure from error
 
 

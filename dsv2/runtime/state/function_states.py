@@ -78,6 +78,7 @@ class FunctionStates:
         time: BatchTime,
         owner: str,
         fail: FailedMigration,
+        new_dict: Callable[[], dict[Any, Any]] = dict,
     ) -> None:
         """Create the handles.
 
@@ -89,6 +90,7 @@ class FunctionStates:
             time: The time of the micro-batch.
             owner: Names the states in error messages.
             fail: Called if a converter raises an exception.
+            new_dict: Creates the dict that holds subtask states.
         """
         self._store = store
         self._partition = partition
@@ -97,7 +99,7 @@ class FunctionStates:
         migrations = Migrations(function.uses_states(), fail)
         if migrations:
             store.convert_with(migrations)
-        self._subtask_state = _SubtaskState(codec, owner, migrations)
+        self._subtask_state = _SubtaskState(codec, owner, migrations, new_dict())
         self._entry_of_current_key = _entry_of_current_key(store, partition)
         self._expiries = ExpiryIndex(store, partition, time)
         self._handles = {declaration.name: self._new_handle(declaration) for declaration in function.uses_states()}
@@ -159,8 +161,8 @@ class FunctionStates:
 class _SubtaskState:
     """States of the subtask. Each is decoded when it is first accessed."""
 
-    def __init__(self, codec: Codec, owner: str, migrations: Migrations) -> None:
-        self.values: dict[str, Any] = {}
+    def __init__(self, codec: Codec, owner: str, migrations: Migrations, values: dict[str, Any]) -> None:
+        self.values = values
         self.loaded: set[str] = set()
         """The names of decoded states. ``values`` contains those that are not empty."""
         self._codec = codec
@@ -172,7 +174,8 @@ class _SubtaskState:
         """Decode the state with this stored name into ``values``, with its outdated values."""
         contents = [*self._outdated(name), *([self._decode(name)] if name in self._encoded else [])]
         if contents:
-            self.values[name] = contents[-1] if len(contents) == 1 else self._merged(name, contents)
+            # Loads a value, which is not a change that is undone.
+            self.values.update({name: contents[-1] if len(contents) == 1 else self._merged(name, contents)})
         self.loaded.add(name)
 
     def _outdated(self, name: str) -> list[Any]:

@@ -6,7 +6,7 @@ by key alone, so that a touched key costs little more than the lookup.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from dsv2.errors import SerializationError
@@ -25,13 +25,16 @@ _ENTRIES = None  # the name of the column of entries; other names are strings
 class KeyPages(Pages):
     """Pages of keys, with the ``columns`` and ``entries`` of all decoded pages."""
 
-    __slots__ = ("columns", "entries", "migrations", "numbers")
+    __slots__ = ("_new_dict", "columns", "entries", "migrations", "numbers")
 
-    def __init__(self, codec: Codec, owner: str, store: PageStore) -> None:
+    def __init__(
+        self, codec: Codec, owner: str, store: PageStore, new_dict: Callable[[], dict[Any, Any]] = dict
+    ) -> None:
         super().__init__(codec, owner, store)
+        self._new_dict = new_dict
         self.numbers: dict[Any, int] = {}
         """The page number of each key in a decoded page."""
-        self.entries: dict[Any, KeyEntry] = {}
+        self.entries: dict[Any, KeyEntry] = new_dict()
         self.columns: dict[str | None, dict[Any, Any]] = {_ENTRIES: self.entries}
         """Values by name and key; None is a value. Entries are not empty when pages are encoded."""
         self.migrations: Migrations | None = None
@@ -39,13 +42,20 @@ class KeyPages(Pages):
 
     def column(self, name: str) -> dict[Any, Any]:
         """Return the column ``name``. It is always the same dict."""
-        return self.columns.setdefault(name, {})
+        column = self.columns.get(name)
+        if column is None:
+            column = self.columns[name] = self._new_dict()
+        return column
 
     def add(self, key: Any, number: int) -> None:
         """Add a new key to page ``number``."""
         self.load(number)[key] = None
         self.numbers[key] = number
         self.changed.add(number)
+
+    def remove(self, key: Any) -> None:
+        """Remove a key without values from its decoded page."""
+        del self.load(self.numbers.pop(key))[key]
 
     def drop_empty(self, page: Page) -> int:
         """Remove the keys without values from a decoded page before a snapshot, and return their number."""

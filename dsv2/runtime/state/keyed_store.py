@@ -6,7 +6,7 @@ are found by the earliest deadline of each page, without a scan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from dsv2.errors import InvalidKeyError
@@ -45,12 +45,20 @@ class PagedKeyedStore:
         owner: Names the state in error messages.
         remember: Whether a touched key stays even without values. If False, it is removed with its last value.
         stores: Creates the stores of pages between micro-batches.
+        new_dict: Creates the dicts that hold values.
     """
 
-    def __init__(self, codec: Codec, owner: str, remember: bool = True, stores: PageStores = in_blob) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        owner: str,
+        remember: bool = True,
+        stores: PageStores = in_blob,
+        new_dict: Callable[[], dict[Any, Any]] = dict,
+    ) -> None:
         self.remembers = remember
-        self.panes = PagedPanes(codec, owner, stores)
-        self._pages = KeyPages(codec, owner, stores("keys", owner))
+        self.panes = PagedPanes(codec, owner, stores, new_dict)
+        self._pages = KeyPages(codec, owner, stores("keys", owner), new_dict)
         self._entries = self._pages.entries
         self._numbers = self._pages.numbers
         self._has_columns = False

@@ -6,7 +6,7 @@ and growth never rewrites all of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from dsv2.errors import CorruptDataError, SerializationError
@@ -184,8 +184,10 @@ class PagedMap:
 
     __slots__ = ("_pages", "_stored", "live")
 
-    def __init__(self, codec: Codec, owner: str, store: PageStore) -> None:
-        self.live: dict[Any, Any] = {}
+    def __init__(
+        self, codec: Codec, owner: str, store: PageStore, new_dict: Callable[[], dict[Any, Any]] = dict
+    ) -> None:
+        self.live: dict[Any, Any] = new_dict()
         """Values accessed since the last snapshot. The next snapshot stores them."""
         self._pages = Pages(codec, owner, store)
         self._stored = 0  # keys in pages
@@ -205,8 +207,8 @@ class PagedMap:
             return default
         self._stored -= 1
         self._pages.changed.add(number)
-        self.live[key] = value
-        return value
+        self.live.update({key: value})  # loads a value, which is not a change that is undone
+        return self.live[key]
 
     def take_all(self) -> dict[Any, Any]:
         """Load all values into ``live`` and return it."""

@@ -28,6 +28,7 @@ class PagedPane(PagedMap, Pane):
         deadline: When the function is called for the pane, in ms.
         by_event: Whether ``deadline`` is in event time.
         layout: How the function organizes the pane, as integers, in case a restarted program does it differently.
+        new_dict: Creates the dict of values.
     """
 
     __slots__ = ("by_event", "deadline", "layout", "slot")
@@ -41,8 +42,9 @@ class PagedPane(PagedMap, Pane):
         deadline: int,
         by_event: bool,
         layout: tuple[int, ...],
+        new_dict: Callable[[], dict[Any, Any]],
     ) -> None:
-        super().__init__(codec, owner, store)
+        super().__init__(codec, owner, store, new_dict)
         self.slot = slot
         self.deadline = deadline
         self.by_event = by_event
@@ -52,7 +54,10 @@ class PagedPane(PagedMap, Pane):
 class PagedPanes(Panes):
     """``Panes``, with their deadlines."""
 
-    def __init__(self, codec: Codec, owner: str, stores: PageStores) -> None:
+    def __init__(
+        self, codec: Codec, owner: str, stores: PageStores, new_dict: Callable[[], dict[Any, Any]] = dict
+    ) -> None:
+        self._new_dict = new_dict
         self._codec = codec
         self._owner = owner
         self._stores = stores
@@ -127,5 +132,7 @@ class PagedPanes(Panes):
 
     def _new_pane(self, slot: int, deadline: int, by_event: bool, layout: tuple[int, ...]) -> PagedPane:
         store = self._stores(f"pane/{slot}", self._owner)
-        pane = self._panes[slot] = PagedPane(self._codec, self._owner, store, slot, deadline, by_event, layout)
+        pane = self._panes[slot] = PagedPane(
+            self._codec, self._owner, store, slot, deadline, by_event, layout, self._new_dict
+        )
         return pane

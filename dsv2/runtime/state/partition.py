@@ -21,12 +21,13 @@ __all__ = ("EventTimers", "PartitionState", "PartitionTimers", "SubtaskStates")
 class PartitionState(PartitionAccess):
     """``StateManager``. The runtime sets ``key`` before each callback of a keyed function."""
 
-    __slots__ = ("_keyed", "_store", "handles", "key", "new_handle", "panes", "touched")
+    __slots__ = ("_keyed", "_store", "attempt", "handles", "key", "new_handle", "panes", "touched")
 
     def __init__(self, keyed: bool, store: PagedKeyedStore) -> None:
         self._keyed = keyed
         self._store = store
         self.panes = store.panes
+        self.attempt: Callable[..., bool] | None = None
         self.key = NO_KEY
         self.touched = store.touched
         self.handles: Mapping[str, Handle] = {}

@@ -1,0 +1,49 @@
+"""The error policy of an operator, and whether its function supports one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from dsv2.error_policy import ErrorPolicy
+from dsv2.errors import ConfigurationError, PlanError
+from dsv2.functions import ProcessFunction
+from dsv2.graph.plan import DEAD_LETTERS
+from dsv2.output_tag import OutputTag
+
+__all__ = ("check_dead_letters", "checked_policy", "policy_of")
+
+
+def policy_of(body: object, own: ErrorPolicy | None, default: ErrorPolicy | None, where: str) -> ErrorPolicy | None:
+    """The policy of an operator: its own, or the default if its function supports one. None if the job always fails.
+
+    Raises:
+        PlanError: ``own`` is set, but the function does not support it.
+    """
+    supported = isinstance(body, ProcessFunction) and body.dsv2_takes_error_policy
+    if own is None:
+        own = default if supported else None
+    elif own.handles_errors and not supported:
+        raise PlanError(
+            f"{where}: {type(body).__name__} cannot have an error policy, because it does not process single records. "
+            f"Check the records in a function before it."
+        )
+    return own if own is not None and own.handles_errors else None
+
+
+def checked_policy(policy: object, where: str) -> ErrorPolicy:
+    """Return ``policy``. Raises ``ConfigurationError`` if it is not an ``ErrorPolicy``."""
+    if not isinstance(policy, ErrorPolicy):
+        raise ConfigurationError(
+            f"{where}: an error policy is an ErrorPolicy, such as ErrorPolicy().skip(ValueError), not {policy!r}."
+        )
+    return policy
+
+
+def check_dead_letters(policy: ErrorPolicy | None, outputs: Collection[OutputTag[Any]], where: str) -> None:
+    """Raise ``PlanError`` unless dead letters are emitted if and only if they are read."""
+    emitted, read = policy is not None and policy.has_dead_letters, DEAD_LETTERS in outputs
+    if emitted and not read:
+        raise PlanError(f"{where}: nothing reads its dead letters. Read result.dead_letters(), or use skip().")
+    if read and not emitted:
+        raise PlanError(f"{where}: its error policy emits no dead letters. Add dead_letter() to the policy.")

@@ -1,0 +1,145 @@
+"""Calls a function under an error policy. Functions without one are called by ``FunctionCalls`` itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from dsv2.error_policy import ErrorPolicy
+from dsv2.record_batch import RecordBatch
+from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
+from dsv2.runtime.exchange.held import HeldEmitter, HeldOutput
+from dsv2.runtime.operator.attempts import Attempts
+from dsv2.runtime.operator.function_calls import FunctionCalls, Timing
+from dsv2.runtime.operator.function_instance import FunctionInstance
+from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.operator.processors import Processor
+from dsv2.runtime.report.failure import NO_KEY
+from dsv2.runtime.report.metrics import DefaultCounter
+from dsv2.runtime.state.keyed_store import PagedKeyedStore
+from dsv2.runtime.state.undo import UndoLog
+from dsv2.spi import SkippableTimersFunction
+from dsv2.watermark import Watermark, WatermarkHandlingResult
+
+__all__ = ("AttemptingCalls",)
+
+R = TypeVar("R")
+
+
+class AttemptingCalls(FunctionCalls):
+    """Runs each callback as an attempt. Those that cannot be skipped (``open``, ``close``, ``tick``) fail the job."""
+
+    def __init__(
+        self,
+        instance: FunctionInstance,
+        outputs: Sequence[Emitter],
+        job: JobContext,
+        store: PagedKeyedStore,
+        timing: Timing,
+        send_watermark: Callable[[str, int | bool], None],
+        has_ended: Callable[[], bool],
+        policy: ErrorPolicy,
+        undo: UndoLog,
+    ) -> None:
+        held, operator = HeldOutput(), instance.operator
+        hold = held.hold
+        letters = operator.dead_letter_output
+        emit_letter: EmitStamped = _no_letters if letters is None else outputs[letters].emit_stamped
+        self._attempts = Attempts(policy, instance, job, undo, held, emit_letter)
+        super().__init__(
+            instance,
+            [HeldEmitter(output, held) for output in outputs],
+            job,
+            store,
+            timing,
+            lambda identifier, value: hold((send_watermark, identifier, value)),
+            has_ended,
+            undo.new_dict,
+        )
+        self._attempts.metrics = self.metrics
+        self._partition.attempt = self._attempt_in_pane
+
+    def open(self) -> None:
+        self._attempts.run_once(super().open)
+
+    def watermark(self, input_index: int, watermark: Watermark) -> WatermarkHandlingResult:
+        results: list[WatermarkHandlingResult] = []
+        call = super().watermark
+        self._attempts.run(lambda: results.append(call(input_index, watermark)))
+        return results[-1] if results else WatermarkHandlingResult.PEEK  # a skipped callback holds nothing back
+
+    def event_time_watermark(self, time: int) -> None:
+        self._attempts.run(super().event_time_watermark, time)
+
+    def end(self, input_index: int) -> None:
+        self._attempts.run(super().end, input_index)
+
+    def tick(self, now_ms: int) -> None:
+        self._attempts.run_once(super().tick, now_ms)
+
+    def visit(self, key: Any, visitor: Callable[[Any], R]) -> R:
+        result: R = self._attempts.run_once(super().visit, key, visitor)
+        return result
+
+    def begin_micro_batch(self) -> None:
+        self._attempts.begin_micro_batch()
+
+    def _fire(self, callback: str, timestamp: int, key: Any) -> None:
+        succeeded = self._attempts.run(super()._fire, callback, timestamp, key)
+        if not succeeded and isinstance(self._function, SkippableTimersFunction):
+            self._partition.key = key
+            self._function.skip_timer(timestamp, by_event=callback == "on_event_timer")
+            self._partition.key = NO_KEY
+
+    def _end_panes(self, time: int, *, by_event: bool) -> None:
+        self._attempts.run_once(partial(super()._end_panes, time, by_event=by_event))
+
+    def _attempt_in_pane(self, action: Callable[..., object], *arguments: Any) -> bool:
+        return self._attempts.run(self._call_in_pane, action, arguments)
+
+    def _call_in_pane(self, action: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        try:
+            action(*arguments)
+        except BaseException as error:
+            self._instance.fail("on_trigger", error, key=self._partition.key)
+
+    def _new_processor(self, input_index: int) -> Processor:
+        return _AttemptingProcessor(super()._new_processor(input_index), self._attempts)
+
+
+class _AttemptingProcessor(Processor):
+    """Processes record by record, each as an attempt, by the row path of ``inner``."""
+
+    def __init__(self, inner: Processor, attempts: Attempts) -> None:
+        self._run = attempts.run
+        self._inner = inner
+        self._process_row = inner.new_emit(DefaultCounter())
+        self._emit = self.new_emit(DefaultCounter())
+        self._emit_stamped = inner.new_emit_stamped(self._emit)
+
+    def process(self, batch: RecordBatch[Any]) -> None:
+        if batch.timestamps is None:
+            emit = self._emit
+            for record in batch.rows():
+                emit(record)
+        else:
+            emit_stamped = self._emit_stamped
+            for record, timestamp in batch.pairs():
+                emit_stamped(record, timestamp)
+
+    def new_emit(self, tally: DefaultCounter) -> Emit:
+        run, process = self._run, self._process_row
+
+        def emit(record: Any) -> None:
+            tally.count += 1
+            run(process, record)
+
+        return emit
+
+    def new_emit_stamped(self, emit: Emit) -> EmitStamped:
+        return self._inner.new_emit_stamped(emit)
+
+
+def _no_letters(record: Any, timestamp: int | None) -> None:
+    """Nothing reads the dead letters."""
