@@ -37,6 +37,9 @@ _MARKERS = {
 }
 _SERVERS = {name for name in _MARKERS if name != "spark"}
 
+# Most sessions end before optimized code would pay for its compilation. Programs that tests start inherit this.
+_JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 settings.load_profile(CI)
 
 
@@ -48,7 +51,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the profile before tests are imported, because their settings derive from it."""
+    """Set the options of JVMs, and choose the profile before tests are imported: their settings derive from it."""
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", _JVM_OPTIONS)
     if config.getoption("--all"):
         settings.load_profile(NIGHTLY)
 
