@@ -17,6 +17,7 @@ from hypothesis import settings
 
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
+from components.python_path import python_path
 from components.server import MissingComponentError
 from tests.profiles import CI, NIGHTLY
 
@@ -90,7 +91,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as environment:
         # Workers import what this process imports, whether the packages are installed or checked out.
-        environment.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+        environment.setenv("PYTHONPATH", python_path(*filter(None, sys.path)))
         environment.setenv("PYSPARK_PYTHON", sys.executable)
         session = (
             SparkSession.builder.master("local[2]")
