@@ -111,7 +111,7 @@ class LocalRuntime:
                 if savepoint is None:
                     run.open()
                 else:
-                    restore(plan, run, savepoint.info.program, savepoint.rows)
+                    restore(plan, run, savepoint.info.program, savepoint.rows, positions)
                 self._run_batches(run, plan, job, time)
         except BaseException:
             run.close()
@@ -245,7 +245,15 @@ def _open(plan: Plan, options: RunOptions) -> SavepointReader:
     info = savepoint.info
     allowed = options.allow_dropped_state
     types = TypeRegistry.of(plan)
-    check_savepoint(options.savepoint, plan, info.programs, types, allow_dropped_state=allowed, fields=info.fields)
+    check_savepoint(
+        options.savepoint,
+        plan,
+        info.programs,
+        types,
+        allow_dropped_state=allowed,
+        fields=info.fields,
+        holding=info.holding,
+    )
     return savepoint
 
 

@@ -82,6 +82,7 @@ class SavepointInfo:
         sources: The positions of the sources, by uid.
         sinks: What the sinks recorded about their positions, by uid.
         files: The files, by their path in the savepoint.
+        holding: The uids of operators that hold back records behind an aligned watermark.
         dsv2: The version of dsv2 that wrote it.
         python: The version of Python that wrote it.
         spark: The version of Spark that wrote it, or None.
@@ -96,6 +97,7 @@ class SavepointInfo:
     files: Mapping[str, SavepointFile]
     keys: Sequence[JsonObject] = field(default_factory=list)
     fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    holding: Sequence[str] = field(default_factory=list)
     dsv2: str = __version__
     python: str = "{}.{}.{}".format(*sys.version_info[:3])
     spark: str | None = None

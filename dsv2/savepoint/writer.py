@@ -71,9 +71,20 @@ class SavepointWriter:
         sources: Mapping[str, SourcePosition],
         sinks: Mapping[str, JsonObject],
         fields: Mapping[str, Sequence[str]],
+        holding: Sequence[str] = (),
     ) -> SavepointInfo:
         """Write the description (see ``SavepointInfo``) and return it."""
         tables, files = self._tables, self._files
-        info = SavepointInfo(str(uuid4()), origin, self._programs, tables, sources, sinks, files, fields=fields)
+        info = SavepointInfo(
+            str(uuid4()),
+            origin,
+            self._programs,
+            tables,
+            sources,
+            sinks,
+            files,
+            fields=fields,
+            holding=list(holding),
+        )
         write_info(self._folder, info)
         return info

@@ -11,6 +11,7 @@ import pytest
 
 from dsv2 import (
     ConfigurationError,
+    DroppedStateWarning,
     ExecutionEnvironment,
     IncompatibleCheckpointError,
     JobHandle,
@@ -67,6 +68,7 @@ class Program:
         parallelism: int = 2,
         source_parallelism: int = 1,
         seed: int = 0,
+        allow_dropped_state: bool = False,
     ) -> JobHandle:
         """Run until ``stop`` records have been read (None: all), and add to ``results``."""
         items = self._records if stop is None else [*self._records[:stop], Stop(), *self._records[stop:]]
@@ -74,7 +76,7 @@ class Program:
         sink = CollectSink[Any]()
         stream = env.from_source(TestSource[Any](items), "in").with_uid("in").with_parallelism(source_parallelism)
         self._build(stream, parallelism).to_sink(sink).with_uid("out")
-        job = env.execute_async("local", savepoint=start)
+        job = env.execute_async("local", savepoint=start, allow_dropped_state=allow_dropped_state)
         job.await_termination()
         self.results += sink.results
         return job
@@ -180,6 +182,28 @@ def test_changed_kind_of_state_is_refused(tmp_path: Path) -> None:
     Program(RECORDS, counting).run(stop=5).savepoint(tmp_path / "a")
     with pytest.raises(IncompatibleCheckpointError, match=r"state 'count'.*its type was int and is now str"):
         Program(RECORDS, changed).run(start=tmp_path / "a")
+
+
+def test_dropped_states_do_not_come_back(tmp_path: Path) -> None:
+    def forgetting(stream: Any, parallelism: int) -> Any:
+        class Forgets(Counting):
+            def uses_states(self) -> Any:
+                return []
+
+            def process_record(self, record: int, output: Any, ctx: Any) -> None:
+                pass
+
+        return stream.key_by(lambda number: number % 10).process(Forgets()).with_uid("f").with_parallelism(parallelism)
+
+    Program(RECORDS, counting).run(stop=10).savepoint(tmp_path / "a")
+    with pytest.warns(DroppedStateWarning, match="holds the state 'count', the state 'seen'"):
+        without = Program(RECORDS, forgetting).run(stop=20, start=tmp_path / "a", allow_dropped_state=True)
+    without.savepoint(tmp_path / "b")
+    Program(RECORDS, counting).run(stop=30, start=tmp_path / "b").savepoint(tmp_path / "c")
+    savepoint = Savepoint.open(tmp_path / "c")
+    assert sum(savepoint.state("f", "count").to_arrow()["value"].to_pylist()) == 10
+    seen = savepoint.state("f", "seen").to_arrow()["value"].to_pylist()
+    assert sorted(number for numbers in seen for number in numbers) == sorted(RECORDS[20:30])
 
 
 def test_batch_jobs_do_not_start_from_savepoints(tmp_path: Path) -> None:
