@@ -15,7 +15,7 @@ from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint.difference import SavepointDifference, difference
 from dsv2.savepoint.metadata import Origin, SavepointInfo
 from dsv2.savepoint.reader import SavepointReader
-from dsv2.savepoint.tables import SavepointTable
+from dsv2.savepoint.tables import SavepointTable, table_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,7 +97,7 @@ class Savepoint:
         version = self.info.program["operators"][uid]["states"][name].get("version", 1)
         stored = (uid, name, version)
         tables = [t for t in self.info.tables if t.id.kind in _OF_STATES and (t.id.uid, *_stored(t)) == stored]
-        return StateTable(self._folder, uid, name, tables[0] if tables else None)
+        return StateTable(self._folder, self._reader, uid, name, tables[0] if tables else None)
 
     def timers(self, uid: str) -> StateTable:
         """Return the timers of an operator as a table: for each key and time domain, the times in ms.
@@ -108,7 +108,7 @@ class Savepoint:
         if uid not in self.operators:
             raise ConfigurationError(f"{self.path} has no operator {uid!r}. It has: {_listed(self.operators)}.")
         tables = [t for t in self.info.tables if t.id.uid == uid and t.id.kind == RowKind.TIMERS]
-        return StateTable(self._folder, uid, "timers", tables[0] if tables else None)
+        return StateTable(self._folder, self._reader, uid, "timers", tables[0] if tables else None)
 
     def verify(self) -> None:
         """Read all files and compare their digests. Raises ``CorruptDataError`` for the first that has changed."""
@@ -133,23 +133,27 @@ class StateTable:
         path: The folder of the Parquet files, for tools such as DuckDB; None if the state is empty.
     """
 
-    def __init__(self, folder: Folder, uid: str, name: str, table: SavepointTable | None) -> None:
+    def __init__(
+        self, folder: Folder, reader: SavepointReader, uid: str, name: str, table: SavepointTable | None
+    ) -> None:
         self._folder = folder
+        self._reader = reader
         self._table = table
         self._shown = f"state {name!r} of {uid!r}"
         self.path = None if table is None else folder.place(table.folder)
 
     def to_arrow(self) -> pa.Table:
-        """Return the table as a ``pyarrow.Table``. It is read into memory."""
+        """Return the table as a ``pyarrow.Table``. It is read into memory.
+
+        Raises:
+            CorruptDataError: A file is damaged; names it.
+        """
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         if self._table is None:
             return pa.table({"subtask": pa.array([], pa.int32())})
-        names = [name for name in sorted(self._folder.sizes(self._table.folder)) if not name.startswith((".", "_"))]
-        contents = (self._folder.read(f"{self._table.folder}/{name}") for name in names)
         columns = self._columns(self._table)
-        return pa.concat_tables(pq.read_table(pa.BufferReader(data), columns=columns) for data in contents)
+        return pa.concat_tables(table_in(data, name, columns) for name, data in self._reader.contents(self._table))
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the table as a pandas ``DataFrame``."""
@@ -157,7 +161,10 @@ class StateTable:
         return frame
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
-        """Return the table as a Spark ``DataFrame``, which is read when it is used."""
+        """Return the table as a Spark ``DataFrame``, which is read when it is used.
+
+        The digests of its files are not compared. ``Savepoint.verify`` does this.
+        """
         if self._table is None:
             return spark.createDataFrame([], "subtask int")
         path = literal_path(self._folder.uri(self._table.folder))
