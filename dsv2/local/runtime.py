@@ -7,14 +7,13 @@ import os
 import random
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from os import PathLike, fspath
+from os import PathLike
 from time import sleep
 
 from dsv2.arguments import check_whole_number
 from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, Dsv2Error
-from dsv2.folders import LocalFolder
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
 from dsv2.local.run import LocalRun
@@ -29,6 +28,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.savepoint.metadata import Origin
+from dsv2.savepoint.paths import local_folder
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import DriverSink, ParallelSink
 from dsv2.sources import BaseSource, DataFrameSource, Halt, IndexedSource
@@ -38,6 +38,7 @@ from dsv2.unfinished import asked
 __all__ = ("LocalRuntime",)
 
 _POLL_SECONDS = 0.01  # how often sources without new data are polled
+_ONLY_LOCAL = "The local runtime cannot reach other file systems. Copy the savepoint."
 _RESTARTS_BY_ROWS = 4  # every fourth restart is like a start from a savepoint, which is slower
 _RUNS = itertools.count()  # the runs of this process
 
@@ -218,7 +219,7 @@ class FinishedJob:
                 f"savepoint of a local job needs input that stops before its end: an unbounded source with "
                 f"Trigger.available_now(), or a TestSource with Stop()."
             )
-        folder = LocalFolder(os.path.abspath(fspath(path)))
+        folder = local_folder(path, _ONLY_LOCAL)
         origin = Origin(self._job_name, self.job_id, self.progress.batch_id)
         take(self._plan, self.run, self.earlier, origin, folder)
         return folder.path
@@ -241,7 +242,7 @@ class FinishedJob:
 
 def _open(plan: Plan, options: RunOptions) -> SavepointReader:
     assert options.savepoint is not None
-    savepoint = SavepointReader(LocalFolder(os.path.abspath(options.savepoint)))
+    savepoint = SavepointReader(local_folder(options.savepoint, _ONLY_LOCAL))
     info = savepoint.info
     allowed = options.allow_dropped_state
     types = TypeRegistry.of(plan)

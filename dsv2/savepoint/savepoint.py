@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from dsv2.errors import ConfigurationError
-from dsv2.folders import Folder, LocalFolder, literal_path
+from dsv2.folders import Folder, literal_path
 from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint.difference import SavepointDifference, difference
 from dsv2.savepoint.metadata import Origin, SavepointInfo
+from dsv2.savepoint.paths import local_folder
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import SavepointTable, table_in
 
@@ -44,18 +44,19 @@ class Savepoint:
         """Open a savepoint and check that its files are complete.
 
         Args:
-            path: The folder.
+            path: The folder: a path, or a URI.
             spark: A session, for a path on another file system than the local disk. None (default): a local path.
 
         Raises:
-            ConfigurationError: The folder is not a savepoint.
+            ConfigurationError: The folder is not a savepoint, or cannot be read.
             IncompatibleCheckpointError: A later version of dsv2 wrote it.
             CorruptDataError: A file is damaged, missing or foreign; names it.
         """
         if spark is None:
-            return Savepoint(LocalFolder(os.path.abspath(fspath(path))))
-        open_folder = import_module("runtime_spark.folders").open_folder
-        return Savepoint(open_folder(spark, fspath(path)))
+            return Savepoint(local_folder(path, "Open it with spark=..."))
+        usable = import_module("runtime_spark.failures").usable
+        with usable(f"The savepoint {fspath(path)}"):
+            return Savepoint(import_module("runtime_spark.folders").open_folder(spark, fspath(path)))
 
     @property
     def info(self) -> SavepointInfo:
@@ -150,14 +151,26 @@ class StateTable:
         """
         import pyarrow as pa
 
+        return pa.concat_tables(self.parts())
+
+    def parts(self) -> Iterator[pa.Table]:
+        """Return the table in parts with the same columns, at least one, of which one at a time is in memory.
+
+        Raises:
+            CorruptDataError: A file is damaged; names it.
+        """
+        import pyarrow as pa
+
         if self._table is None:
-            return pa.table({"subtask": pa.array([], pa.int32())})
+            yield pa.table({"subtask": pa.array([], pa.int32())})
+            return
         columns = self._columns(self._table)
-        return pa.concat_tables(table_in(data, name, columns) for name, data in self._reader.contents(self._table))
+        for name, data in self._reader.contents(self._table):
+            yield table_in(data, name, columns)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the table as a pandas ``DataFrame``."""
-        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        """Return the table as a pandas ``DataFrame``. Integers are Python objects if some in their column are null."""
+        frame: pd.DataFrame = self.to_arrow().to_pandas(integer_object_nulls=True)
         return frame
 
     def to_spark(self, spark: SparkSession) -> DataFrame:

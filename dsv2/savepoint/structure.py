@@ -47,6 +47,8 @@ def check_structure(info: SavepointInfo) -> None:
     for table in info.tables:
         _check_table(table)
     folders = {table.folder for table in info.tables}
+    without = folders - {name.rpartition("/")[0] for name in info.files}
+    _check("a table without files", without, not without)
     for name, file in info.files.items():
         folder, _, own_name = name.rpartition("/")
         _check("a file", name, folder in folders and _FILE.fullmatch(own_name) is not None)

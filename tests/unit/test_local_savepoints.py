@@ -64,7 +64,7 @@ class Program:
         self,
         *,
         stop: int | None = None,
-        start: Path | None = None,
+        start: Path | str | None = None,
         parallelism: int = 2,
         source_parallelism: int = 1,
         seed: int = 0,
@@ -84,6 +84,21 @@ class Program:
 
 def counting(stream: Any, parallelism: int) -> Any:
     return stream.key_by(lambda number: number % 10).process(Counting()).with_uid("f").with_parallelism(parallelism)
+
+
+HELD = StateDeclarations.value_state("held", int)
+
+
+class Holding(OneInputStreamProcessFunction[int, int]):
+    def uses_states(self) -> Any:
+        return [HELD]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        ctx.state_manager.get_state(HELD).update(record)
+
+
+def holding(stream: Any, parallelism: int) -> Any:
+    return stream.key_by(lambda number: number).process(Holding()).with_uid("f").with_parallelism(parallelism)
 
 
 def windows(stream: Any, parallelism: int) -> Any:
@@ -162,6 +177,33 @@ def test_savepoint_needs_a_folder_of_its_own(tmp_path: Path) -> None:
     job.savepoint(tmp_path / "a")
     with pytest.raises(ConfigurationError, match="is not empty"):
         job.savepoint(tmp_path / "a")
+
+
+def test_savepoint_cannot_be_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    with pytest.raises(ConfigurationError, match=r"/a is a file\. A savepoint needs a folder of its own"):
+        Program(RECORDS, counting).run(stop=5).savepoint(tmp_path / "a")
+
+
+def test_path_may_be_a_uri(tmp_path: Path) -> None:
+    job = Program(RECORDS, counting).run(stop=5)
+    assert job.savepoint(f"file:{tmp_path}/a b") == f"{tmp_path}/a b"
+    assert Savepoint.open(f"file://{tmp_path}/a b").positions == {"in": {"position": 5}}
+    Program(RECORDS, counting).run(start=f"file:///{tmp_path}/a b", stop=6)
+    for refused in (
+        lambda: job.savepoint("s3://jobs/a"),
+        lambda: Program(RECORDS, counting).run(start="s3a://jobs/a"),
+        lambda: Savepoint.open("hdfs:/jobs/a"),
+    ):
+        with pytest.raises(ConfigurationError, match=r"jobs/a is not on the local disk\. (The local|Open it with)"):
+            refused()
+
+
+def test_integers_are_not_rounded_in_pandas(tmp_path: Path) -> None:
+    number = 2**53 + 1
+    Program([number, 1 << 70], holding).run(stop=2).savepoint(tmp_path / "a")
+    values = Savepoint.open(tmp_path / "a").state("f", "held").to_pandas()["value"].tolist()
+    assert sorted(values, key=str) == [number, None]
 
 
 def test_start_from_something_else_is_refused_before_anything_runs(tmp_path: Path) -> None:

@@ -260,6 +260,22 @@ def test_file_is_no_savepoint(folder: LocalFolder) -> None:
         SavepointReader(LocalFolder(str(files(folder)[0])))
 
 
+def test_difference_of_keys_that_several_subtasks_have(tmp_path: Path) -> None:
+    def savepoint(name: str, *values: int) -> Savepoint:
+        folder = LocalFolder(str(tmp_path / name))
+        program = {"format_version": 1, "python": "", "operators": {}, "watermarks": {}, "former_names": {}}
+        writer = SavepointWriter(folder, [program], CODEC)
+        rows = [StateRow(i, RowKind.IN_PANE, "0", dumped("k"), dumped(value)) for i, value in enumerate(values)]
+        writer.write(("a", row) for row in rows)
+        writer.finish(Origin("a job", "its id", 7), {}, {}, {})
+        return Savepoint(folder)
+
+    first = savepoint("first", 1, 2)
+    assert not first.diff(savepoint("same", 2, 1))
+    (change,) = first.diff(savepoint("other", 3, 2)).tables.values()
+    assert (change.added, change.removed, change.changed) == (0, 0, 1)
+
+
 def test_hidden_files_are_ignored(folder: LocalFolder) -> None:
     for name in ("_SUCCESS", ".part-00000.parquet.crc"):
         files(folder)[0].with_name(name).write_bytes(b"x")
