@@ -85,7 +85,7 @@ def after_short(*functions: Any) -> Callable[[Any, Any, Any], None]:
         short = env.from_collection([1, 2]).with_uid("short")
         for number, function in enumerate(functions):
             short = short.shuffle().process(function).with_uid(str(number)).with_parallelism(2)
-        short.to_sink(sink).with_uid("out")
+        short.to_sink(sink).with_uid("out of short")
 
     return build
 
