@@ -20,12 +20,14 @@ from dsv2.local.run import LocalRun
 from dsv2.local.savepoints import restart, restore, take
 from dsv2.local.sinks import LocalSinks
 from dsv2.program.description import Description
+from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.program.savepoint_check import check_savepoint
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.report.progress import job_progress
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.sources.continuation import check_kind
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.savepoint.metadata import Origin
 from dsv2.savepoint.paths import local_folder
@@ -254,7 +256,11 @@ def _open(plan: Plan, options: RunOptions) -> SavepointReader:
         allow_dropped_state=allowed,
         fields=info.fields,
         holding=info.holding,
+        changed_keys=changed_keys(plan, readable_samples(plan, list(info.keys), Codec(types))),
     )
+    for operator in plan.operators:
+        if operator.kind is OperatorKind.SOURCE and operator.uid in info.sources:
+            check_kind(operator, info.sources[operator.uid].offset)
     return savepoint
 
 

@@ -17,10 +17,11 @@ from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.program.savepoint_check import check_savepoint
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.sources.continuation import check_kind
 from dsv2.runtime.sources.offsets import ended_readers
 from dsv2.savepoint.metadata import SavepointInfo, SourcePosition
 from dsv2.savepoint.reader import SavepointReader
-from dsv2.sources import DataFrameSource, IndexedSource
+from dsv2.sources import DataFrameSource
 from runtime_spark.failures import usable
 from runtime_spark.folders import open_folder
 from runtime_spark.generations import SAVEPOINT, Ancestry
@@ -166,6 +167,7 @@ def check_positions(plan: Plan, positions: Mapping[str, SourcePosition], continu
 
 
 def _check_position(operator: Operator, offset: dict[str, Any], continued: Collection[str]) -> None:
+    check_kind(operator, offset)
     source, where = operator.body, f"The source {operator}, defined at {operator.location},"
     if isinstance(source, DataFrameSource) and "streams" in offset:
         assert isinstance(source.dataframe, DataFrame)
@@ -175,10 +177,3 @@ def _check_position(operator: Operator, offset: dict[str, Any], continued: Colle
                 f"taken at {offset['streams']}. Set the options so that it starts there, and confirm this with "
                 f"continued_sources=[{operator.uid!r}]."
             )
-        return
-    needed = "position" if isinstance(source, IndexedSource | DataFrameSource) else "batch"
-    if needed not in offset:
-        raise ConfigurationError(
-            f"{where} is of another kind than the source whose position the savepoint holds. Give it another uid to "
-            f"read from its beginning."
-        )

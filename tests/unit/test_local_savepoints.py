@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,8 +21,13 @@ from dsv2 import (
 )
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, window
+from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
+from dsv2.program.checked_json import from_json, to_json
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink
 from dsv2.state import RedistributionStrategy, StateDeclarations
@@ -246,6 +252,19 @@ def test_dropped_states_do_not_come_back(tmp_path: Path) -> None:
     assert sum(savepoint.state("f", "count").to_arrow()["value"].to_pylist()) == 10
     seen = savepoint.state("f", "seen").to_arrow()["value"].to_pylist()
     assert sorted(number for numbers in seen for number in numbers) == sorted(RECORDS[20:30])
+
+
+def test_key_that_a_sample_shows_to_have_changed_is_refused(tmp_path: Path) -> None:
+    Program(RECORDS, counting).run(stop=5).savepoint(tmp_path / "a")
+    folder = LocalFolder(str(tmp_path / "a"))
+    entry = from_json(folder.read("savepoint.json"))
+    record = b64encode(Codec(TypeRegistry()).dumps(13)).decode()
+    sample = {"key_of": "f", "input": 0, "record": record, "hash": stable_hash(3), "key": "3"}
+    folder.write("savepoint.json", to_json(entry | {"keys": [sample]}))
+    Program(RECORDS, counting).run(start=tmp_path / "a", stop=6)
+    folder.write("savepoint.json", to_json(entry | {"keys": [sample | {"hash": stable_hash(4), "key": "4"}]}))
+    with pytest.raises(IncompatibleCheckpointError, match=r"for 13 it returned 4, and now it returns 3"):
+        Program(RECORDS, counting).run(start=tmp_path / "a")
 
 
 def test_batch_jobs_do_not_start_from_savepoints(tmp_path: Path) -> None:
