@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, time
 from typing import Any
 
-__all__ = ("Report", "table")
+__all__ = ("Report", "json_value", "table")
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,27 @@ class Report:
     def print(self, *, as_json: bool) -> None:
         """Print to standard output."""
         if as_json:
-            print(json.dumps(self.data, indent=2, default=str))
+            print(json.dumps(json_value(self.data), indent=2))
         else:
             print("\n".join(self.text))
+
+
+def json_value(value: object) -> Any:
+    """Convert a value of a table to JSON: bytes to hexadecimal digits, times to ISO 8601, NaN and infinity to null."""
+    match value:
+        case dict():
+            return {str(name): json_value(part) for name, part in value.items()}
+        case list() | tuple():
+            return [json_value(part) for part in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case bytes():
+            return value.hex()
+        case date() | time():
+            return value.isoformat()
+        case None | str() | int():
+            return value
+    return str(value)
 
 
 def table(rows: Sequence[Mapping[str, object]]) -> list[str]:

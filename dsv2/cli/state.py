@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import json
 from pathlib import Path
 from typing import Any
 
-from dsv2.cli.report import Report, table
+from dsv2.cli.report import Report, json_value, table
 from dsv2.errors import ConfigurationError
 from dsv2.savepoint import Savepoint
 
@@ -50,7 +52,17 @@ def _export(arguments: argparse.Namespace) -> Report:
 
         pq.write_table(content, file)
     elif kind == "csv":
-        content.to_pandas().to_csv(file, index=False)
+        with file.open("w", encoding="utf-8", newline="") as opened:
+            rows = csv.writer(opened, lineterminator="\n")
+            rows.writerow(content.column_names)
+            rows.writerows(map(_cell, row.values()) for row in content.to_pylist())
     else:
-        content.to_pandas().to_json(file, orient="records", lines=True, date_format="iso")
+        with file.open("w", encoding="utf-8") as opened:
+            opened.writelines(json.dumps(json_value(row)) + "\n" for row in content.to_pylist())
     return Report([f"{content.num_rows} rows were written to {file}."], {"rows": content.num_rows, "file": str(file)})
+
+
+def _cell(value: object) -> object:
+    """A value in CSV. Those with parts are JSON."""
+    converted = json_value(value)
+    return json.dumps(converted) if isinstance(converted, dict | list) else converted

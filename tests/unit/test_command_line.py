@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from dsv2.state import StateDeclarations
 from dsv2.testing import Stop, TestSource
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
+PARTS = StateDeclarations.list_state("parts", bytes)
+SEEN = StateDeclarations.value_state("seen", datetime)
+RATIO = StateDeclarations.value_state("ratio", float)
 
 
 class Counting(OneInputStreamProcessFunction[str, int]):
@@ -31,10 +35,24 @@ class Counting(OneInputStreamProcessFunction[str, int]):
         count.update(count.value() + 1)
 
 
-def savepoint_of(words: str, folder: Path, parallelism: int = 2) -> str:
+class Keeping(OneInputStreamProcessFunction[str, int]):
+    """Keeps values that neither JSON nor CSV has."""
+
+    def uses_states(self) -> Any:
+        return [COUNT, PARTS, SEEN, RATIO]
+
+    def process_record(self, record: str, output: Any, ctx: Any) -> None:
+        states = ctx.state_manager
+        states.get_state(COUNT).update(2**62 + 1 if record == "a" else "not a number")
+        states.get_state(PARTS).add(b"\xff\x00")
+        states.get_state(SEEN).update(datetime(2026, 1, 31, 12, tzinfo=UTC))
+        states.get_state(RATIO).update(float("nan") if record == "a" else 0.5)
+
+
+def savepoint_of(words: str, folder: Path, parallelism: int = 2, function: Any = Counting) -> str:
     env = ExecutionEnvironment.get_instance(LocalRuntime())
     stream: Any = env.from_source(TestSource([*words.split(), Stop()]), "words").with_uid("words")
-    counts = stream.key_by(str).process(Counting()).with_uid("counts").with_parallelism(parallelism)
+    counts = stream.key_by(str).process(function()).with_uid("counts").with_parallelism(parallelism)
     counts.to_sink(CollectSink()).with_uid("out")
     return env.execute_async("word count").savepoint(folder)
 
@@ -115,9 +133,29 @@ def test_state_export(capsys: pytest.CaptureFixture[str], second: str, tmp_path:
     assert "has no known format. Its suffix must be one of: csv, parquet, json." in text
 
 
+def test_values_that_json_and_csv_lack(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = savepoint_of("a b", tmp_path / "savepoint", function=Keeping)
+    expected = {
+        "count": ({"a": 2**62 + 1, "b": None}, "4611686018427387905", ""),  # null if it does not fit the type
+        "parts": ({"a": ["ff00"], "b": ["ff00"]}, '"[""ff00""]"', '"[""ff00""]"'),
+        "seen": (dict.fromkeys("ab", "2026-01-31T12:00:00+00:00"), *["2026-01-31T12:00:00+00:00"] * 2),
+        "ratio": ({"a": None, "b": 0.5}, "", "0.5"),
+    }
+    for state, (values, of_a, of_b) in expected.items():
+        code, text = run(capsys, "state", "show", path, "counts", state, "--json")
+        assert (code, {row["key"]: row["value"] for row in json.loads(text)}) == (0, values)
+        for kind in ("json", "csv"):
+            assert run(capsys, "state", "export", path, "counts", state, f"{tmp_path}/x.{kind}")[0] == 0
+        rows = map(json.loads, (tmp_path / "x.json").read_text().splitlines())
+        assert {row["key"]: row["value"] for row in rows} == values
+        lines = dict(line.split(",", 2)[1:] for line in (tmp_path / "x.csv").read_text().splitlines())
+        assert lines == {"key": "value", "a": of_a, "b": of_b}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["checkpoint", "show", "/nowhere", "--conf", "spark.master"], "--conf spark.master: write it as NAME=VALUE."),
         (["savepoint", "show", "/nowhere"], "/nowhere is not a savepoint"),
         (["state", "show", "{first}", "sums", "count"], "has no operator 'sums'. It has: 'counts', 'words'."),
         (["state", "show", "{first}", "counts", "sum"], "Operator 'counts' has no state 'sum'. It has: 'count'."),
@@ -131,6 +169,15 @@ def test_errors_have_one_line_and_no_traceback(
     assert text.startswith("dsv2: ")
     assert message in text
     assert "Traceback" not in text
+
+
+def test_command_without_spark_names_the_extra(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "runtime_spark.command_line", None)
+    code, text = run(capsys, "checkpoint", "verify", "/nowhere", "--conf", "spark.master=local[1]")
+    assert code == 2
+    assert text.endswith("Install it with: pip install 'dsv2[spark]'\n")
 
 
 def test_module_runs_and_stops_quietly_when_its_reader_does(second: str) -> None:
