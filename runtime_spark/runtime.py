@@ -25,6 +25,7 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.job import JobHandle, RunOptions, Trigger
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.sources.sent_before import sent_before
 from dsv2.sinks import SinkRunInfo
 from dsv2.sources import BaseSource, DataFrameSource
 from runtime_spark.batch_job import BatchJob
@@ -263,8 +264,9 @@ def compile_plan(
             check_source(operator)
     registry = TypeRegistry.of(plan)
     restores = restoration is not None and restoration.savepoint is not None
-    origin = restoration.origin.program if restoration is not None and restores else None
-    packed = pack_job(plan, layout, registry, state_key, history, origin)
+    origin = restoration.origin if restoration is not None and restores else None
+    program, sent = (None, None) if origin is None else (origin.program, sent_before(plan, origin.sources))
+    packed = pack_job(plan, layout, registry, state_key, history, program, sent)
     job_key = hashlib.sha256(packed).hexdigest()[:16]
     frames = source_frames(spark, plan, packed, job_key, clock, options)
     if restoration is not None:

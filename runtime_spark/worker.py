@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from dsv2.program.description import Description
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.operator.subtask_restore import Succession
+from dsv2.runtime.operator.time_sender import SentBefore
 from dsv2.runtime.rescale import ProgramSuccession
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
@@ -42,6 +43,7 @@ class WorkerJob:
     """A job as the workers see it: without sinks; functions, and sources that subtasks read themselves, as bytes.
 
     ``origin``: The program that wrote the savepoint that the run restores.
+    ``sent``: What the readers of its sources had sent, by uid.
     """
 
     plan: Plan
@@ -52,6 +54,7 @@ class WorkerJob:
     state_key: StateKey | None = None
     history: StateHistory | None = None
     origin: Description | None = None
+    sent: Mapping[str, Sequence[SentBefore]] = field(default_factory=dict)
 
     @cached_property
     def source_functions(self) -> dict[int, ProcessFunction]:
@@ -72,7 +75,7 @@ class WorkerJob:
     def succession(self, codec: Codec) -> Succession:
         """Return how the subtasks continue those of the savepoint that the run restores."""
         assert self.origin is not None
-        return ProgramSuccession(self.whole_plan, self.origin, codec)
+        return ProgramSuccession(self.whole_plan, self.origin, codec, self.sent)
 
     @property
     def signing_key(self) -> bytes | None:
@@ -117,6 +120,7 @@ def pack_job(
     state_key: StateKey | None = None,
     history: StateHistory | None = None,
     origin: Description | None = None,
+    sent: Mapping[str, Sequence[SentBefore]] | None = None,
 ) -> bytes:
     """Pickle the job for ``load_job``.
 
@@ -127,6 +131,7 @@ def pack_job(
         state_key: Signs state.
         history: The history of the state in its checkpoint.
         origin: The program that wrote the savepoint that the run restores. None (default): it restores none.
+        sent: What the readers of its sources had sent, by uid.
     """
     functions = {
         operator.id: to_bytes(operator.body)
@@ -136,7 +141,8 @@ def pack_job(
     sources = {source: to_bytes(plan.operators[source].body) for source in plan.read_by}
     operators = tuple(_without_body(operator) for operator in plan.operators)
     bare = dataclasses.replace(plan, operators=operators, registered_types=())
-    packed: bytes = to_bytes(WorkerJob(bare, layout, registry, functions, sources, state_key, history, origin))
+    job = WorkerJob(bare, layout, registry, functions, sources, state_key, history, origin, sent or {})
+    packed: bytes = to_bytes(job)
     return packed
 
 

@@ -206,6 +206,9 @@ class _OneSubtask:
         (parts,) = old
         return parts
 
+    def announcements(self, operator: Operator, subtask: int) -> Iterable[tuple[int, list[Control]]]:
+        return ()
+
 
 class Driver:
     """Subtask ``index`` of the chain with the head ``uid``: elements in, elements out."""

@@ -111,7 +111,7 @@ class LocalRuntime:
                 if savepoint is None:
                     run.open()
                 else:
-                    restore(plan, run, savepoint.info.program, savepoint.rows)
+                    restore(plan, run, savepoint.info.program, savepoint.rows, positions)
                 self._run_batches(run, plan, job, time)
         except BaseException:
             run.close()

@@ -17,6 +17,7 @@ from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.program.savepoint_check import check_savepoint
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.sources.sent_before import has_ended
 from dsv2.savepoint.metadata import SavepointInfo, SourcePosition
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sources import DataFrameSource, IndexedSource
@@ -27,7 +28,7 @@ from runtime_spark.notes import Notes
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.savepoint.tables import file_digests
 
-__all__ = ("OpenSavepoint", "Restoration", "check_positions", "has_ended", "restoration_of")
+__all__ = ("OpenSavepoint", "Restoration", "check_positions", "restoration_of")
 
 
 @dataclass(frozen=True)
@@ -115,13 +116,6 @@ def restoration_of(
     info, as_new_job = savepoint.info, options.as_new_job and ancestry is None
     _check(plan, savepoint, options)
     return Restoration(CheckpointOrigin.of(began_with, info, describe(plan), as_new_job=as_new_job), savepoint)
-
-
-def has_ended(position: SourcePosition) -> bool:
-    """Whether a source has read its input to the end."""
-    readers = position.offset.get("readers", ())
-    of_splits = bool(readers) and all(reader["ended"] is not None for reader in readers)
-    return of_splits or bool(position.offset.get("ended"))
 
 
 def _open(spark: SparkSession, folder: Folder) -> OpenSavepoint:

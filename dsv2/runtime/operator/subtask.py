@@ -151,8 +151,10 @@ class Subtask:
         operators = self._plan.operators
         chained = [edge for edge in self._plan.edges if self._plan.is_chained(edge)]
         chained_to = {operators[edge.target].uid: operators[edge.source].uid for edge in chained}
-        codec, guarded = self._job.codec, self._guarded
-        return SubtaskRestore(self._tasks, self._chain.edges, chained_to, self._index, succession, codec, guarded)
+        edges, codec = self._chain.edges, self._job.codec
+        return SubtaskRestore(
+            self._tasks, edges, chained_to, self._index, succession, codec, self._guarded, self.receive
+        )
 
     def progress(self) -> list[dict[str, Any]]:
         """Return the progress of each operator of the chain as built-in values."""

@@ -8,7 +8,9 @@ from typing import Any, Protocol, TypeAlias
 
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Operator
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.edges import EdgeEmitter
+from dsv2.runtime.exchange.frames import Control
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.row_loader import RowLoader
@@ -30,6 +32,9 @@ class Succession(Protocol):
             IncompatibleCheckpointError: The parts cannot be carried to the new program.
         """
 
+    def announcements(self, operator: Operator, subtask: int) -> Iterable[tuple[int, list[Control]]]:
+        """Return what sources had sent before on channels that are new, by channel into a subtask of ``operator``."""
+
 
 class SubtaskRestore:
     """Collects the rows for one new subtask.
@@ -45,6 +50,7 @@ class SubtaskRestore:
         succession: Decides about everything that is not keyed.
         codec: Decodes the rows.
         guarded: Runs an action, and closes the functions if it fails.
+        receive: Processes elements of a channel (``Subtask.receive``).
     """
 
     def __init__(
@@ -56,6 +62,7 @@ class SubtaskRestore:
         succession: Succession,
         codec: Codec,
         guarded: Callable[[Callable[[], object]], None],
+        receive: Callable[[int, RecordBatch[Any], list[Control]], None],
     ) -> None:
         self._tasks = tasks
         self._edges = {edge.name: edge for edge in edges}
@@ -64,6 +71,7 @@ class SubtaskRestore:
         self._succession = succession
         self._codec = codec
         self._guarded = guarded
+        self._receive = receive
         self._loaders: dict[str, RowLoader] = {task.operator.uid: task.row_loader() for task in tasks}
         self._parts: dict[str, dict[int, dict[str, Any]]] = {}  # by uid and old subtask
         self._positions: dict[tuple[str, int, str, int], dict[int, tuple[int, int]]] = {}  # by edge and old subtask
@@ -100,6 +108,8 @@ class SubtaskRestore:
                 in_order = [old[index] for index in sorted(old)]
                 task.restore_parts(self._succession.parts(task.operator, self._subtask, in_order))
         self._restore_edges()
+        for channel, controls in self._succession.announcements(self._tasks[-1].operator, self._subtask):
+            self._receive(channel, RecordBatch([]), controls)
 
     def _restore_edges(self) -> None:
         """Continue the edges of the old program, and inform the consumers that are new."""

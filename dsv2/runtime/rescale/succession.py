@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dsv2.graph import Exchange, Operator, Plan
-from dsv2.runtime.rescale.change import EarlierInput, EarlierOperator, changes
+from dsv2.runtime.exchange.frames import Control
+from dsv2.runtime.operator.time_sender import SentBefore
+from dsv2.runtime.rescale.change import EarlierInput, EarlierOperator, Senders, changes
 from dsv2.runtime.rescale.operator_states import OperatorState, rescaled_states
 from dsv2.runtime.serde.codec import Codec
 
@@ -37,11 +39,15 @@ class ProgramSuccession:
         plan: The new program.
         program: The description of the earlier program, see ``earlier_operators``.
         codec: Decodes and encodes state.
+        sent: What the readers of the sources that the earlier program had have sent, by uid.
     """
 
-    def __init__(self, plan: Plan, program: Mapping[str, Any], codec: Codec) -> None:
-        self._declarations = plan.declarations
+    def __init__(
+        self, plan: Plan, program: Mapping[str, Any], codec: Codec, sent: Mapping[str, Sequence[SentBefore]]
+    ) -> None:
+        self._plan = plan
         self._codec = codec
+        self._sent = sent
         self._changes = changes(plan, earlier_operators(program))
 
     def parts(self, operator: Operator, subtask: int, old: Sequence[OperatorState]) -> OperatorState:
@@ -51,5 +57,17 @@ class ProgramSuccession:
             IncompatibleCheckpointError: See ``rescaled_states``.
         """
         change = self._changes[operator.uid]
-        (state,) = rescaled_states(operator, change, old, self._declarations, self._codec, [subtask])
+        (state,) = rescaled_states(operator, change, old, self._plan.declarations, self._codec, [subtask])
         return state
+
+    def announcements(self, operator: Operator, subtask: int) -> Iterator[tuple[int, list[Control]]]:
+        """Return what sources had sent before on channels that are new, by channel into a subtask of ``operator``."""
+        change = self._changes.get(operator.uid)
+        first = 0
+        for edge in self._plan.edges_into[operator.id]:
+            source = self._plan.operators[self._plan.chain_heads[edge.source]]
+            sent = self._sent.get(source.uid, ())
+            if change is None or change.inputs[edge.input].senders is Senders.NEW:
+                channels = sent[subtask : subtask + 1] if edge.exchange is Exchange.FORWARD else sent
+                yield from ((first + number, one.controls()) for number, one in enumerate(channels))
+            first += self._plan.channels_of(edge)
