@@ -254,3 +254,69 @@ def test_no_output_until_end_applies_to_tables() -> None:
     with pytest.raises(UserFunctionError, match="no_output_until_end_of_input") as raised:
         OneInputHarness(Early()).input.push(*CLICKS)
     assert isinstance(raised.value.cause, ContractError)
+
+
+class Reading(NamedTuple):
+    """A record with columns and an attribute that is none."""
+
+    sensor: int | None
+    value: float
+
+    @property
+    def area(self) -> int:
+        assert self.sensor is not None
+        return self.sensor // 10
+
+
+class Forward(ArrowProcessFunction[Reading, Reading]):
+    """Emits its tables."""
+
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[Reading], ctx: PartitionedContext[Reading]) -> None:
+        output.collect_batch(batch)
+
+
+class KeyOf(OneInputStreamProcessFunction[Reading, tuple[Any, float]]):
+    """Emits the key and the value of each record."""
+
+    def process_record(self, record: Reading, output: Any, ctx: Any) -> None:
+        output.collect((ctx.state_manager.current_key, record.value))
+
+
+def keyed(readings: list[Reading], key: Callable[[Reading], Any], function: Any, parallelism: int) -> list[Any]:
+    env = ExecutionEnvironment.get_instance("local")
+    sink = CollectSink[Any]()
+    tables = env.from_collection(readings).process(Forward())
+    tables.key_by(key).process(function).with_parallelism(parallelism).to_sink(sink)
+    env.execute()
+    return sorted(sink.results)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize(
+    ("key", "keys"),
+    [
+        (attrgetter("sensor"), [11, 12, 23]),
+        (attrgetter("sensor", "value"), [(11, 0.5), (12, 1.5), (23, 2.5)]),
+        (attrgetter("area"), [1, 1, 2]),
+        (lambda reading: reading.sensor % 2, [0, 1, 1]),
+    ],
+    ids=["column", "columns", "property", "lambda"],
+)
+def test_keys_of_tables(key: Callable[[Reading], Any], keys: list[Any], parallelism: int) -> None:
+    readings = [Reading(11, 0.5), Reading(12, 1.5), Reading(23, 2.5)]
+    assert [found for found, _ in keyed(readings, key, KeyOf(), parallelism)] == keys
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("function", [Forward(), KeyOf()], ids=["tables", "records"])
+@pytest.mark.parametrize(
+    ("name", "wrong", "said"),
+    [
+        ("sensor", Reading(None, 0.5), "The assigned key must not be None"),
+        ("value", Reading(1, float("nan")), "NaN cannot be a key"),
+    ],
+)
+def test_invalid_key_in_a_table(name: str, wrong: Reading, said: str, function: Any, parallelism: int) -> None:
+    with pytest.raises(UserFunctionError, match=said) as failed:
+        keyed([Reading(1, 1.5), wrong], attrgetter(name), function, parallelism)
+    assert f"record:   {wrong}" in str(failed.value)
