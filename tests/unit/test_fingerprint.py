@@ -371,7 +371,7 @@ def test_digest_detects_changed_selectors(change: str) -> None:
         "from package_of_the_user import helper; return helper.pick(record)",
         "from package_of_the_user.helper import pick; return pick(record)",
         "from .helper import pick; return pick(record)",
-        "".join(f"record[{number}.5]; " for number in range(300)) + "from .helper import pick; return pick(record)",
+        "".join(f"record[{number}.5]; " for number in range(600)) + "from .helper import pick; return pick(record)",
     ],
     ids=["module", "module of a package", "function", "relative", "after many constants"],
 )
