@@ -76,9 +76,9 @@ class RecordBatch(Generic[T_co]):
         Raises:
             InvalidKeyError: A value is not supported as a key.
         """
-        records = self.records
-        is_columnar = isinstance(records, Columnar)
-        parts = records.split(names, max_parallelism, parallelism, self.timestamps) if is_columnar else None
+        if not isinstance(self.records, Columnar):
+            return None
+        parts = self.records.split(names, max_parallelism, parallelism, self.timestamps)
         if parts is None:
             return None
         return ((subtask, RecordBatch(records, timestamps)) for subtask, records, timestamps in parts)
