@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dsv2 import IncompatibleCheckpointError
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Exchange, Plan
 from dsv2.runtime.rescale import EarlierInput, EarlierOperator, InputChange, Senders, changes
@@ -62,6 +63,26 @@ class Custom(Nothing):
         return [everything[index::parallelism] for index in range(parallelism)]
 
 
+class Unmovable(Nothing):
+    """Decides what is checkpointed, but not how it is redistributed."""
+
+    def __getstate__(self) -> Any:
+        return None
+
+
+class KeyedUnmovable(Unmovable):
+    keyed_fields = ("counts",)
+
+
+class Misnamed(Nothing):
+    keyed_fields = "counts"
+
+
+class Windowed(OneInputWindowStreamProcessFunction[int, int]):
+    def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
+        pass
+
+
 def plan_of(function: Any, parallelism: int, senders: int = 1, uid: str = "in") -> Plan:
     env = local_environment()
     stream: Any = env.from_collection(list[int](), uid).with_parallelism(senders)
@@ -74,7 +95,7 @@ def redistributed(function: Any, parts: Sequence[Any], parallelism: int) -> list
     """The fields of the new subtasks, from those of the old ones."""
     plan = plan_of(function, parallelism)
     codec = job_context(plan).codec
-    custom = isinstance(function, Custom)
+    custom = isinstance(function, Custom | Unmovable)
     old = [codec.dumps(part if custom else (part, [])) for part in parts]
     new = [codec.loads(part, "New") for part in rescaled_fields(operator_named(plan, "f"), old, codec)]
     return new if custom else [fields for fields, _ in new]
@@ -120,6 +141,15 @@ class Returning(Nothing):
         (Nothing(), [{"a": 1}, {"a": 2}], "differ in the field 'a' of the function: 1 and 2 (subtasks 0 and 1), so "),
         (Nothing(), [{"a": 1}, {"a": 2}], "name it in the function's attribute keyed_fields"),
         (Nothing(), [{"a": 1}, {"a": 2}], "define redistribute_fields(parts, parallelism)"),
+        (Nothing(), [{"a": [0] * 99 + [1]}, {"a": [0] * 99 + [2]}], "differ in fields of the function (subtasks 0 and"),
+        (Unmovable(), [[1], [2]], "differ in what __getstate__ returned (subtasks 0 and 1)"),
+        (KeyedUnmovable(), [[1], [2]], "the function defines __getstate__, so keyed_fields have no meaning"),
+        (Misnamed(), [{}], "keyed_fields must be a tuple with the names of fields, not 'counts'"),
+        (
+            window(WindowStrategy.count(3), Windowed()),
+            [{"a": 1, "b": 2}, {"a": 1, "b": 3}],
+            "the field 'b' of the func",
+        ),
         (Topics(), [{"limit": 1}, {"limit": 2}], "differ in the field 'limit' of the function: 1 and 2"),
         (Topics(), [{"counts": {1: 1}}, {"counts": {1: 2}}], "has the key 1 in two subtasks"),
         (Topics(), [{"counts": {(): 1, None: 3}}], "must have partition keys"),
