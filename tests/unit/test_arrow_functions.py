@@ -11,12 +11,13 @@ import pytest
 
 from dsv2 import ExecutionEnvironment
 from dsv2.arrow import ArrowCollector, ArrowProcessFunction, map_tables, schema_of
+from dsv2.arrow.records import table_of
 from dsv2.context import NonPartitionedContext, PartitionedContext
 from dsv2.errors import ConfigurationError, ContractError, PlanError, SchemaError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction, no_output_until_end_of_input
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
-from dsv2.testing import OneInputHarness
+from dsv2.testing import OneInputHarness, StampedRecord
 from dsv2.watermark import LongWatermark, Watermark, WatermarkHandlingResult, new_builder
 
 T = TypeVar("T")
@@ -68,6 +69,16 @@ class Sum(ArrowProcessFunction[Click, Click]):
         output.collect_and_overwrite_timestamp(Click("mark", int(watermark.value)), 0)
         self.waiting = self.waiting.slice(0, 0)
         return WatermarkHandlingResult.PEEK
+
+
+def test_watermarks_pass_by_default() -> None:
+    class Marked(Measure):
+        def declare_watermarks(self) -> list[Any]:
+            return [MARK]
+
+    harness = OneInputHarness(Marked())
+    harness.input.push_watermark(MARK.new_watermark(5))
+    assert harness.output.watermarks == [LongWatermark(5, "mark")]
 
 
 @pytest.mark.parametrize("key", [None, attrgetter("user")])
@@ -251,9 +262,15 @@ def test_no_output_until_end_applies_to_tables() -> None:
         def process_batch(self, batch: pa.Table, output: ArrowCollector[Click], ctx: Any) -> None:
             output.collect_batch(batch)
 
+        def end_input(self, output: ArrowCollector[Click], ctx: Any) -> None:
+            output.collect_batch(table_of(CLICKS, Click), time_column="time")
+
     with pytest.raises(UserFunctionError, match="no_output_until_end_of_input") as raised:
         OneInputHarness(Early()).input.push(*CLICKS)
     assert isinstance(raised.value.cause, ContractError)
+    harness = OneInputHarness(Early())
+    harness.end()
+    assert harness.output.elements[:3] == [StampedRecord(click, click.time) for click in CLICKS]
 
 
 class Reading(NamedTuple):

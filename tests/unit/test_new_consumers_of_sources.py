@@ -127,6 +127,28 @@ def test_operator_before_a_consumer_of_an_ended_source(tmp_path: Path) -> None:
     assert (seen[0], seen[-1]) == ("end", 1018)
 
 
+class ByName:
+    """Assigns split "a" to reader 0 and split "b" to reader 1."""
+
+    def assign(self, splits: Any, held: Any, /) -> list[int]:
+        return ["ab".index(split.name) for split in splits]
+
+
+def test_channel_that_has_ended_becomes_the_only_one(tmp_path: Path) -> None:
+    def shuffled(source: Any, others: Any) -> Any:
+        return source.shuffle().process(Sees()).with_uid("sees")
+
+    def forward(source: Any, others: Any) -> Any:
+        return source.process(Sees()).with_uid("sees")
+
+    job = Job(Spans({"a": 2, "b": 40}, limit=2, assigner=ByName()))
+    stopped, seen = job.run(consume=shuffled, stop=True, parallelism=2)
+    assert seen == [], "subtasks wait for the end of reader 1"
+    stopped.savepoint(tmp_path / "a")
+    _, seen = job.run(tmp_path / "a", forward, stop=True, parallelism=2)
+    assert seen == [LONG_MAX, "end"], "subtask 0 only has the channel of reader 0"
+
+
 class Idling(Spans):
     """Its readers declare themselves idle."""
 
