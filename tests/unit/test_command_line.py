@@ -124,6 +124,7 @@ def test_state_export(capsys: pytest.CaptureFixture[str], second: str, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["checkpoint", "show", "/nowhere", "--conf", "spark.master"], "--conf spark.master: write it as NAME=VALUE."),
         (["savepoint", "show", "/nowhere"], "/nowhere is not a savepoint"),
         (["savepoint", "show", "{first}/savepoint.json"], "savepoint.json is not a savepoint"),
         (["state", "export", "{first}", "counts", "count", "/nowhere/a.csv"], "/nowhere/a.csv"),
@@ -252,6 +253,15 @@ def test_unexpected_error_has_no_traceback(
         monkeypatch.setattr(Savepoint, "verify", fail)
         assert main(["savepoint", "verify", first]) == expected
         assert capsys.readouterr().err == message
+
+
+def test_command_without_spark_names_the_extra(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "runtime_spark.command_line", None)
+    code, text = run(capsys, "checkpoint", "verify", "/nowhere", "--conf", "spark.master=local[1]")
+    assert code == 2
+    assert text.endswith("Install it with: pip install 'dsv2[spark]'\n")
 
 
 def test_module_runs_and_stops_quietly_when_its_reader_does(second: str) -> None:

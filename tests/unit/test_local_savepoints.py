@@ -22,7 +22,7 @@ from dsv2 import (
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, window
 from dsv2.folders import LocalFolder
-from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.program.checked_json import from_json, to_json
 from dsv2.runtime.serde.codec import Codec
@@ -32,7 +32,7 @@ from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink
 from dsv2.state import RedistributionStrategy, StateDeclarations
 from dsv2.testing import ManualClock, Stop, TestSource
-from dsv2.watermark import LongWatermarkDeclaration, new_builder
+from dsv2.watermark import LongWatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.durations import ms
 from tests.windows import Told
 
@@ -355,3 +355,63 @@ def test_watermark_that_waits_behind_a_blocked_channel_must_stay_declared(tmp_pa
     Program(range(40), marked(aligned, behind)).run(start=tmp_path / "a", parallelism=3)
     with pytest.raises(IncompatibleCheckpointError, match=r"blocked channels.*no longer declares 'behind'"):
         Program(range(40), marked(aligned)).run(start=tmp_path / "a", parallelism=3)
+
+
+class Bounds(Marks):
+    """Emits two watermarks: 30 with the record 0, and 35 with the record 20."""
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        for declared in self.declarations if record in (0, 20) else ():
+            ctx.non_partitioned_context.watermark_manager.emit_watermark(declared.new_watermark(30 + record // 4))
+
+
+class Neither(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
+    """Ignores records."""
+
+    def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None:
+        pass
+
+    def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None:
+        pass
+
+
+class Sees(OneInputStreamProcessFunction[Any, int]):
+    """Emits the watermarks that it receives."""
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        pass
+
+    def on_watermark(self, watermark: Any, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        output.collect(watermark.value)
+        return WatermarkHandlingResult.PEEK
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("parallelism", [(2, 3), (3, 1)])
+@pytest.mark.parametrize("aligned", [False, True])
+@pytest.mark.parametrize("new_bounds", [False, True])
+def test_watermarks_combined_across_inputs_continue(
+    tmp_path: Path, new_bounds: bool, aligned: bool, parallelism: tuple[int, int], seed: int
+) -> None:
+    builder = new_builder("w").type_long().combine_across_inputs(True).combine_wait_for_all_channels(True)
+    declared = (builder.aligned() if aligned else builder).build()
+
+    def program(bounds: str) -> Program:
+        def build(stream: Any, parallelism: int) -> Any:
+            first = stream.process(Marks(declared)).with_uid("marks").with_parallelism(1).shuffle()
+            second = stream.process(Bounds(declared)).with_uid(bounds).with_parallelism(1).shuffle()
+            both = first.connect_and_process(second, Neither()).with_uid("both").with_parallelism(parallelism)
+            return both.shuffle().process(Sees()).with_uid("sees").with_parallelism(1)
+
+        return Program(range(60), build)
+
+    program("bounds").run(stop=10, parallelism=parallelism[0], seed=seed).savepoint(tmp_path / "a")
+    continued = program("new bounds" if new_bounds else "bounds")
+    continued.run(start=tmp_path / "a", stop=40, parallelism=parallelism[1], seed=seed)
+    if aligned:
+        assert continued.results == [2]  # 0 met 30 before the savepoint, and 2 waited for 35
+    elif new_bounds:
+        assert continued.results[0] >= 14  # nothing before the new input has sent 35
+        assert continued.results[-1] == 35
+    else:
+        assert continued.results == [*range(10, 36, 2), 35]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -102,11 +103,11 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
     def close(self) -> None:
         self.function.close()
 
-    def _new_contents(self) -> Contents:
-        raise NotImplementedError
+    @abstractmethod
+    def _new_contents(self) -> Contents: ...
 
-    def _new_window(self, contents: Contents, key: PartitionAccess) -> CurrentWindow:
-        raise NotImplementedError
+    @abstractmethod
+    def _new_window(self, contents: Contents, key: PartitionAccess) -> CurrentWindow: ...
 
     def _new_callbacks(self, ctx: Any, outputs: Sequence[Any], window: CurrentWindow) -> Callbacks:
         kind = IncrementalCallbacks if isinstance(self.function, IncrementalFunction) else Callbacks
