@@ -203,6 +203,32 @@ def test_all_kinds_of_values_are_shown_and_exported(
     assert in_csv == plain
 
 
+def test_values_of_an_earlier_version_are_mentioned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    class Converted(Counting):
+        count = StateDeclarations.value_state("count", str, version=2, migrate=lambda value, version: str(value))
+
+        def uses_states(self) -> Any:
+            return [self.count]
+
+        def process_record(self, record: str, output: Any, ctx: Any) -> None:
+            state = ctx.state_manager.get_state(self.count)
+            state.update(f"{state.value()} more")
+
+    words = savepoint_of("a b c", tmp_path / "a")
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
+    env.from_source(TestSource(["x", Stop(), "y"])).with_uid("clock").to_sink(CollectSink()).with_uid("ticks")
+    stream: Any = env.from_source(TestSource(["a", "b", "c"]), "words").with_uid("words")
+    stream.key_by(str).process(Converted()).with_uid("counts").to_sink(CollectSink()).with_uid("out")
+    path = env.execute_async("word count", savepoint=words).savepoint(tmp_path / "b")
+    for command in ("show", "export"):
+        file = [f"{tmp_path}/out.csv"] if command == "export" else []
+        code, text = run(capsys, "state", command, path, "counts", "count", *file)
+        assert code == 0
+        assert "There are also values of version 1, which the job has not converted: --version 1" in text
+    code, text = run(capsys, "state", "show", path, "counts", "count", "--version=1", "--json")
+    assert sorted(row["key"] for row in json.loads(text)) == ["a", "b", "c"]
+
+
 def test_operators_with_any_uid_are_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = savepoint_with(["a"], str, tmp_path / "a", str)
     code, text = run(capsys, "savepoint", "show", path)
