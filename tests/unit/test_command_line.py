@@ -126,6 +126,8 @@ def test_state_export(capsys: pytest.CaptureFixture[str], second: str, tmp_path:
     [
         (["savepoint", "show", "/nowhere"], "/nowhere is not a savepoint"),
         (["savepoint", "show", "{first}/savepoint.json"], "savepoint.json is not a savepoint"),
+        (["savepoint", "create", "/a", "/b", "--state-key=/nowhere"], "The state key cannot be read from /nowhere"),
+        (["checkpoint", "verify", "/a", "--state-key", "{first}"], "The state key cannot be read from"),
         (["state", "export", "{first}", "counts", "count", "/nowhere/a.csv"], "/nowhere/a.csv"),
         (["state", "export", "{first}", "counts", "count", "/nowhere/a.parquet"], "/nowhere/a.parquet"),
         (["state", "show", "{first}", "sums", "count"], "has no operator 'sums'. It has: 'counts', 'words'."),
