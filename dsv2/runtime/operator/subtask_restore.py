@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Operator
+from dsv2.graph.stateful import mentioned_names
 from dsv2.runtime.exchange.edges import EdgeEmitter
 from dsv2.runtime.exchange.gate_states import GateState
 from dsv2.runtime.operator.operator_task import OperatorTask
@@ -107,7 +108,9 @@ class SubtaskRestore:
                 task.restore_gates(self._succession.first_gates(task.operator, self._subtask))
             else:
                 in_order = [old[index] for index in sorted(old)]
+                used = mentioned_names(task.operator.function)
                 task.restore_parts(self._succession.parts(task.operator, self._subtask, in_order))
+                task.keep_fields(used)
         self._restore_edges()
 
     def _restore_edges(self) -> None:
