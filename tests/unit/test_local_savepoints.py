@@ -254,6 +254,36 @@ def test_dropped_states_do_not_come_back(tmp_path: Path) -> None:
     assert sorted(number for numbers in seen for number in numbers) == sorted(RECORDS[20:30])
 
 
+class Total(OneInputStreamProcessFunction[int, int]):
+    """Adds up all records in a field."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        self.total += record
+        output.collect(self.total)
+
+
+class NoTotal(OneInputStreamProcessFunction[int, int]):
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        pass
+
+
+def test_dropped_fields_do_not_come_back(tmp_path: Path) -> None:
+    def with_function(function: Any) -> Callable[[Any, int], Any]:
+        return lambda stream, parallelism: stream.process(function()).with_uid("f").with_parallelism(parallelism)
+
+    Program(range(9), with_function(Total)).run(stop=3, parallelism=1).savepoint(tmp_path / "a")
+    without = Program(range(9), with_function(NoTotal))
+    with pytest.warns(DroppedStateWarning, match="the field 'total' of its function"):
+        job = without.run(stop=6, parallelism=1, start=tmp_path / "a", allow_dropped_state=True)
+    job.savepoint(tmp_path / "b")
+    again = Program(range(9), with_function(Total))
+    again.run(parallelism=1, start=tmp_path / "b")
+    assert again.results == [6, 13, 21]
+
+
 def test_key_that_a_sample_shows_to_have_changed_is_refused(tmp_path: Path) -> None:
     Program(RECORDS, counting).run(stop=5).savepoint(tmp_path / "a")
     folder = LocalFolder(str(tmp_path / "a"))

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Operator
+from dsv2.graph.stateful import mentioned_names
 from dsv2.runtime.exchange.edges import EdgeEmitter
 from dsv2.runtime.exchange.frames import Control
 from dsv2.runtime.operator.operator_task import OperatorTask
@@ -112,7 +113,9 @@ class SubtaskRestore:
                 self._guarded(task.open)
             else:
                 in_order = [old[index] for index in sorted(old)]
+                used = mentioned_names(task.operator.function)
                 task.restore_parts(self._succession.parts(task.operator, self._subtask, in_order))
+                task.keep_fields(used)
         self._restore_edges()
         if announcements := self._succession.announcements(self._tasks[-1].operator, self._subtask):
             self._receive(announcements)
