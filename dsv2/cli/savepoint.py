@@ -47,14 +47,14 @@ def _create(arguments: argparse.Namespace) -> Report:
 
 
 def _show(arguments: argparse.Namespace) -> Report:
-    info = open_savepoint(arguments.path, arguments).info
-    program = info.program
+    savepoint = open_savepoint(arguments.path, arguments)
+    info, program = savepoint.info, savepoint.info.program
     operators = [
         {
             "operator": uid,
             "kind": operator["kind"],
             "parallelism": operator["parallelism"],
-            "states": ", ".join(sorted(operator["states"])),
+            "states": ", ".join(savepoint.operators[uid]),
             "bytes": sum(info.files[name].size for name in info.files if name.startswith(_folders(info, uid))),
         }
         for uid, operator in sorted(program["operators"].items())

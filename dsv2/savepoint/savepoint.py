@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder, literal_path
+from dsv2.program.description import FURTHER
 from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint.difference import SavepointDifference, difference
@@ -70,9 +71,12 @@ class Savepoint:
 
     @property
     def operators(self) -> Mapping[str, Sequence[str]]:
-        """The names of the declared states of each operator, by uid."""
+        """The names of the declared states of each operator, by uid. Those of windows have no tables of their own."""
         program: Mapping[str, Any] = self.info.program["operators"]
-        return {uid: tuple(sorted(program[uid]["states"])) for uid in sorted(program)}
+        return {
+            uid: tuple(sorted(name for name in program[uid]["states"] if not name.endswith(FURTHER)))
+            for uid in sorted(program)
+        }
 
     @property
     def positions(self) -> Mapping[str, Mapping[str, Any]]:
@@ -95,7 +99,11 @@ class Savepoint:
         if uid not in self.operators:
             raise ConfigurationError(f"{self.path} has no operator {uid!r}. It has: {_listed(self.operators)}.")
         if name not in self.operators[uid]:
-            raise ConfigurationError(f"Operator {uid!r} has no state {name!r}. It has: {_listed(self.operators[uid])}.")
+            windows = f"{name}{FURTHER}" in self.info.program["operators"][uid]["states"]
+            why = " Windows keep it, and it has no table of its own." if windows else ""
+            raise ConfigurationError(
+                f"Operator {uid!r} has no state {name!r}.{why} It has: {_listed(self.operators[uid])}."
+            )
         if version is None:
             version = self.info.program["operators"][uid]["states"][name].get("version", 1)
         tables = {

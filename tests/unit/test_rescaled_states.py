@@ -109,7 +109,8 @@ def redistributed(function: Any, parts: Sequence[Any], parallelism: int) -> list
 @pytest.mark.parametrize("before", [1, 2, 3])
 @pytest.mark.parametrize("after", [1, 3, 8])
 def test_keyed_fields_go_to_the_owners_of_their_keys(before: int, after: int) -> None:
-    parts: list[dict[str, Any]] = [{"counts": defaultdict(int), "limit": 7} for _ in range(before)]
+    others = {"limit": 7} if before > 1 else {}
+    parts: list[dict[str, Any]] = [{"counts": defaultdict(int), **others} for _ in range(before)]
     for key in range(20):
         parts[subtask_of(key, 128, before)]["counts"][key] = key * 10
     new = redistributed(Topics(), parts, after)
@@ -117,7 +118,17 @@ def test_keyed_fields_go_to_the_owners_of_their_keys(before: int, after: int) ->
     for index, fields in enumerate(new):
         assert all(subtask_of(key, 128, after) == index for key in fields["counts"])
         assert fields["counts"].default_factory is int
-        assert fields["limit"] == 7
+        assert fields.items() >= others.items()
+
+
+def test_fields_of_a_single_subtask_are_not_copied_to_several() -> None:
+    assert redistributed(Nothing(), [{}], 3) == [{}] * 3
+    assert redistributed(Nothing(), [{"total": 5}], 1) == [{"total": 5}]
+    assert redistributed(Nothing(), [{"total": 5}] * 2, 3) == [{"total": 5}] * 3
+    assert redistributed(Topics(), [{"counts": {}}], 3) == [{"counts": {}}] * 3
+    for function, fields in ((Nothing(), {"total": 5}), (Topics(), {"counts": {}, "total": 5})):
+        with pytest.raises(IncompatibleCheckpointError, match=r"only subtask of .* the field 'total' .*keyed_fields"):
+            redistributed(function, [fields], 3)
 
 
 def test_keyed_fields_of_subtasks_that_have_none() -> None:
