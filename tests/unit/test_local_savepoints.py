@@ -182,6 +182,20 @@ def test_changed_kind_of_state_is_refused(tmp_path: Path) -> None:
         Program(RECORDS, changed).run(start=tmp_path / "a")
 
 
+def test_open_windows_without_keys_stay_in_their_subtasks(tmp_path: Path) -> None:
+    def windows_of_all(stream: Any, parallelism: int) -> Any:
+        windowed = stream.shuffle().process(window(WindowStrategy.global_(), Told())).with_uid("f")
+        return windowed.with_parallelism(parallelism)
+
+    Program(range(40), windows_of_all).run(stop=20, parallelism=2).savepoint(tmp_path / "a")
+    more = Program(range(40), windows_of_all)
+    more.run(start=tmp_path / "a", parallelism=3)
+    fired = [records for kind, *_, records in more.results if kind == "trigger"]
+    assert sorted(record for records in fired for record in records) == list(range(40))
+    with pytest.raises(IncompatibleCheckpointError, match=r"subtask 1 has open windows.*with_parallelism\(2\) or more"):
+        Program(range(40), windows_of_all).run(start=tmp_path / "a", parallelism=1)
+
+
 def test_batch_jobs_do_not_start_from_savepoints(tmp_path: Path) -> None:
     env = ExecutionEnvironment.get_instance(runtime="local")
     env.set_execution_mode("batch")

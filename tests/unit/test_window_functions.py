@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
 
-from dsv2 import IllegalRedistributionModeError, PlanError, StateDeclarationError, UserFunctionError
+from dsv2 import (
+    IllegalRedistributionModeError,
+    PlanError,
+    SerializationError,
+    StateDeclarationError,
+    UserFunctionError,
+)
 from dsv2.errors import ConfigurationError
 from dsv2.extension.window import (
     OneInputWindowStreamProcessFunction,
@@ -372,6 +379,14 @@ class TestHooks:
         error = caught.value
         assert (error.callback, error.cause_type, error.key) == (callback, "ValueError", "'a'")
         assert not our_files(error.traceback_text)
+
+    @pytest.mark.parametrize("strategy", [TEN, WindowStrategy.count(3)], ids=lambda strategy: strategy.layout)
+    def test_unserializable_record_is_named_with_its_key(self, strategy: WindowStrategy) -> None:
+        driver = WindowDriver(window(strategy, Told()), key=lambda record: record[0]).record(("a", 1), 3)
+        with pytest.raises(SerializationError) as refused:
+            driver.record(("b", sys.stdout), 3).restart()
+        assert ", subtask 0, key 'b': " in str(refused.value)
+        assert "cannot be checkpointed" in str(refused.value)
 
     @pytest.mark.parametrize("callback", ["on_record1", "on_record2", "on_late_record1", "on_late_record2"])
     def test_failing_callback_of_two_inputs_is_named(self, callback: str) -> None:
