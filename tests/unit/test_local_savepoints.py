@@ -23,7 +23,7 @@ from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastSt
 from dsv2.local import LocalRuntime
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink
-from dsv2.state import RedistributionStrategy, StateDeclarations
+from dsv2.state import RedistributionStrategy, StateDeclarations, StateTtl
 from dsv2.testing import ManualClock, Stop, TestSource
 from dsv2.watermark import LongWatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.durations import ms
@@ -141,6 +141,41 @@ def test_state_is_readable_as_tables(tmp_path: Path) -> None:
         savepoint.state("f", "sum")
     with pytest.raises(ConfigurationError, match=r"has no operator 'g'\. It has: 'f', 'in'"):
         savepoint.timers("g")
+
+
+class Expiring(OneInputStreamProcessFunction[int, int]):
+    """Has states with time to live."""
+
+    LAST = StateDeclarations.value_state("last", int, ttl=StateTtl(ms(50)))
+    BY_PARITY = StateDeclarations.map_state("by parity", str, int, ttl=StateTtl(ms(50)))
+    ALL = StateDeclarations.list_state("all", int, ttl=StateTtl(ms(50)))
+
+    def uses_states(self) -> Any:
+        return [self.LAST, self.BY_PARITY, self.ALL]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        states = ctx.state_manager
+        states.get_state(self.LAST).update(record)
+        states.get_state(self.BY_PARITY).put("odd" if record % 2 else "even", record)
+        states.get_state(self.ALL).add(record)
+
+
+def test_tables_of_states_with_time_to_live_have_plain_values(tmp_path: Path) -> None:
+    def expiring(stream: Any, parallelism: int) -> Any:
+        return stream.key_by(lambda number: number // 10).process(Expiring()).with_uid("f")
+
+    Program(range(20), expiring).run(stop=12).savepoint(tmp_path / "a")
+    savepoint = Savepoint.open(tmp_path / "a")
+    assert repr(savepoint) == f"<savepoint of 'local' after micro-batch 1: {tmp_path / 'a'}>"
+    assert repr(savepoint.state("f", "last")) == "<state 'last' of 'f'>"
+    tables = [savepoint.state("f", name).to_arrow() for name in ("last", "by parity", "all")]
+    last, by_parity, everything = (dict(zip(*map(table.column, ("key", "value")), strict=True)) for table in tables)
+    assert {key.as_py(): value.as_py() for key, value in last.items()} == {0: 9, 1: 11}
+    assert {key.as_py(): dict(value.as_py()) for key, value in by_parity.items()} == {
+        0: {"even": 8, "odd": 9},
+        1: {"even": 10, "odd": 11},
+    }
+    assert {key.as_py(): value.as_py() for key, value in everything.items()} == {0: [*range(10)], 1: [10, 11]}
 
 
 def test_empty_state_is_an_empty_table(tmp_path: Path) -> None:

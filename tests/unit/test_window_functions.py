@@ -36,11 +36,11 @@ from dsv2.state import (
     ValueStateDeclaration,
     aggregate_of,
 )
-from dsv2.testing import TwoInputNonBroadcastHarness, TwoOutputHarness
+from dsv2.testing import OneInputHarness, TwoInputNonBroadcastHarness, TwoOutputHarness
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.durations import ms
 from tests.support import local_environment, one_input, our_files, watermark
-from tests.windows import CountLetters, FlinkGenerator, Tally, Told, ToldOfTwo, WindowDriver, key_of
+from tests.windows import CountLetters, FlinkGenerator, Tally, Told, ToldOfTwo, ToldTwice, WindowDriver, key_of
 
 TEN = WindowStrategy.tumbling(ms(10))
 
@@ -161,6 +161,14 @@ class TestWindowStates:
         # Flink fails when the state is accessed.
         with pytest.raises(error, match=message):
             WindowDriver(window(TEN, Summing(state)))
+
+    def test_no_collection_of_window_states_is_refused(self) -> None:
+        class Nothing(Told):
+            def use_window_states(self) -> Any:
+                return None
+
+        with pytest.raises(StateDeclarationError, match="use_window_states returned None, not a collection of decl"):
+            WindowDriver(window(TEN, Nothing()))
 
     def test_sessions_have_no_states(self) -> None:
         with pytest.raises(StateDeclarationError, match="cannot be a state of sessions, because sessions merge"):
@@ -347,6 +355,42 @@ class TestHooks:
         assert calls == ["end", "close"]
         for name, output in (("first", harness.first_output), ("second", harness.second_output)):
             assert (output.watermarks, output.records) == ([SIGNAL.new_watermark(5)], [name])
+
+    def test_overridden_on_record_may_call_the_default(self) -> None:
+        class Once(Told):
+            def on_record(self, *args: Any) -> None:
+                if args[0] != "a1":
+                    super().on_record(*args)
+
+        class OnceOfTwo(ToldOfTwo):
+            def on_record1(self, *args: Any) -> None:
+                super().on_record1(*args)
+
+            def on_record2(self, *args: Any) -> None:
+                super().on_record2(*args)
+
+        class OnceTwice(ToldTwice):
+            def on_record(self, *args: Any) -> None:
+                super().on_record(*args)
+
+        driver = WindowDriver(window(TEN, Once())).record("a1", 3).record("a2", 3).event_time(9)
+        assert driver.out()[0] == ("trigger", "a", 0, 10, ("a2",))
+        driver = both(WindowDriver(window(TEN, OnceOfTwo()))).event_time(9, 0).event_time(9, 1)
+        assert driver.out()[0] == ("trigger", "a", 0, 10, ("a1",), ("a2",))
+        driver = WindowDriver(window(TEN, OnceTwice())).record("a1", 3).event_time(9)
+        assert driver.out()[0] == ("trigger", "a", 0, 10, ("a1",))
+
+    def test_watermarks_pass_by_default(self) -> None:
+        one = OneInputHarness[str, Any](window(TEN, Told()), key=key_of, declarations=[SIGNAL])
+        two = TwoInputNonBroadcastHarness[str, str, Any](
+            window(TEN, ToldOfTwo()), first_key=key_of, second_key=key_of, declarations=[SIGNAL]
+        )
+        twice = TwoOutputHarness[str, Any, Any](window(TEN, ToldTwice()), key=key_of, declarations=[SIGNAL])
+        for number, side in enumerate((one.input, two.first_input, two.second_input, twice.input)):
+            side.push_watermark(SIGNAL.new_watermark(number))
+        assert one.output.watermarks == [SIGNAL.new_watermark(0)]
+        assert two.output.watermarks == [SIGNAL.new_watermark(1), SIGNAL.new_watermark(2)]
+        assert twice.second_output.watermarks == [SIGNAL.new_watermark(3)]
 
     def test_timers_are_refused(self) -> None:
         class Timing(Told):
