@@ -438,6 +438,18 @@ def to_unknown(record: str) -> Unknown:  # type: ignore[name-defined]  # noqa: F
     return record
 
 
+class Unresolvable(NamedTuple):
+    word: Unknown  # type: ignore[name-defined]  # noqa: F821
+
+
+def to_unresolvable(record: str) -> Unresolvable:
+    return Unresolvable(record)
+
+
+def to_several(record: str) -> tuple[str, ...]:
+    return (record, record)
+
+
 def to_pair(record: str) -> tuple[str, int]:
     return record, 1
 
@@ -517,6 +529,8 @@ def test_properties_and_undeclared_types_are_accepted() -> None:
     check(lambda s: s.map(lambda word: Missing(word, 1)), Total)
     check(lambda s: s.process(One()), Total)
     check(lambda s: s.map(to_unknown), Total)
+    check(lambda s: s.map(to_several), Total)
+    check(lambda s: s.map(to_unresolvable), Total)
     check(lambda s: stamped(s).key_by(str).process(with_late_output(reduce(TEN, max))).first, Total)
 
 
