@@ -22,7 +22,7 @@ from dsv2 import (
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, window
 from dsv2.folders import LocalFolder
-from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
+from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.program.checked_json import from_json, to_json
 from dsv2.runtime.serde.codec import Codec
@@ -30,9 +30,8 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink
-from dsv2.state import RedistributionStrategy, StateDeclarations
+from dsv2.state import RedistributionStrategy, StateDeclarations, StateTtl
 from dsv2.testing import ManualClock, Stop, TestSource
-from dsv2.watermark import LongWatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.durations import ms
 from tests.windows import Told, ToldOfState
 
@@ -179,6 +178,41 @@ def test_states_of_windows_are_not_shown_as_empty(tmp_path: Path) -> None:
         savepoint.state("f", "records")
 
 
+class Expiring(OneInputStreamProcessFunction[int, int]):
+    """Has states with time to live."""
+
+    LAST = StateDeclarations.value_state("last", int, ttl=StateTtl(ms(50)))
+    BY_PARITY = StateDeclarations.map_state("by parity", str, int, ttl=StateTtl(ms(50)))
+    ALL = StateDeclarations.list_state("all", int, ttl=StateTtl(ms(50)))
+
+    def uses_states(self) -> Any:
+        return [self.LAST, self.BY_PARITY, self.ALL]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        states = ctx.state_manager
+        states.get_state(self.LAST).update(record)
+        states.get_state(self.BY_PARITY).put("odd" if record % 2 else "even", record)
+        states.get_state(self.ALL).add(record)
+
+
+def test_tables_of_states_with_time_to_live_have_plain_values(tmp_path: Path) -> None:
+    def expiring(stream: Any, parallelism: int) -> Any:
+        return stream.key_by(lambda number: number // 10).process(Expiring()).with_uid("f")
+
+    Program(range(20), expiring).run(stop=12).savepoint(tmp_path / "a")
+    savepoint = Savepoint.open(tmp_path / "a")
+    assert repr(savepoint) == f"<savepoint of 'local' after micro-batch 1: {tmp_path / 'a'}>"
+    assert repr(savepoint.state("f", "last")) == "<state 'last' of 'f'>"
+    tables = [savepoint.state("f", name).to_arrow() for name in ("last", "by parity", "all")]
+    last, by_parity, everything = (dict(zip(*map(table.column, ("key", "value")), strict=True)) for table in tables)
+    assert {key.as_py(): value.as_py() for key, value in last.items()} == {0: 9, 1: 11}
+    assert {key.as_py(): dict(value.as_py()) for key, value in by_parity.items()} == {
+        0: {"even": 8, "odd": 9},
+        1: {"even": 10, "odd": 11},
+    }
+    assert {key.as_py(): value.as_py() for key, value in everything.items()} == {0: [*range(10)], 1: [10, 11]}
+
+
 def test_empty_state_is_an_empty_table(tmp_path: Path) -> None:
     Program(RECORDS, counting).run(stop=0).savepoint(tmp_path / "a")
     table = Savepoint.open(tmp_path / "a").state("f", "count")
@@ -310,6 +344,20 @@ def test_key_that_a_sample_shows_to_have_changed_is_refused(tmp_path: Path) -> N
         Program(RECORDS, counting).run(start=tmp_path / "a")
 
 
+def test_open_windows_without_keys_stay_in_their_subtasks(tmp_path: Path) -> None:
+    def windows_of_all(stream: Any, parallelism: int) -> Any:
+        windowed = stream.shuffle().process(window(WindowStrategy.global_(), Told())).with_uid("f")
+        return windowed.with_parallelism(parallelism)
+
+    Program(range(40), windows_of_all).run(stop=20, parallelism=2).savepoint(tmp_path / "a")
+    more = Program(range(40), windows_of_all)
+    more.run(start=tmp_path / "a", parallelism=3)
+    fired = [records for kind, *_, records in more.results if kind == "trigger"]
+    assert sorted(record for records in fired for record in records) == list(range(40))
+    with pytest.raises(IncompatibleCheckpointError, match=r"subtask 1 has open windows.*with_parallelism\(2\) or more"):
+        Program(range(40), windows_of_all).run(start=tmp_path / "a", parallelism=1)
+
+
 def test_batch_jobs_do_not_start_from_savepoints(tmp_path: Path) -> None:
     env = ExecutionEnvironment.get_instance(runtime="local")
     env.set_execution_mode("batch")
@@ -350,111 +398,3 @@ def test_new_operator_learns_that_its_input_has_ended(tmp_path: Path, chained: b
     job, results = run(with_new=True, stop=False, start=tmp_path / "a")
     assert job.status is JobStatus.FINISHED
     assert results == (["end"] if chained else ["end"] * 2)
-
-
-class Marks(OneInputStreamProcessFunction[int, int]):
-    """Forwards records. Even ones are also watermarks."""
-
-    def __init__(self, *declarations: LongWatermarkDeclaration) -> None:
-        self.declarations = declarations
-
-    def declare_watermarks(self) -> tuple[LongWatermarkDeclaration, ...]:
-        return self.declarations
-
-    def process_record(self, record: int, output: Any, ctx: Any) -> None:
-        output.collect(record)
-        for declared in self.declarations if record % 2 == 0 else ():
-            ctx.non_partitioned_context.watermark_manager.emit_watermark(declared.new_watermark(record))
-
-
-def test_aligned_watermark_that_blocks_channels_must_stay_declared(tmp_path: Path) -> None:
-    aligned = new_builder("even").type_long().combine_wait_for_all_channels(True).aligned().build()
-
-    def marked(*declarations: LongWatermarkDeclaration) -> Callable[[Any, int], Any]:
-        def build(stream: Any, parallelism: int) -> Any:
-            keyed = stream.key_by(lambda number: number % 2).process(Marks(*declarations)).with_uid("marks")
-            return keyed.with_parallelism(parallelism).shuffle().process(Ends()).with_uid("end").with_parallelism(1)
-
-        return build
-
-    Program(range(40), marked(aligned)).run(stop=25, parallelism=3).savepoint(tmp_path / "a")
-    Program(range(40), marked(aligned)).run(start=tmp_path / "a", parallelism=3)
-    with pytest.raises(IncompatibleCheckpointError, match=r"blocked channels.*no longer declares 'even'"):
-        Program(range(40), marked()).run(start=tmp_path / "a", parallelism=3)
-
-
-def test_watermark_that_waits_behind_a_blocked_channel_must_stay_declared(tmp_path: Path) -> None:
-    aligned = new_builder("even").type_long().combine_wait_for_all_channels(True).aligned().build()
-    behind = new_builder("behind").type_long().build()  # always follows ``even``, so the gate has not combined it
-
-    def marked(*declarations: LongWatermarkDeclaration) -> Callable[[Any, int], Any]:
-        def build(stream: Any, parallelism: int) -> Any:
-            keyed = stream.key_by(lambda number: number % 2).process(Marks(*declarations)).with_uid("marks")
-            return keyed.with_parallelism(parallelism).shuffle().process(Ends()).with_uid("end").with_parallelism(1)
-
-        return build
-
-    Program(range(40), marked(aligned, behind)).run(stop=25, parallelism=3).savepoint(tmp_path / "a")
-    Program(range(40), marked(aligned, behind)).run(start=tmp_path / "a", parallelism=3)
-    with pytest.raises(IncompatibleCheckpointError, match=r"blocked channels.*no longer declares 'behind'"):
-        Program(range(40), marked(aligned)).run(start=tmp_path / "a", parallelism=3)
-
-
-class Bounds(Marks):
-    """Emits two watermarks: 30 with the record 0, and 35 with the record 20."""
-
-    def process_record(self, record: int, output: Any, ctx: Any) -> None:
-        for declared in self.declarations if record in (0, 20) else ():
-            ctx.non_partitioned_context.watermark_manager.emit_watermark(declared.new_watermark(30 + record // 4))
-
-
-class Neither(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
-    """Ignores records."""
-
-    def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None:
-        pass
-
-    def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None:
-        pass
-
-
-class Sees(OneInputStreamProcessFunction[Any, int]):
-    """Emits the watermarks that it receives."""
-
-    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
-        pass
-
-    def on_watermark(self, watermark: Any, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        output.collect(watermark.value)
-        return WatermarkHandlingResult.PEEK
-
-
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("parallelism", [(2, 3), (3, 1)])
-@pytest.mark.parametrize("aligned", [False, True])
-@pytest.mark.parametrize("new_bounds", [False, True])
-def test_watermarks_combined_across_inputs_continue(
-    tmp_path: Path, new_bounds: bool, aligned: bool, parallelism: tuple[int, int], seed: int
-) -> None:
-    builder = new_builder("w").type_long().combine_across_inputs(True).combine_wait_for_all_channels(True)
-    declared = (builder.aligned() if aligned else builder).build()
-
-    def program(bounds: str) -> Program:
-        def build(stream: Any, parallelism: int) -> Any:
-            first = stream.process(Marks(declared)).with_uid("marks").with_parallelism(1).shuffle()
-            second = stream.process(Bounds(declared)).with_uid(bounds).with_parallelism(1).shuffle()
-            both = first.connect_and_process(second, Neither()).with_uid("both").with_parallelism(parallelism)
-            return both.shuffle().process(Sees()).with_uid("sees").with_parallelism(1)
-
-        return Program(range(60), build)
-
-    program("bounds").run(stop=10, parallelism=parallelism[0], seed=seed).savepoint(tmp_path / "a")
-    continued = program("new bounds" if new_bounds else "bounds")
-    continued.run(start=tmp_path / "a", stop=40, parallelism=parallelism[1], seed=seed)
-    if aligned:
-        assert continued.results == [2]  # 0 met 30 before the savepoint, and 2 waited for 35
-    elif new_bounds:
-        assert continued.results[0] >= 14  # nothing before the new input has sent 35
-        assert continued.results[-1] == 35
-    else:
-        assert continued.results == [*range(10, 36, 2), 35]

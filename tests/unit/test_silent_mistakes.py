@@ -434,6 +434,22 @@ def to_weight(record: str) -> Weight:
     return Weight(record, 1.5)
 
 
+def to_unknown(record: str) -> Unknown:  # type: ignore[name-defined]  # noqa: F821 - only for type checkers
+    return record
+
+
+class Unresolvable(NamedTuple):
+    word: Unknown  # type: ignore[name-defined]  # noqa: F821
+
+
+def to_unresolvable(record: str) -> Unresolvable:
+    return Unresolvable(record)
+
+
+def to_several(record: str) -> tuple[str, ...]:
+    return (record, record)
+
+
 def to_pair(record: str) -> tuple[str, int]:
     return record, 1
 
@@ -493,10 +509,28 @@ def test_records_without_fields_are_refused() -> None:
         check(lambda s: s.map(to_pair), Count)
 
 
+class Table:
+    """The part of a DataFrame that the plan looks at."""
+
+    isStreaming = False  # noqa: N815 - Spark's name
+
+
+def test_schema_must_fit_the_rows_of_a_dataframe() -> None:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    rows: Any = env.from_dataframe(Table(), Total)
+    rows.to_sink(FileSink("somewhere", schema=Missing))
+    plan = env.build_plan()
+    with pytest.raises(SchemaError, match="Total has no field 'total'"):
+        check_sink(plan, plan.operators[-1])
+
+
 def test_properties_and_undeclared_types_are_accepted() -> None:
     check(lambda s: s.map(to_weight), Total)
     check(lambda s: s.map(lambda word: Missing(word, 1)), Total)
     check(lambda s: s.process(One()), Total)
+    check(lambda s: s.map(to_unknown), Total)
+    check(lambda s: s.map(to_several), Total)
+    check(lambda s: s.map(to_unresolvable), Total)
     check(lambda s: stamped(s).key_by(str).process(with_late_output(reduce(TEN, max))).first, Total)
 
 
@@ -508,6 +542,8 @@ env = ExecutionEnvironment.get_instance(runtime="local")
 env.from_collection([0]).map(lambda record: 1 // record).to_sink(CollectSink())
 job = env.execute_async("halves")
 print(job)
+env.from_collection([1]).to_sink(CollectSink())
+env.execute_async("finished")
 """
 
 
@@ -519,6 +555,7 @@ def test_unchecked_failure_is_a_warning_at_exit(asks: str, warned: bool, tmp_pat
         [sys.executable, program], capture_output=True, text=True, check=True, cwd=Path.cwd(), env=None
     )
     assert done.stdout == "<job 'halves': FAILED>\n"
+    assert done.stderr.count("UnfinishedJobWarning: Job") == warned
     said = f"{program}:7: UnfinishedJobWarning: Job 'halves' failed, and the program never checked its result. ZeroDiv"
     assert (said in done.stderr) == warned
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from dsv2.errors import InternalError, PlanError
+from dsv2.errors import PlanError
 from dsv2.extension.event_time import EventTimeManager, EventTimeProcessFunction
 from dsv2.extension.window.callbacks import Callbacks, IncrementalCallbacks, Shape
 from dsv2.extension.window.contents import Contents
@@ -158,6 +158,5 @@ def _new_windows(strategy: WindowStrategy, environment: WindowEnvironment) -> Wi
             return SessionWindows(strategy, environment)
         case CountWindowStrategy():
             return CountWindows(strategy, environment)
-        case GlobalWindowStrategy():
-            return GlobalWindow(strategy, environment)
-    raise InternalError(f"There is no implementation of {strategy}.")
+    assert isinstance(strategy, GlobalWindowStrategy)
+    return GlobalWindow(strategy, environment)
