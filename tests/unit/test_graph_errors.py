@@ -18,7 +18,7 @@ from dsv2 import (
     Trigger,
     WatermarkDeclarationError,
 )
-from dsv2.sinks import CollectSink
+from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import CollectionSource, DataGeneratorSource
 from dsv2.watermark import LongWatermarkBuilder, new_builder
 from tests.durations import ms
@@ -114,6 +114,8 @@ REFUSED_VALUES: list[tuple[Build, str]] = [
     (lambda s: s.non_keyed.map(str).with_name(""), "A name must be a non-empty string, not '' (at HERE)."),
     (lambda s: s.env.from_collection([1, None]), "must not contain None: None is not a record."),
     (lambda s: s.env.from_collection([1], records_per_batch=0), "records_per_batch must be a whole number of at"),
+    (lambda s: s.env.from_dataframe(DataFrame(), dict, records_per_batch=0), "records_per_batch must be a whole num"),
+    (lambda s: FileSink("", schema=int), "FileSink requires a path."),
     (lambda s: s.env.from_dataframe([1], dict), "from_dataframe requires a Spark DataFrame, got list."),
     (lambda s: s.env.set_parallelism(0), "parallelism must be a whole number of at least 1, not 0."),
     (lambda s: s.env.set_execution_mode("BATCH"),
@@ -162,6 +164,12 @@ def made_at(call: Callable[[], object]) -> str:
     """Make the call and return its location."""
     call()
     return place(call)
+
+
+class DataFrame:
+    """The part of a DataFrame that is looked at."""
+
+    isStreaming = False  # noqa: N815 - Spark's name
 
 
 def foreign(s: Any) -> Any:
