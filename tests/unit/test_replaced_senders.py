@@ -12,7 +12,7 @@ import pytest
 from dsv2 import DroppedStateWarning, ExecutionEnvironment, IncompatibleCheckpointError, JobStatus
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.local import LocalRuntime
-from dsv2.runtime.exchange.gate_states import held_records
+from dsv2.runtime.exchange.gate_states import GateState, held_records
 from dsv2.sinks import CollectSink
 from dsv2.testing import Stop, TestSource
 from dsv2.watermark import new_builder
@@ -167,5 +167,12 @@ def test_held_records_of_a_removed_operator_are_dropped_only_with_permission(tmp
 
 
 def test_held_records_that_cannot_be_counted_count_as_one() -> None:
-    gate = 1, {}, [], [], False, {0: ("aligned", [([1, 2], [], None, 0), (object(), [], None, 0), ([], [], None, 0)])}
+    gate: GateState = (
+        1,
+        {},
+        [],
+        [],
+        False,
+        {0: ("aligned", [([1, 2], [], None, 0), (object(), [], None, 0), ([], [], None, 0)])},
+    )
     assert held_records(gate) == 3
