@@ -167,6 +167,12 @@ def test_held_records_of_a_removed_operator_are_dropped_only_with_permission(tmp
 
 
 def test_held_records_that_cannot_be_counted_count_as_one() -> None:
-    pieces: list[Any] = [([1, 2], [], None, 0), (object(), [], None, 0), ([], [], None, 0)]
-    gate: GateState = 1, {}, [], [], False, {0: ("aligned", pieces)}
+    gate: GateState = (
+        1,
+        {},
+        [],
+        [],
+        False,
+        {0: ("aligned", [([1, 2], [], None, 0), (object(), [], None, 0), ([], [], None, 0)])},
+    )
     assert held_records(gate) == 3
