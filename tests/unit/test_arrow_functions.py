@@ -337,3 +337,21 @@ def test_invalid_key_in_a_table(name: str, wrong: Reading, said: str, function: 
     with pytest.raises(UserFunctionError, match=said) as failed:
         keyed([Reading(1, 1.5), wrong], attrgetter(name), function, parallelism)
     assert f"record:   {wrong}" in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    "chained",
+    [
+        lambda clicks: clicks.process(map_tables(lambda table: table, Click, Click)),
+        lambda clicks: clicks.map(lambda click: click),
+    ],
+    ids=["tables", "rows"],
+)
+def test_batches_of_a_chained_function_become_tables(chained: Any) -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    sink = CollectSink[Size]()
+    clicks = env.from_collection([Click("a", number) for number in range(20_000)]).shuffle()
+    chained(clicks).process(Measure()).to_sink(sink)
+    env.execute()
+    assert sum(size.rows for size in sink.results) == 20_000
+    assert [size.first for size in sink.results] == sorted(size.first for size in sink.results)

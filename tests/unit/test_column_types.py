@@ -49,6 +49,10 @@ Meters = NewType("Meters", float)
 POINT: dict[str, Any] = {"struct": [["x", "int64"], ["y", "float64"]]}
 
 
+class Unresolvable(NamedTuple):
+    value: Unknown  # type: ignore[name-defined]  # noqa: F821 - only for type checkers
+
+
 @pytest.mark.parametrize(
     ("form", "expected"),
     [
@@ -71,6 +75,7 @@ POINT: dict[str, Any] = {"struct": [["x", "int64"], ["y", "float64"]]}
         (int | str, None),
         (list[int | str], None),
         (Node, None),
+        (Unresolvable, None),
         (object, None),
         (Any, None),
         (Sequence[int], None),
@@ -107,7 +112,7 @@ def test_type_of_declared_type(form: object, expected: object) -> None:
             [Decimal("1.5"), Decimal("1e-19"), Decimal("1e20"), Decimal("NaN"), Decimal("-12345678901234567890")],
             [Decimal("1.5"), None, None, None, Decimal("-12345678901234567890")],
         ),
-        (dict[str, int], [{"a": 1}, {}, None, {"a": "x"}], [[("a", 1)], [], None, None]),
+        (dict[str, int], [{"a": 1}, {}, None, {"a": "x"}, {None: 1}], [[("a", 1)], [], None, None, None]),
         (list[int], [[1, None], [1 << 70], (3,)], [[1, None], None, [3]]),
         (tuple[int, str], [(1, "a"), (1,)], [{"_1": 1, "_2": "a"}, None]),
         (Options, [{"depth": 1}, {}], [{"depth": 1}, {"depth": None}]),

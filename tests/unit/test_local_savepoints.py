@@ -18,6 +18,7 @@ from dsv2 import (
     JobHandle,
     JobStatus,
     Trigger,
+    UserFunctionError,
 )
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, window
@@ -398,3 +399,29 @@ def test_new_operator_learns_that_its_input_has_ended(tmp_path: Path, chained: b
     job, results = run(with_new=True, stop=False, start=tmp_path / "a")
     assert job.status is JobStatus.FINISHED
     assert results == (["end"] if chained else ["end"] * 2)
+
+
+def test_failed_job_has_no_savepoint(tmp_path: Path) -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
+    numbers: Any = env.from_collection([1, 0]).flat_map(lambda number: [1 // number])
+    numbers.to_sink(CollectSink())
+    job = env.execute_async("failing")
+    with pytest.raises(UserFunctionError, match="ZeroDivisionError") as failed:
+        job.savepoint(tmp_path / "a")
+    assert failed.value.record == "0"
+
+
+def test_operator_that_has_ended_gets_no_new_input(tmp_path: Path) -> None:
+    def run(uid: str, start: Path | None = None) -> JobHandle:
+        env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[2]))
+        env.from_source(TestSource[Any]([*range(20), Stop()])).with_uid("in").to_sink(CollectSink()).with_uid("numbers")
+        short: Any = env.from_collection([1, 2]).with_uid(uid).shuffle().process(Ends()).with_uid("a")
+        short.to_sink(CollectSink()).with_uid("out")
+        job = env.execute_async("ends", savepoint=start, allow_dropped_state=True)
+        job.await_termination()
+        return job
+
+    run("short").savepoint(tmp_path / "a")
+    ended = pytest.raises(IncompatibleCheckpointError, match=r"uid 'a'.*has received the end of all inputs.*other uids")
+    with pytest.warns(DroppedStateWarning, match="'short'"), ended:
+        run("another", tmp_path / "a")
