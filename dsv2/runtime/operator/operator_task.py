@@ -341,6 +341,10 @@ class OperatorTask:
         self._opened, self._closed = state["lifecycle"]
         self._records_in = state["records_in"]
 
+    def restore_states(self, states: Mapping[str, bytes]) -> None:
+        """Restore the states of the subtask, of a function that is opened afterwards."""
+        self._calls.states.restore(states)
+
     def restore_gates(self, states: Sequence[GateState]) -> None:
         """Restore the gates of a ``snapshot``. Of an operator that has been opened, only channels may have ended."""
         for gate, state in zip(self.gates, states, strict=True):

@@ -9,7 +9,7 @@ from dsv2.graph import Exchange, Operator, Plan
 from dsv2.runtime.exchange.gate_states import GateState
 from dsv2.runtime.rescale.change import EarlierInput, EarlierOperator, changes, new_input
 from dsv2.runtime.rescale.gates import new_gate
-from dsv2.runtime.rescale.operator_states import OperatorState, rescaled_states
+from dsv2.runtime.rescale.operator_states import OperatorState, rescaled_states, subtask_states
 from dsv2.runtime.serde.codec import Codec
 
 __all__ = ("ProgramSuccession", "earlier_operators")
@@ -59,6 +59,18 @@ class ProgramSuccession:
         change = self._changes[operator.uid]
         (state,) = rescaled_states(operator, change, old, self._plan.declarations, self._codec, [subtask])
         return state
+
+    def first_states(
+        self, operator: Operator, subtask: int, given: Sequence[Mapping[str, bytes]]
+    ) -> Mapping[str, bytes]:
+        """Return the states of a subtask of an operator that no program has run, but whose states were given.
+
+        Args:
+            operator: The operator.
+            subtask: The subtask.
+            given: The states by stored name, for each subtask of the program for which they were given.
+        """
+        return subtask_states(operator, given, self._codec)[subtask]
 
     def first_gates(self, operator: Operator, subtask: int) -> list[GateState]:
         """Return the gates of an operator that is new. Sources that have ended do not tell it."""
