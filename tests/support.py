@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -24,6 +24,7 @@ from dsv2.functions import (
 from dsv2.graph import Operator, Plan
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import END, START, STATUS, WATERMARK, Control, Frame
+from dsv2.runtime.exchange.gate_states import GateState
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.operator.subtask_restore import OperatorParts
@@ -205,6 +206,15 @@ class _OneSubtask:
     def parts(self, operator: Operator, subtask: int, old: Sequence[OperatorParts]) -> OperatorParts:
         (parts,) = old
         return parts
+
+    def first_gates(self, operator: Operator, subtask: int) -> list[GateState]:
+        return [(1, {}, [], [], False, {}) for _ in operator.input_keys]
+
+    def first_states(
+        self, operator: Operator, subtask: int, given: Sequence[Mapping[str, bytes]]
+    ) -> Mapping[str, bytes]:
+        (states,) = given
+        return states
 
 
 class Driver:

@@ -10,6 +10,7 @@ from itertools import count, islice
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder
 from dsv2.program.description import Description
 from dsv2.runtime.serde.codec import Codec
@@ -26,7 +27,7 @@ from dsv2.savepoint.writer import check_unused
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-__all__ = ("remove_unfinished", "write_edited")
+__all__ = ("check_new_folder", "remove_unfinished", "write_edited")
 
 _ROWS_AT_ONCE = 1 << 14
 _ROWS_PER_FILE = 1 << 20
@@ -44,7 +45,7 @@ def write_edited(folder: Folder, draft: Draft) -> None:
         CorruptDataError: A file of the original is damaged; names it.
         JobError: A function of the user failed.
     """
-    check_unused(folder)
+    check_new_folder(folder, draft)
     files, original = _Files(folder, draft.info.program), draft.original
     try:
         if original is not None:
@@ -59,6 +60,13 @@ def write_edited(folder: Folder, draft: Draft) -> None:
     except BaseException:
         remove_unfinished(folder)
         raise
+
+
+def check_new_folder(folder: Folder, draft: Draft) -> None:
+    """Raise ``ConfigurationError`` if the folder of an edited savepoint is in use, or in that of the original."""
+    if draft.original is not None and f"{folder.path}/".startswith(f"{draft.original.folder.path}/"):
+        raise ConfigurationError(f"{folder.path} is in the folder of the original savepoint, which must not change.")
+    check_unused(folder)
 
 
 def remove_unfinished(folder: Folder) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
@@ -74,7 +74,7 @@ class SavepointEditor:
     def operators(self) -> Mapping[str, Sequence[str]]:
         """The names of the declared states of each operator, by uid, after the changes so far."""
         program: Mapping[str, Any] = self._draft.info.program["operators"]
-        return {uid: tuple(sorted(program[uid]["states"])) for uid in sorted(program)}
+        return {uid: tuple(sorted(_own(program[uid]["states"]))) for uid in sorted(program)}
 
     @property
     def positions(self) -> Mapping[str, Mapping[str, Any]]:
@@ -133,7 +133,7 @@ class SavepointEditor:
             ConfigurationError: There is no such operator or state, or it is kept in windows.
         """
         self._state(uid, name)
-        return self._with(DropState(uid, name), without_state(self._draft.info, uid, name))
+        return self._with(self._dropped(uid, name), without_state(self._draft.info, uid, name))
 
     def map_state(
         self,
@@ -262,7 +262,7 @@ class SavepointEditor:
         )
         if not is_on_spark(data):
             check_given(state, data)
-        edits = (*draft.edits, DropState(uid, name))
+        edits = (*draft.edits, self._dropped(uid, name))
         given = (*draft.given, Given(len(edits), state, data))
         info = with_state(draft.info, uid, name, described)
         return SavepointEditor(replace(draft, edits=edits, given=given, info=info, types=types))
@@ -310,12 +310,16 @@ class SavepointEditor:
     def _state(self, uid: str, name: str) -> JsonObject:
         states: Mapping[str, JsonObject] = self._operator(uid)["states"]
         if name not in states and f"{name}{FURTHER}" not in states:
-            raise ConfigurationError(f"Operator {uid!r} has no state {name!r}. It has: {listed(states)}.")
+            raise ConfigurationError(f"Operator {uid!r} has no state {name!r}. It has: {listed(_own(states))}.")
         if name not in states or name.endswith(FURTHER):
             raise ConfigurationError(
                 f"State {name.removesuffix(FURTHER)!r} of {uid!r} is kept in windows, so it cannot be edited."
             )
         return states[name]
+
+    def _dropped(self, uid: str, name: str) -> DropState:
+        expiring = [state for state, of in self._operator(uid)["states"].items() if of["time_to_live"]]
+        return DropState(uid, name, was_last_to_expire=expiring == [name])
 
     def _check_keyed(self, uid: str) -> None:
         if not is_keyed(self._operator(uid)):
@@ -331,6 +335,11 @@ class SavepointEditor:
         """The column type of the keys that the operator has."""
         columns = (table.key for becomes, table in self._draft.tables() if becomes.uid == uid)
         return next((column for column in columns if column is not None), None)
+
+
+def _own(states: Iterable[str]) -> list[str]:
+    """The states that are not kept in windows."""
+    return [name for name in states if not name.endswith(FURTHER)]
 
 
 def bootstrap(plan: Plan) -> SavepointEditor:

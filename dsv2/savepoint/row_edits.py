@@ -36,6 +36,7 @@ EditRow: TypeAlias = Callable[[str, StateRow], tuple[str, StateRow] | None]
 """Returns the uid and the row that replace a row; None if it is dropped."""
 
 _OF_STATES = (RowKind.KEYED, RowKind.EXPIRING, RowKind.SUBTASK_STATE)
+_EXPIRY = "expiry"
 _STATE_REFERENCE = "state"
 
 
@@ -159,24 +160,35 @@ class RenameState(Edit):
 
 @dataclass(frozen=True)
 class DropState(Edit):
-    """Drops a state. The function still knows the keys that had a value."""
+    """Drops a state. The function still knows the keys that had a value.
+
+    Attributes:
+        uid: The operator.
+        name: The state.
+        was_last_to_expire: Whether it had a time to live, and no other state of the operator has one.
+    """
 
     uid: str
     name: str
+    was_last_to_expire: bool
 
     def touches(self, table: TableId) -> bool:
-        return table.uid == self.uid and _is_of(table.kind, table.state, self.name)
+        is_of_timers = self.was_last_to_expire and table.kind == RowKind.TIMERS
+        return table.uid == self.uid and (is_of_timers or _is_of(table.kind, table.state, self.name))
 
     def moved(self, table: TableId) -> TableId | None:
-        if not self.touches(table):
+        if table.uid != self.uid or not _is_of(table.kind, table.state, self.name):
             return table
         return TableId(table.uid, RowKind.KEY.value, None) if RowKind(table.kind).has_key else None
 
     def begin(self) -> EditRow:
         def edit(uid: str, row: StateRow) -> tuple[str, StateRow] | None:
-            if uid != self.uid or not _is_of(row.kind, row.state, self.name):
-                return uid, row
-            return _without_value(uid, row)
+            if uid == self.uid:
+                if _is_of(row.kind, row.state, self.name):
+                    return _without_value(uid, row)
+                if self.was_last_to_expire and row.kind is RowKind.TIMERS and row.state == _EXPIRY:
+                    return None
+            return uid, row
 
         return edit
 

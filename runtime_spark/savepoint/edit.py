@@ -19,13 +19,13 @@ from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.draft import Draft, Given
-from dsv2.savepoint.edit_writer import remove_unfinished
+from dsv2.savepoint.edit_writer import check_new_folder, remove_unfinished
 from dsv2.savepoint.given_state import GivenState, columns_of, is_on_spark, local_values
 from dsv2.savepoint.metadata import write_info
 from dsv2.savepoint.row_edits import Edit, edit_rows
 from dsv2.savepoint.tables import COLUMNS, SavepointTable
-from runtime_spark.failures import job_failure, marked_failures
-from runtime_spark.savepoint.create import check_unused_path
+from runtime_spark.failures import job_failure, marked_failures, usable
+from runtime_spark.folders import open_folder
 from runtime_spark.savepoint.restoration import check_digests
 from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, to_row_batches
 from runtime_spark.savepoint.tables import file_digests, write_tables
@@ -41,7 +41,9 @@ def write_on_spark(spark: SparkSession, path: str, draft: Draft) -> str:
     if not isinstance(spark, SparkSession):
         raise ConfigurationError(f"spark=... must be a SparkSession, got {type(spark).__name__}.")
     check_spark(spark)
-    folder = check_unused_path(spark, path)
+    with usable(f"The path {path} of the savepoint"):
+        folder = open_folder(spark, path)
+        check_new_folder(folder, draft)
     try:
         _write(spark, folder, draft)
     except BaseException as error:

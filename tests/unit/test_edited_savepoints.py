@@ -236,8 +236,12 @@ def test_original_stays_and_editors_are_independent(savepoint: Savepoint, tmp_pa
     editor.drop_operator("f")
     assert not savepoint.diff(Savepoint.open(editor.write(tmp_path / "new")))
     assert savepoint.info == before
+    (tmp_path / "used").write_text("")
+    for path, message in ((savepoint.path, "is in the folder of the orig"), (f"{savepoint.path}/state/a", "is in the")):
+        with pytest.raises(ConfigurationError, match=message):
+            editor.drop_operator("f").write(path)
     with pytest.raises(ConfigurationError, match="is not empty"):
-        editor.drop_operator("f").write(savepoint.path)
+        editor.write(tmp_path)
     savepoint.verify()
 
 
