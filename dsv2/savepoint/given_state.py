@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from dsv2.errors import ConfigurationError, InvalidKeyError, SerializationError
@@ -179,13 +180,11 @@ def _checked(state: GivenState, what: str, form: object, shape: Any) -> Callable
 
 
 def _form_of(declaration: StateDeclaration) -> object:
-    types: Any = declaration.types
     if isinstance(declaration, ListStateDeclaration):
-        return list[types[0]]
+        return GenericAlias(list, declaration.types)
     if isinstance(declaration, MapStateDeclaration | BroadcastStateDeclaration):
-        key, value = types
-        return dict[key, value]
-    return types[0]
+        return GenericAlias(dict, declaration.types)
+    return declaration.types[0]
 
 
 def is_on_spark(data: StateData) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,17 +12,25 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from dsv2 import ConfigurationError, CorruptDataError, ExecutionEnvironment, IncompatibleCheckpointError, JobError
+from dsv2 import (
+    ConfigurationError,
+    CorruptDataError,
+    ExecutionEnvironment,
+    IncompatibleCheckpointError,
+    JobError,
+    Trigger,
+)
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.local import LocalRuntime
-from dsv2.savepoint import Savepoint, bootstrap
+from dsv2.savepoint import Savepoint, SavepointEditor, bootstrap
 from dsv2.sinks import CollectSink
 from dsv2.state import BroadcastStateDeclaration, RedistributionStrategy, StateDeclarations, StateTtl
 from dsv2.testing import ManualClock, Stop, TestSource
 from tests.durations import ms
-from tests.windows import Told
+from tests.spans import Spans
+from tests.windows import Told, ToldOfState
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 SEEN = StateDeclarations.list_state_builder("seen", int).redistribute_by(RedistributionStrategy.SPLIT).build()
@@ -200,10 +209,10 @@ def test_keys_are_filtered_with_their_timers(savepoint: Savepoint, tmp_path: Pat
     assert results_of(results, "end") == {0, 1, 2, 5, 6, 7, 8, 9}
 
 
-def windowed(stream: Any) -> Any:
+def windowed(stream: Any, told: Any = None) -> Any:
     generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_uid("g")
-    return timed.key_by(tens).process(window(WindowStrategy.tumbling(ms(100)), Told())).with_uid("f")
+    return timed.key_by(tens).process(window(WindowStrategy.tumbling(ms(100)), told or Told())).with_uid("f")
 
 
 def test_windows_follow_their_operator_and_their_keys(tmp_path: Path) -> None:
@@ -494,3 +503,82 @@ def test_impossible_starts_are_refused(tmp_path: Path) -> None:
     env.set_execution_mode("batch")
     with pytest.raises(ConfigurationError, match="BATCH job has no state"):
         bootstrap(env.build_plan())
+
+
+def test_dropped_state_leaves_no_deadlines(tmp_path: Path) -> None:
+    class Recent(Orders):
+        def process_record(self, record: Person, output: Any, ctx: Any) -> None:
+            ctx.state_manager.get_state(RECENT).put("x", 1)
+            ctx.state_manager.get_state(ORDER).update(Order(0.5, {}))
+
+    def build(stream: Any) -> Any:
+        return stream.key_by(person_of).process(Recent()).with_uid("orders")
+
+    job, _ = run([ANN, BOB, Stop()], build)
+    original = Savepoint.open(job.savepoint(tmp_path / "a"))
+
+    def deadlines(editor: SavepointEditor, name: str) -> int:
+        return Savepoint.open(editor.write(tmp_path / name)).timers("orders").to_arrow().num_rows
+
+    assert deadlines(original.edit().drop_state("orders", "order"), "b") == 2
+    assert deadlines(original.edit().drop_state("orders", "recent"), "c") == 0
+    filtered = original.edit(types=[Person]).filter_keys("orders", lambda person: person.name == "Ann")
+    assert deadlines(filtered, "d") == 1
+    with pytest.raises(CorruptDataError, match=r"name its classes: edit\(types="):
+        original.edit().filter_keys("orders", bool).write(tmp_path / "e")
+
+
+def spans(ends: dict[str, int], start: str | None = None) -> tuple[Any, list[Any]]:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock()))
+    sink = CollectSink[Any]()
+    env.from_source(Spans(ends, bounded=False, discovery_interval=ms(1))).with_uid("in").to_sink(sink).with_uid("out")
+    env.from_source(TestSource[int]([1, Stop(), 2] if start is None else [1, 2])).with_uid("stop").to_sink(
+        CollectSink()
+    )
+    job = env.execute_async("spans", savepoint=start, trigger=Trigger.available_now())
+    job.await_termination()
+    return job, sink.results
+
+
+def test_source_with_splits_continues_at_other_positions(tmp_path: Path) -> None:
+    job, _ = spans({"a": 5, "b": 4})
+    original = Savepoint.open(job.savepoint(tmp_path / "a"))
+
+    def moved(name: str, position: Any) -> dict[str, Any]:
+        offset = copy.deepcopy(dict(original.positions["in"]))
+        (split,) = (split for split in offset["readers"][0]["splits"] if split["at"]["name"] == name)
+        split["at"]["position"] = position
+        return offset
+
+    path = original.edit().set_position("in", moved("a", 3)).write(tmp_path / "b")
+    assert sorted(spans({"a": 5, "b": 4}, path)[1]) == [("a", 3), ("a", 4)]
+    begin = original.edit().set_position("in", None).write(tmp_path / "c")
+    assert len(spans({"a": 5, "b": 4}, begin)[1]) == 9
+    offset = moved("a", 3)
+    refused: list[tuple[Any, str]] = [
+        (moved("a", -1), "'position' of 'at' of .* must not be negative"),
+        (moved("a", "3"), "'position' of 'at' of .* must be like 5"),
+        ({**offset, "batch": 7}, "'batch' of the offset must stay"),
+        ({**offset, "readers": []}, "'readers' of the offset must stay"),
+        ({"position": 3}, "the offset must have the parts 'batch'"),
+    ]
+    for position, message in refused:
+        with pytest.raises(ConfigurationError, match=message):
+            original.edit().set_position("in", position)
+
+
+def test_source_that_has_ended_keeps_its_position(tmp_path: Path) -> None:
+    env, _ = ruled_pipeline([1, Stop(), 2])
+    job = env.execute_async("ruled")
+    original = Savepoint.open(job.savepoint(tmp_path / "a"))
+    assert original.positions["rules"] == {"position": 1, "ended": True}
+    with pytest.raises(ConfigurationError, match="it has reached its end"):
+        original.edit().set_position("rules", {"position": 0})
+
+
+def test_window_states_are_refused_by_name(tmp_path: Path) -> None:
+    job, _ = run([1, Stop(), 210], lambda stream: windowed(stream, ToldOfState()))
+    editor = Savepoint.open(job.savepoint(tmp_path / "a")).edit()
+    assert editor.operators == {"f": (), "g": (), "in": ()}
+    with pytest.raises(ConfigurationError, match="is kept in windows"):
+        editor.drop_state("f", "records")
