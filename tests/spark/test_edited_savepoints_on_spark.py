@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dsv2 import ConfigurationError, ExecutionEnvironment, JobError
+from dsv2.cli import main
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.savepoint import Savepoint, SavepointEditor, bootstrap
@@ -65,6 +66,8 @@ def test_spark_edits_as_one_process_does(spark: SparkSession, original: Savepoin
     on_spark.verify()
     assert not local.diff(on_spark)
     assert on_spark.state("counts", "count").to_spark(spark).count() == 6
+    assert main(["savepoint", "edit", on_spark.path, f"{tmp_path}/b", "--drop-operator", "counts", "--spark"]) == 0
+    assert Savepoint.open(tmp_path / "b").operators == {"in": ()}
 
 
 def test_impossible_edits_leave_nothing(spark: SparkSession, original: Savepoint, tmp_path: Path) -> None:

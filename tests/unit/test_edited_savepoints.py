@@ -22,9 +22,15 @@ from dsv2 import (
 )
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, window
+from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.local import LocalRuntime
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.stand_ins import StandIns
+from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint import Savepoint, SavepointEditor, bootstrap
+from dsv2.savepoint.reader import SavepointReader
+from dsv2.savepoint.source_positions import check_new_position
 from dsv2.sinks import CollectSink
 from dsv2.state import BroadcastStateDeclaration, RedistributionStrategy, StateDeclarations, StateTtl
 from dsv2.testing import ManualClock, Stop, TestSource
@@ -116,6 +122,24 @@ def test_edit_without_changes_is_a_copy(savepoint: Savepoint, tmp_path: Path) ->
     assert copy.info.savepoint_id != savepoint.info.savepoint_id
 
 
+def rows_of(path: str, uid: str, kind: RowKind) -> list[Any]:
+    codec = Codec(StandIns())
+    rows = [row for row in SavepointReader(LocalFolder(path)).rows(uid) if row.kind is kind]
+    return [codec.loads(row.value or b"", "row") for row in rows]
+
+
+def test_renamed_savepoint_is_that_of_the_renamed_program(savepoint: Savepoint, tmp_path: Path) -> None:
+    number = StateDeclarations.value_state("number", int, default=0)
+    job, _ = run([*range(10), Stop(), 10, 11, 12], counting("g", number), source="words")
+    expected = Savepoint.open(job.savepoint(tmp_path / "expected"))
+    edited = savepoint.edit().rename_operator("in", "words").rename_operator("f", "g")
+    path = edited.rename_state("g", "count", "number").write(tmp_path / "new")
+    assert not Savepoint.open(path).diff(expected)
+    assert sorted(rows_of(path, "g", RowKind.EDGE)) == sorted(rows_of(expected.path, "g", RowKind.EDGE))
+    names = {name for name, _ in rows_of(path, "g", RowKind.EDGE)}
+    assert names == {("g", 0, "out", 0)}
+
+
 def test_renamed_operator_continues(savepoint: Savepoint, tmp_path: Path) -> None:
     path = savepoint.edit().rename_operator("f", "counts").rename_operator("in", "words").write(tmp_path / "new")
     Savepoint.open(path).verify()
@@ -161,6 +185,8 @@ def test_operator_between_others_begins_again(tmp_path: Path) -> None:
 
     job, _ = run([*range(10), Stop(), 10, 11, 12], build)
     path = Savepoint.open(job.savepoint(tmp_path / "a")).edit().drop_operator("b").write(tmp_path / "b")
+    assert {name[2] for name, _ in rows_of(str(tmp_path / "a"), "a", RowKind.EDGE)} == {"b"}
+    assert rows_of(path, "a", RowKind.EDGE) == []  # so that "b" is told what "a" has sent
     edited = Savepoint.open(path).edit()
     _, results = run(REST, build, start=path)
     assert {(0, 2), (1, 2), (2, 2)} <= set(results)
@@ -518,7 +544,7 @@ def test_dropped_state_leaves_no_deadlines(tmp_path: Path) -> None:
     original = Savepoint.open(job.savepoint(tmp_path / "a"))
 
     def deadlines(editor: SavepointEditor, name: str) -> int:
-        return Savepoint.open(editor.write(tmp_path / name)).timers("orders").to_arrow().num_rows
+        return len(Savepoint.open(editor.write(tmp_path / name)).timers("orders").to_pandas())
 
     assert deadlines(original.edit().drop_state("orders", "order"), "b") == 2
     assert deadlines(original.edit().drop_state("orders", "recent"), "c") == 0
@@ -565,6 +591,12 @@ def test_source_with_splits_continues_at_other_positions(tmp_path: Path) -> None
     for position, message in refused:
         with pytest.raises(ConfigurationError, match=message):
             original.edit().set_position("in", position)
+
+
+def test_only_its_options_set_the_position_of_a_streaming_dataframe() -> None:
+    for after in ({"streams": ["8"]}, None):
+        with pytest.raises(ConfigurationError, match="whose position only its own options can set"):
+            check_new_position("in", {"streams": ["7"]}, after)
 
 
 def test_source_that_has_ended_keeps_its_position(tmp_path: Path) -> None:
