@@ -165,6 +165,31 @@ def test_dropped_state_begins_again_and_its_keys_stay(savepoint: Savepoint, tmp_
     assert results_of(results, "end") == set(range(10))
 
 
+class WithoutTimers(Counting):
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        count = ctx.state_manager.get_state(COUNT)
+        count.update(count.value() + 1)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda editor: editor.drop_state("f", "count"),
+        lambda editor: editor.map_state("f", "count", lambda key, value: None),
+        lambda editor: editor.put_state("f", COUNT, {}),
+    ],
+    ids=["drop", "map", "put"],
+)
+def test_keys_without_values_are_visited(tmp_path: Path, edit: Callable[[SavepointEditor], SavepointEditor]) -> None:
+    def build(stream: Any) -> Any:
+        return stream.key_by(tens).process(WithoutTimers()).with_uid("f")
+
+    job, _ = run([*range(10), Stop(), 10], build)
+    path = edit(Savepoint.open(job.savepoint(tmp_path / "a")).edit()).write(tmp_path / "b")
+    _, results = run([*range(10), 10], build, start=path)
+    assert results_of(results, "end") == set(range(10))
+
+
 def test_dropped_operator_begins_again(savepoint: Savepoint, tmp_path: Path) -> None:
     path = savepoint.edit().drop_operator("f").write(tmp_path / "new")
     assert Savepoint.open(path).operators == {"in": ()}
@@ -190,6 +215,8 @@ def test_operator_between_others_begins_again(tmp_path: Path) -> None:
     edited = Savepoint.open(path).edit()
     _, results = run(REST, build, start=path)
     assert {(0, 2), (1, 2), (2, 2)} <= set(results)
+    renamed = Savepoint.open(tmp_path / "a").edit().rename_operator("b", "c").write(tmp_path / "renamed")
+    assert {name[2] for name, _ in rows_of(renamed, "a", RowKind.EDGE)} == {"c"}
     taken = edited.rename_operator("a", "b").write(tmp_path / "c")  # takes the place of the dropped one
     program = Savepoint.open(taken).info.program["operators"]
     assert program["f"]["inputs"][0]["from"] == "b (dropped)"
