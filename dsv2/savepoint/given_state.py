@@ -127,7 +127,10 @@ class GivenState:
                         f"{self.shown}: the key {shorten(key)} is a struct. Name its class: key_type=..."
                     )
                 key = tuple(key.values())
-            key = value_maker(type(key))(key)
+            try:
+                key = value_maker(type(key))(key)
+            except ValueError as error:
+                raise ConfigurationError(f"{self.shown}: the key {shorten(key)}: {error}.") from error
             return key + 0.0 if isinstance(key, float) else key  # -0.0 is equal to 0.0
 
         return plain

@@ -50,8 +50,9 @@ def _of_class(kind: type) -> _Make:
     if issubclass(kind, Enum):
         members = kind.__members__
         return lambda value: members.get(value, value) if isinstance(value, str) else value
-    if kind in _PLAIN:
-        return _PLAIN[kind]
+    for plain in (kind, datetime, timedelta):
+        if plain in _PLAIN and issubclass(kind, plain):
+            return _PLAIN[plain]
     if is_typeddict(kind):
         made = {name: value_maker(form) for name, form in typing.get_type_hints(kind).items()}
         return lambda fields: {name: make(fields[name]) for name, make in made.items() if name in fields}
@@ -106,15 +107,32 @@ def _float(value: Any) -> Any:
 
 def _datetime(value: Any) -> Any:
     """A time zone only shows an instant. UTC is the one that every program can read."""
-    if isinstance(value, datetime):
-        value = datetime(*value.timetuple()[:6], value.microsecond) if value.tzinfo is None else value.astimezone(UTC)
-    return value
+    if not isinstance(value, datetime):
+        return value
+    _refuse_nanoseconds(value)
+    zone = None if value.tzinfo is None else UTC
+    moment = value if zone is None else value.astimezone(zone)
+    return datetime(*moment.timetuple()[:6], moment.microsecond, zone)  # Arrow may return a subclass of pandas
+
+
+def _timedelta(value: Any) -> Any:
+    if type(value) is int:
+        return timedelta(microseconds=value)
+    if not isinstance(value, timedelta):
+        return value
+    _refuse_nanoseconds(value)
+    return timedelta(value.days, value.seconds, value.microseconds)
+
+
+def _refuse_nanoseconds(value: Any) -> None:
+    if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
+        raise ValueError("it has nanoseconds, and datetime only microseconds")
 
 
 _PLAIN: dict[type, _Make] = {
     float: _float,
     datetime: _datetime,
     time: lambda value: time.fromisoformat(value) if isinstance(value, str) else value,
-    timedelta: lambda value: timedelta(microseconds=value) if type(value) is int else value,
+    timedelta: _timedelta,
     UUID: lambda value: UUID(value) if isinstance(value, str) else value,
 }

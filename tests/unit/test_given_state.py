@@ -146,6 +146,10 @@ KEYS: list[tuple[Any, object, Any]] = [
     ({"x": 1, "y": 2.0}, Point, Point(1, 2.0)),
     ("RED", Color, Color.RED),
     (str(UUID(int=7)), UUID, UUID(int=7)),
+    (pd.Timestamp(WHEN), None, WHEN),
+    (pd.Timestamp("2026-01-02"), None, datetime(2026, 1, 2)),
+    (pd.Timestamp("2026-01-02", tz="Europe/Berlin"), datetime, datetime(2026, 1, 1, 23, tzinfo=UTC)),
+    (pd.Timedelta(days=1), timedelta, timedelta(days=1)),
     (7, int, 7),
 ]
 
@@ -165,6 +169,7 @@ def test_keys_are_converted(given: Any, key_type: object, key: Any) -> None:
         (pd.DataFrame({"key": ["a", 1], "value": [1, 2]}), "the pandas DataFrame is no Arrow table"),
         (pd.DataFrame({"key": ["a", "b"], "value": [1, None]}), "1.0 is not of type int"),
         (pa.table({"key": [[1]], "value": [1]}), "cannot be assigned to a subtask"),
+        (pa.table({"key": pa.array([1], pa.timestamp("ns")), "value": [1]}), "it has nanoseconds"),
     ],
 )
 def test_impossible_tables_are_refused(data: Any, message: str) -> None:
