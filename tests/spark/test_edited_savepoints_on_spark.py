@@ -65,6 +65,7 @@ def test_spark_edits_as_one_process_does(spark: SparkSession, original: Savepoin
     on_spark = Savepoint.open(editor.write(tmp_path / "spark", spark=spark))
     on_spark.verify()
     assert not local.diff(on_spark)
+    assert not local.diff(Savepoint.open(on_spark.edit().write(tmp_path / "copy")))
     assert on_spark.state("counts", "count").to_spark(spark).count() == 6
     assert main(["savepoint", "edit", on_spark.path, f"{tmp_path}/b", "--drop-operator", "counts", "--spark"]) == 0
     assert Savepoint.open(tmp_path / "b").operators == {"in": ()}
