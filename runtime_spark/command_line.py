@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
-from dsv2.savepoint import Savepoint
+from dsv2.savepoint import Savepoint, SavepointEditor
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.folders import open_folder
 from runtime_spark.generations import current_generation
@@ -21,7 +21,7 @@ from runtime_spark.session import SESSION_SETTINGS
 from runtime_spark.state_key import StateKey
 from runtime_spark.state_metadata import check_state_metadata
 
-__all__ = ("create", "open_savepoint", "show", "verify")
+__all__ = ("create", "open_savepoint", "show", "verify", "write")
 
 
 def create(checkpoint: str, path: str, settings: Mapping[str, str], key_file: str | None) -> str:
@@ -40,6 +40,11 @@ def create(checkpoint: str, path: str, settings: Mapping[str, str], key_file: st
 def open_savepoint(path: str, settings: Mapping[str, str]) -> Savepoint:
     """Open a savepoint on any file system. ``settings``: Settings of the Spark session."""
     return Savepoint.open(path, spark=_session(settings))
+
+
+def write(editor: SavepointEditor, path: str, settings: Mapping[str, str]) -> str:
+    """Write an edited savepoint to any file system and return its path. ``settings``: As for ``open_savepoint``."""
+    return editor.write(path, spark=_session(settings))
 
 
 def show(checkpoint: str, settings: Mapping[str, str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -208,6 +208,12 @@ class _OneSubtask:
 
     def announcements(self, operator: Operator, subtask: int) -> Sequence[Announcement]:
         return ()
+
+    def first_states(
+        self, operator: Operator, subtask: int, given: Sequence[Mapping[str, bytes]]
+    ) -> Mapping[str, bytes]:
+        (states,) = given
+        return states
 
 
 class Driver:

@@ -1,4 +1,4 @@
-"""``dsv2 savepoint``: creates, shows, verifies and compares savepoints."""
+"""``dsv2 savepoint``: creates, shows, verifies, compares and edits savepoints."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import Any
 
+from dsv2.cli import edit
 from dsv2.cli.report import Report, table
 from dsv2.cli.with_spark import add_settings, add_state_key, open_savepoint, settings_of, spark_commands
 
@@ -14,7 +15,7 @@ __all__ = ("add_commands",)
 
 def add_commands(groups: Any) -> None:
     """Add the commands to those of ``dsv2``."""
-    group = groups.add_parser("savepoint", help="create, show, verify and compare savepoints")
+    group = groups.add_parser("savepoint", help="create, show, verify, compare and edit savepoints")
     commands = group.add_subparsers(required=True, metavar="COMMAND")
     create = commands.add_parser(
         "create",
@@ -38,6 +39,7 @@ def add_commands(groups: Any) -> None:
         command.add_argument("--json", action="store_true", help="print JSON")
         add_settings(command)
         command.set_defaults(run=run)
+    edit.add_command(commands)
 
 
 def _create(arguments: argparse.Namespace) -> Report:

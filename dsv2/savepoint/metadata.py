@@ -16,6 +16,7 @@ from dsv2.version import __version__
 
 __all__ = (
     "DESCRIPTION",
+    "PYTHON_VERSION",
     "SAVEPOINT_VERSION",
     "JsonObject",
     "Origin",
@@ -28,6 +29,8 @@ __all__ = (
 
 SAVEPOINT_VERSION: Final = 1
 """The version of the format of savepoints. All versions stay readable."""
+
+PYTHON_VERSION: Final = "{}.{}.{}".format(*sys.version_info[:3])
 
 DESCRIPTION: Final = "savepoint.json"
 """The file with the description."""
@@ -102,7 +105,7 @@ class SavepointInfo:
     fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
     holding: Sequence[str] = field(default_factory=list)
     dsv2: str = __version__
-    python: str = "{}.{}.{}".format(*sys.version_info[:3])
+    python: str = PYTHON_VERSION
     spark: str | None = None
 
     @property

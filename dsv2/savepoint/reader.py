@@ -29,7 +29,7 @@ class SavepointReader:
     """
 
     def __init__(self, folder: Folder) -> None:
-        self._folder = folder
+        self.folder = folder
         self.info: SavepointInfo = read_info(folder)
         check_files(folder, self.info)
 
@@ -52,7 +52,7 @@ class SavepointReader:
         """
         for name, file in self.info.files.items():
             if name.startswith(f"{table.folder}/"):
-                yield self._folder.place(name), self._content(name, file)
+                yield self.folder.place(name), self._content(name, file)
 
     def verify(self) -> None:
         """Compare the digests of all files. Raises ``CorruptDataError`` for the first that differs."""
@@ -60,9 +60,9 @@ class SavepointReader:
             self._content(name, file)
 
     def _content(self, name: str, file: SavepointFile) -> bytes:
-        data = self._folder.read(name)
+        data = self.folder.read(name)
         if data is None or sha256(data).hexdigest() != file.sha256:
-            raise CorruptDataError(f"{self._folder.place(name)} was changed since the savepoint was taken. {_RESTORE}")
+            raise CorruptDataError(f"{self.folder.place(name)} was changed since the savepoint was taken. {_RESTORE}")
         return data
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder, literal_path
 from dsv2.program.description import FURTHER
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint.difference import SavepointDifference, difference
+from dsv2.savepoint.draft import Draft
+from dsv2.savepoint.editor import SavepointEditor
 from dsv2.savepoint.metadata import Origin, SavepointInfo
 from dsv2.savepoint.paths import local_folder
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import SavepointTable, table_in
+from dsv2.state.types import classes_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,6 +134,16 @@ class Savepoint:
     def verify(self) -> None:
         """Read all files and compare their digests. Raises ``CorruptDataError`` for the first that has changed."""
         self._reader.verify()
+
+    def edit(self, *, types: Collection[type] = ()) -> SavepointEditor:
+        """Begin to change the savepoint into a new one. This one stays as it is.
+
+        Args:
+            types: The classes of keys and values that functions get, such as dataclasses and named tuples. Needed by
+                ``map_state`` and ``filter_keys`` only.
+        """
+        classes = set[type]().union(*map(classes_in, types))
+        return SavepointEditor(Draft(self.info, TypeRegistry().with_classes(classes), self._reader))
 
     def diff(self, other: Savepoint) -> SavepointDifference:
         """Compare with a second savepoint. Returns how ``other`` differs from this one; falsy if it does not."""

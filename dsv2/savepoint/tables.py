@@ -20,7 +20,7 @@ from dsv2.savepoint.columns import arrow_type, to_array
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ("COLUMNS", "SavepointTable", "TableId", "parquet_files", "rows_in", "table_in")
+__all__ = ("COLUMNS", "SavepointTable", "TableId", "parquet_files", "rows_in", "table_in", "without_expiry")
 
 COLUMNS = ("subtask", "kind", "state", "key_bytes", "value_bytes")
 """The columns of every table: the fields of ``StateRow``. Typed columns follow, ``key`` and ``value``."""
@@ -87,7 +87,7 @@ class SavepointTable:
             arrays.append(to_array((_decoded(row.key, codec, owner) for row in rows), self.key))
         if self.value is not None:
             values = (_decoded(row.value, codec, owner) for row in rows)
-            arrays.append(to_array(map(_without_expiry, values) if self._expires else values, self.value))
+            arrays.append(to_array(map(without_expiry, values) if self._expires else values, self.value))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     @property
@@ -189,7 +189,7 @@ def _decoded(data: bytes | None, codec: Codec, owner: str) -> Any:
     return None if data is None else codec.loads(data, owner)
 
 
-def _without_expiry(value: Any) -> Any:
+def without_expiry(value: Any) -> Any:
     """A value of a state with time to live: a pair, a list of pairs, or a dict of pairs."""
     if isinstance(value, list):
         return [element for element, _ in value]

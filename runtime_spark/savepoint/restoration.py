@@ -30,7 +30,7 @@ from runtime_spark.notes import Notes
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.savepoint.tables import file_digests
 
-__all__ = ("OpenSavepoint", "Restoration", "check_positions", "restoration_of")
+__all__ = ("OpenSavepoint", "Restoration", "check_digests", "check_positions", "restoration_of")
 
 
 @dataclass(frozen=True)
@@ -123,13 +123,18 @@ def restoration_of(
 def _open(spark: SparkSession, folder: Folder) -> OpenSavepoint:
     """Open a savepoint and compare the digests of its files."""
     info = SavepointReader(folder).info
+    check_digests(spark, folder, info)
+    return OpenSavepoint(folder, info)
+
+
+def check_digests(spark: SparkSession, folder: Folder, info: SavepointInfo) -> None:
+    """Compare the digests of all files, in Spark tasks. Raises ``CorruptDataError`` for a file that has changed."""
     found = file_digests(spark, folder, info.tables)
     for name, file in info.files.items():
         if found.get(name) != file:
             raise CorruptDataError(
                 f"{folder.place(name)} was changed since the savepoint was taken. Restore the savepoint from a backup."
             )
-    return OpenSavepoint(folder, info)
 
 
 def _check(plan: Plan, savepoint: OpenSavepoint, options: RunOptions) -> None:

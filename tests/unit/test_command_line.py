@@ -145,6 +145,55 @@ def test_errors_have_one_line_and_no_traceback(
     assert "Traceback" not in text
 
 
+def test_edit(capsys: pytest.CaptureFixture[str], first: str, tmp_path: Path) -> None:
+    changes = ["--rename-operator", "counts", "totals", "--rename-state", "totals", "count", "total"]
+    code, text = run(capsys, "savepoint", "edit", first, f"{tmp_path}/a", *changes)
+    assert code == 0
+    assert text.splitlines() == [
+        "rename-operator counts totals",
+        "rename-state totals count total",
+        f"The new savepoint is in {tmp_path}/a.",
+    ]
+    position = ["--set-position", "words", '{"position": 1}', "--drop-state", "totals", "total"]
+    code, text = run(capsys, "savepoint", "edit", f"{tmp_path}/a", f"{tmp_path}/b", *position, "--json")
+    assert code == 0
+    assert json.loads(text) == {
+        "path": f"{tmp_path}/b",
+        "changes": [
+            {"change": "set-position", "arguments": ["words", '{"position": 1}']},
+            {"change": "drop-state", "arguments": ["totals", "total"]},
+        ],
+    }
+    edited = Savepoint.open(tmp_path / "b")
+    assert edited.operators == {"totals": (), "words": ()}
+    assert edited.positions == {"words": {"position": 1}}
+    code, text = run(capsys, "savepoint", "edit", f"{tmp_path}/a", f"{tmp_path}/c", "--drop-operator", "totals")
+    assert code == 0
+    assert Savepoint.open(tmp_path / "c").operators == {"words": ()}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ([], "Name a change: --rename-operator, --drop-operator"),
+        (["--drop-operator", "sums"], "no operator 'sums'"),
+        (["--drop-state", "counts", "sum"], "has no state 'sum'"),
+        (["--set-position", "words", "{position: 1}"], "the offset is not JSON"),
+        (["--set-position", "words", "7"], "a position is a dict"),
+        (["--set-position", "words", "{}"], "'position' must be a whole number"),
+    ],
+)
+def test_impossible_edits_write_nothing(
+    capsys: pytest.CaptureFixture[str], first: str, tmp_path: Path, changes: list[str], message: str
+) -> None:
+    code, text = run(capsys, "savepoint", "edit", first, f"{tmp_path}/new", *changes)
+    assert code == 2
+    assert text.startswith("dsv2: ")
+    assert message in text
+    assert "Traceback" not in text
+    assert not (tmp_path / "new").exists()
+
+
 class Anything(OneInputStreamProcessFunction[Any, int]):
     """Keeps the records."""
 

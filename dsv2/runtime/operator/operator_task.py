@@ -342,6 +342,10 @@ class OperatorTask:
         self._records_in = state["records_in"]
         self._settled = False
 
+    def restore_states(self, states: Mapping[str, bytes]) -> None:
+        """Restore the states of the subtask, of a function that is opened afterwards."""
+        self._calls.states.restore(states)
+
     def _settle(self) -> None:
         """Report what has become true since the snapshot, because the parallelism has changed."""
         self._settled = True

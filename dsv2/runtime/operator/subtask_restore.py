@@ -38,6 +38,11 @@ class Succession(Protocol):
     def announcements(self, operator: Operator, subtask: int) -> Sequence[Announcement]:
         """Return what sources had sent before on the channels into a subtask of ``operator`` that are new."""
 
+    def first_states(
+        self, operator: Operator, subtask: int, given: Sequence[Mapping[str, bytes]]
+    ) -> Mapping[str, bytes]:
+        """Return the states of a new subtask of an operator that no program has run, but whose states were given."""
+
 
 class SubtaskRestore:
     """Collects the rows for one new subtask.
@@ -77,6 +82,7 @@ class SubtaskRestore:
         self._receive = receive
         self._loaders: dict[str, RowLoader] = {task.operator.uid: task.row_loader() for task in tasks}
         self._parts: dict[str, dict[int, dict[str, Any]]] = {}  # by uid and old subtask
+        self._states: dict[str, dict[int, dict[str, bytes]]] = {}  # states of the subtasks, likewise
         self._positions: dict[tuple[str, int, str, int], dict[int, tuple[int, int]]] = {}  # by edge and old subtask
 
     def add(self, uid: str, rows: Iterable[StateRow]) -> None:
@@ -92,7 +98,9 @@ class SubtaskRestore:
                 self._add_part(uid, row)
             elif row.kind is RowKind.SUBTASK_STATE:
                 if loader.is_declared(row):
-                    self._add_part(uid, row)
+                    assert row.state is not None
+                    assert row.value is not None
+                    self._states.setdefault(uid, {}).setdefault(row.subtask, {})[row.state] = row.value
             elif row.kind is RowKind.EDGE:
                 name, position = self._decode(uid, row)
                 self._positions.setdefault(name, {})[row.subtask] = position
@@ -100,7 +108,7 @@ class SubtaskRestore:
                 load(row)
 
     def finish(self) -> None:
-        """Restore the operators that the savepoint has, and open the others.
+        """Restore the operators that the savepoint has, and open the others, which may have been given states.
 
         Raises:
             IncompatibleCheckpointError: The state of an operator cannot be carried to the new program.
@@ -108,13 +116,17 @@ class SubtaskRestore:
         """
         for task in self._tasks:
             self._loaders[task.operator.uid].finish()
-            old = self._parts.get(task.operator.uid)
+            uid = task.operator.uid
+            old, states = self._parts.get(uid), self._states.get(uid, {})
             if old is None:
+                if states:
+                    given = [states[index] for index in sorted(states)]
+                    task.restore_states(self._succession.first_states(task.operator, self._subtask, given))
                 self._guarded(task.open)
             else:
-                in_order = [old[index] for index in sorted(old)]
+                parts = [{**old[index], "subtask_state": states.get(index, {})} for index in sorted(old)]
                 used = mentioned_names(task.operator.function)
-                task.restore_parts(self._succession.parts(task.operator, self._subtask, in_order))
+                task.restore_parts(self._succession.parts(task.operator, self._subtask, parts))
                 task.keep_fields(used)
         self._restore_edges()
         if announcements := self._succession.announcements(self._tasks[-1].operator, self._subtask):
@@ -136,12 +148,8 @@ class SubtaskRestore:
                 self._guarded(announce)
 
     def _add_part(self, uid: str, row: StateRow) -> None:
-        parts = self._parts.setdefault(uid, {}).setdefault(row.subtask, {"subtask_state": {}})
-        if row.kind is RowKind.SUBTASK_STATE:
-            parts["subtask_state"][row.state] = row.value
-        else:
-            assert row.state is not None
-            parts[row.state] = self._decode(uid, row)
+        assert row.state is not None
+        self._parts.setdefault(uid, {}).setdefault(row.subtask, {})[row.state] = self._decode(uid, row)
 
     def _decode(self, uid: str, row: StateRow) -> Any:
         owner = f"State of {uid}, subtask {row.subtask}"

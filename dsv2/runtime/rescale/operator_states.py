@@ -21,7 +21,7 @@ from dsv2.state import ListStateDeclaration, RedistributionMode, RedistributionS
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import EVENT_TIME, USE_PROCESSING_TIME
 
-__all__ = ("OperatorState", "owner_of", "rescaled_states")
+__all__ = ("OperatorState", "owner_of", "rescaled_states", "subtask_states")
 
 OperatorState: TypeAlias = dict[str, Any]
 """``OperatorTask.snapshot()`` without "store"."""
@@ -139,7 +139,7 @@ def _data(
     total = {name: sum(state["counters"].get(name, 0) for state in states) for name in counters}
     records = sum(state["records_in"] for state in states)
     fields = rescaled_fields(operator, [state["fields"] for state in states], codec)
-    of_subtask = _subtask_states(operator, [state["subtask_state"] for state in states], codec)
+    of_subtask = subtask_states(operator, [state["subtask_state"] for state in states], codec)
     return [
         {
             "fields": fields[index],
@@ -196,7 +196,8 @@ def _route(operator: Operator, number: int, record: Any, subtask: int) -> int:
     return subtask % operator.parallelism if select is None else owner_of(operator, select(record), subtask)
 
 
-def _subtask_states(operator: Operator, old: Sequence[Mapping[str, bytes]], codec: Codec) -> list[dict[str, bytes]]:
+def subtask_states(operator: Operator, old: Sequence[Mapping[str, bytes]], codec: Codec) -> list[dict[str, bytes]]:
+    """Return the states of the new subtasks, by stored name, from those of the old ones."""
     declared = {declaration.name: declaration for declaration in operator.function.uses_states()}
     new: list[dict[str, bytes]] = [{} for _ in range(operator.parallelism)]
     for stored in sorted({stored for state in old for stored in state}):

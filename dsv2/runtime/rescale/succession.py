@@ -9,7 +9,7 @@ from dsv2.graph import Exchange, Operator, Plan
 from dsv2.runtime.exchange.frames import Control
 from dsv2.runtime.operator.time_sender import SentBefore
 from dsv2.runtime.rescale.change import EarlierInput, EarlierOperator, Senders, changes
-from dsv2.runtime.rescale.operator_states import OperatorState, rescaled_states
+from dsv2.runtime.rescale.operator_states import OperatorState, rescaled_states, subtask_states
 from dsv2.runtime.serde.codec import Codec
 
 __all__ = ("ProgramSuccession", "earlier_operators")
@@ -59,6 +59,18 @@ class ProgramSuccession:
         change = self._changes[operator.uid]
         (state,) = rescaled_states(operator, change, old, self._plan.declarations, self._codec, [subtask])
         return state
+
+    def first_states(
+        self, operator: Operator, subtask: int, given: Sequence[Mapping[str, bytes]]
+    ) -> Mapping[str, bytes]:
+        """Return the states of a subtask of an operator that no program has run, but whose states were given.
+
+        Args:
+            operator: The operator.
+            subtask: The subtask.
+            given: The states by stored name, for each subtask of the program for which they were given.
+        """
+        return subtask_states(operator, given, self._codec)[subtask]
 
     def announcements(self, operator: Operator, subtask: int) -> list[tuple[int, list[Control]]]:
         """Return what sources had sent before on the channels into a subtask of ``operator`` that are new.

@@ -110,6 +110,11 @@ class TypeRegistry:
                 _check_states(registry, operator.body, f"{operator}, defined at {operator.location},")
         return registry
 
+    def with_classes(self, kinds: Iterable[type]) -> TypeRegistry:
+        """Return a registry with more classes. Those of the standard library are left out, as in ``of``."""
+        more = [kind for kind in kinds if not _is_standard(kind.__module__)]
+        return TypeRegistry([*self._classes.values(), *more], self._modules, self._registered)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._classes, self._modules, self._registered)
 
