@@ -25,7 +25,6 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.job import JobHandle, RunOptions, Trigger
 from dsv2.runtime.serde.type_registry import TypeRegistry
-from dsv2.runtime.sources.sent_before import sent_before
 from dsv2.sinks import SinkRunInfo
 from dsv2.sources import BaseSource, DataFrameSource
 from runtime_spark.batch_job import BatchJob
@@ -48,7 +47,7 @@ from runtime_spark.stage import STATE_SCHEMA, batch_stage, streaming_stage
 from runtime_spark.state_history import StateHistory
 from runtime_spark.state_key import StateKey
 from runtime_spark.versions import check_spark
-from runtime_spark.worker import pack_job
+from runtime_spark.worker import RestoredProgram, pack_job
 
 __all__ = ("CompiledPlan", "SparkRuntime", "compile_plan")
 
@@ -264,9 +263,10 @@ def compile_plan(
             check_source(operator)
     registry = TypeRegistry.of(plan)
     restores = restoration is not None and restoration.savepoint is not None
-    origin = restoration.origin if restoration is not None and restores else None
-    program, sent = (None, None) if origin is None else (origin.program, sent_before(plan, origin.sources))
-    packed = pack_job(plan, layout, registry, state_key, history, program, sent)
+    origin = None
+    if restoration is not None and restores:
+        origin = RestoredProgram(restoration.origin.program, restoration.sent(plan))
+    packed = pack_job(plan, layout, registry, state_key, history, origin)
     job_key = hashlib.sha256(packed).hexdigest()[:16]
     frames = source_frames(spark, plan, packed, job_key, clock, options)
     if restoration is not None:

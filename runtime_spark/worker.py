@@ -6,7 +6,7 @@ import dataclasses
 import gc
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import Any
 
@@ -33,17 +33,35 @@ from runtime_spark.rows import FrameEncoder
 from runtime_spark.state_history import StateHistory
 from runtime_spark.state_key import StateKey
 
-__all__ = ("WorkerJob", "batch_id", "forget_modules", "load_job", "pack_job", "patient_collector")
+__all__ = (
+    "RestoredProgram",
+    "WorkerJob",
+    "batch_id",
+    "forget_modules",
+    "load_job",
+    "pack_job",
+    "patient_collector",
+)
 
 _ALLOCATIONS = 200_000
+
+
+@dataclass(frozen=True)
+class RestoredProgram:
+    """What the subtasks must know of the savepoint that they restore.
+
+    ``program``: The program that wrote it. ``sent``: What the readers of its sources had sent, by uid.
+    """
+
+    program: Description
+    sent: Mapping[str, Sequence[SentBefore]]
 
 
 @dataclass(frozen=True)
 class WorkerJob:
     """A job as the workers see it: without sinks; functions, and sources that subtasks read themselves, as bytes.
 
-    ``origin``: The program that wrote the savepoint that the run restores.
-    ``sent``: What the readers of its sources had sent, by uid.
+    ``origin``: What the subtasks must know of the savepoint that the run restores.
     """
 
     plan: Plan
@@ -53,8 +71,7 @@ class WorkerJob:
     sources: dict[int, bytes]
     state_key: StateKey | None = None
     history: StateHistory | None = None
-    origin: Description | None = None
-    sent: Mapping[str, Sequence[SentBefore]] = field(default_factory=dict)
+    origin: RestoredProgram | None = None
 
     @cached_property
     def source_functions(self) -> dict[int, ProcessFunction]:
@@ -75,7 +92,7 @@ class WorkerJob:
     def succession(self, codec: Codec) -> Succession:
         """Return how the subtasks continue those of the savepoint that the run restores."""
         assert self.origin is not None
-        return ProgramSuccession(self.whole_plan, self.origin, codec, self.sent)
+        return ProgramSuccession(self.whole_plan, self.origin.program, codec, self.origin.sent)
 
     @property
     def signing_key(self) -> bytes | None:
@@ -119,8 +136,7 @@ def pack_job(
     registry: TypeRegistry,
     state_key: StateKey | None = None,
     history: StateHistory | None = None,
-    origin: Description | None = None,
-    sent: Mapping[str, Sequence[SentBefore]] | None = None,
+    origin: RestoredProgram | None = None,
 ) -> bytes:
     """Pickle the job for ``load_job``.
 
@@ -130,8 +146,7 @@ def pack_job(
         registry: The data classes of the job.
         state_key: Signs state.
         history: The history of the state in its checkpoint.
-        origin: The program that wrote the savepoint that the run restores. None (default): it restores none.
-        sent: What the readers of its sources had sent, by uid.
+        origin: The savepoint that the run restores. None (default): it restores none.
     """
     functions = {
         operator.id: to_bytes(operator.body)
@@ -141,8 +156,7 @@ def pack_job(
     sources = {source: to_bytes(plan.operators[source].body) for source in plan.read_by}
     operators = tuple(_without_body(operator) for operator in plan.operators)
     bare = dataclasses.replace(plan, operators=operators, registered_types=())
-    job = WorkerJob(bare, layout, registry, functions, sources, state_key, history, origin, sent or {})
-    packed: bytes = to_bytes(job)
+    packed: bytes = to_bytes(WorkerJob(bare, layout, registry, functions, sources, state_key, history, origin))
     return packed
 
 

@@ -15,12 +15,14 @@ from dsv2.job import RunOptions
 from dsv2.program.description import describe
 from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.program.savepoint_check import check_savepoint
+from dsv2.runtime.operator.time_sender import SentBefore
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
-from dsv2.runtime.sources.sent_before import has_ended
+from dsv2.runtime.sources.continuation import check_kind
+from dsv2.runtime.sources.sent_before import sent_before
 from dsv2.savepoint.metadata import SavepointInfo, SourcePosition
 from dsv2.savepoint.reader import SavepointReader
-from dsv2.sources import DataFrameSource, IndexedSource
+from dsv2.sources import DataFrameSource
 from runtime_spark.failures import usable
 from runtime_spark.folders import open_folder
 from runtime_spark.generations import SAVEPOINT, Ancestry
@@ -54,14 +56,14 @@ class Restoration:
     def notes(self, plan: Plan) -> Notes:
         """Return the notes that the savepoint holds, for a new checkpoint."""
         assert self.savepoint is not None
-        info = self.savepoint.info
-        parallelisms = {op.uid: op.parallelism for op in plan.operators if op.kind is OperatorKind.SOURCE}
-        ended = {
-            uid: [True] * parallelisms[uid]
-            for uid, position in info.sources.items()
-            if uid in parallelisms and has_ended(position)
-        }
-        return Notes(keys=list(info.keys), ended=ended)  # subtasks report the fields that they restore
+        flags = {uid: [one.ended for one in readers] for uid, readers in self.sent(plan).items()}
+        ended = {uid: of_readers for uid, of_readers in flags.items() if any(of_readers)}
+        return Notes(keys=list(self.savepoint.info.keys), ended=ended)  # subtasks report the fields that they restore
+
+    def sent(self, plan: Plan) -> dict[str, list[SentBefore]]:
+        """Return what the readers of each source that the savepoint has, by uid, had sent."""
+        assert self.savepoint is not None
+        return sent_before(plan, self.savepoint.info.sources)
 
 
 def restoration_of(
@@ -139,6 +141,7 @@ def _check(plan: Plan, savepoint: OpenSavepoint, options: RunOptions) -> None:
         types,
         allow_dropped_state=options.allow_dropped_state,
         fields=info.fields,
+        holding=info.holding,
         changed_keys=changed_keys(plan, readable_samples(plan, list(info.keys), Codec(types))),
     )
     check_positions(plan, info.sources, options.continued_sources)
@@ -161,6 +164,7 @@ def check_positions(plan: Plan, positions: Mapping[str, SourcePosition], continu
 
 
 def _check_position(operator: Operator, offset: dict[str, Any], continued: Collection[str]) -> None:
+    check_kind(operator, offset)
     source, where = operator.body, f"The source {operator}, defined at {operator.location},"
     if isinstance(source, DataFrameSource) and "streams" in offset:
         assert isinstance(source.dataframe, DataFrame)
@@ -170,10 +174,3 @@ def _check_position(operator: Operator, offset: dict[str, Any], continued: Colle
                 f"taken at {offset['streams']}. Set the options so that it starts there, and confirm this with "
                 f"continued_sources=[{operator.uid!r}]."
             )
-        return
-    needed = "position" if isinstance(source, IndexedSource | DataFrameSource) else "batch"
-    if needed not in offset:
-        raise ConfigurationError(
-            f"{where} is of another kind than the source whose position the savepoint holds. Give it another uid to "
-            f"read from its beginning."
-        )

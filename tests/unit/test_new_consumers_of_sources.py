@@ -14,6 +14,7 @@ from dsv2.extension.event_time import (
     OneInputEventTimeStreamProcessFunction,
     TwoInputNonBroadcastEventTimeStreamProcessFunction,
 )
+from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
 from dsv2.runtime.sources.offsets import NOTHING_SENT
@@ -39,8 +40,8 @@ class Sees(OneInputEventTimeStreamProcessFunction[Any, Any]):
         ctx.apply_to_all_partitions(lambda output, partition: output.collect("end"))
 
 
-class SeesTwo(TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, Any]):
-    """The same with two inputs."""
+class SeesTimes(TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, Any]):
+    """Emits event time, and no records."""
 
     def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None:
         pass
@@ -50,6 +51,10 @@ class SeesTwo(TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, Any])
 
     def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
         output.collect(timestamp)
+
+
+class SeesTwo(SeesTimes):
+    """Also emits the end of its first input."""
 
     def end_first_input(self, ctx: Any) -> None:
         ctx.apply_to_all_partitions(lambda output, partition: output.collect("end"))
@@ -118,13 +123,54 @@ def test_ended_source_does_not_hold_event_time_back(tmp_path: Path) -> None:
 
 
 def test_operator_before_a_consumer_of_an_ended_source(tmp_path: Path) -> None:
+    def times(source: Any, others: Any) -> Any:
+        return source.shuffle().connect_and_process(others.shuffle(), SeesTimes()).with_uid("new")
+
     def with_map(source: Any, others: Any) -> Any:
-        return together(source.map(lambda record: record).with_uid("map"), others)
+        return times(source.map(lambda record: record).with_uid("map"), others)
 
     job = Job(Spans({"a": 3}))
-    job.run(consume=together, stop=True)[0].savepoint(tmp_path / "a")
+    job.run(consume=times, stop=True)[0].savepoint(tmp_path / "a")
     _, seen = job.run(tmp_path / "a", with_map, stop=True)
-    assert (seen[0], seen[-1]) == ("end", 1018)
+    assert seen[-1] == 1018
+
+
+class Waits(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
+    """Registers a timer for each record of its first input."""
+
+    def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None:
+        ctx.processing_time_manager.register_timer(1000)
+
+    def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None:
+        pass
+
+    def on_processing_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
+        output.collect("timer")
+
+    def end_second_input(self, ctx: Any) -> None:
+        ctx.apply_to_all_partitions(lambda output, partition: output.collect("end"))
+
+
+def test_timers_that_were_due_fire_before_the_end_of_a_new_sender(tmp_path: Path) -> None:
+    def run(now_ms: int, sender: str, start: Path | None = None) -> tuple[JobHandle, list[Any]]:
+        env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[2], clock=ManualClock(now_ms)))
+        sources: dict[str, Any] = {
+            "live": env.from_source(TestSource[Any]([1, 2, 3, 4, Stop(), 5])).with_uid("live"),
+            "short": env.from_collection([1]).with_uid("short"),
+        }
+        for uid, source in sources.items():
+            source.to_sink(CollectSink()).with_uid(f"records of {uid}")
+        first, second = (sources[uid].key_by(lambda number: number % 2) for uid in ("live", sender))
+        sink = CollectSink[Any]()
+        first.connect_and_process(second, Waits()).with_uid("waits").to_sink(sink).with_uid("out")
+        job = env.execute_async("timers", savepoint=start)
+        job.await_termination()
+        return job, sink.results
+
+    stopped, seen = run(0, "live")
+    assert seen == []
+    stopped.savepoint(tmp_path / "a")
+    assert run(2000, "short", tmp_path / "a")[1][:4] == ["timer", "timer", "end", "end"]
 
 
 class ByName:

@@ -90,12 +90,12 @@ def test_planners_of_a_group_see_each_other(tmp_path: Path) -> None:
     plan = env.build_plan()
     first, second = (operator_named(plan, uid).id for uid in ("a", "b"))
     boards = [FileBoard(plan, str(tmp_path)) for _ in range(2)]  # each in its own process
-    boards[0].tell(first, 7)
+    boards[0].report(first, 7)
     assert boards[0].least("g") == (False, 7)
-    boards[1].tell(second, 5)
+    boards[1].report(second, 5)
     assert boards[0].least("g") == boards[1].least("g") == (True, 5)
-    boards[1].tell(second, None)  # idle
+    boards[1].report(second, None)  # idle
     assert boards[0].least("g") == (True, 7)
     written = (tmp_path / f"{second}.time").stat().st_ino
-    boards[1].tell(second, None)
+    boards[1].report(second, None)
     assert (tmp_path / f"{second}.time").stat().st_ino == written, "nothing is new"

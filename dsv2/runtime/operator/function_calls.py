@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from dsv2.errors import ContractError
+from dsv2.functions import ProcessFunction
 from dsv2.graph import KeySelector, OperatorKind
 from dsv2.runtime.exchange.collector import CurrentTimestamp, OutputCollector
 from dsv2.runtime.exchange.emitter import Emitter, EndGuard, KeyGuard
@@ -46,7 +47,7 @@ from dsv2.state import StateDeclaration
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from dsv2.watermark.event_time import EventTimeOfInputs
 
-__all__ = ("FunctionCalls", "Timing")
+__all__ = ("FunctionCalls", "Timing", "reacts_to_end")
 
 R = TypeVar("R")
 
@@ -85,6 +86,12 @@ _CALLBACKS = {
         ),
     ),
 }
+
+
+def reacts_to_end(function: ProcessFunction, kind: OperatorKind, number: int) -> bool:
+    """Whether ``function``, of an operator of ``kind``, defines what happens at the end of its input ``number``."""
+    callback = getattr(type(function), _CALLBACKS[kind][number].end)
+    return not callback.__module__.startswith("dsv2.functions.")
 
 
 class FunctionCalls:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from dsv2.errors import JobError
@@ -290,6 +290,10 @@ class OperatorTask:
     def kept_fields(self) -> list[str]:
         """Return the names of the function's fields in the last ``snapshot``."""
         return self._fields.kept
+
+    def keep_fields(self, names: Collection[str]) -> None:
+        """Remove restored fields of the function whose names are not in ``names``."""
+        self._fields.keep_only(names)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as built-in values and bytes."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Operator
-from dsv2.record_batch import RecordBatch
+from dsv2.graph.stateful import mentioned_names
 from dsv2.runtime.exchange.edges import EdgeEmitter
 from dsv2.runtime.exchange.frames import Control
 from dsv2.runtime.operator.operator_task import OperatorTask
@@ -16,10 +16,13 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.row_loader import RowLoader
 from dsv2.runtime.state.rows import RowKind, StateRow
 
-__all__ = ("OperatorParts", "Succession", "SubtaskRestore")
+__all__ = ("Announcement", "OperatorParts", "Succession", "SubtaskRestore")
 
 OperatorParts: TypeAlias = dict[str, Any]
 """What ``OperatorTask.snapshot`` returns, without the keyed store."""
+
+Announcement: TypeAlias = tuple[int, list[Control]]
+"""A channel, numbered over all inputs, and control elements for it."""
 
 
 class Succession(Protocol):
@@ -32,8 +35,8 @@ class Succession(Protocol):
             IncompatibleCheckpointError: The parts cannot be carried to the new program.
         """
 
-    def announcements(self, operator: Operator, subtask: int) -> Iterable[tuple[int, list[Control]]]:
-        """Return what sources had sent before on channels that are new, by channel into a subtask of ``operator``."""
+    def announcements(self, operator: Operator, subtask: int) -> Sequence[Announcement]:
+        """Return what sources had sent before on the channels into a subtask of ``operator`` that are new."""
 
 
 class SubtaskRestore:
@@ -50,7 +53,7 @@ class SubtaskRestore:
         succession: Decides about everything that is not keyed.
         codec: Decodes the rows.
         guarded: Runs an action, and closes the functions if it fails.
-        receive: Processes elements of a channel (``Subtask.receive``).
+        receive: Processes control elements of channels, before the first micro-batch.
     """
 
     def __init__(
@@ -62,7 +65,7 @@ class SubtaskRestore:
         succession: Succession,
         codec: Codec,
         guarded: Callable[[Callable[[], object]], None],
-        receive: Callable[[int, RecordBatch[Any], list[Control]], None],
+        receive: Callable[[Sequence[Announcement]], None],
     ) -> None:
         self._tasks = tasks
         self._edges = {edge.name: edge for edge in edges}
@@ -82,10 +85,14 @@ class SubtaskRestore:
         Raises:
             CorruptDataError: A row cannot be decoded.
         """
-        load = self._loaders[uid].add
+        loader = self._loaders[uid]
+        load = loader.add
         for row in rows:
-            if row.kind is RowKind.PART or row.kind is RowKind.SUBTASK_STATE:
+            if row.kind is RowKind.PART:
                 self._add_part(uid, row)
+            elif row.kind is RowKind.SUBTASK_STATE:
+                if loader.is_declared(row):
+                    self._add_part(uid, row)
             elif row.kind is RowKind.EDGE:
                 name, position = self._decode(uid, row)
                 self._positions.setdefault(name, {})[row.subtask] = position
@@ -106,10 +113,12 @@ class SubtaskRestore:
                 self._guarded(task.open)
             else:
                 in_order = [old[index] for index in sorted(old)]
+                used = mentioned_names(task.operator.function)
                 task.restore_parts(self._succession.parts(task.operator, self._subtask, in_order))
+                task.keep_fields(used)
         self._restore_edges()
-        for channel, controls in self._succession.announcements(self._tasks[-1].operator, self._subtask):
-            self._receive(channel, RecordBatch([]), controls)
+        if announcements := self._succession.announcements(self._tasks[-1].operator, self._subtask):
+            self._receive(announcements)
 
     def _restore_edges(self) -> None:
         """Continue the edges of the old program, and inform the consumers that are new."""

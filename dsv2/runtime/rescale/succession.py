@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dsv2.graph import Exchange, Operator, Plan
@@ -60,14 +60,20 @@ class ProgramSuccession:
         (state,) = rescaled_states(operator, change, old, self._plan.declarations, self._codec, [subtask])
         return state
 
-    def announcements(self, operator: Operator, subtask: int) -> Iterator[tuple[int, list[Control]]]:
-        """Return what sources had sent before on channels that are new, by channel into a subtask of ``operator``."""
+    def announcements(self, operator: Operator, subtask: int) -> list[tuple[int, list[Control]]]:
+        """Return what sources had sent before on the channels into a subtask of ``operator`` that are new.
+
+        Returns:
+            Channels, numbered over all inputs, with control elements. Channels of which nothing is known are left out.
+        """
         change = self._changes.get(operator.uid)
+        found: list[tuple[int, list[Control]]] = []
         first = 0
         for edge in self._plan.edges_into[operator.id]:
             source = self._plan.operators[self._plan.chain_heads[edge.source]]
             sent = self._sent.get(source.uid, ())
             if change is None or change.inputs[edge.input].senders is Senders.NEW:
                 channels = sent[subtask : subtask + 1] if edge.exchange is Exchange.FORWARD else sent
-                yield from ((first + number, one.controls()) for number, one in enumerate(channels))
+                found += [(first + number, one.controls()) for number, one in enumerate(channels) if one.controls()]
             first += self._plan.channels_of(edge)
+        return found
