@@ -422,6 +422,8 @@ def test_operator_that_has_ended_gets_no_new_input(tmp_path: Path) -> None:
         return job
 
     run("short").savepoint(tmp_path / "a")
-    ended = pytest.raises(IncompatibleCheckpointError, match=r"uid 'a'.*has received the end of all inputs.*other uids")
+    ended = pytest.raises(
+        IncompatibleCheckpointError, match=r"uid 'a'.*has received the end of its input 0.*other uids"
+    )
     with pytest.warns(DroppedStateWarning, match="'short'"), ended:
         run("another", tmp_path / "a")
