@@ -36,10 +36,10 @@ from storms.common.processes import Gate, JobOverError, JobProcess, children_of_
 from storms.common.results import Result, Results
 from storms.common.servers import broker_and_database
 from storms.common.text import last_error, one_line
-from storms.common.upgrade_phases import PHASES, Phase, Scene, attempt, phase_reached
+from storms.common.upgrade_phases import PHASES, Phase, Scene, attempt, first_batch, phase_reached
 from storms.jobs.upgraded import RECORDS, Outputs, Program, Script
 
-__all__ = ("KINDS", "Life", "Upgrades", "describe", "draw", "main")
+__all__ = ("KINDS", "LATE", "Life", "Upgrades", "describe", "draw", "is_sound", "main", "outcome_of_late", "phases_of")
 
 NAME = "upgrades"
 SHORT = {"kills": 2, "per_life": 2, "records": 300, "no_servers": True}
@@ -49,7 +49,6 @@ _ORDER = ("create", "migrate", "restore", "create", "migrate", "restore", "creat
 LATE = ("resumed after a migration", "resumed after a savepoint", "restarted after a savepoint")
 """How the driver of an old program comes back."""
 _GATES = {"Kafka begun": "message", "Kafka written": "row"}
-_FIRST_WRITE = "files begun"
 _TAKEN_OVER = "is written by a job that started from a savepoint of this one"
 _FENCED = {
     LATE[0]: ("has lost its lease",),
@@ -166,7 +165,6 @@ class Upgrades:
         self._checkpoints = 0
         self._changes = 0
         self._now = Script(Program(), "checkpoint-0", records=outputs.records)
-        self._is_settled = False  # whether any changed program may continue
 
     def live(self, plan: Sequence[tuple[str, str]], late: str | None) -> Life:
         """Run the job to its end with the kills of ``plan``, and compare its output. ``late``: one of ``LATE``."""
@@ -203,7 +201,7 @@ class Upgrades:
 
     def _create(self, phase: str) -> str | None:
         """Kill the driver while it takes a savepoint."""
-        how = self._chance.choice(("stopping", "running", "offline") if self._is_settled else ("stopping", "running"))
+        how = self._chance.choice(("stopping", "running", "offline") if self._is_settled() else ("stopping", "running"))
         path = self._new_savepoint()
         if how == "offline":
             script = replace(self._now, program=None, create=(self._now.checkpoint, path))
@@ -211,7 +209,6 @@ class Upgrades:
             script = replace(self._now, take=how, into=path)
         place = self._folder / path
         reached = self._kill_in(script, "create", phase, Scene(self._folder, place))
-        self._is_settled = True
         if (place / "savepoint.json").exists() != _opens(place):
             raise JobOverError(f"The savepoint that was killed in the phase {reached} is not what it should be.")
         return reached
@@ -224,26 +221,19 @@ class Upgrades:
         following = generations.following
         newest = max(_numbers(generations.current / "offsets"))
         scene = Scene(self._folder, following, generations.current, newest, attempt(following))
-        self._now, self._is_settled = changed, False
+        self._now = changed
         reached = self._kill_in(changed, "migrate", phase, scene)
-        names = [one.name for one in PHASES["migrate"]]
-        if reached is not None and names.index(reached) < names.index(_FIRST_WRITE):
+        if self._is_settled() and not _numbers(following / "commits"):  # any program may continue
             further = replace(changed, program=self._changed())
             self._now = self._chance.choice((changed, changed, before, further))
-            self._is_settled = True  # any program continues from the generation before
-        else:
-            self._is_settled = bool(_numbers(following / "commits"))
         return reached
 
     def _restore(self, phase: str) -> str | None:
         """Kill the driver of a changed program that starts from a savepoint of the crashed job."""
         self._settle()
         script = self._from_savepoint()
-        self._now, self._is_settled = replace(script, create=None), False
-        place = self._folder / script.checkpoint
-        reached = self._kill_in(script, "restore", phase, Scene(self._folder, place))
-        self._is_settled = bool(_numbers(place / "commits"))
-        return reached
+        self._now = replace(script, create=None)
+        return self._kill_in(script, "restore", phase, Scene(self._folder, self._folder / script.checkpoint))
 
     def _late(self, how: str) -> str:
         """Let the driver of an old program come back after a new one has written. Returns "fenced" or what it did."""
@@ -252,14 +242,14 @@ class Upgrades:
         if how == LATE[2]:
             self._run_to_commit(self._from_savepoint())
             with self._process(old) as process:
-                return _outcome(how, process)
+                return outcome_of_late(how, process)
         with self._process(old) as process:
             self._suspend_between_micro_batches(process)
             after_migration = how == LATE[0]
             changed = replace(self._now, program=self._changed()) if after_migration else self._from_savepoint()
             self._run_to_commit(changed)
             _signal(process, signal.SIGCONT)
-            return _outcome(how, process)
+            return outcome_of_late(how, process)
 
     def _suspend_between_micro_batches(self, process: JobProcess) -> None:
         """Suspend a driver that has neither logged nor written anything of its next micro-batch."""
@@ -272,9 +262,17 @@ class Upgrades:
                 return
             _signal(process, signal.SIGCONT)
 
+    def _is_settled(self) -> bool:
+        """Whether any program may continue: no files have been written of a micro-batch that is not complete."""
+        place = _Generations(self._folder / self._now.checkpoint).current
+        commits = _numbers(place / "commits")
+        files = self._folder.glob("*/batch_id=*/part-*")
+        written = max((int(file.parent.name.partition("=")[2]) for file in files), default=-1)
+        return bool(commits) and written <= first_batch(place) + max(commits)
+
     def _settle(self) -> None:
-        """Run the current program until it has completed a micro-batch, unless any other may continue already."""
-        if not self._is_settled:
+        """Run the current program until any other may continue."""
+        while not self._is_settled():
             self._run_to_commit(self._now)
 
     def _run_to_commit(self, script: Script) -> None:
@@ -283,19 +281,21 @@ class Upgrades:
         seen = generations.commits()
         with self._process(script) as process:
             process.wait_until(lambda: bool(generations.commits() - seen))
-        self._now, self._is_settled = replace(script, create=None), True
+        self._now = replace(script, create=None)
 
     def _kill_in(self, script: Script, kind: str, phase: str, scene: Scene) -> str | None:
         """Run ``script`` and kill it in ``phase``. Returns the name of the phase that it was in, if that counts."""
         wanted = next(one for one in PHASES[kind] if one.name == phase)
-        gate = Gate(self._folder, _GATES.get(phase, "no gate"))
-        gate.shut()
+        gate = Gate(self._folder, _GATES[phase]) if phase in _GATES else None
+        if gate is not None:
+            gate.shut()
         with self._process(script) as process:
             process.wait_until(lambda: wanted.reached(scene))
             process.kill()
         reached = phase_reached(PHASES[kind], scene)
-        gate.shut()  # forgets who waited
-        gate.open()
+        if gate is not None:
+            gate.shut()  # forgets who waited
+            gate.open()
         return reached.name if reached is not None and reached.is_counted else None
 
     def _process(self, script: Script) -> JobProcess:
@@ -382,7 +382,7 @@ def _signal(process: JobProcess, number: signal.Signals) -> None:
         os.kill(child, number)
 
 
-def _outcome(how: str, process: JobProcess) -> str:
+def outcome_of_late(how: str, process: JobProcess) -> str:
     """What became of a late driver."""
     code, log = process.wait(), process.log()
     if code != 0 and any(words in log for words in _FENCED[how]):

@@ -44,6 +44,12 @@ def attempt(generation: Path) -> int:
     return file.stat().st_mtime_ns if file.exists() else 0
 
 
+def first_batch(generation: Path) -> int:
+    """The number that sinks give to the first micro-batch of a generation."""
+    origin = generation / "dsv2/origin.json"
+    return int(json.loads(origin.read_text())["first_batch"]) if origin.exists() else 0
+
+
 def phase_reached(phases: Sequence[Phase], scene: Scene) -> Phase | None:
     """The last of ``phases`` that the upgrade has reached."""
     return next((phase for phase in reversed(phases) if phase.reached(scene)), None)
@@ -59,11 +65,8 @@ def _in_sink(place: str) -> Callable[[Scene], bool]:
     """Whether the first micro-batch has written ``place`` of a sink."""
 
     def reached(scene: Scene) -> bool:
-        origin = scene.place / "dsv2/origin.json"
-        if not (scene.place / "offsets/0").exists() or not origin.exists():
-            return False
-        first = json.loads(origin.read_text())["first_batch"]
-        return (scene.folder / place.format(first=first)).exists()
+        has_begun = (scene.place / "offsets/0").exists()
+        return has_begun and (scene.folder / place.format(first=first_batch(scene.place))).exists()
 
     return reached
 
