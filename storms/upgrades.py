@@ -253,11 +253,12 @@ class Upgrades:
 
     def _suspend_between_micro_batches(self, process: JobProcess) -> None:
         """Suspend a driver that has neither logged nor written anything of its next micro-batch."""
-        place = _Generations(self._folder / self._now.checkpoint).current
+        generations = _Generations(self._folder / self._now.checkpoint)
         while True:
-            seen = len(_numbers(place / "commits"))
-            process.wait_until(lambda seen=seen: len(_numbers(place / "commits")) > seen)  # type: ignore[misc]
+            seen = generations.commits()
+            process.wait_until(lambda seen=seen: bool(generations.commits() - seen))  # type: ignore[misc]
             _signal(process, signal.SIGSTOP)
+            place = generations.current
             if max(_numbers(place / "offsets")) == max(_numbers(place / "commits")):
                 return
             _signal(process, signal.SIGCONT)
