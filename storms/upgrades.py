@@ -42,12 +42,13 @@ from storms.jobs.upgraded import RECORDS, Outputs, Program, Script
 __all__ = ("KINDS", "LATE", "Life", "Upgrades", "describe", "draw", "is_sound", "main", "outcome_of_late", "phases_of")
 
 NAME = "upgrades"
-SHORT = {"kills": 2, "per_life": 2, "records": 300, "no_servers": True}
+SHORT = {"kills": 2, "per_life": 2, "records": 600, "no_servers": True}
 EQUAL = "equal"
 KINDS = ("create", "migrate", "restore")
 _ORDER = ("create", "migrate", "restore", "create", "migrate", "restore", "create", "migrate", "migrate", "restore")
 LATE = ("resumed after a migration", "resumed after a savepoint", "restarted after a savepoint")
 """How the driver of an old program comes back."""
+_STRIDE = 5  # from a phase to the next one in turn, so that few kills reach early and late phases
 _GATES = {"Kafka begun": "message", "Kafka written": "row"}
 _TAKEN_OVER = "is written by a job that started from a savepoint of this one"
 _FENCED = {
@@ -128,13 +129,15 @@ def phases_of(kind: str, *, servers: bool = True) -> list[Phase]:
 
 
 def draw(before: Counter[tuple[str, str]], kills: int, *, servers: bool) -> list[tuple[str, str]]:
-    """Draw the kills of a life: kind and phase. Phases that were rare before come first."""
-    found: Counter[tuple[str, str]] = Counter(before)
+    """Draw the kills of a life: kind and phase. ``before``: Earlier kills; the phases of each kind take turns."""
+    of_kind: Counter[str] = Counter()
+    for (kind, _), number in before.items():
+        of_kind[kind] += number
     drawn = []
     for kind in islice(cycle(_ORDER), kills):
-        name = min((phase.name for phase in phases_of(kind, servers=servers)), key=lambda name: found[kind, name])
-        found[kind, name] += 1
-        drawn.append((kind, name))
+        phases = phases_of(kind, servers=servers)
+        drawn.append((kind, phases[of_kind[kind] * _STRIDE % len(phases)].name))
+        of_kind[kind] += 1
     return drawn
 
 
