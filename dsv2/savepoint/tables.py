@@ -80,13 +80,21 @@ class SavepointTable:
         """Return ``rows`` of the table as Arrow columns. ``codec``: Decodes the values of typed columns."""
         import pyarrow as pa
 
-        schema, owner = self.schema(), f"State of {self.id.uid}"
+        plain = pa.schema([self.schema().field(name) for name in COLUMNS])
         columns = zip(*rows, strict=True)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=False)]
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, plain, strict=True)]
+        return self.typed(pa.RecordBatch.from_arrays(arrays, schema=plain), codec)
+
+    def typed(self, rows: pa.RecordBatch, codec: Codec) -> pa.RecordBatch:
+        """Add the typed columns to rows of the table, which have the columns ``COLUMNS``."""
+        import pyarrow as pa
+
+        schema, owner = self.schema(), f"State of {self.id.uid}"
+        arrays = [rows.column(name).cast(schema.field(name).type) for name in COLUMNS]
         if self.key is not None:
-            arrays.append(to_array((_decoded(row.key, codec, owner) for row in rows), self.key))
+            arrays.append(to_array((_decoded(key, codec, owner) for key in arrays[3].to_pylist()), self.key))
         if self.value is not None:
-            values = (_decoded(row.value, codec, owner) for row in rows)
+            values = (_decoded(value, codec, owner) for value in arrays[4].to_pylist())
             arrays.append(to_array(map(without_expiry, values) if self._expires else values, self.value))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -19,6 +19,7 @@ from uuid import UUID
 from zlib import compressobj
 from zoneinfo import ZoneInfo
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -681,3 +682,18 @@ def test_tags_of_node_kinds_are_unique() -> None:
     tags = [vars(nodes)[name] for name in nodes.__all__ if isinstance(vars(nodes).get(name), int)]
     tags = [tag for tag in tags if tag not in (nodes.MANY, nodes.MAX_DEPTH, nodes.MAX_WIDTH)]
     assert sorted(tags) == sorted(set(tags))
+
+
+@pytest.mark.parametrize("value", [None, True, -7, 2.5, "text", b"bytes", 1 << 80, "\ud800"])
+def test_single_plain_value_is_encoded_like_a_column_of_one(value: Any) -> None:
+    codec = Codec(TypeRegistry())
+    (column,) = msgspec.msgpack.decode(codec.dumps_columns([[value]]))
+    assert codec.dumps(value) == msgspec.msgpack.encode(column)
+    assert codec.loads(codec.dumps(value), "a value") == value
+
+
+@pytest.mark.parametrize("rest", [b"", b"\xa1\xff", b"\x01\x01", b"\x91\x01", b"\xd4\x01a"])
+def test_damaged_plain_value_names_its_owner(rest: bytes) -> None:
+    codec = Codec(TypeRegistry())
+    with pytest.raises(CorruptDataError, match=r"^A value of count: "):
+        codec.loads(codec.dumps(0)[:-1] + rest, "A value of count")
