@@ -41,6 +41,7 @@ from dsv2.errors import (
     MissingUidWarning,
     PlanError,
     RecordMutatedError,
+    ResourceError,
     SchemaError,
     SerializationError,
     StateDeclarationError,
@@ -62,6 +63,7 @@ from dsv2.functions import (
 )
 from dsv2.job import JobHandle, JobProgress, JobResult, JobStatus, OperatorProgress, Trigger
 from dsv2.record_batch import RecordBatch
+from dsv2.resource import Resource
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink
 from dsv2.sources import CollectionSource, DataFrameSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
@@ -137,6 +139,8 @@ __all__ = (
     "ProcessingTimeManager",
     "RecordBatch",
     "RecordMutatedError",
+    "Resource",
+    "ResourceError",
     "RuntimeContext",
     "RuntimeExecutionMode",
     "SchemaError",
