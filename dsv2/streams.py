@@ -36,6 +36,7 @@ from dsv2.stream_arguments import (
     require_version,
 )
 from dsv2.stream_base import Stream, preserving, refuse_foreign
+from dsv2.stream_operators import StreamOperators
 
 __all__ = (
     "BroadcastStream",
@@ -99,7 +100,7 @@ class _Partitionable(Stream[T_co], Generic[T_co]):
         return BroadcastStream(self._builder, self._through(Exchange.BROADCAST))
 
 
-class NonKeyedPartitionStream(_Partitionable[T_co], Generic[T_co]):
+class NonKeyedPartitionStream(_Partitionable[T_co], StreamOperators[T_co], Generic[T_co]):
     """A stream whose partitions are the parallel subtasks. The partition of a record is not defined."""
 
     _kind = "NonKeyedPartitionStream"

@@ -26,6 +26,7 @@ from dsv2.graph.plan import (
 )
 from dsv2.graph.states import check_states
 from dsv2.graph.uids import Uid, uids_of
+from dsv2.graph.unions import check_unions
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, WatermarkStrategy
 from dsv2.spi import BatchFunction, Position
@@ -147,7 +148,7 @@ class PlanBuilder:
             for node in self.nodes
             for index, ref in enumerate(node.inputs)
         )
-        return Plan(
+        plan = Plan(
             job_name,
             self._resolve_mode(mode),
             operators,
@@ -156,6 +157,8 @@ class PlanBuilder:
             tuple(registered_types),
             callback_timeout_ms,
         )
+        check_unions(plan)
+        return plan
 
     def _resolve_mode(self, mode: RuntimeExecutionMode) -> RuntimeExecutionMode:
         unbounded = [n for n in self.nodes if isinstance(n.body, BaseSource) and not n.body.bounded]

@@ -43,6 +43,7 @@ class OperatorKind(Enum):
     TWO_OUTPUT = "two-output"
     TWO_INPUT = "two-input"
     TWO_INPUT_BROADCAST = "two-input-broadcast"
+    UNION = "union"
     SINK = "sink"
 
 
@@ -58,7 +59,7 @@ class Exchange(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An edge from output ``output`` (0 or 1) of operator ``source`` to input ``input`` (0 or 1) of ``target``."""
+    """An edge from output ``output`` (0 or 1) of operator ``source`` to input ``input`` of ``target``."""
 
     source: int
     output: int

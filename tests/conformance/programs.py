@@ -12,6 +12,7 @@ from tests.conformance import (
     programs_functions,
     programs_joins,
     programs_lifecycle,
+    programs_operators,
     programs_partitioning,
     programs_records,
     programs_resources,
@@ -40,6 +41,7 @@ PROGRAMS = (
     *programs_windows.PROGRAMS,
     *programs_differences.PROGRAMS,
     *programs_ends.PROGRAMS,
+    *programs_operators.PROGRAMS,
 )
 
 # Programs with states, timers, windows and join buffers.
@@ -48,4 +50,5 @@ WITH_KEYED_STATE = (
     *programs_joins.PROGRAMS,
     *programs_by_clock.PROGRAMS,
     *programs_windows.PROGRAMS,
+    *programs_operators.WITH_STATE,
 )

@@ -1,12 +1,13 @@
-"""The types of resources and of the operators in ``dsv2.operators``. Checked by ``test_typing.py``, never run."""
+"""The types of resources and of the operators that need no function. Checked by ``test_typing.py``, never run."""
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, timedelta
 from functools import partial
 from typing import assert_type
 
-from dsv2 import Resource
+from dsv2 import ConfiguredGlobalStream, ConfiguredStream, Resource, StateTtl
+from tests.typing.given import Given
 
 
 def load(path: str) -> date:
@@ -17,3 +18,15 @@ def resources() -> None:
     assert_type(Resource(date.today), Resource[date])
     assert_type(Resource(partial(load, "2024-01-01"), close=date.isoformat).get(), date)
     assert_type(Resource(lambda: load("2024-01-01")).get(), date)
+
+
+def operators(g: Given) -> None:
+    assert_type(g.non_keyed.union(g.non_keyed), ConfiguredStream[int])
+    assert_type(g.non_keyed.union(g.non_keyed, g.non_keyed.map(str).map(len)).with_uid("all"), ConfiguredStream[int])
+    assert_type(g.non_keyed.deduplicate(str, timedelta(hours=1)), ConfiguredStream[int])
+    assert_type(
+        g.non_keyed.deduplicate(lambda record: record + 1, StateTtl(timedelta(1)), version=2), ConfiguredStream[int]
+    )
+    assert_type(g.non_keyed.deduplicate(str, None), ConfiguredStream[int])
+    assert_type(g.non_keyed.sample(0.5, seed=1), ConfiguredStream[int])
+    assert_type(g.other_non_keyed.limit(10), ConfiguredGlobalStream[date])

@@ -223,6 +223,16 @@ def windows(env: Any, stream: Any, program: Program) -> Any:
     return timed.key_by(by_five).process(window(WindowStrategy.tumbling(ms(20)), Told()))
 
 
+def union(env: Any, stream: Any, program: Program, *added: int) -> Any:
+    others = [env.from_collection([number]).with_uid(f"other {number}") for number in (7, *added)]
+    united = stream.union(*others).with_uid("union").with_parallelism(program.parallelism)
+    return united.key_by(by_five).process(program.count)
+
+
+def longer_union(env: Any, stream: Any, program: Program) -> Any:
+    return union(env, stream, program, 100)
+
+
 def longer_windows(env: Any, stream: Any, program: Program) -> Any:
     generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_uid("timed")
@@ -316,6 +326,11 @@ def with_more(before: Counter[Any], steady: Counter[Any]) -> Counter[Any]:
     return steady + Counter([100, 101])
 
 
+def with_one_more(before: Counter[Any], steady: Counter[Any]) -> Counter[Any]:
+    """Another record with the key 0."""
+    return steady + Counter([(0, 1 + max(count for key, count in steady if key == 0))])
+
+
 def zeros(before: Counter[Any], steady: Counter[Any]) -> Counter[Any]:
     return before + Counter((record % 5, 0) for record in RECORDS[STOP:])
 
@@ -395,6 +410,7 @@ SHAPES = {
     "broadcast": broadcast,
     "two outputs": two_outputs,
     "windows": windows,
+    "union": union,
 }
 UP_AND_DOWN = {
     f"parallelism {way}, {kind}": Change("refused", "allowed", {"shape": shape}, {"shape": shape, "parallelism": now})
@@ -489,6 +505,10 @@ CHANGES: dict[str, Change] = {
     ),
     "source added": Change("refused", "allowed", {}, {"more": ("more",)}, with_more),
     "source removed": Change("refused", "with permission", {"more": ("more",)}, {}, says="'more'"),
+    "stream added to a union": Change("refused", "allowed", {"shape": union}, {"shape": longer_union}, with_one_more),
+    "stream removed from a union": Change(
+        "refused", "with permission", {"shape": longer_union}, {"shape": union}, says="'other 100'"
+    ),
     "option of a source": Change("allowed", "allowed", {}, {"records_per_batch": 4}),
     "job name": Change("allowed", "allowed", {}, {"name": "renamed"}),
 }

@@ -69,6 +69,7 @@ class _InputCallbacks:
 
 _CALLBACKS = {
     OperatorKind.ONE_INPUT: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
+    OperatorKind.UNION: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
     OperatorKind.TWO_OUTPUT: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
     OperatorKind.TWO_INPUT: (
         _InputCallbacks("process_record_from_first_input", "on_watermark_from_first_input", "end_first_input"),
@@ -144,6 +145,8 @@ class FunctionCalls:
         processing_time = PartitionTimers(self._partition, timing.processing_timers, job.time)
         self._partitioned = Partitioned(self._non_partitioned, self._partition, processing_time, self._current)
         self._callbacks = _CALLBACKS[operator.kind]
+        if operator.kind is OperatorKind.UNION:
+            self._callbacks *= len(operator.input_keys)
         self.processors = [self._new_processor(index) for index in range(len(self._callbacks))]
         """The processor of each input."""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from dsv2.errors import JobError
+from dsv2.graph import OperatorKind
 from dsv2.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.emitter import Emitter
 from dsv2.runtime.exchange.frames import END, START, WATERMARK
@@ -159,7 +160,7 @@ class OperatorTask:
         watermark = BoolWatermark(bool(value), identifier) if is_bool else LongWatermark(value, identifier)
         if not self._agrees(input_index, watermark, declaration.default_handling_strategy):
             return
-        if len(self.gates) > 1 and declaration.combination_policy.combine_across_inputs:
+        if self._combines_inputs(declaration):
             combiner = self._across(declaration)
             self._forward(identifier, combiner, combiner.update(input_index, value))
         else:
@@ -375,6 +376,17 @@ class OperatorTask:
         while combined is not None:
             self._control(WATERMARK, identifier, combined)
             combined = combiner.following()
+
+    def _combines_inputs(self, declaration: WatermarkDeclaration) -> bool:
+        policy = declaration.combination_policy
+        if self.operator.kind is not OperatorKind.UNION:
+            return len(self.gates) > 1 and policy.combine_across_inputs
+        if policy.aligned:
+            raise JobError(
+                f"{self.operator}, defined at {self.operator.location}: the aligned watermark "
+                f"{declaration.identifier!r} cannot pass a union. Declare it without aligned()."
+            )
+        return True
 
     def _across(self, declaration: WatermarkDeclaration) -> Combiner:
         combiner = self._across_inputs.get(declaration.identifier)

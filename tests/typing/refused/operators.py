@@ -1,10 +1,11 @@
-"""Mistakes with resources and the operators in ``dsv2.operators``."""
+"""Mistakes with resources and operators that need no function."""
 
 from __future__ import annotations
 
 from datetime import date
 
 from dsv2 import Resource
+from tests.typing.given import Given
 
 
 def resources() -> None:
@@ -12,3 +13,14 @@ def resources() -> None:
     Resource(date.today, close=len)  # E: misc
     Resource(date.today, date.isoformat)  # E: call-arg
     Resource(date.today).get().decode()  # E: attr-defined
+
+
+def operators(g: Given) -> None:
+    g.non_keyed.union(g.other_non_keyed)  # E: arg-type
+    g.non_keyed.union(g.keyed)  # E: arg-type
+    g.keyed.union(g.keyed)  # E: attr-defined
+    g.non_keyed.deduplicate(str)  # E: call-arg
+    g.non_keyed.deduplicate(str, 5)  # E: arg-type
+    g.non_keyed.deduplicate(date.isoformat, None)  # E: arg-type
+    g.non_keyed.sample("half")  # E: arg-type
+    g.non_keyed.limit(10).map(str)  # E: attr-defined
