@@ -61,6 +61,7 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
+from dsv2.graph import WaitForBroadcast
 from dsv2.job import JobHandle, JobProgress, JobResult, JobStatus, OperatorProgress, Trigger
 from dsv2.record_batch import RecordBatch
 from dsv2.resource import Resource
@@ -167,6 +168,7 @@ __all__ = (
     "UnfinishedJobWarning",
     "UnreadStreamWarning",
     "UserFunctionError",
+    "WaitForBroadcast",
     "Watermark",
     "WatermarkDeclaration",
     "WatermarkDeclarationError",

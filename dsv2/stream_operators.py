@@ -1,14 +1,23 @@
-"""Operators on non-keyed streams that need no function of the user: union, deduplicate, sample and limit."""
+"""Operators on non-keyed streams that need no process function, such as map and union."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dsv2.arguments import as_milliseconds, check_whole_number, is_number, is_whole_number
 from dsv2.errors import ConfigurationError, PlanError
-from dsv2.functions import DeduplicateFunction, LimitFunction, SampleFunction, UnionFunction
+from dsv2.functions import (
+    DeduplicateFunction,
+    FilterFunction,
+    FlatMapFunction,
+    LimitFunction,
+    MapFunction,
+    OneInput,
+    SampleFunction,
+    UnionFunction,
+)
 from dsv2.graph import Exchange, InputRef, OperatorKind
 from dsv2.graph.builder import caller_location
 from dsv2.state import StateTtl
@@ -21,10 +30,26 @@ if TYPE_CHECKING:
 __all__ = ("StreamOperators",)
 
 T_co = TypeVar("T_co", covariant=True)
+OUT = TypeVar("OUT")
 
 
 class StreamOperators(Stream[T_co], Generic[T_co]):
     """The operators, as a base of ``NonKeyedPartitionStream``."""
+
+    def map(self, function: Callable[[T_co], OUT]) -> ConfiguredStream[OUT]:
+        """Emit ``function(record)`` for each record."""
+        require_callable("map", function)
+        return _configured(self, self._add(OperatorKind.ONE_INPUT, MapFunction(function), "Map"))
+
+    def filter(self, predicate: Callable[[T_co], bool]) -> ConfiguredStream[T_co]:
+        """Emit the records for which ``predicate(record)`` is true."""
+        require_callable("filter", predicate)
+        return _configured(self, self._add(OperatorKind.ONE_INPUT, FilterFunction(predicate), "Filter"))
+
+    def flat_map(self, function: Callable[[T_co], Iterable[OUT]]) -> ConfiguredStream[OUT]:
+        """Emit the elements of ``function(record)`` for each record."""
+        require_callable("flat_map", function)
+        return _configured(self, self._add(OperatorKind.ONE_INPUT, FlatMapFunction(function), "FlatMap"))
 
     def union(self, *others: NonKeyedPartitionStream[T_co]) -> ConfiguredStream[T_co]:
         """Emit the records of this stream and of ``others``, without an order between them.
@@ -120,18 +145,13 @@ def _check_united(stream: Stream[T_co], others: Sequence[object]) -> None:
 
 
 def _added(
-    stream: Stream[T_co],
-    ref: InputRef,
-    function: DeduplicateFunction[T_co] | SampleFunction[T_co] | LimitFunction[T_co],
-    name: str,
-    *,
-    non_parallel: bool = False,
+    stream: Stream[T_co], ref: InputRef, function: OneInput[T_co, T_co], name: str, *, non_parallel: bool = False
 ) -> InputRef:
     kind = OperatorKind.ONE_INPUT
     return InputRef(stream._builder.add(kind, function, name, (ref,), non_parallel=non_parallel))
 
 
-def _configured(stream: Stream[T_co], ref: InputRef) -> ConfiguredStream[T_co]:
+def _configured(stream: Stream[Any], ref: InputRef) -> ConfiguredStream[Any]:
     from dsv2.streams import ConfiguredStream
 
     return ConfiguredStream(stream._builder, ref)

@@ -11,7 +11,9 @@ from typing import Any
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
 from dsv2.functions import ProcessFunction
+from dsv2.graph.broadcast_wait import WaitForBroadcast
 from dsv2.graph.callbacks import check_callbacks
+from dsv2.graph.inputs import check_unions, check_waits
 from dsv2.graph.keys import check_keys
 from dsv2.graph.plan import (
     AtSource,
@@ -26,7 +28,6 @@ from dsv2.graph.plan import (
 )
 from dsv2.graph.states import check_states
 from dsv2.graph.uids import Uid, uids_of
-from dsv2.graph.unions import check_unions
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, WatermarkStrategy
 from dsv2.spi import BatchFunction, Position
@@ -54,6 +55,7 @@ class Node:
     parallelism: int | None = None
     max_parallelism: int | None = None
     watermarks: WatermarkStrategy[Any] | None = None
+    broadcast_wait: WaitForBroadcast | None = None
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,7 @@ class PlanBuilder:
             callback_timeout_ms,
         )
         check_unions(plan)
+        check_waits(plan)
         return plan
 
     def _resolve_mode(self, mode: RuntimeExecutionMode) -> RuntimeExecutionMode:
@@ -202,6 +205,7 @@ def _operator(node: Node, uid: Uid, default_parallelism: int) -> Operator:
         output_key_version=node.output_key_version,
         at_source=_at_source(node.body, input_keys),
         watermarks=node.watermarks,
+        broadcast_wait=node.broadcast_wait,
         automatic_uid=uid.automatic,
         twin=uid.twin,
     )

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.functions import ProcessFunction
+from dsv2.graph.broadcast_wait import WaitForBroadcast
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, WatermarkStrategy
 from dsv2.watermark import WatermarkDeclaration
@@ -103,6 +104,7 @@ class Operator:
         twin: The location of another operator whose automatic uid differs only in a number, or None.
         at_source: Which functions can be chained to this source; for a function, what it requires.
         watermarks: How a source with splits generates event-time watermarks.
+        broadcast_wait: Whether the first input waits for the broadcast input, and for how long.
     """
 
     id: int
@@ -121,6 +123,7 @@ class Operator:
     twin: str | None = None
     at_source: AtSource = AtSource.NOTHING
     watermarks: WatermarkStrategy[Any] | None = None
+    broadcast_wait: WaitForBroadcast | None = None
 
     @property
     def keyed(self) -> bool:

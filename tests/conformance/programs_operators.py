@@ -1,11 +1,12 @@
-"""Programs with the operators that need no function: union, deduplicate, sample and limit."""
+"""Programs with union, deduplicate, sample, limit, and a main side that waits for its broadcast side."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from dsv2 import WaitForBroadcast
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
-from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.watermark import Watermark, WatermarkHandlingResult, new_builder
 from tests.conformance.functions import FEW, NUMBERS, is_of_others, mod3, parity
 from tests.conformance.harness import Pipeline, Program, Run
@@ -175,5 +176,58 @@ class Limited(Program):
         run.expect_all(name="none")
 
 
-WITH_STATE = (Deduplicated(),)
+RULES_COMPLETE = (
+    new_builder("rules-complete").type_bool().combine_function_and().combine_wait_for_all_channels(True).build()
+)
+
+
+class RulesThenMark(OneInputStreamProcessFunction[int, int]):
+    """Forwards rules, and says after the last one that they are complete."""
+
+    def declare_watermarks(self) -> Any:
+        return [RULES_COMPLETE]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        output.collect(record)
+
+    def end_input(self, ctx: Any) -> None:
+        ctx.watermark_manager.emit_watermark(RULES_COMPLETE.new_watermark(True))
+
+
+class WithRules(TwoInputBroadcastStreamProcessFunction[int, int, tuple[int, int]]):
+    """Emits each record with the number of rules that it has seen."""
+
+    def __init__(self) -> None:
+        self.rules = 0
+
+    def process_record_from_non_broadcast_input(self, record: int, output: Any, ctx: Any) -> None:
+        output.collect((record, self.rules))
+
+    def process_record_from_broadcast_input(self, record: int, ctx: Any) -> None:
+        self.rules += 1
+
+
+class RulesFirst(Program):
+    """The main side waits for all rules, which arrive while records do, in any number of micro-batches."""
+
+    RULES = range(40)
+
+    def build(self, p: Pipeline) -> None:
+        numbers = p.source(NUMBERS)
+        rules = p.source(self.RULES)
+        marked = rules.process(RulesThenMark())
+        at_end, at_watermark = WaitForBroadcast(), WaitForBroadcast(RULES_COMPLETE)
+        p.collect(numbers.connect_and_process(rules.broadcast(), WithRules(), wait_for_broadcast=at_end))
+        keyed = numbers.key_by(mod3)
+        p.collect(keyed.connect_and_process(rules.broadcast(), WithRules(), wait_for_broadcast=at_end), "keyed")
+        swapped = marked.broadcast().connect_and_process(keyed, WithRules(), wait_for_broadcast=at_watermark)
+        p.collect(swapped, "at watermark")
+
+    def check(self, run: Run) -> None:
+        for name in ("out", "keyed", "at watermark"):
+            run.expect_all(*((number, len(self.RULES)) for number in NUMBERS), name=name)
+        run.expect_channel_order(lambda record: int(record[0]))
+
+
+WITH_STATE = (Deduplicated(), RulesFirst())
 PROGRAMS = (UnionOfStreams(), EventTimeOfUnion(), WatermarksOfUnion(), *WITH_STATE, Sampled(), Limited())

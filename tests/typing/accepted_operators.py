@@ -6,8 +6,19 @@ from datetime import date, timedelta
 from functools import partial
 from typing import assert_type
 
-from dsv2 import ConfiguredGlobalStream, ConfiguredStream, Resource, StateTtl
+from dsv2 import (
+    ConfiguredGlobalStream,
+    ConfiguredKeyedStream,
+    ConfiguredStream,
+    Resource,
+    StateTtl,
+    WaitForBroadcast,
+    new_builder,
+)
+from dsv2.functions import TwoInputBroadcastStreamProcessFunction
 from tests.typing.given import Given
+
+DONE = new_builder("done").type_bool().build()
 
 
 def load(path: str) -> date:
@@ -30,3 +41,15 @@ def operators(g: Given) -> None:
     assert_type(g.non_keyed.deduplicate(str, None), ConfiguredStream[int])
     assert_type(g.non_keyed.sample(0.5, seed=1), ConfiguredStream[int])
     assert_type(g.other_non_keyed.limit(10), ConfiguredGlobalStream[date])
+
+
+def waits(g: Given, f: TwoInputBroadcastStreamProcessFunction[int, date, bytes]) -> None:
+    wait = WaitForBroadcast(DONE, max_records=10)
+    WaitForBroadcast(DONE.new_watermark(True))
+    assert_type(g.non_keyed.connect_and_process(g.other_broadcast, f, wait_for_broadcast=wait), ConfiguredStream[bytes])
+    assert_type(g.keyed.connect_and_process(g.other_broadcast, f, wait_for_broadcast=wait), ConfiguredStream[bytes])
+    assert_type(
+        g.keyed.connect_and_process(g.other_broadcast, f, bytes.hex, wait_for_broadcast=wait),
+        ConfiguredKeyedStream[str, bytes],
+    )
+    assert_type(g.other_broadcast.connect_and_process(g.keyed, f, wait_for_broadcast=wait), ConfiguredStream[bytes])

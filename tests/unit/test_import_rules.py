@@ -49,8 +49,11 @@ MAY_IMPORT = {
     "configurable": MODEL | {"graph"},
     "stream_arguments": MODEL | {"callables", "graph"},
     "stream_base": MODEL | {"configurable", "graph", "stream_arguments"},
+    "stream_broadcast": MODEL | {"graph", "stream_arguments", "stream_base"},
     "stream_operators": MODEL | {"arguments", "graph", "stream_arguments", "stream_base", "streams"},
-    "streams": MODEL | {"callables", "configurable", "graph", "stream_arguments", "stream_base", "stream_operators"},
+    "streams": MODEL
+    | {"callables", "configurable", "graph", "stream_arguments", "stream_base"}
+    | {"stream_broadcast", "stream_operators"},
     "environment": PLAN | {"arguments", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,

@@ -115,6 +115,8 @@ class OperatorTask:
         """Emit START downstream and call ``open`` of the function. Called once per subtask."""
         self._opened = True
         self._control(START, "", 0)
+        if (wait := self.operator.broadcast_wait) is not None:
+            self.gates[0].block(wait.max_records)
         self._calls.init()
         self._calls.open()
 
@@ -153,7 +155,13 @@ class OperatorTask:
         """Process a combined watermark of an input: call the function and forward the watermark unless it polls it."""
         if identifier == EVENT_TIME:
             self._on_event_time(input_index, value)
-            return
+        else:
+            self._on_generalized(input_index, identifier, value)
+        wait = self.operator.broadcast_wait
+        if wait is not None and input_index == 1 and wait.is_over(identifier, value):
+            self.gates[0].unblock()
+
+    def _on_generalized(self, input_index: int, identifier: str, value: int | bool) -> None:
         self._watermarks[identifier] = value
         declaration = self._job.declarations[identifier]
         is_bool = isinstance(declaration, BoolWatermarkDeclaration)
@@ -199,11 +207,30 @@ class OperatorTask:
         self._calls.end(input_index)
         for identifier, combiner in self._across_inputs.items():
             self._forward(identifier, combiner, combiner.end(input_index))
+        if self.operator.broadcast_wait is not None and input_index == 1:
+            self.gates[0].unblock()
+        if self._closed:
+            return  # the first input had ended as well
         if self._all_inputs_ended():
             self._control(END, "", 0)
             self.close()
         else:
             self._report_idle()
+
+    def on_full(self, input_index: int) -> NoReturn:
+        """Report that too many records wait for the broadcast side.
+
+        Raises:
+            JobError: Always.
+        """
+        wait = self.operator.broadcast_wait
+        assert wait is not None
+        raise JobError(
+            f"{self.operator}, defined at {self.operator.location}, subtask {self._subtask}: more than "
+            f"{wait.max_records} records wait for the broadcast side, of which {wait} has not arrived. Check that the "
+            f"broadcast side sends it, read less of the main side in a micro-batch, or increase max_records of "
+            f"WaitForBroadcast."
+        )
 
     def on_crossing(self, input_index: int, waiting: Mapping[int, str]) -> NoReturn:
         """Report aligned watermarks that no reading order can align.
@@ -330,6 +357,8 @@ class OperatorTask:
         self._calls.states.restore(state["subtask_state"])
         for gate, gate_state in zip(self.gates, state["gates"], strict=True):
             gate.restore(gate_state)
+        if (wait := self.operator.broadcast_wait) is not None and self.gates[0].blocked:
+            self.gates[0].block(wait.max_records)  # also new channels
         self._watermarks = state["watermarks"]
         for identifier, combiner_state in state["across_inputs"].items():
             self._across(self._job.declarations[identifier]).restore(combiner_state)
@@ -342,6 +371,8 @@ class OperatorTask:
     def _settle(self) -> None:
         """Report what has become true since the snapshot, because the parallelism has changed."""
         self._settled = True
+        if self.operator.broadcast_wait is None and self.gates[0].blocked:
+            self.gates[0].unblock()  # the program no longer waits
         for index, gate in enumerate(self.gates):
             gate.settle()
             if gate.ended and index not in self._ended_inputs:

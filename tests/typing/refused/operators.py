@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import date
 
-from dsv2 import Resource
+from dsv2 import Resource, WaitForBroadcast
+from dsv2.functions import TwoInputBroadcastStreamProcessFunction
 from tests.typing.given import Given
 
 
@@ -24,3 +25,9 @@ def operators(g: Given) -> None:
     g.non_keyed.deduplicate(date.isoformat, None)  # E: arg-type
     g.non_keyed.sample("half")  # E: arg-type
     g.non_keyed.limit(10).map(str)  # E: attr-defined
+
+
+def waits(g: Given, f: TwoInputBroadcastStreamProcessFunction[int, date, bytes]) -> None:
+    WaitForBroadcast("complete")  # E: arg-type
+    g.keyed.connect_and_process(g.other_broadcast, f, wait_for_broadcast=True)  # E: call-overload
+    g.keyed.connect_and_process(g.other_keyed, g.two_in, wait_for_broadcast=WaitForBroadcast())  # E: call-overload
