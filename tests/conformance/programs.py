@@ -18,6 +18,7 @@ from tests.conformance import (
     programs_resources,
     programs_sources,
     programs_state,
+    programs_triggers,
     programs_watermarks,
     programs_windows,
 )
@@ -39,6 +40,7 @@ PROGRAMS = (
     *programs_joins.PROGRAMS,
     *programs_by_clock.PROGRAMS,
     *programs_windows.PROGRAMS,
+    *programs_triggers.PROGRAMS,
     *programs_differences.PROGRAMS,
     *programs_ends.PROGRAMS,
     *programs_operators.PROGRAMS,
@@ -50,5 +52,6 @@ WITH_KEYED_STATE = (
     *programs_joins.PROGRAMS,
     *programs_by_clock.PROGRAMS,
     *programs_windows.PROGRAMS,
+    *programs_triggers.PROGRAMS,
     *programs_operators.WITH_STATE,
 )

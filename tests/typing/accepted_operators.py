@@ -15,7 +15,19 @@ from dsv2 import (
     WaitForBroadcast,
     new_builder,
 )
-from dsv2.functions import TwoInputBroadcastStreamProcessFunction
+from dsv2.extension.window import (
+    CountTrigger,
+    DeltaTrigger,
+    OneInputWindowStreamProcessFunction,
+    PurgingTrigger,
+    TriggerContext,
+    TriggerResult,
+    WindowStrategy,
+    WindowTrigger,
+    window,
+)
+from dsv2.extension.window.strategy import GlobalWindowStrategy
+from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from tests.typing.given import Given
 
 DONE = new_builder("done").type_bool().build()
@@ -53,3 +65,22 @@ def waits(g: Given, f: TwoInputBroadcastStreamProcessFunction[int, date, bytes])
         ConfiguredKeyedStream[str, bytes],
     )
     assert_type(g.other_broadcast.connect_and_process(g.keyed, f, wait_for_broadcast=wait), ConfiguredStream[bytes])
+
+
+class Every(WindowTrigger[int]):
+    def on_record(self, record: int, timestamp: int | None, ctx: TriggerContext) -> TriggerResult:
+        ctx.state = record
+        ctx.register_event_timer(ctx.end_time)
+        return TriggerResult.FIRE if timestamp == ctx.start_time else TriggerResult.CONTINUE
+
+
+def triggers(f: OneInputWindowStreamProcessFunction[int, bytes]) -> None:
+    strategy = WindowStrategy.global_()
+    assert_type(strategy.with_trigger(CountTrigger(3)), GlobalWindowStrategy)
+    assert_type(PurgingTrigger(Every()), PurgingTrigger[int])
+    assert_type(DeltaTrigger(0.5, distance), DeltaTrigger[int])
+    assert_type(window(strategy.with_trigger(PurgingTrigger(Every())), f), OneInputStreamProcessFunction[int, bytes])
+
+
+def distance(last: int, record: int) -> float:
+    return abs(record - last)

@@ -5,6 +5,14 @@ from __future__ import annotations
 from datetime import date
 
 from dsv2 import Resource, WaitForBroadcast
+from dsv2.extension.window import (
+    CountTrigger,
+    DeltaTrigger,
+    TriggerContext,
+    TriggerResult,
+    WindowStrategy,
+    WindowTrigger,
+)
 from dsv2.functions import TwoInputBroadcastStreamProcessFunction
 from tests.typing.given import Given
 
@@ -31,3 +39,15 @@ def waits(g: Given, f: TwoInputBroadcastStreamProcessFunction[int, date, bytes])
     WaitForBroadcast("complete")  # E: arg-type
     g.keyed.connect_and_process(g.other_broadcast, f, wait_for_broadcast=True)  # E: call-overload
     g.keyed.connect_and_process(g.other_keyed, g.two_in, wait_for_broadcast=WaitForBroadcast())  # E: call-overload
+
+
+class Wrong(WindowTrigger[int]):
+    def on_record(self, record: int, timestamp: int | None, ctx: TriggerContext) -> TriggerResult:
+        ctx.register_timer(5)  # E: attr-defined
+        return True  # E: return-value
+
+
+def triggers() -> None:
+    CountTrigger("3")  # E: arg-type
+    DeltaTrigger(1, len)  # E: arg-type
+    WindowStrategy.global_().with_trigger(CountTrigger)  # E: arg-type
