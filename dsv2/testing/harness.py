@@ -29,6 +29,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.keyed_store import Domain
 from dsv2.runtime.state.timers import BatchTime
+from dsv2.state import TtlTimeCharacteristic
 from dsv2.testing.clock import ManualClock
 from dsv2.testing.elements import Element, EndOfInput, IdleStatus, StampedRecord, from_frame, to_frame
 from dsv2.tracebacks import short_traceback
@@ -93,10 +94,15 @@ def check_options(options: HarnessOptions) -> None:
 def declared_with(function: ProcessFunction, options: HarnessOptions) -> list[WatermarkDeclaration]:
     """Return the watermarks that the rest of the job declares: those of the options, and event time if it is used."""
     declarations = list(options.get("declarations", ()))
-    if isinstance(function, EventTimeProcessFunction):
+    if isinstance(function, EventTimeProcessFunction) or _expires_in_event_time(function):
         of_event_time = (_EVENT_TIME, _IDLE_STATUS, _USE_PROCESSING_TIME)
         declarations += [one for one in of_event_time if one not in declarations]
     return declarations
+
+
+def _expires_in_event_time(function: ProcessFunction) -> bool:
+    lifetimes = [state.time_to_live for state in function.uses_states()]
+    return any(ttl is not None and ttl.time_characteristic is TtlTimeCharacteristic.EVENT_TIME for ttl in lifetimes)
 
 
 class HarnessInput(Generic[IN]):

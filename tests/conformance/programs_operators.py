@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsv2 import WaitForBroadcast
+from dsv2 import StateTtl, WaitForBroadcast
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.watermark import Watermark, WatermarkHandlingResult, new_builder
 from tests.conformance.functions import FEW, NUMBERS, is_of_others, mod3, parity
 from tests.conformance.harness import Pipeline, Program, Run
+from tests.durations import ms
 
 __all__ = ("PROGRAMS", "WITH_STATE")
 
@@ -229,5 +230,21 @@ class RulesFirst(Program):
         run.expect_channel_order(lambda record: int(record[0]))
 
 
-WITH_STATE = (Deduplicated(), RulesFirst())
+class ExpiresInEventTime(Program):
+    """A key is forgotten by the timestamps of its records, however fast they are processed."""
+
+    TIMES = range(0, 1_000, 40)
+
+    def build(self, p: Pipeline) -> None:
+        generator = EventTimeExtension.new_watermark_generator_builder(value_of_time).per_event_watermark()
+        timed = p.source(self.TIMES, 1).process(generator.build_as_process_function()).with_parallelism(1)
+        ttl = StateTtl(ms(100), time_characteristic="event-time")
+        p.collect(timed.deduplicate(lambda number: "key", ttl).with_parallelism(1))
+
+    def check(self, run: Run) -> None:
+        # When the record of 160 arrives, event time is 119: one less than the timestamp of the record before.
+        assert run.out() == list(range(0, 1_000, 160))
+
+
+WITH_STATE = (Deduplicated(), RulesFirst(), ExpiresInEventTime())
 PROGRAMS = (UnionOfStreams(), EventTimeOfUnion(), WatermarksOfUnion(), *WITH_STATE, Sampled(), Limited())

@@ -28,6 +28,7 @@ from dsv2.extension.window import (
 )
 from dsv2.extension.window.strategy import GlobalWindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
+from dsv2.state import TtlTimeCharacteristic
 from tests.typing.given import Given
 
 DONE = new_builder("done").type_bool().build()
@@ -84,3 +85,8 @@ def triggers(f: OneInputWindowStreamProcessFunction[int, bytes]) -> None:
 
 def distance(last: int, record: int) -> float:
     return abs(record - last)
+
+
+def lifetimes() -> None:
+    StateTtl(timedelta(1), time_characteristic=TtlTimeCharacteristic.EVENT_TIME)
+    StateTtl(timedelta(1), "on-read-and-write", "event-time")

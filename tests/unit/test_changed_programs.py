@@ -394,7 +394,7 @@ class Shop:
     UNSHADED = stock(("count", int), ("shade", shades("LIGHT")))
 
 
-TTL = StateTtl(timedelta(hours=1))
+TTL, EVENT_TTL = StateTtl(timedelta(hours=1)), StateTtl(timedelta(hours=1), time_characteristic="event-time")
 MAX, MIN = NEWEST.combine_function_max().build(), NEWEST.combine_function_min().build()
 IGNORED = NEWEST.combine_function_max().default_handling_strategy_ignore().build()
 HELD, NUMBERED = (("pass", Pass()), ("numbered", Numbered())), (("numbered", Numbered()),)
@@ -455,6 +455,9 @@ CHANGES: dict[str, Change] = {
     "kind of a state": Change("refused", "refused", {}, {"count": Silent(StateDeclarations.list_state("count", int))}),
     "mode of a state": Change("refused", "refused", of_list("SPLIT"), of_list(""), says="'seen'"),
     "time to live of a state": Change("refused", "refused", {}, value("count", int, default=0, ttl=TTL)),
+    "clock of a time to live": Change(
+        "refused", "refused", value("count", int, ttl=TTL), value("count", int, ttl=EVENT_TTL)
+    ),
     "class with a new field with a default": Change(
         "allowed", "allowed", counts_in(Shop.INTS), counts_in(Shop.WITH_DEFAULT)
     ),

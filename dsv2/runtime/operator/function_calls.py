@@ -41,6 +41,7 @@ from dsv2.runtime.state.handles import Handle
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.partition import EventTimers, PartitionState, PartitionTimers, SubtaskStates
 from dsv2.runtime.state.timers import TimerService
+from dsv2.runtime.state.ttl_handles import EventClock
 from dsv2.spi import BatchFunction, ColumnarFunction, KeyedBatchFunction, PaneFunction, TickingFunction, check_returned
 from dsv2.state import StateDeclaration
 from dsv2.watermark import Watermark, WatermarkHandlingResult
@@ -124,8 +125,10 @@ class FunctionCalls:
         self._failed_visit: tuple[BaseException | None, Any] = (None, NO_KEY)
         self._partition = PartitionState(operator.keyed, store)
         owner = f"State of {operator}, defined at {operator.location}, subtask {instance.subtask}"
-        self.states = FunctionStates(function, store, self._partition, job.codec, job.time, owner, self._fail_migration)
         self._current = CurrentTimestamp()
+        clock = EventClock(timing.event_time, self._current)
+        fail = self._fail_migration
+        self.states = FunctionStates(function, store, self._partition, job.codec, job.time, clock, owner, fail)
         self._event_time_manager = EventTimers(self._partition, timing.event_timers, timing.event_time)
         self._emitters = [
             self._guarded(output, select) for output, select in zip(outputs, operator.output_keys, strict=True)

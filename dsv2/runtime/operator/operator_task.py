@@ -275,6 +275,8 @@ class OperatorTask:
                 self._calls.event_time_watermark(moved)
 
     def _end_time(self, input_index: int) -> None:
+        if self._all_inputs_ended():
+            self._calls.states.expire()  # the end of the input expires nothing more
         if self._passes_time(input_index, LongWatermark(LONG_MAX, EVENT_TIME)):
             self._move_event_time(self._event_time.end(input_index))
         if self._all_inputs_ended():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, timedelta
 
-from dsv2 import Resource, WaitForBroadcast
+from dsv2 import Resource, StateTtl, WaitForBroadcast
 from dsv2.extension.window import (
     CountTrigger,
     DeltaTrigger,
@@ -51,3 +51,7 @@ def triggers() -> None:
     CountTrigger("3")  # E: arg-type
     DeltaTrigger(1, len)  # E: arg-type
     WindowStrategy.global_().with_trigger(CountTrigger)  # E: arg-type
+
+
+def lifetimes() -> None:
+    StateTtl(timedelta(1), time_characteristic="event")  # E: arg-type
