@@ -37,7 +37,7 @@ class WaitForBroadcast:
     """
 
     until: WatermarkDeclaration | Watermark | None = None
-    max_records: int = 100_000
+    max_records: int = 1_000_000
 
     def __post_init__(self) -> None:
         kinds = (LongWatermarkDeclaration, BoolWatermarkDeclaration, LongWatermark, BoolWatermark, type(None))

@@ -18,6 +18,8 @@ from dsv2 import (
     StateTtl,
 )
 from dsv2.functions import DeduplicateFunction, OneInputStreamProcessFunction, SampleFunction
+from dsv2.graph import OperatorKind
+from dsv2.graph.record_types import declared_type
 from dsv2.graph.stateful import may_keep_state
 from dsv2.local import LocalRuntime
 from dsv2.testing import OneInputHarness
@@ -86,6 +88,15 @@ def test_aligned_watermark_that_is_declared_elsewhere_fails_at_a_union() -> None
     stream.process(Aligner()).union(stream).process(Aligner(ALIGNED)).to_sink(CollectSink[int]())
     with pytest.raises(JobError, match="aligned watermark 'aligned' cannot pass a union"):
         env.execute()
+
+
+def test_union_has_the_type_of_its_streams() -> None:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    stream = env.from_collection([1])
+    stream.union(stream).to_sink(CollectSink[int]())
+    plan = env.build_plan()
+    (union,) = (operator for operator in plan.operators if operator.kind is OperatorKind.UNION)
+    assert declared_type(plan, union, 0) is int
 
 
 def test_union_keeps_nothing() -> None:
