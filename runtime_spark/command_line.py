@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
+from dsv2.savepoint import Savepoint
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.folders import open_folder
 from runtime_spark.generations import current_generation
@@ -19,12 +20,17 @@ from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker
 from runtime_spark.session import SESSION_SETTINGS
 from runtime_spark.state_metadata import check_state_metadata
 
-__all__ = ("create", "show", "verify")
+__all__ = ("create", "open_savepoint", "show", "verify")
 
 
 def create(checkpoint: str, path: str, settings: Mapping[str, str]) -> str:
     """Take a savepoint from a checkpoint and return its path. ``settings``: Settings of the Spark session."""
     return create_savepoint(checkpoint, path, spark=_session(settings))
+
+
+def open_savepoint(path: str, settings: Mapping[str, str]) -> Savepoint:
+    """Open a savepoint on any file system. ``settings``: Settings of the Spark session."""
+    return Savepoint.open(path, spark=_session(settings))
 
 
 def show(checkpoint: str, settings: Mapping[str, str]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -32,16 +32,35 @@ from runtime_spark.rows import FrameEncoder
 from runtime_spark.state_history import StateHistory
 from runtime_spark.state_key import StateKey
 
-__all__ = ("WorkerJob", "batch_id", "forget_modules", "load_job", "pack_job", "patient_collector")
+__all__ = (
+    "RestoredProgram",
+    "WorkerJob",
+    "batch_id",
+    "forget_modules",
+    "load_job",
+    "pack_job",
+    "patient_collector",
+)
 
 _ALLOCATIONS = 200_000
+
+
+@dataclass(frozen=True)
+class RestoredProgram:
+    """What the subtasks must know of the savepoint that they restore.
+
+    ``program``: The program that wrote it. ``ended``: For each source, by uid, which of its subtasks had ended.
+    """
+
+    program: Description
+    ended: Mapping[str, Sequence[bool]]
 
 
 @dataclass(frozen=True)
 class WorkerJob:
     """A job as the workers see it: without sinks; functions, and sources that subtasks read themselves, as bytes.
 
-    ``origin``: The program that wrote the savepoint that the run restores.
+    ``origin``: What the subtasks must know of the savepoint that the run restores.
     """
 
     plan: Plan
@@ -51,7 +70,7 @@ class WorkerJob:
     sources: dict[int, bytes]
     state_key: StateKey | None = None
     history: StateHistory | None = None
-    origin: Description | None = None
+    origin: RestoredProgram | None = None
 
     @cached_property
     def source_functions(self) -> dict[int, ProcessFunction]:
@@ -72,7 +91,7 @@ class WorkerJob:
     def succession(self, codec: Codec) -> Succession:
         """Return how the subtasks continue those of the savepoint that the run restores."""
         assert self.origin is not None
-        return ProgramSuccession(self.whole_plan, self.origin, codec)
+        return ProgramSuccession(self.whole_plan, self.origin.program, codec, self.origin.ended)
 
     @property
     def signing_key(self) -> bytes | None:
@@ -116,7 +135,7 @@ def pack_job(
     registry: TypeRegistry,
     state_key: StateKey | None = None,
     history: StateHistory | None = None,
-    origin: Description | None = None,
+    origin: RestoredProgram | None = None,
 ) -> bytes:
     """Pickle the job for ``load_job``.
 
@@ -126,7 +145,7 @@ def pack_job(
         registry: The data classes of the job.
         state_key: Signs state.
         history: The history of the state in its checkpoint.
-        origin: The program that wrote the savepoint that the run restores. None (default): it restores none.
+        origin: The savepoint that the run restores. None (default): it restores none.
     """
     functions = {
         operator.id: to_bytes(operator.body)

@@ -7,8 +7,7 @@ import json
 from typing import Any
 
 from dsv2.cli.report import Report, table
-from dsv2.cli.with_spark import add_settings, settings_of, spark_commands
-from dsv2.savepoint import Savepoint
+from dsv2.cli.with_spark import add_settings, open_savepoint, settings_of, spark_commands
 
 __all__ = ("add_commands",)
 
@@ -36,6 +35,7 @@ def add_commands(groups: Any) -> None:
         for path in paths:
             command.add_argument(path, help="the folder of the savepoint")
         command.add_argument("--json", action="store_true", help="print JSON")
+        add_settings(command)
         command.set_defaults(run=run)
 
 
@@ -45,7 +45,7 @@ def _create(arguments: argparse.Namespace) -> Report:
 
 
 def _show(arguments: argparse.Namespace) -> Report:
-    info = Savepoint.open(arguments.path).info
+    info = open_savepoint(arguments.path, arguments).info
     program = info.program
     operators = [
         {
@@ -80,7 +80,7 @@ def _folders(info: Any, uid: str) -> tuple[str, ...]:
 
 
 def _verify(arguments: argparse.Namespace) -> Report:
-    savepoint = Savepoint.open(arguments.path)
+    savepoint = open_savepoint(arguments.path, arguments)
     savepoint.verify()
     files = savepoint.info.files
     size = sum(file.size for file in files.values())
@@ -90,7 +90,8 @@ def _verify(arguments: argparse.Namespace) -> Report:
 
 
 def _diff(arguments: argparse.Namespace) -> Report:
-    found = Savepoint.open(arguments.first).diff(Savepoint.open(arguments.second))
+    first, second = (open_savepoint(path, arguments) for path in (arguments.first, arguments.second))
+    found = first.diff(second)
     if not found:
         return Report(["The savepoints do not differ."], {"program": [], "positions": {}, "tables": []})
     tables = [

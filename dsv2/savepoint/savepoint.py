@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from dsv2.errors import ConfigurationError
-from dsv2.folders import Folder, LocalFolder, literal_path
+from dsv2.folders import Folder, literal_path
 from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint.difference import SavepointDifference, difference
 from dsv2.savepoint.metadata import Origin, SavepointInfo
+from dsv2.savepoint.paths import local_folder
 from dsv2.savepoint.reader import SavepointReader
-from dsv2.savepoint.tables import SavepointTable
+from dsv2.savepoint.tables import SavepointTable, table_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,18 +44,19 @@ class Savepoint:
         """Open a savepoint and check that its files are complete.
 
         Args:
-            path: The folder.
+            path: The folder: a path, or a URI.
             spark: A session, for a path on another file system than the local disk. None (default): a local path.
 
         Raises:
-            ConfigurationError: The folder is not a savepoint.
+            ConfigurationError: The folder is not a savepoint, or cannot be read.
             IncompatibleCheckpointError: A later version of dsv2 wrote it.
             CorruptDataError: A file is damaged, missing or foreign; names it.
         """
         if spark is None:
-            return Savepoint(LocalFolder(os.path.abspath(fspath(path))))
-        open_folder = import_module("runtime_spark.folders").open_folder
-        return Savepoint(open_folder(spark, fspath(path)))
+            return Savepoint(local_folder(path, "Open it with spark=..."))
+        usable = import_module("runtime_spark.failures").usable
+        with usable(f"The savepoint {fspath(path)}"):
+            return Savepoint(import_module("runtime_spark.folders").open_folder(spark, fspath(path)))
 
     @property
     def info(self) -> SavepointInfo:
@@ -97,7 +98,7 @@ class Savepoint:
         version = self.info.program["operators"][uid]["states"][name].get("version", 1)
         stored = (uid, name, version)
         tables = [t for t in self.info.tables if t.id.kind in _OF_STATES and (t.id.uid, *_stored(t)) == stored]
-        return StateTable(self._folder, uid, name, tables[0] if tables else None)
+        return StateTable(self._folder, self._reader, uid, name, tables[0] if tables else None)
 
     def timers(self, uid: str) -> StateTable:
         """Return the timers of an operator as a table: for each key and time domain, the times in ms.
@@ -108,7 +109,7 @@ class Savepoint:
         if uid not in self.operators:
             raise ConfigurationError(f"{self.path} has no operator {uid!r}. It has: {_listed(self.operators)}.")
         tables = [t for t in self.info.tables if t.id.uid == uid and t.id.kind == RowKind.TIMERS]
-        return StateTable(self._folder, uid, "timers", tables[0] if tables else None)
+        return StateTable(self._folder, self._reader, uid, "timers", tables[0] if tables else None)
 
     def verify(self) -> None:
         """Read all files and compare their digests. Raises ``CorruptDataError`` for the first that has changed."""
@@ -133,31 +134,50 @@ class StateTable:
         path: The folder of the Parquet files, for tools such as DuckDB; None if the state is empty.
     """
 
-    def __init__(self, folder: Folder, uid: str, name: str, table: SavepointTable | None) -> None:
+    def __init__(
+        self, folder: Folder, reader: SavepointReader, uid: str, name: str, table: SavepointTable | None
+    ) -> None:
         self._folder = folder
+        self._reader = reader
         self._table = table
         self._shown = f"state {name!r} of {uid!r}"
         self.path = None if table is None else folder.place(table.folder)
 
     def to_arrow(self) -> pa.Table:
-        """Return the table as a ``pyarrow.Table``. It is read into memory."""
+        """Return the table as a ``pyarrow.Table``. It is read into memory.
+
+        Raises:
+            CorruptDataError: A file is damaged; names it.
+        """
         import pyarrow as pa
-        import pyarrow.parquet as pq
+
+        return pa.concat_tables(self.parts())
+
+    def parts(self) -> Iterator[pa.Table]:
+        """Return the table in parts with the same columns, at least one, of which one at a time is in memory.
+
+        Raises:
+            CorruptDataError: A file is damaged; names it.
+        """
+        import pyarrow as pa
 
         if self._table is None:
-            return pa.table({"subtask": pa.array([], pa.int32())})
-        names = [name for name in sorted(self._folder.sizes(self._table.folder)) if not name.startswith((".", "_"))]
-        contents = (self._folder.read(f"{self._table.folder}/{name}") for name in names)
+            yield pa.table({"subtask": pa.array([], pa.int32())})
+            return
         columns = self._columns(self._table)
-        return pa.concat_tables(pq.read_table(pa.BufferReader(data), columns=columns) for data in contents)
+        for name, data in self._reader.contents(self._table):
+            yield table_in(data, name, columns)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the table as a pandas ``DataFrame``."""
-        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        """Return the table as a pandas ``DataFrame``. Integers are Python objects if some in their column are null."""
+        frame: pd.DataFrame = self.to_arrow().to_pandas(integer_object_nulls=True)
         return frame
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
-        """Return the table as a Spark ``DataFrame``, which is read when it is used."""
+        """Return the table as a Spark ``DataFrame``, which is read when it is used.
+
+        The digests of its files are not compared. ``Savepoint.verify`` does this.
+        """
         if self._table is None:
             return spark.createDataFrame([], "subtask int")
         path = literal_path(self._folder.uri(self._table.folder))

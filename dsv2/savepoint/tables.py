@@ -20,7 +20,7 @@ from dsv2.savepoint.columns import arrow_type, to_array
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ("COLUMNS", "SavepointTable", "TableId", "parquet_files", "rows_in")
+__all__ = ("COLUMNS", "SavepointTable", "TableId", "parquet_files", "rows_in", "table_in")
 
 COLUMNS = ("subtask", "kind", "state", "key_bytes", "value_bytes")
 """The columns of every table: the fields of ``StateRow``. Typed columns follow, ``key`` and ``value``."""
@@ -139,6 +139,26 @@ def parquet_files(table: SavepointTable, rows: Iterable[StateRow], codec: Codec)
         yield data.getvalue()
 
 
+def table_in(data: bytes, name: str, columns: Sequence[str]) -> pa.Table:
+    """Return columns of a Parquet file.
+
+    Args:
+        data: The content of the file.
+        name: The file, for errors.
+        columns: The names of the columns.
+
+    Raises:
+        CorruptDataError: The file is not one that ``parquet_files`` made.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(pa.BufferReader(data)).read(list(columns)).select(list(columns))
+    except (pa.ArrowException, KeyError, OSError) as error:
+        raise _damaged(name, error) from error
+
+
 def rows_in(data: bytes, name: str) -> Iterator[StateRow]:
     """Return the rows in a Parquet file.
 
@@ -157,8 +177,12 @@ def rows_in(data: bytes, name: str) -> Iterator[StateRow]:
             for batch in file.iter_batches(_ROWS_PER_BATCH, columns=list(COLUMNS)):
                 subtasks, kinds, *others = (column.to_pylist() for column in batch.columns)
                 yield from map(StateRow, subtasks, map(RowKind, kinds), *others)
-    except (pa.ArrowException, KeyError, ValueError) as error:
-        raise CorruptDataError(f"{name} is damaged: {error}. Restore the savepoint from a backup.") from error
+    except (pa.ArrowException, KeyError, OSError, ValueError) as error:
+        raise _damaged(name, error) from error
+
+
+def _damaged(name: str, error: Exception) -> CorruptDataError:
+    return CorruptDataError(f"{name} is damaged: {str(error).rstrip('.')}. Restore the savepoint from a backup.")
 
 
 def _decoded(data: bytes | None, codec: Codec, owner: str) -> Any:

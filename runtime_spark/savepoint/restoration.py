@@ -17,9 +17,11 @@ from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.program.savepoint_check import check_savepoint
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.sources.continuation import check_kind
+from dsv2.runtime.sources.offsets import ended_readers
 from dsv2.savepoint.metadata import SavepointInfo, SourcePosition
 from dsv2.savepoint.reader import SavepointReader
-from dsv2.sources import DataFrameSource, IndexedSource
+from dsv2.sources import DataFrameSource
 from runtime_spark.failures import usable
 from runtime_spark.folders import open_folder
 from runtime_spark.generations import SAVEPOINT, Ancestry
@@ -27,7 +29,7 @@ from runtime_spark.notes import Notes
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.savepoint.tables import file_digests
 
-__all__ = ("OpenSavepoint", "Restoration", "check_positions", "has_ended", "restoration_of")
+__all__ = ("OpenSavepoint", "Restoration", "check_positions", "restoration_of")
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,18 @@ class Restoration:
     def notes(self, plan: Plan) -> Notes:
         """Return the notes that the savepoint holds, for a new checkpoint."""
         assert self.savepoint is not None
-        info = self.savepoint.info
-        parallelisms = {op.uid: op.parallelism for op in plan.operators if op.kind is OperatorKind.SOURCE}
-        ended = {
-            uid: [True] * parallelisms[uid]
-            for uid, position in info.sources.items()
-            if uid in parallelisms and has_ended(position)
+        ended = {uid: flags for uid, flags in self.ended(plan).items() if any(flags)}
+        return Notes(keys=list(self.savepoint.info.keys), ended=ended)  # subtasks report the fields that they restore
+
+    def ended(self, plan: Plan) -> dict[str, list[bool]]:
+        """Return for each source that the savepoint has, by uid, which of its subtasks have ended."""
+        assert self.savepoint is not None
+        sources = self.savepoint.info.sources
+        return {
+            operator.uid: ended_readers(sources[operator.uid].offset, operator.parallelism)
+            for operator in plan.operators
+            if operator.uid in sources
         }
-        return Notes(keys=list(info.keys), ended=ended)  # subtasks report the fields that they restore
 
 
 def restoration_of(
@@ -117,13 +123,6 @@ def restoration_of(
     return Restoration(CheckpointOrigin.of(began_with, info, describe(plan), as_new_job=as_new_job), savepoint)
 
 
-def has_ended(position: SourcePosition) -> bool:
-    """Whether a source has read its input to the end."""
-    readers = position.offset.get("readers", ())
-    of_splits = bool(readers) and all(reader["ended"] is not None for reader in readers)
-    return of_splits or bool(position.offset.get("ended"))
-
-
 def _open(spark: SparkSession, folder: Folder) -> OpenSavepoint:
     """Open a savepoint and compare the digests of its files."""
     info = SavepointReader(folder).info
@@ -145,6 +144,7 @@ def _check(plan: Plan, savepoint: OpenSavepoint, options: RunOptions) -> None:
         types,
         allow_dropped_state=options.allow_dropped_state,
         fields=info.fields,
+        holding=info.holding,
         changed_keys=changed_keys(plan, readable_samples(plan, list(info.keys), Codec(types))),
     )
     check_positions(plan, info.sources, options.continued_sources)
@@ -167,6 +167,7 @@ def check_positions(plan: Plan, positions: Mapping[str, SourcePosition], continu
 
 
 def _check_position(operator: Operator, offset: dict[str, Any], continued: Collection[str]) -> None:
+    check_kind(operator, offset)
     source, where = operator.body, f"The source {operator}, defined at {operator.location},"
     if isinstance(source, DataFrameSource) and "streams" in offset:
         assert isinstance(source.dataframe, DataFrame)
@@ -176,10 +177,3 @@ def _check_position(operator: Operator, offset: dict[str, Any], continued: Colle
                 f"taken at {offset['streams']}. Set the options so that it starts there, and confirm this with "
                 f"continued_sources=[{operator.uid!r}]."
             )
-        return
-    needed = "position" if isinstance(source, IndexedSource | DataFrameSource) else "batch"
-    if needed not in offset:
-        raise ConfigurationError(
-            f"{where} is of another kind than the source whose position the savepoint holds. Give it another uid to "
-            f"read from its beginning."
-        )

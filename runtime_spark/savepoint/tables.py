@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from dsv2.folders import Folder, literal_path
 from dsv2.program.description import Description
+from dsv2.runtime.exchange.gate_states import held_records
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.stand_ins import StandIns
 from dsv2.runtime.state.rows import RowKind, StateRow
@@ -22,7 +23,7 @@ from dsv2.savepoint.tables import SavepointTable, TableId
 from runtime_spark.failures import marked_failures
 from runtime_spark.session import settings
 
-__all__ = ("file_digests", "write_tables")
+__all__ = ("file_digests", "holding_operators", "write_tables")
 
 _TABLE = "table"
 _ROWS_PER_FILE = 1 << 20
@@ -99,6 +100,32 @@ class _ColumnMaker:
         columns = table.batch(rows, codec).columns
         names = pa.array([table.folder] * len(rows), pa.string())
         return pa.RecordBatch.from_arrays([*columns, names], schema=self.schema)
+
+
+def holding_operators(rows: DataFrame, program: Description) -> list[str]:
+    """Return the uids of operators that hold back records behind an aligned watermark.
+
+    Args:
+        rows: Rows with the columns ``ROWS_SCHEMA``.
+        program: The last program.
+    """
+    if not any(watermark["aligned"] for watermark in program["watermarks"].values()):
+        return []
+    gates = rows.where((F.col("kind") == RowKind.PART.value) & (F.col("state") == "gates"))
+    found = gates.select("uid", "value_bytes").mapInArrow(_holding, "uid string")
+    return sorted(uid for (uid,) in found.distinct().collect())
+
+
+def _holding(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    codec = Codec(StandIns())
+    with marked_failures():
+        for batch in batches:
+            uids = [
+                uid
+                for uid, gates in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+                if any(map(held_records, codec.loads(gates, f"State of {uid}")))
+            ]
+            yield pa.RecordBatch.from_pydict({"uid": pa.array(uids, pa.string())})
 
 
 def file_digests(spark: SparkSession, folder: Folder, tables: Iterable[SavepointTable]) -> dict[str, SavepointFile]:

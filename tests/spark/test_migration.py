@@ -25,12 +25,14 @@ from dsv2 import (
 )
 from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import FileSink
+from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
+from dsv2.testing import TestSource
 from runtime_spark import SparkRuntime, create_savepoint
 from tests.spark.programs import read_back
 from tests.spark.test_restart import wait_until
+from tests.unit.test_replaced_senders import ALL, EVEN, Ends, Forward, after_short, aligned
 
 COUNT, PER_BATCH = 60, 15
 TIMES = StateDeclarations.value_state("times", int, default=0)
@@ -225,3 +227,21 @@ def test_driver_that_dies_while_it_migrates(job: Job, monkeypatch: pytest.Monkey
             job.start(3)
     job.to_end(3)
     job.assert_complete()
+
+
+def test_inputs_that_have_ended_or_are_blocked(spark: SparkSession, tmp_path: Path) -> None:
+    def run(*, short: Any, after: list[str], stop: bool) -> list[Any]:
+        env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[Any]()
+        source = TestSource[Any](EVEN if stop else ALL, records_per_batch=2 * len(ALL))
+        aligned(*after)(env, env.from_source(source).with_uid("live"), sink)
+        after_short(*short)(env, env.from_collection([0]).with_uid("third"), sink)
+        job = env.execute_async("inputs", checkpoint_location=tmp_path)
+        job.await_termination()
+        assert job.status is (JobStatus.STOPPED if stop else JobStatus.FINISHED)
+        return sorted(map(str, sink.results))
+
+    assert run(short=[], after=["a", "c"], stop=True) == ["0", "1", "2"]
+    with pytest.raises(IncompatibleCheckpointError, match=r"operator 'a' .* while it holds back records"):
+        run(short=[Ends(), Forward()], after=["c"], stop=False)
+    rest = run(short=[Ends(), Forward()], after=["a", "c"], stop=False)
+    assert rest == ["1", "2", "3", "4", "6", "end", "end"]

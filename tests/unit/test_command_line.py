@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import math
+import os
 import subprocess
 import sys
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +20,7 @@ from dsv2 import ExecutionEnvironment
 from dsv2.cli import main
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
+from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclarations
 from dsv2.testing import Stop, TestSource
@@ -119,6 +125,9 @@ def test_state_export(capsys: pytest.CaptureFixture[str], second: str, tmp_path:
     ("arguments", "message"),
     [
         (["savepoint", "show", "/nowhere"], "/nowhere is not a savepoint"),
+        (["savepoint", "show", "{first}/savepoint.json"], "savepoint.json is not a savepoint"),
+        (["state", "export", "{first}", "counts", "count", "/nowhere/a.csv"], "/nowhere/a.csv"),
+        (["state", "export", "{first}", "counts", "count", "/nowhere/a.parquet"], "/nowhere/a.parquet"),
         (["state", "show", "{first}", "sums", "count"], "has no operator 'sums'. It has: 'counts', 'words'."),
         (["state", "show", "{first}", "counts", "sum"], "Operator 'counts' has no state 'sum'. It has: 'count'."),
     ],
@@ -131,6 +140,118 @@ def test_errors_have_one_line_and_no_traceback(
     assert text.startswith("dsv2: ")
     assert message in text
     assert "Traceback" not in text
+
+
+class Anything(OneInputStreamProcessFunction[Any, int]):
+    """Keeps the records."""
+
+    def __init__(self, form: Any) -> None:
+        self.kept = StateDeclarations.value_state("kept", form)
+
+    def uses_states(self) -> Any:
+        return [self.kept]
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        ctx.state_manager.get_state(self.kept).update(record)
+
+
+def savepoint_with(values: list[Any], form: Any, folder: Path, key: Any) -> str:
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
+    stream: Any = env.from_source(TestSource([*values, Stop()]), "in").with_uid("in")
+    stream.key_by(key).process(Anything(form)).with_uid("f/\x1b ü").to_sink(CollectSink()).with_uid("out")
+    return env.execute_async("anything").savepoint(folder)
+
+
+VALUES: list[tuple[Any, list[Any], list[Any] | None]] = [
+    (float, [math.nan, math.inf, 1.5], ["nan", "inf", 1.5]),
+    (bytes, [b"\xff\x00"], ["/wA="]),
+    (int, [2**53 + 1, 1 << 70], [2**53 + 1, None]),
+    (str, ['a,b\n"c"', "x" * 1000], ['a,b\n"c"', "x" * 1000]),
+    (dict[str, list[bytes]], [{"a": [b"b"]}], [[["a", ["Yg=="]]]]),
+    (datetime, [datetime(2026, 1, 2, tzinfo=UTC)], ["2026-01-02T00:00:00+00:00"]),
+    (Decimal, [Decimal("0.1")], ["0.100000000000000000"]),
+    (object, [{1}], None),
+]
+
+
+@pytest.mark.parametrize(("form", "values", "expected"), VALUES, ids=[str(form) for form, *_ in VALUES])
+def test_all_kinds_of_values_are_shown_and_exported(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, form: Any, values: list[Any], expected: list[Any] | None
+) -> None:
+    path = savepoint_with(values, form, tmp_path / "a", lambda value: f"k{str(value)[:3]}")
+    column = "value_bytes" if expected is None else "value"
+
+    def strict(text: str) -> Any:
+        return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+    code, text = run(capsys, "state", "show", path, "f/\x1b ü", "kept", "--json")
+    shown = [row[column] for row in strict(text)]
+    code, text = run(capsys, "state", "show", path, "f/\x1b ü", "kept")
+    assert code == 0
+    assert max(map(len, text.splitlines())) < 200
+    assert len(text.splitlines()) == 2 + len(values)
+    for kind in ("json", "csv", "parquet"):
+        code, text = run(capsys, "state", "export", path, "f/\x1b ü", "kept", str(tmp_path / f"out.{kind}"))
+        assert (code, text.split(" were")[0]) == (0, f"{len(values)} rows")
+    exported = [strict(line)[column] for line in (tmp_path / "out.json").read_text().splitlines()]
+    assert exported == shown
+    if expected is not None:
+        assert sorted(map(str, shown)) == sorted(map(str, expected))
+    with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
+        in_csv = [row[column] for row in csv.DictReader(file)]
+    plain = [json.dumps(one) if isinstance(one, list) else "" if one is None else str(one) for one in shown]
+    assert in_csv == plain
+
+
+def test_operators_with_any_uid_are_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = savepoint_with(["a"], str, tmp_path / "a", str)
+    code, text = run(capsys, "savepoint", "show", path)
+    assert code == 0
+    assert r"f/\x1b ü" in text
+    assert "\x1b" not in text
+
+
+def test_output_in_an_encoding_without_the_characters(tmp_path: Path) -> None:
+    path = savepoint_with(["ü"], str, tmp_path / "a", str)
+    command = [sys.executable, "-m", "dsv2", "savepoint", "show", path]
+    shown = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}
+    )
+    assert r"\xfc" in shown.stdout
+
+
+@pytest.mark.parametrize("limit", ["-1", "x", "1.5", "²"])
+def test_limit_must_be_a_number(capsys: pytest.CaptureFixture[str], first: str, limit: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["state", "show", first, "counts", "count", f"--limit={limit}"])
+    assert ended.value.code == 2
+    assert "is not a number of rows" in capsys.readouterr().err
+
+
+def test_no_rows_are_asked_for(capsys: pytest.CaptureFixture[str], first: str) -> None:
+    code, text = run(capsys, "state", "show", first, "counts", "count", "--limit=0")
+    assert (code, text) == (0, "(none)\n... and 3 more rows\n")
+
+
+def test_paths_may_be_uris(capsys: pytest.CaptureFixture[str], first: str) -> None:
+    for uri in (f"file:{first}", f"file://{first}", f"file://localhost{first}"):
+        assert run(capsys, "savepoint", "verify", uri)[0] == 0
+
+
+def test_unexpected_error_has_no_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    for error, expected, message in (
+        (ValueError("something"), 2, "dsv2: ValueError: something\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ):
+
+        def fail(*arguments: object, raised: BaseException = error) -> None:
+            raise raised
+
+        monkeypatch.setattr(Savepoint, "verify", fail)
+        assert main(["savepoint", "verify", first]) == expected
+        assert capsys.readouterr().err == message
 
 
 def test_module_runs_and_stops_quietly_when_its_reader_does(second: str) -> None:

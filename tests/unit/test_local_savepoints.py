@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from dsv2 import (
     ConfigurationError,
+    DroppedStateWarning,
     ExecutionEnvironment,
     IncompatibleCheckpointError,
     JobHandle,
@@ -19,8 +21,13 @@ from dsv2 import (
 )
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, window
+from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
+from dsv2.program.checked_json import from_json, to_json
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink
 from dsv2.state import RedistributionStrategy, StateDeclarations
@@ -63,10 +70,11 @@ class Program:
         self,
         *,
         stop: int | None = None,
-        start: Path | None = None,
+        start: Path | str | None = None,
         parallelism: int = 2,
         source_parallelism: int = 1,
         seed: int = 0,
+        allow_dropped_state: bool = False,
     ) -> JobHandle:
         """Run until ``stop`` records have been read (None: all), and add to ``results``."""
         items = self._records if stop is None else [*self._records[:stop], Stop(), *self._records[stop:]]
@@ -74,7 +82,7 @@ class Program:
         sink = CollectSink[Any]()
         stream = env.from_source(TestSource[Any](items), "in").with_uid("in").with_parallelism(source_parallelism)
         self._build(stream, parallelism).to_sink(sink).with_uid("out")
-        job = env.execute_async("local", savepoint=start)
+        job = env.execute_async("local", savepoint=start, allow_dropped_state=allow_dropped_state)
         job.await_termination()
         self.results += sink.results
         return job
@@ -82,6 +90,21 @@ class Program:
 
 def counting(stream: Any, parallelism: int) -> Any:
     return stream.key_by(lambda number: number % 10).process(Counting()).with_uid("f").with_parallelism(parallelism)
+
+
+HELD = StateDeclarations.value_state("held", int)
+
+
+class Holding(OneInputStreamProcessFunction[int, int]):
+    def uses_states(self) -> Any:
+        return [HELD]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        ctx.state_manager.get_state(HELD).update(record)
+
+
+def holding(stream: Any, parallelism: int) -> Any:
+    return stream.key_by(lambda number: number).process(Holding()).with_uid("f").with_parallelism(parallelism)
 
 
 def windows(stream: Any, parallelism: int) -> Any:
@@ -162,6 +185,33 @@ def test_savepoint_needs_a_folder_of_its_own(tmp_path: Path) -> None:
         job.savepoint(tmp_path / "a")
 
 
+def test_savepoint_cannot_be_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    with pytest.raises(ConfigurationError, match=r"/a is a file\. A savepoint needs a folder of its own"):
+        Program(RECORDS, counting).run(stop=5).savepoint(tmp_path / "a")
+
+
+def test_path_may_be_a_uri(tmp_path: Path) -> None:
+    job = Program(RECORDS, counting).run(stop=5)
+    assert job.savepoint(f"file:{tmp_path}/a b") == f"{tmp_path}/a b"
+    assert Savepoint.open(f"file://{tmp_path}/a b").positions == {"in": {"position": 5}}
+    Program(RECORDS, counting).run(start=f"file:///{tmp_path}/a b", stop=6)
+    for refused in (
+        lambda: job.savepoint("s3://jobs/a"),
+        lambda: Program(RECORDS, counting).run(start="s3a://jobs/a"),
+        lambda: Savepoint.open("hdfs:/jobs/a"),
+    ):
+        with pytest.raises(ConfigurationError, match=r"jobs/a is not on the local disk\. (The local|Open it with)"):
+            refused()
+
+
+def test_integers_are_not_rounded_in_pandas(tmp_path: Path) -> None:
+    number = 2**53 + 1
+    Program([number, 1 << 70], holding).run(stop=2).savepoint(tmp_path / "a")
+    values = Savepoint.open(tmp_path / "a").state("f", "held").to_pandas()["value"].tolist()
+    assert sorted(values, key=str) == [number, None]
+
+
 def test_start_from_something_else_is_refused_before_anything_runs(tmp_path: Path) -> None:
     program = Program(RECORDS, counting)
     with pytest.raises(ConfigurationError, match="is not a savepoint"):
@@ -180,6 +230,41 @@ def test_changed_kind_of_state_is_refused(tmp_path: Path) -> None:
     Program(RECORDS, counting).run(stop=5).savepoint(tmp_path / "a")
     with pytest.raises(IncompatibleCheckpointError, match=r"state 'count'.*its type was int and is now str"):
         Program(RECORDS, changed).run(start=tmp_path / "a")
+
+
+def test_dropped_states_do_not_come_back(tmp_path: Path) -> None:
+    def forgetting(stream: Any, parallelism: int) -> Any:
+        class Forgets(Counting):
+            def uses_states(self) -> Any:
+                return []
+
+            def process_record(self, record: int, output: Any, ctx: Any) -> None:
+                pass
+
+        return stream.key_by(lambda number: number % 10).process(Forgets()).with_uid("f").with_parallelism(parallelism)
+
+    Program(RECORDS, counting).run(stop=10).savepoint(tmp_path / "a")
+    with pytest.warns(DroppedStateWarning, match="holds the state 'count', the state 'seen'"):
+        without = Program(RECORDS, forgetting).run(stop=20, start=tmp_path / "a", allow_dropped_state=True)
+    without.savepoint(tmp_path / "b")
+    Program(RECORDS, counting).run(stop=30, start=tmp_path / "b").savepoint(tmp_path / "c")
+    savepoint = Savepoint.open(tmp_path / "c")
+    assert sum(savepoint.state("f", "count").to_arrow()["value"].to_pylist()) == 10
+    seen = savepoint.state("f", "seen").to_arrow()["value"].to_pylist()
+    assert sorted(number for numbers in seen for number in numbers) == sorted(RECORDS[20:30])
+
+
+def test_key_that_a_sample_shows_to_have_changed_is_refused(tmp_path: Path) -> None:
+    Program(RECORDS, counting).run(stop=5).savepoint(tmp_path / "a")
+    folder = LocalFolder(str(tmp_path / "a"))
+    entry = from_json(folder.read("savepoint.json"))
+    record = b64encode(Codec(TypeRegistry()).dumps(13)).decode()
+    sample = {"key_of": "f", "input": 0, "record": record, "hash": stable_hash(3), "key": "3"}
+    folder.write("savepoint.json", to_json(entry | {"keys": [sample]}))
+    Program(RECORDS, counting).run(start=tmp_path / "a", stop=6)
+    folder.write("savepoint.json", to_json(entry | {"keys": [sample | {"hash": stable_hash(4), "key": "4"}]}))
+    with pytest.raises(IncompatibleCheckpointError, match=r"for 13 it returned 4, and now it returns 3"):
+        Program(RECORDS, counting).run(start=tmp_path / "a")
 
 
 def test_batch_jobs_do_not_start_from_savepoints(tmp_path: Path) -> None:

@@ -176,6 +176,16 @@ def test_another_sender_is_new() -> None:
     assert found["f"].keeps_data
 
 
+def test_senders_that_have_ended_matter_to_a_new_input_only() -> None:
+    plan = plan_of(Nothing(), 2, senders=3)
+    ended = {0: [0, 2]}
+    assert [one.ended_channels(0) for one in changes(plan, earlier(plan), ended)["f"].inputs] == [[]]
+    (other,) = changes(plan, earlier(plan_of(Nothing(), 2, uid="other")), ended)["f"].inputs
+    assert other.ended_channels(1) == [0, 2]
+    forward = InputChange(Senders.NEW, None, Exchange.FORWARD, 0, 3, (0, 2))
+    assert [forward.ended_channels(subtask) for subtask in range(3)] == [[0], [], [0]]
+
+
 def test_event_time_is_that_of_the_slowest_subtask() -> None:
     first, second = ((7, 9), (), (1,), 7, True), ((5, 9), (0,), (1,), 5, False)
     assert event_time([first, second], 2, []) == ((5, 9), (), (1,), 5, False)

@@ -13,7 +13,7 @@ from dsv2.runtime.exchange.frames import END
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.channel_rules import rules_of
 
-__all__ = ("GateState", "former_channels", "with_new_channels")
+__all__ = ("GateState", "former_channels", "held_records", "with_new_channels")
 
 GateState: TypeAlias = tuple[Any, ...]
 """``InputGate.snapshot()``."""
@@ -27,6 +27,12 @@ def former_channels(state: GateState) -> list[int]:
     """Return the former channels of a gate."""
     channels, _, ended, _, _, held = state
     return sorted({channel for channel in (*ended, *held) if channel >= channels})
+
+
+def held_records(state: GateState) -> int:
+    """Return the number of records that a gate holds back behind aligned watermarks."""
+    *_, held = state
+    return sum(len(records) for _, pieces in held.values() for records, *_ in pieces)
 
 
 def with_new_channels(state: GateState, channels: int, declarations: Mapping[str, WatermarkDeclaration]) -> GateState:

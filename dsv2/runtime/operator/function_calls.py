@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from dsv2.errors import ContractError
+from dsv2.functions import ProcessFunction
 from dsv2.graph import KeySelector, OperatorKind
 from dsv2.runtime.exchange.collector import CurrentTimestamp, OutputCollector
 from dsv2.runtime.exchange.emitter import Emitter, EndGuard, KeyGuard
@@ -47,7 +48,7 @@ from dsv2.state import StateDeclaration
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from dsv2.watermark.event_time import EventTimeOfInputs
 
-__all__ = ("FunctionCalls", "Timing")
+__all__ = ("FunctionCalls", "Timing", "reacts_to_end")
 
 R = TypeVar("R")
 
@@ -87,6 +88,16 @@ _CALLBACKS = {
         ),
     ),
 }
+
+
+def reacts_to_end(function: ProcessFunction, kind: OperatorKind, number: int) -> bool:
+    """Whether ``function``, of an operator of ``kind``, defines what happens at the end of its input ``number``."""
+    callback = getattr(type(function), _callbacks_of(kind, number).end)
+    return not callback.__module__.startswith("dsv2.functions.")
+
+
+def _callbacks_of(kind: OperatorKind, number: int) -> _InputCallbacks:
+    return _CALLBACKS[kind][0 if kind is OperatorKind.UNION else number]
 
 
 class FunctionCalls:
@@ -147,9 +158,7 @@ class FunctionCalls:
         )
         processing_time = PartitionTimers(self._partition, timing.processing_timers, job.time)
         self._partitioned = Partitioned(self._non_partitioned, self._partition, processing_time, self._current)
-        self._callbacks = _CALLBACKS[operator.kind]
-        if operator.kind is OperatorKind.UNION:
-            self._callbacks *= len(operator.input_keys)
+        self._callbacks = [_callbacks_of(operator.kind, number) for number in range(len(operator.input_keys))]
         self.processors = [self._new_processor(index) for index in range(len(self._callbacks))]
         """The processor of each input."""
 

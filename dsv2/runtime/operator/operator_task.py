@@ -14,6 +14,7 @@ from dsv2.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.emitter import Emitter
 from dsv2.runtime.exchange.frames import END, START, WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
+from dsv2.runtime.exchange.gate_states import GateState
 from dsv2.runtime.operator.chain import ChainedEmitter
 from dsv2.runtime.operator.function_calls import FunctionCalls, Timing
 from dsv2.runtime.operator.function_instance import FunctionInstance
@@ -357,10 +358,7 @@ class OperatorTask:
         self._calls.init()
         self._calls.attributed("__setstate__", self._fields.restore, state["fields"])
         self._calls.states.restore(state["subtask_state"])
-        for gate, gate_state in zip(self.gates, state["gates"], strict=True):
-            gate.restore(gate_state)
-        if (wait := self.operator.broadcast_wait) is not None and self.gates[0].blocked:
-            self.gates[0].block(wait.max_records)  # also new channels
+        self.restore_gates(state["gates"])
         self._watermarks = state["watermarks"]
         for identifier, combiner_state in state["across_inputs"].items():
             self._across(self._job.declarations[identifier]).restore(combiner_state)
@@ -368,6 +366,14 @@ class OperatorTask:
         self._ended_inputs, self._idle_inputs = set(ended), set(idle)
         self._opened, self._closed = state["lifecycle"]
         self._records_in = state["records_in"]
+
+    def restore_gates(self, states: Sequence[GateState]) -> None:
+        """Restore the gates of a ``snapshot``. Of an operator that has been opened, only channels may have ended."""
+        waited = self.gates[0].blocked  # if the operator was opened
+        for gate, state in zip(self.gates, states, strict=True):
+            gate.restore(state)
+        if (wait := self.operator.broadcast_wait) is not None and (waited or self.gates[0].blocked):
+            self.gates[0].block(wait.max_records)  # also new channels
         self._settled = False
 
     def _settle(self) -> None:

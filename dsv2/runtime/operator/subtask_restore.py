@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Operator
 from dsv2.runtime.exchange.edges import EdgeEmitter
+from dsv2.runtime.exchange.gate_states import GateState
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.row_loader import RowLoader
@@ -29,6 +30,9 @@ class Succession(Protocol):
         Raises:
             IncompatibleCheckpointError: The parts cannot be carried to the new program.
         """
+
+    def first_gates(self, operator: Operator, subtask: int) -> Sequence[GateState]:
+        """Return the gates of an operator that the old program did not have."""
 
 
 class SubtaskRestore:
@@ -74,10 +78,14 @@ class SubtaskRestore:
         Raises:
             CorruptDataError: A row cannot be decoded.
         """
-        load = self._loaders[uid].add
+        loader = self._loaders[uid]
+        load = loader.add
         for row in rows:
-            if row.kind is RowKind.PART or row.kind is RowKind.SUBTASK_STATE:
+            if row.kind is RowKind.PART:
                 self._add_part(uid, row)
+            elif row.kind is RowKind.SUBTASK_STATE:
+                if loader.is_declared(row):
+                    self._add_part(uid, row)
             elif row.kind is RowKind.EDGE:
                 name, position = self._decode(uid, row)
                 self._positions.setdefault(name, {})[row.subtask] = position
@@ -96,6 +104,7 @@ class SubtaskRestore:
             old = self._parts.get(task.operator.uid)
             if old is None:
                 self._guarded(task.open)
+                task.restore_gates(self._succession.first_gates(task.operator, self._subtask))
             else:
                 in_order = [old[index] for index in sorted(old)]
                 task.restore_parts(self._succession.parts(task.operator, self._subtask, in_order))

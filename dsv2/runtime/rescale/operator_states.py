@@ -10,6 +10,7 @@ from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Operator
 from dsv2.runtime.exchange.frames import WATERMARK
 from dsv2.runtime.exchange.gate import BLOCKED
+from dsv2.runtime.operator.function_calls import reacts_to_end
 from dsv2.runtime.rescale.change import OperatorChange, Senders
 from dsv2.runtime.rescale.fields import rescaled_fields
 from dsv2.runtime.rescale.gates import new_gate, rescaled_gate
@@ -61,8 +62,8 @@ def rescaled_states(
 
     Raises:
         IncompatibleCheckpointError: Something cannot be carried: the fields of the function differ between the
-            subtasks, the parallelism exceeds the maximum, an operator that has ended got a new input, or a watermark is
-            no longer declared while channels are blocked.
+            subtasks, the parallelism exceeds the maximum, an input that has ended or whose channels are blocked has
+            another sender, or a watermark is no longer declared while channels are blocked.
     """
     _check(operator, change, states)
     wanted = range(operator.parallelism) if subtasks is None else subtasks
@@ -106,11 +107,25 @@ def _check(operator: Operator, change: OperatorChange, states: Sequence[Operator
             f"{operator} cannot have {operator.parallelism} subtasks. Its max parallelism is "
             f"{operator.max_parallelism}."
         )
-    has_ended = all(closed for _, closed in (state["lifecycle"] for state in states))
-    if has_ended and any(one.senders is Senders.NEW for one in change.inputs):
+    for number, one in enumerate(change.inputs):
+        if one.senders is Senders.NEW and number < change.inputs_before:
+            _check_replaced(operator, number, states)
+
+
+def _check_replaced(operator: Operator, number: int, states: Sequence[OperatorState]) -> None:
+    """Refuse another sender for an input that its former sender has not left as if it had never been there."""
+    where = f"{operator}, defined at {operator.location},"
+    has_ended = any(number in state["inputs"][0] for state in states)
+    all_closed = all(closed for _, closed in (state["lifecycle"] for state in states))
+    if has_ended and (all_closed or reacts_to_end(operator.function, operator.kind, number)):
         raise IncompatibleCheckpointError(
-            f"{operator}, defined at {operator.location}, has received the end of all inputs and passed it on, so it "
-            f"cannot get a new input. Give it and the operators after it other uids, so that they begin again."
+            f"{where} has received the end of its input {number} and reacted to it, so that input cannot have another "
+            f"sender. Give it and the operators after it other uids, so that they begin again."
+        )
+    if any(state["gates"][number][5] for state in states):
+        raise IncompatibleCheckpointError(
+            f"{where} holds back records of its input {number} behind an aligned watermark, which another sender would "
+            f"never complete. Keep its sender, or take the savepoint when no channel is blocked."
         )
 
 
@@ -169,7 +184,7 @@ def _gates(
     gates = []
     for number, one in enumerate(change.inputs):
         if one.senders is Senders.NEW:
-            gates.append(new_gate(one.channels))
+            gates.append(new_gate(one, subtask))
         else:
             old = [state["gates"][number] for state in states]
             gates.append(rescaled_gate(old, one, subtask, declarations, partial(_route, operator, number)))

@@ -25,6 +25,7 @@ __all__ = (
     "SplitOrder",
     "WatermarkOrder",
     "content",
+    "ended_readers",
     "orders",
 )
 
@@ -84,7 +85,7 @@ class ReaderOrder:
         first: Whether the job starts with this micro-batch.
         last: Whether the reader ends with it.
         sent: The last watermark of its splits that it has sent, in ms.
-        tells: What to emit in addition to the records: ``ACTIVE``, ``WATERMARK``, ``IDLE``.
+        signals: What to emit in addition to the records: ``ACTIVE``, ``WATERMARK``, ``IDLE``.
         now_ms: The time at which the micro-batch was planned, in ms.
         sender: The event time that the reader has sent (``SentEventTime.snapshot``).
     """
@@ -95,7 +96,7 @@ class ReaderOrder:
     first: bool
     last: bool
     sent: int | None = None
-    tells: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()
     now_ms: int = 0
     sender: tuple[Any, ...] = NOTHING_SENT
 
@@ -113,7 +114,7 @@ class ReaderOrder:
     def has_work(self) -> bool:
         """Whether the reader has anything to do."""
         sends = any(isinstance(step, WatermarkOrder) for step in self.steps)
-        return bool(self.portions or sends or self.first or self.last or self.tells)
+        return bool(self.portions or sends or self.first or self.last or self.signals)
 
 
 def orders(offset: SourceOffset, splits: Serializer[Any]) -> list[ReaderOrder]:
@@ -130,7 +131,7 @@ def orders(offset: SourceOffset, splits: Serializer[Any]) -> list[ReaderOrder]:
             batch == 0,
             reader["ended"] == batch,
             reader["sent"],
-            tuple(reader["tells"]),
+            tuple(reader["signals"]),
             offset["now_ms"],
             tuple(reader["sender"]),
         )
@@ -151,3 +152,14 @@ def content(offset: SourceOffset) -> tuple[Any, ...]:
         for reader in offset.get("readers", ())
     ]
     return offset.get("enumerator"), readers
+
+
+def ended_readers(offset: SourceOffset, parallelism: int) -> list[bool]:
+    """Return which subtasks of a source have read their input to the end, for any kind of source.
+
+    Args:
+        offset: The offset at which the source continues.
+        parallelism: The number of subtasks now. If it has changed, either all or none have ended.
+    """
+    flags = [reader["ended"] is not None for reader in offset.get("readers", ())] or [bool(offset.get("ended"))]
+    return flags if len(flags) == parallelism else [all(flags)] * parallelism

@@ -51,12 +51,16 @@ class RowLoader:
         if row.kind is RowKind.PANE:
             self._panes[_slot(row), row.subtask] = self._decode(row.value)
             return
-        if row.kind in _OF_STATES and row.state is not None and split_name(row.state)[0] not in self._states:
+        if row.kind in _OF_STATES and not self.is_declared(row):
             return
         self._add_of_key(row, self._decode(row.key))
         self._loaded += 1
         if self._loaded % _ROWS_BETWEEN_SNAPSHOTS == 0:
             self._store.snapshot()  # stores the pages, which frees them if they are outside the state blob
+
+    def is_declared(self, row: StateRow) -> bool:
+        """Whether the function declares the state of ``row``, which is a row of a state."""
+        return row.state is not None and split_name(row.state)[0] in self._states
 
     def finish(self) -> None:
         """Set the deadlines of the panes. Called after the last row."""
