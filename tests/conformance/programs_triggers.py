@@ -27,7 +27,7 @@ from tests.durations import ms
 
 __all__ = ("PROGRAMS",)
 
-MANY: Sequence[int] = range(50)
+MANY: Sequence[int] = range(40)
 
 
 class Show(OneInputWindowStreamProcessFunction[int, tuple[int, ...]]):
