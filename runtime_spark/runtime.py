@@ -265,7 +265,7 @@ def compile_plan(
     restores = restoration is not None and restoration.savepoint is not None
     origin = None
     if restoration is not None and restores:
-        origin = RestoredProgram(restoration.origin.program, restoration.ended(plan))
+        origin = RestoredProgram(restoration.origin.program, restoration.sent(plan))
     packed = pack_job(plan, layout, registry, state_key, history, origin)
     job_key = hashlib.sha256(packed).hexdigest()[:16]
     frames = source_frames(spark, plan, packed, job_key, clock, options)

@@ -18,6 +18,7 @@ from dsv2.program.description import Description
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.operator.subtask_restore import Succession
+from dsv2.runtime.operator.time_sender import SentBefore
 from dsv2.runtime.rescale import ProgramSuccession
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
@@ -49,11 +50,11 @@ _ALLOCATIONS = 200_000
 class RestoredProgram:
     """What the subtasks must know of the savepoint that they restore.
 
-    ``program``: The program that wrote it. ``ended``: For each source, by uid, which of its subtasks had ended.
+    ``program``: The program that wrote it. ``sent``: What the readers of its sources had sent, by uid.
     """
 
     program: Description
-    ended: Mapping[str, Sequence[bool]]
+    sent: Mapping[str, Sequence[SentBefore]]
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class WorkerJob:
     def succession(self, codec: Codec) -> Succession:
         """Return how the subtasks continue those of the savepoint that the run restores."""
         assert self.origin is not None
-        return ProgramSuccession(self.whole_plan, self.origin.program, codec, self.origin.ended)
+        return ProgramSuccession(self.whole_plan, self.origin.program, codec, self.origin.sent)
 
     @property
     def signing_key(self) -> bytes | None:

@@ -83,6 +83,11 @@ def _has_java() -> bool:
     return (home is not None and Path(home, "bin", "java").exists()) or shutil.which("java") is not None
 
 
+def _is_measured() -> bool:
+    """Whether coverage is measured. Spark kills the workers that it would reuse, and their measurement is lost."""
+    return "COVERAGE_PROCESS_CONFIG" in os.environ
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session: two cores, no user interface, and almost no console output."""
@@ -102,6 +107,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.local.dir", str(folder / "local"))
             .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
             .config("spark.python.unix.domain.socket.enabled", "true")
+            .config("spark.python.worker.reuse", "false" if _is_measured() else "true")
             .getOrCreate()
         )
     yield session

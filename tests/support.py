@@ -26,7 +26,7 @@ from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import END, START, STATUS, WATERMARK, Control, Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
-from dsv2.runtime.operator.subtask_restore import OperatorParts
+from dsv2.runtime.operator.subtask_restore import Announcement, OperatorParts
 from dsv2.runtime.serde.codec import Codec, References
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.page_store import in_entries
@@ -205,6 +205,9 @@ class _OneSubtask:
     def parts(self, operator: Operator, subtask: int, old: Sequence[OperatorParts]) -> OperatorParts:
         (parts,) = old
         return parts
+
+    def announcements(self, operator: Operator, subtask: int) -> Sequence[Announcement]:
+        return ()
 
 
 class Driver:

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from dsv2.cli.report import Report, table
-from dsv2.cli.with_spark import add_settings, open_savepoint, settings_of, spark_commands
+from dsv2.cli.with_spark import add_settings, add_state_key, open_savepoint, settings_of, spark_commands
 
 __all__ = ("add_commands",)
 
@@ -25,6 +25,7 @@ def add_commands(groups: Any) -> None:
     create.add_argument("path", help="the folder of the savepoint, which must not exist or must be empty")
     create.add_argument("--json", action="store_true", help="print JSON")
     add_settings(create)
+    add_state_key(create)
     create.set_defaults(run=_create)
     for name, run, paths, text in (
         ("show", _show, ["path"], "show what a savepoint holds"),
@@ -40,19 +41,20 @@ def add_commands(groups: Any) -> None:
 
 
 def _create(arguments: argparse.Namespace) -> Report:
-    path = spark_commands().create(arguments.checkpoint, arguments.path, settings_of(arguments))
+    settings = settings_of(arguments)
+    path = spark_commands().create(arguments.checkpoint, arguments.path, settings, arguments.state_key)
     return Report([f"The savepoint is in {path}."], {"path": path})
 
 
 def _show(arguments: argparse.Namespace) -> Report:
-    info = open_savepoint(arguments.path, arguments).info
-    program = info.program
+    savepoint = open_savepoint(arguments.path, arguments)
+    info, program = savepoint.info, savepoint.info.program
     operators = [
         {
             "operator": uid,
             "kind": operator["kind"],
             "parallelism": operator["parallelism"],
-            "states": ", ".join(sorted(operator["states"])),
+            "states": ", ".join(savepoint.operators[uid]),
             "bytes": sum(info.files[name].size for name in info.files if name.startswith(_folders(info, uid))),
         }
         for uid, operator in sorted(program["operators"].items())

@@ -33,6 +33,7 @@ def add_commands(groups: Any) -> None:
         command.add_argument("operator", help="the uid of the operator")
         command.add_argument("state", help="the name of the state")
         command.add_argument("--json", action="store_true", help="print JSON")
+        command.add_argument("--version", type=_count, help="the version of the values (default: the current one)")
         add_settings(command)
     show.add_argument("--limit", type=_count, default=20, help="the number of rows (default: 20)")
     export.add_argument("file", help=f"the file, whose suffix is the format: {', '.join(_WRITERS)}")
@@ -47,17 +48,25 @@ def _count(text: str) -> int:
 
 
 def _table(arguments: argparse.Namespace) -> StateTable:
-    return open_savepoint(arguments.path, arguments).state(arguments.operator, arguments.state)
+    return open_savepoint(arguments.path, arguments).state(
+        arguments.operator, arguments.state, version=arguments.version
+    )
 
 
 def _show(arguments: argparse.Namespace) -> Report:
     rows: list[dict[str, Any]] = []
     number = 0
-    for part in _table(arguments).parts():
+    content = _table(arguments)
+    for part in content.parts():
         rows += part.slice(0, arguments.limit - len(rows)).to_pylist()
         number += part.num_rows
     more = number - len(rows)
-    return Report([*table(rows), *([f"... and {more} more rows"] if more else [])], rows)
+    text = [*table(rows), *([f"... and {more} more rows"] if more else [])]
+    return Report([*text, *map(_not_converted, content.other_versions)], rows)
+
+
+def _not_converted(version: int) -> str:
+    return f"There are also values of version {version}, which the job has not converted: --version {version}"
 
 
 def _export(arguments: argparse.Namespace) -> Report:
@@ -65,8 +74,11 @@ def _export(arguments: argparse.Namespace) -> Report:
     write = _WRITERS.get(file.suffix.removeprefix("."))
     if write is None:
         raise ConfigurationError(f"{file} has no known format. Its suffix must be one of: {', '.join(_WRITERS)}.")
-    rows = write(_table(arguments).parts(), file)
-    return Report([f"{rows} rows were written to {file}."], {"rows": rows, "file": str(file)})
+    content = _table(arguments)
+    rows = write(content.parts(), file)
+    text = [f"{rows} rows were written to {file}.", *map(_not_converted, content.other_versions)]
+    data = {"rows": rows, "file": str(file), "other_versions": list(content.other_versions)}
+    return Report(text, data)
 
 
 def _write_csv(parts: Iterator[pa.Table], file: Path) -> int:

@@ -10,7 +10,7 @@ from dsv2.errors import ConfigurationError
 from dsv2.savepoint import Savepoint
 from dsv2.savepoint.paths import is_remote
 
-__all__ = ("add_settings", "open_savepoint", "settings_of", "spark_commands")
+__all__ = ("add_state_key", "add_settings", "open_savepoint", "settings_of", "spark_commands")
 
 
 def add_settings(command: argparse.ArgumentParser) -> None:
@@ -22,6 +22,11 @@ def add_settings(command: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a setting of Spark, such as spark.master=yarn; may be repeated (default: Spark on this machine)",
     )
+
+
+def add_state_key(command: argparse.ArgumentParser) -> None:
+    """Add the option ``--state-key`` to a command that reads the state of a checkpoint."""
+    command.add_argument("--state-key", metavar="FILE", help="a file with the key of the job, if its state is signed")
 
 
 def settings_of(arguments: argparse.Namespace) -> dict[str, str]:

@@ -60,12 +60,12 @@ def _arguments_of_ours(kind: type) -> tuple[Any, ...]:
 def _arguments(kind: type, base: type) -> tuple[Any, ...]:
     if kind is base:
         return tuple(kind.__parameters__)  # type: ignore[attr-defined]
-    for given in vars(kind).get("__orig_bases__", kind.__bases__):
-        origin = get_origin(given) or given
-        if isinstance(origin, type) and issubclass(origin, base):
-            values = dict(zip(getattr(origin, "__parameters__", ()), get_args(given), strict=False))
-            return tuple(values.get(one, one) if isinstance(one, TypeVar) else one for one in _arguments(origin, base))
-    return ()
+    bases = [
+        (get_origin(given) or given, get_args(given)) for given in vars(kind).get("__orig_bases__", kind.__bases__)
+    ]
+    origin, args = next((one, args) for one, args in bases if isinstance(one, type) and issubclass(one, base))
+    values = dict(zip(getattr(origin, "__parameters__", ()), args, strict=False))
+    return tuple(values.get(one, one) if isinstance(one, TypeVar) else one for one in _arguments(origin, base))
 
 
 def _collected(function: object) -> Any:

@@ -10,7 +10,7 @@ from dsv2.local.run import LocalRun
 from dsv2.program.description import Description, describe
 from dsv2.program.history import continued_programs
 from dsv2.runtime.rescale import ProgramSuccession
-from dsv2.runtime.sources.offsets import ended_readers
+from dsv2.runtime.sources.sent_before import sent_before
 from dsv2.runtime.state.row_routing import RowRouter
 from dsv2.runtime.state.rows import StateRow
 from dsv2.savepoint.metadata import Origin, SourcePosition
@@ -39,7 +39,7 @@ def restart(plan: Plan, run: LocalRun) -> None:
     for uid, row in run.rows():
         rows.setdefault(uid, []).append(row)
     run.replace_subtasks()
-    restore(plan, run, describe(plan), lambda uid: rows.get(uid, []), run.positions())
+    restore(plan, run, describe(plan), lambda uid: rows.get(uid, []), {})
 
 
 def restore(
@@ -56,17 +56,12 @@ def restore(
         run: The run.
         program: The program that wrote the rows.
         rows: Returns the rows of an operator.
-        positions: Where the sources continue, by uid.
+        positions: The positions of the sources, by uid.
 
     Raises:
         IncompatibleCheckpointError: The state cannot be carried to this plan.
     """
-    ended = {
-        operator.uid: ended_readers(positions[operator.uid].offset, operator.parallelism)
-        for operator in plan.operators
-        if operator.uid in positions
-    }
-    succession = ProgramSuccession(plan, program, run.codec, ended)
+    succession = ProgramSuccession(plan, program, run.codec, sent_before(plan, positions))
     for head, chain in plan.chains.items():
         restores = [
             run.subtask(head, index).begin_restore(succession) for index in range(plan.operators[head].parallelism)

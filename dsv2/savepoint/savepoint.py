@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder, literal_path
+from dsv2.program.description import FURTHER
 from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint.difference import SavepointDifference, difference
@@ -70,23 +71,27 @@ class Savepoint:
 
     @property
     def operators(self) -> Mapping[str, Sequence[str]]:
-        """The names of the declared states of each operator, by uid."""
+        """The names of the declared states of each operator, by uid. Those of windows have no tables of their own."""
         program: Mapping[str, Any] = self.info.program["operators"]
-        return {uid: tuple(sorted(program[uid]["states"])) for uid in sorted(program)}
+        return {
+            uid: tuple(sorted(name for name in program[uid]["states"] if not name.endswith(FURTHER)))
+            for uid in sorted(program)
+        }
 
     @property
     def positions(self) -> Mapping[str, Mapping[str, Any]]:
         """The offset of each source, by uid."""
         return {uid: source.offset for uid, source in self.info.sources.items()}
 
-    def state(self, uid: str, name: str) -> StateTable:
+    def state(self, uid: str, name: str, *, version: int | None = None) -> StateTable:
         """Return a declared state as a table.
-
-        Values that a job has not yet converted to the current version of the state are not in it.
 
         Args:
             uid: The uid of the operator.
             name: The name of the state.
+            version: The version of the values. None (default): that of the last program. A job converts values of
+                earlier versions when it first reads them, so a savepoint may have others too, see
+                ``StateTable.other_versions``.
 
         Raises:
             ConfigurationError: There is no such operator or state.
@@ -94,11 +99,22 @@ class Savepoint:
         if uid not in self.operators:
             raise ConfigurationError(f"{self.path} has no operator {uid!r}. It has: {_listed(self.operators)}.")
         if name not in self.operators[uid]:
-            raise ConfigurationError(f"Operator {uid!r} has no state {name!r}. It has: {_listed(self.operators[uid])}.")
-        version = self.info.program["operators"][uid]["states"][name].get("version", 1)
-        stored = (uid, name, version)
-        tables = [t for t in self.info.tables if t.id.kind in _OF_STATES and (t.id.uid, *_stored(t)) == stored]
-        return StateTable(self._folder, self._reader, uid, name, tables[0] if tables else None)
+            windows = f"{name}{FURTHER}" in self.info.program["operators"][uid]["states"]
+            why = " Windows keep it, and it has no table of its own." if windows else ""
+            raise ConfigurationError(
+                f"Operator {uid!r} has no state {name!r}.{why} It has: {_listed(self.operators[uid])}."
+            )
+        if version is None:
+            version = self.info.program["operators"][uid]["states"][name].get("version", 1)
+        tables = {
+            of_version: table
+            for table in self.info.tables
+            if table.id.uid == uid and table.id.kind in _OF_STATES
+            for stored, of_version in [split_name(table.id.state or "")]
+            if stored == name
+        }
+        others = tuple(sorted(tables.keys() - {version}))
+        return StateTable(self._folder, self._reader, uid, name, tables.get(version), others)
 
     def timers(self, uid: str) -> StateTable:
         """Return the timers of an operator as a table: for each key and time domain, the times in ms.
@@ -132,11 +148,19 @@ class StateTable:
 
     Attributes:
         path: The folder of the Parquet files, for tools such as DuckDB; None if the state is empty.
+        other_versions: The versions of values of this state that are not in the table.
     """
 
     def __init__(
-        self, folder: Folder, reader: SavepointReader, uid: str, name: str, table: SavepointTable | None
+        self,
+        folder: Folder,
+        reader: SavepointReader,
+        uid: str,
+        name: str,
+        table: SavepointTable | None,
+        other_versions: Sequence[int] = (),
     ) -> None:
+        self.other_versions = other_versions
         self._folder = folder
         self._reader = reader
         self._table = table
@@ -193,10 +217,6 @@ class StateTable:
             return ["subtask", value]
         key = "key" if table.key is not None else "key_bytes"
         return ["subtask", *(["state"] if table.id.kind == RowKind.TIMERS else []), key, value]
-
-
-def _stored(table: SavepointTable) -> tuple[str, int]:
-    return split_name(table.id.state or "")
 
 
 def _listed(names: Mapping[str, object] | Sequence[str]) -> str:

@@ -15,10 +15,11 @@ from dsv2.job import RunOptions
 from dsv2.program.description import describe
 from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.program.savepoint_check import check_savepoint
+from dsv2.runtime.operator.time_sender import SentBefore
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.continuation import check_kind
-from dsv2.runtime.sources.offsets import ended_readers
+from dsv2.runtime.sources.sent_before import sent_before
 from dsv2.savepoint.metadata import SavepointInfo, SourcePosition
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sources import DataFrameSource
@@ -55,18 +56,14 @@ class Restoration:
     def notes(self, plan: Plan) -> Notes:
         """Return the notes that the savepoint holds, for a new checkpoint."""
         assert self.savepoint is not None
-        ended = {uid: flags for uid, flags in self.ended(plan).items() if any(flags)}
+        flags = {uid: [one.ended for one in readers] for uid, readers in self.sent(plan).items()}
+        ended = {uid: of_readers for uid, of_readers in flags.items() if any(of_readers)}
         return Notes(keys=list(self.savepoint.info.keys), ended=ended)  # subtasks report the fields that they restore
 
-    def ended(self, plan: Plan) -> dict[str, list[bool]]:
-        """Return for each source that the savepoint has, by uid, which of its subtasks have ended."""
+    def sent(self, plan: Plan) -> dict[str, list[SentBefore]]:
+        """Return what the readers of each source that the savepoint has, by uid, had sent."""
         assert self.savepoint is not None
-        sources = self.savepoint.info.sources
-        return {
-            operator.uid: ended_readers(sources[operator.uid].offset, operator.parallelism)
-            for operator in plan.operators
-            if operator.uid in sources
-        }
+        return sent_before(plan, self.savepoint.info.sources)
 
 
 def restoration_of(

@@ -19,6 +19,7 @@ from dsv2 import (
     IncompatibleCheckpointError,
     JobHandle,
     JobStatus,
+    NonPartitionedContext,
     PartitionedContext,
     Trigger,
     UserFunctionError,
@@ -73,6 +74,16 @@ class Count(OneInputStreamProcessFunction[str, Word]):
         output.collect(Word(record, times.value()))
 
 
+class Farewell(OneInputStreamProcessFunction[Word, Word]):
+    """Emits a word at the end of its input."""
+
+    def process_record(self, record: Word, output: Collector[Word], ctx: PartitionedContext[Word]) -> None:
+        pass
+
+    def end_input(self, ctx: NonPartitionedContext[Word]) -> None:
+        ctx.apply_to_all_partitions(lambda output, partition: output.collect(Word("bye", 0)))
+
+
 class Job:
     """The job in ``folder``, whose program changes from run to run."""
 
@@ -95,7 +106,11 @@ class Job:
         env = ExecutionEnvironment.get_instance(SparkRuntime(self._spark, state_layout=layout))
         source = DataGeneratorSource(generator, count=COUNT, records_per_batch=PER_BATCH)
         words = env.from_source(source, "words").with_uid("words")
+        greetings = env.from_collection([Word("hello", 0)], "greetings").with_uid("greetings")  # ends at once
+        greetings.to_sink(FileSink(str(self.folder / "greetings"), schema=Word)).with_uid("greeted")
         if further:
+            farewell = greetings.process(Farewell()).with_uid("farewell")
+            farewell.to_sink(FileSink(str(self.folder / "farewell"), schema=Word)).with_uid("left")
             words = words.map(itself).with_uid("further")
         counted = words.key_by(itself).process(Count()).with_uid(uid).with_parallelism(parallelism)
         counted.to_sink(FileSink(str(self.folder / "out"), schema=Word)).with_uid("out")
@@ -156,6 +171,7 @@ def test_changed_program_continues_in_the_same_checkpoint(
     job.to_end(2, further=True)
     assert job.generations() == ["2"]
     job.assert_complete()
+    assert [word for _, word, _ in read_back(job.folder / "farewell")] == ["bye"], "its input had ended before"
 
 
 def test_refused_changes_leave_the_checkpoint_as_it_is(job: Job) -> None:

@@ -124,8 +124,11 @@ def test_state_export(capsys: pytest.CaptureFixture[str], second: str, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["checkpoint", "show", "/nowhere", "--conf", "spark.master"], "--conf spark.master: write it as NAME=VALUE."),
         (["savepoint", "show", "/nowhere"], "/nowhere is not a savepoint"),
         (["savepoint", "show", "{first}/savepoint.json"], "savepoint.json is not a savepoint"),
+        (["savepoint", "create", "/a", "/b", "--state-key=/nowhere"], "The state key cannot be read from /nowhere"),
+        (["checkpoint", "verify", "/a", "--state-key", "{first}"], "The state key cannot be read from"),
         (["state", "export", "{first}", "counts", "count", "/nowhere/a.csv"], "/nowhere/a.csv"),
         (["state", "export", "{first}", "counts", "count", "/nowhere/a.parquet"], "/nowhere/a.parquet"),
         (["state", "show", "{first}", "sums", "count"], "has no operator 'sums'. It has: 'counts', 'words'."),
@@ -203,6 +206,32 @@ def test_all_kinds_of_values_are_shown_and_exported(
     assert in_csv == plain
 
 
+def test_values_of_an_earlier_version_are_mentioned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    class Converted(Counting):
+        count = StateDeclarations.value_state("count", str, version=2, migrate=lambda value, version: str(value))
+
+        def uses_states(self) -> Any:
+            return [self.count]
+
+        def process_record(self, record: str, output: Any, ctx: Any) -> None:
+            state = ctx.state_manager.get_state(self.count)
+            state.update(f"{state.value()} more")
+
+    words = savepoint_of("a b c", tmp_path / "a")
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
+    env.from_source(TestSource(["x", Stop(), "y"])).with_uid("clock").to_sink(CollectSink()).with_uid("ticks")
+    stream: Any = env.from_source(TestSource(["a", "b", "c"]), "words").with_uid("words")
+    stream.key_by(str).process(Converted()).with_uid("counts").to_sink(CollectSink()).with_uid("out")
+    path = env.execute_async("word count", savepoint=words).savepoint(tmp_path / "b")
+    for command in ("show", "export"):
+        file = [f"{tmp_path}/out.csv"] if command == "export" else []
+        code, text = run(capsys, "state", command, path, "counts", "count", *file)
+        assert code == 0
+        assert "There are also values of version 1, which the job has not converted: --version 1" in text
+    code, text = run(capsys, "state", "show", path, "counts", "count", "--version=1", "--json")
+    assert sorted(row["key"] for row in json.loads(text)) == ["a", "b", "c"]
+
+
 def test_operators_with_any_uid_are_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = savepoint_with(["a"], str, tmp_path / "a", str)
     code, text = run(capsys, "savepoint", "show", path)
@@ -252,6 +281,15 @@ def test_unexpected_error_has_no_traceback(
         monkeypatch.setattr(Savepoint, "verify", fail)
         assert main(["savepoint", "verify", first]) == expected
         assert capsys.readouterr().err == message
+
+
+def test_command_without_spark_names_the_extra(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "runtime_spark.command_line", None)
+    code, text = run(capsys, "checkpoint", "verify", "/nowhere", "--conf", "spark.master=local[1]")
+    assert code == 2
+    assert text.endswith("Install it with: pip install 'dsv2[spark]'\n")
 
 
 def test_module_runs_and_stops_quietly_when_its_reader_does(second: str) -> None:

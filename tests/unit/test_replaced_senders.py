@@ -12,6 +12,7 @@ import pytest
 from dsv2 import DroppedStateWarning, ExecutionEnvironment, IncompatibleCheckpointError, JobStatus
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.local import LocalRuntime
+from dsv2.runtime.exchange.gate_states import GateState, held_records
 from dsv2.sinks import CollectSink
 from dsv2.testing import Stop, TestSource
 from dsv2.watermark import new_builder
@@ -163,3 +164,15 @@ def test_held_records_of_a_removed_operator_are_dropped_only_with_permission(tmp
     with pytest.warns(DroppedStateWarning, match="while it holds back records"):
         assert run(aligned("c"), ALL, start=tmp_path / "a", allow_dropped_state=True) == [1, 3]
     assert before == [0]
+
+
+def test_held_records_that_cannot_be_counted_count_as_one() -> None:
+    gate: GateState = (
+        1,
+        {},
+        [],
+        [],
+        False,
+        {0: ("aligned", [([1, 2], [], None, 0), (object(), [], None, 0), ([], [], None, 0)])},
+    )
+    assert held_records(gate) == 3

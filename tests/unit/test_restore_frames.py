@@ -15,6 +15,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.sources.offsets import NOTHING_SENT
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.metadata import Origin, SavepointInfo, SourcePosition
@@ -110,12 +111,16 @@ def test_empty_batches_have_no_frames() -> None:
     assert sum(batch.num_rows for batch in make(iter(list[pa.RecordBatch]()))) == 0
 
 
+def reader(ended: int | None) -> dict[str, Any]:
+    return {"ended": ended, "idle": False, "sender": NOTHING_SENT}
+
+
 @pytest.mark.parametrize(
     ("parallelism", "offset", "ended"),
     [
-        (2, {"batch": 7, "readers": [{"ended": None}, {"ended": 5}]}, [False, True]),
-        (3, {"batch": 7, "readers": [{"ended": None}, {"ended": 5}]}, None),
-        (3, {"batch": 7, "readers": [{"ended": 4}, {"ended": 5}]}, [True, True, True]),
+        (2, {"batch": 7, "readers": [reader(None), reader(5)]}, [False, True]),
+        (3, {"batch": 7, "readers": [reader(None), reader(5)]}, None),
+        (3, {"batch": 7, "readers": [reader(4), reader(5)]}, [True, True, True]),
         (2, {"position": 9, "ended": True}, [True, True]),
         (2, {"position": 9}, None),
         (2, {"batch": -1}, None),

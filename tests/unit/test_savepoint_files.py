@@ -19,7 +19,7 @@ from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint import Savepoint
 from dsv2.savepoint.metadata import Origin, SourcePosition
 from dsv2.savepoint.reader import SavepointReader
-from dsv2.savepoint.tables import TableId
+from dsv2.savepoint.tables import TableId, rows_in
 from dsv2.savepoint.writer import SavepointWriter
 
 CODEC = Codec(TypeRegistry())
@@ -75,6 +75,11 @@ def test_rows_and_description_are_read_back(folder: LocalFolder) -> None:
         (TableId("../b c%/ü", "timers", None), "float64", "{'list': 'int64'}"),
     }
     assert all(Path(folder.path, "state") in file.parents for file in files(folder))
+
+
+def test_file_of_another_kind_is_damaged() -> None:
+    with pytest.raises(CorruptDataError, match=r"state/a\.parquet is damaged: .* Restore the savepoint from a backup"):
+        list(rows_in(b"not Parquet", "state/a.parquet"))
 
 
 def test_savepoint_without_state(tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from dsv2.errors import InternalError, PlanError
+from dsv2.errors import PlanError
 from dsv2.extension.event_time import EventTimeManager, EventTimeProcessFunction
 from dsv2.extension.window.callbacks import Callbacks, IncrementalCallbacks, Shape
 from dsv2.extension.window.contents import Contents
@@ -106,11 +107,11 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
     def close(self) -> None:
         self.function.close()
 
-    def _new_contents(self) -> Contents:
-        raise NotImplementedError
+    @abstractmethod
+    def _new_contents(self) -> Contents: ...
 
-    def _new_window(self, contents: Contents, key: PartitionAccess) -> CurrentWindow:
-        raise NotImplementedError
+    @abstractmethod
+    def _new_window(self, contents: Contents, key: PartitionAccess) -> CurrentWindow: ...
 
     def _new_callbacks(self, ctx: Any, outputs: Sequence[Any], window: CurrentWindow) -> Callbacks:
         kind = IncrementalCallbacks if isinstance(self.function, IncrementalFunction) else Callbacks
@@ -161,6 +162,5 @@ def _new_windows(strategy: WindowStrategy, environment: WindowEnvironment) -> Wi
             return SessionWindows(strategy, environment)
         case CountWindowStrategy():
             return CountWindows(strategy, environment)
-        case GlobalWindowStrategy():
-            return GlobalWindow(strategy, environment)
-    raise InternalError(f"There is no implementation of {strategy}.")
+    assert isinstance(strategy, GlobalWindowStrategy)
+    return GlobalWindow(strategy, environment)

@@ -6,7 +6,7 @@ watermark is complete and their records are processed. Then they end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any, TypeAlias
 
 from dsv2.runtime.exchange.frames import END
@@ -30,9 +30,13 @@ def former_channels(state: GateState) -> list[int]:
 
 
 def held_records(state: GateState) -> int:
-    """Return the number of records that a gate holds back behind aligned watermarks."""
+    """Return the number of records that a gate holds back behind aligned watermarks.
+
+    Records that were decoded without the program, and may have no length, count as one.
+    """
     *_, held = state
-    return sum(len(records) for _, pieces in held.values() for records, *_ in pieces)
+    held_pieces = (records for _, pieces in held.values() for records, *_ in pieces)
+    return sum(len(records) if isinstance(records, Sized) else 1 for records in held_pieces)
 
 
 def with_new_channels(state: GateState, channels: int, declarations: Mapping[str, WatermarkDeclaration]) -> GateState:

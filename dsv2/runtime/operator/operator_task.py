@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from dsv2.errors import JobError
@@ -14,7 +14,6 @@ from dsv2.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.emitter import Emitter
 from dsv2.runtime.exchange.frames import END, START, WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
-from dsv2.runtime.exchange.gate_states import GateState
 from dsv2.runtime.operator.chain import ChainedEmitter
 from dsv2.runtime.operator.function_calls import FunctionCalls, Timing
 from dsv2.runtime.operator.function_instance import FunctionInstance
@@ -322,6 +321,10 @@ class OperatorTask:
         """Return the names of the function's fields in the last ``snapshot``."""
         return self._fields.kept
 
+    def keep_fields(self, names: Collection[str]) -> None:
+        """Remove restored fields of the function whose names are not in ``names``."""
+        self._fields.keep_only(names)
+
     def snapshot(self) -> dict[str, Any]:
         """Return the state as built-in values and bytes."""
         return {
@@ -358,7 +361,10 @@ class OperatorTask:
         self._calls.init()
         self._calls.attributed("__setstate__", self._fields.restore, state["fields"])
         self._calls.states.restore(state["subtask_state"])
-        self.restore_gates(state["gates"])
+        for gate, gate_state in zip(self.gates, state["gates"], strict=True):
+            gate.restore(gate_state)
+        if (wait := self.operator.broadcast_wait) is not None and self.gates[0].blocked:
+            self.gates[0].block(wait.max_records)  # also new channels
         self._watermarks = state["watermarks"]
         for identifier, combiner_state in state["across_inputs"].items():
             self._across(self._job.declarations[identifier]).restore(combiner_state)
@@ -366,14 +372,6 @@ class OperatorTask:
         self._ended_inputs, self._idle_inputs = set(ended), set(idle)
         self._opened, self._closed = state["lifecycle"]
         self._records_in = state["records_in"]
-
-    def restore_gates(self, states: Sequence[GateState]) -> None:
-        """Restore the gates of a ``snapshot``. Of an operator that has been opened, only channels may have ended."""
-        waited = self.gates[0].blocked  # if the operator was opened
-        for gate, state in zip(self.gates, states, strict=True):
-            gate.restore(state)
-        if (wait := self.operator.broadcast_wait) is not None and (waited or self.gates[0].blocked):
-            self.gates[0].block(wait.max_records)  # also new channels
         self._settled = False
 
     def _settle(self) -> None:

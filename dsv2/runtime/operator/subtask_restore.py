@@ -8,17 +8,21 @@ from typing import Any, Protocol, TypeAlias
 
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Operator
+from dsv2.graph.stateful import mentioned_names
 from dsv2.runtime.exchange.edges import EdgeEmitter
-from dsv2.runtime.exchange.gate_states import GateState
+from dsv2.runtime.exchange.frames import Control
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.row_loader import RowLoader
 from dsv2.runtime.state.rows import RowKind, StateRow
 
-__all__ = ("OperatorParts", "Succession", "SubtaskRestore")
+__all__ = ("Announcement", "OperatorParts", "Succession", "SubtaskRestore")
 
 OperatorParts: TypeAlias = dict[str, Any]
 """What ``OperatorTask.snapshot`` returns, without the keyed store."""
+
+Announcement: TypeAlias = tuple[int, list[Control]]
+"""A channel, numbered over all inputs, and control elements for it."""
 
 
 class Succession(Protocol):
@@ -31,8 +35,8 @@ class Succession(Protocol):
             IncompatibleCheckpointError: The parts cannot be carried to the new program.
         """
 
-    def first_gates(self, operator: Operator, subtask: int) -> Sequence[GateState]:
-        """Return the gates of an operator that the old program did not have."""
+    def announcements(self, operator: Operator, subtask: int) -> Sequence[Announcement]:
+        """Return what sources had sent before on the channels into a subtask of ``operator`` that are new."""
 
 
 class SubtaskRestore:
@@ -49,6 +53,7 @@ class SubtaskRestore:
         succession: Decides about everything that is not keyed.
         codec: Decodes the rows.
         guarded: Runs an action, and closes the functions if it fails.
+        receive: Processes control elements of channels, before the first micro-batch.
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class SubtaskRestore:
         succession: Succession,
         codec: Codec,
         guarded: Callable[[Callable[[], object]], None],
+        receive: Callable[[Sequence[Announcement]], None],
     ) -> None:
         self._tasks = tasks
         self._edges = {edge.name: edge for edge in edges}
@@ -68,6 +74,7 @@ class SubtaskRestore:
         self._succession = succession
         self._codec = codec
         self._guarded = guarded
+        self._receive = receive
         self._loaders: dict[str, RowLoader] = {task.operator.uid: task.row_loader() for task in tasks}
         self._parts: dict[str, dict[int, dict[str, Any]]] = {}  # by uid and old subtask
         self._positions: dict[tuple[str, int, str, int], dict[int, tuple[int, int]]] = {}  # by edge and old subtask
@@ -104,11 +111,14 @@ class SubtaskRestore:
             old = self._parts.get(task.operator.uid)
             if old is None:
                 self._guarded(task.open)
-                task.restore_gates(self._succession.first_gates(task.operator, self._subtask))
             else:
                 in_order = [old[index] for index in sorted(old)]
+                used = mentioned_names(task.operator.function)
                 task.restore_parts(self._succession.parts(task.operator, self._subtask, in_order))
+                task.keep_fields(used)
         self._restore_edges()
+        if announcements := self._succession.announcements(self._tasks[-1].operator, self._subtask):
+            self._receive(announcements)
 
     def _restore_edges(self) -> None:
         """Continue the edges of the old program, and inform the consumers that are new."""

@@ -9,15 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from dsv2.graph import Edge, Exchange, Plan
 
-__all__ = ("EarlierInput", "EarlierOperator", "InputChange", "OperatorChange", "Senders", "changes", "new_input")
-
-
-NONE_ENDED: Final[Mapping[int, Sequence[int]]] = MappingProxyType({})
+__all__ = ("EarlierInput", "EarlierOperator", "InputChange", "OperatorChange", "Senders", "changes")
 
 
 class EarlierInput(NamedTuple):
@@ -70,8 +66,6 @@ class InputChange:
         after: The exchange now.
         senders_before: The earlier number of upstream subtasks; 0 if ``senders`` is ``NEW``.
         senders_after: The number of upstream subtasks now.
-        ended: The upstream subtasks that have ended without this input's having received it. Only if ``senders`` is
-            ``NEW``.
     """
 
     senders: Senders
@@ -79,16 +73,11 @@ class InputChange:
     after: Exchange
     senders_before: int
     senders_after: int
-    ended: Sequence[int] = ()
 
     @property
     def channels(self) -> int:
         """The number of channels into each subtask now."""
         return 1 if self.after is Exchange.FORWARD else self.senders_after
-
-    def ended_channels(self, subtask: int) -> list[int]:
-        """Return the channels into the subtask ``subtask`` of the senders in ``ended``."""
-        return [0] * (subtask in self.ended) if self.after is Exchange.FORWARD else list(self.ended)
 
     @property
     def unchanged(self) -> bool:
@@ -126,15 +115,8 @@ class OperatorChange:
         return self.keeps_data and inputs_kept
 
 
-def changes(
-    plan: Plan, before: Mapping[str, EarlierOperator], ended: Mapping[int, Sequence[int]] = NONE_ENDED
-) -> dict[str, OperatorChange]:
-    """Compare ``plan`` with the operators of an earlier program.
-
-    Args:
-        plan: The new program.
-        before: The operators of the earlier program, by uid.
-        ended: The subtasks of sources that have ended, by operator id.
+def changes(plan: Plan, before: Mapping[str, EarlierOperator]) -> dict[str, OperatorChange]:
+    """Compare ``plan`` with the operators of an earlier program, which are given by uid.
 
     Returns:
         The change of each operator that existed before, by uid.
@@ -146,12 +128,7 @@ def changes(
         if earlier is None:
             continue
         edges = plan.edges_into[operator.id]
-        inputs = tuple(
-            new_input(plan, edge, ended)
-            if _is_new(plan, edge, earlier.inputs)
-            else _input_change(plan, edge, earlier.inputs[edge.input], before, kept)
-            for edge in edges
-        )
+        inputs = tuple(_input_change(plan, edge, earlier.inputs, before, kept) for edge in edges)
         moves_keys = operator.keyed and earlier.max_parallelism != operator.max_parallelism
         change = OperatorChange(earlier.parallelism, operator.parallelism, inputs, len(earlier.inputs), moves_keys)
         found[operator.uid] = change
@@ -160,27 +137,17 @@ def changes(
     return found
 
 
-def new_input(plan: Plan, edge: Edge, ended: Mapping[int, Sequence[int]] = NONE_ENDED) -> InputChange:
-    """Return the change of an input that has received nothing yet. ``ended``: As for ``changes``."""
-    parallelism = plan.operators[edge.source].parallelism
-    return InputChange(Senders.NEW, None, edge.exchange, 0, parallelism, tuple(ended.get(edge.source, ())))
-
-
-def _is_new(plan: Plan, edge: Edge, earlier_inputs: Sequence[EarlierInput]) -> bool:
-    if edge.input >= len(earlier_inputs):
-        return True
-    earlier = earlier_inputs[edge.input]
-    return (earlier.sender, earlier.output) != (plan.operators[edge.source].uid, edge.output)
-
-
 def _input_change(
     plan: Plan,
     edge: Edge,
-    earlier: EarlierInput,
+    earlier_inputs: Sequence[EarlierInput],
     before: Mapping[str, EarlierOperator],
     kept: set[int],
 ) -> InputChange:
     sender = plan.operators[edge.source]
+    earlier = earlier_inputs[edge.input] if edge.input < len(earlier_inputs) else None
+    if earlier is None or (earlier.sender, earlier.output) != (sender.uid, edge.output):
+        return InputChange(Senders.NEW, None, edge.exchange, 0, sender.parallelism)
     senders = Senders.SAME if edge.source in kept else Senders.MERGED
     number = before[sender.uid].parallelism
     return InputChange(senders, earlier.exchange, edge.exchange, number, sender.parallelism)

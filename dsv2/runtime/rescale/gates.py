@@ -36,9 +36,9 @@ class _Held(NamedTuple):
     signals: list[_Signal]
 
 
-def new_gate(change: InputChange, subtask: int) -> GateState:
-    """Return the gate of the new subtask ``subtask`` for an input that has received nothing."""
-    return change.channels, {}, change.ended_channels(subtask), [], False, {}
+def new_gate(channels: int) -> GateState:
+    """Return the state of a gate that has received nothing."""
+    return channels, {}, [], [], False, {}
 
 
 def rescaled_gate(
@@ -52,13 +52,11 @@ def rescaled_gate(
 
     Args:
         states: The gates of the old subtasks for this input, ordered by index.
-        change: What has changed.
+        change: What has changed. The senders are not new.
         subtask: The index of the new subtask.
         declarations: The watermark declarations of the new program by identifier.
         route: Decides about held records. Not called if the input is or was broadcast or becomes forward.
     """
-    if change.senders is Senders.NEW:
-        return new_gate(change, subtask)
     joined = _joined(states, change, subtask, declarations, route)
     if change.senders is Senders.SAME:
         return _selected(joined, change, subtask, declarations)

@@ -184,7 +184,7 @@ def _gates(
     gates = []
     for number, one in enumerate(change.inputs):
         if one.senders is Senders.NEW:
-            gates.append(new_gate(one, subtask))
+            gates.append(new_gate(one.channels))
         else:
             old = [state["gates"][number] for state in states]
             gates.append(rescaled_gate(old, one, subtask, declarations, partial(_route, operator, number)))

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dsv2.graph import Exchange, Operator, Plan
-from dsv2.runtime.exchange.gate_states import GateState
-from dsv2.runtime.rescale.change import EarlierInput, EarlierOperator, changes, new_input
-from dsv2.runtime.rescale.gates import new_gate
+from dsv2.runtime.exchange.frames import Control
+from dsv2.runtime.operator.time_sender import SentBefore
+from dsv2.runtime.rescale.change import EarlierInput, EarlierOperator, Senders, changes
 from dsv2.runtime.rescale.operator_states import OperatorState, rescaled_states
 from dsv2.runtime.serde.codec import Codec
 
@@ -39,16 +39,16 @@ class ProgramSuccession:
         plan: The new program.
         program: The description of the earlier program, see ``earlier_operators``.
         codec: Decodes and encodes state.
-        ended: For each source, by uid, which of its subtasks had ended.
+        sent: What the readers of the sources that the earlier program had have sent, by uid.
     """
 
     def __init__(
-        self, plan: Plan, program: Mapping[str, Any], codec: Codec, ended: Mapping[str, Sequence[bool]]
+        self, plan: Plan, program: Mapping[str, Any], codec: Codec, sent: Mapping[str, Sequence[SentBefore]]
     ) -> None:
         self._plan = plan
         self._codec = codec
-        self._ended = _ended_senders(plan, ended)
-        self._changes = changes(plan, earlier_operators(program), self._ended)
+        self._sent = sent
+        self._changes = changes(plan, earlier_operators(program))
 
     def parts(self, operator: Operator, subtask: int, old: Sequence[OperatorState]) -> OperatorState:
         """Return the state of the new subtask ``subtask`` from those of the old ones, which are ordered by index.
@@ -60,22 +60,20 @@ class ProgramSuccession:
         (state,) = rescaled_states(operator, change, old, self._plan.declarations, self._codec, [subtask])
         return state
 
-    def first_gates(self, operator: Operator, subtask: int) -> list[GateState]:
-        """Return the gates of an operator that is new. Sources that have ended do not tell it."""
-        return [
-            new_gate(new_input(self._plan, edge, self._ended), subtask) for edge in self._plan.edges_into[operator.id]
-        ]
+    def announcements(self, operator: Operator, subtask: int) -> list[tuple[int, list[Control]]]:
+        """Return what sources had sent before on the channels into a subtask of ``operator`` that are new.
 
-
-def _ended_senders(plan: Plan, ended: Mapping[str, Sequence[bool]]) -> dict[int, list[int]]:
-    """The subtasks that have ended of sources, and of the operators that run in the tasks of sources."""
-    found = {
-        operator.id: [index for index, has_ended in enumerate(ended[operator.uid]) if has_ended]
-        for operator in plan.operators
-        if operator.uid in ended
-    }
-    for operator in plan.chained_to_sources:  # upstream first
-        (edge,) = plan.edges_into[operator.id]
-        if edge.source in found:
-            found[operator.id] = found[edge.source]
-    return found
+        Returns:
+            Channels, numbered over all inputs, with control elements. Channels of which nothing is known are left out.
+        """
+        change = self._changes.get(operator.uid)
+        found: list[tuple[int, list[Control]]] = []
+        first = 0
+        for edge in self._plan.edges_into[operator.id]:
+            source = self._plan.operators[self._plan.chain_heads[edge.source]]
+            sent = self._sent.get(source.uid, ())
+            if change is None or change.inputs[edge.input].senders is Senders.NEW:
+                channels = sent[subtask : subtask + 1] if edge.exchange is Exchange.FORWARD else sent
+                found += [(first + number, one.controls()) for number, one in enumerate(channels) if one.controls()]
+            first += self._plan.channels_of(edge)
+        return found

@@ -92,7 +92,7 @@ class Aligner:
         Raises:
             ContractError: A reader has several splits and the enumerator cannot pause single splits.
         """
-        singly = isinstance(enumerator, SupportsPauseOrResumeSplits)
+        singly = enumerator.can_pause_splits
         if not singly and not self._alignment.allow_unaligned_splits:
             self._check_single(readers, enumerator)
         own = _least(split for reader in readers for split in reader.splits.values())
@@ -123,7 +123,8 @@ class Aligner:
         to_resume = [split for split in splits if split.paused and split.at.split_id not in ahead]
         for split in (*to_pause, *to_resume):
             split.paused = not split.paused
-        if (to_pause or to_resume) and isinstance(enumerator, SupportsPauseOrResumeSplits):
+        if (to_pause or to_resume) and enumerator.can_pause_splits:
+            assert isinstance(enumerator, SupportsPauseOrResumeSplits)
             enumerator.pause_or_resume_splits([split.at for split in to_pause], [split.at for split in to_resume])
 
 

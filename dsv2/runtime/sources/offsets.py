@@ -25,7 +25,6 @@ __all__ = (
     "SplitOrder",
     "WatermarkOrder",
     "content",
-    "ended_readers",
     "orders",
 )
 
@@ -152,14 +151,3 @@ def content(offset: SourceOffset) -> tuple[Any, ...]:
         for reader in offset.get("readers", ())
     ]
     return offset.get("enumerator"), readers
-
-
-def ended_readers(offset: SourceOffset, parallelism: int) -> list[bool]:
-    """Return which subtasks of a source have read their input to the end, for any kind of source.
-
-    Args:
-        offset: The offset at which the source continues.
-        parallelism: The number of subtasks now. If it has changed, either all or none have ended.
-    """
-    flags = [reader["ended"] is not None for reader in offset.get("readers", ())] or [bool(offset.get("ended"))]
-    return flags if len(flags) == parallelism else [all(flags)] * parallelism

@@ -116,6 +116,12 @@ class FunctionFields:
                 object.__delattr__(self._function, name)
         self._changed = set(changed)
 
+    def keep_only(self, names: Collection[str]) -> None:
+        """Remove restored fields whose names are not in ``names``: the program no longer uses them."""
+        for name in sorted(self._changed.difference(names)):
+            object.__delattr__(self._function, name)
+            self._changed.discard(name)
+
     def _set(self, fields: dict[str, Any]) -> None:
         for name, value in fields.items():
             object.__setattr__(self._function, name, value)
