@@ -7,7 +7,7 @@ aligned watermark.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, NoReturn, Protocol, TypeAlias
 
@@ -43,9 +43,6 @@ class GateListener(Protocol):
     def on_end(self, input_index: int) -> None:
         """Called when every channel has ended."""
 
-    def on_full(self, input_index: int) -> NoReturn:
-        """Raise an error: a blocked gate holds too many records."""
-
     def on_crossing(self, input_index: int, waiting: Mapping[int, str]) -> NoReturn:
         """Raise an error: channels block each other at different aligned watermarks, given by channel."""
 
@@ -73,18 +70,20 @@ class InputGate:
         self._held: dict[int, tuple[str, list[_Piece]]] = {}
         # elements that are no longer blocked; processed by the outermost call of receive
         self._released: deque[tuple[int, _Piece]] = deque()
-        self._room = inf  # for further records while it is blocked
+        self._room: float = inf  # for further records while it is blocked
+        self._on_full: Callable[[], NoReturn] | None = None
 
     @property
     def blocked(self) -> bool:
         """Whether the elements of all channels are held until ``unblock``."""
         return any(identifier == BLOCKED for identifier, _ in self._held.values())
 
-    def block(self, max_records: int) -> None:
-        """Hold the elements of all channels, at most ``max_records`` records."""
+    def block(self, max_records: int, on_full: Callable[[], NoReturn]) -> None:
+        """Hold the elements of all channels until ``unblock``. With more than ``max_records``, call ``on_full``."""
         for channel in range(self._channels):
             self._held.setdefault(channel, (BLOCKED, []))
         self._room = max_records - self.held_records
+        self._on_full = on_full
 
     def unblock(self) -> None:
         """Process the elements that were held by ``block``."""
@@ -140,8 +139,8 @@ class InputGate:
         pieces.append(piece)
         if identifier == BLOCKED:
             self._room -= len(piece[0])
-            if self._room < 0:
-                self._listener.on_full(self._input)
+            if self._room < 0 and self._on_full is not None:
+                self._on_full()
 
     def control(self, channel: int, kind: int, identifier: str, value: int | bool) -> None:
         """Process one control element of ``channel``. Not for aligned watermarks if there are several channels."""

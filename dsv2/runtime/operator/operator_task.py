@@ -116,7 +116,7 @@ class OperatorTask:
         self._opened = True
         self._control(START, "", 0)
         if (wait := self.operator.broadcast_wait) is not None:
-            self.gates[0].block(wait.max_records)
+            self.gates[0].block(wait.max_records, self._on_full)
         self._calls.init()
         self._calls.open()
 
@@ -217,7 +217,7 @@ class OperatorTask:
         else:
             self._report_idle()
 
-    def on_full(self, input_index: int) -> NoReturn:
+    def _on_full(self) -> NoReturn:
         """Report that too many records wait for the broadcast side.
 
         Raises:
@@ -364,7 +364,7 @@ class OperatorTask:
         for gate, gate_state in zip(self.gates, state["gates"], strict=True):
             gate.restore(gate_state)
         if (wait := self.operator.broadcast_wait) is not None and self.gates[0].blocked:
-            self.gates[0].block(wait.max_records)  # also new channels
+            self.gates[0].block(wait.max_records, self._on_full)  # also new channels
         self._watermarks = state["watermarks"]
         for identifier, combiner_state in state["across_inputs"].items():
             self._across(self._job.declarations[identifier]).restore(combiner_state)
