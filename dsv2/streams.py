@@ -6,7 +6,7 @@ operator. ``process`` returns the new stream, which is also the handle for confi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 from dsv2.callables import takes
@@ -14,16 +14,13 @@ from dsv2.configurable import ConfiguredSink, ProcessConfigurable
 from dsv2.context import Collector, PartitionedContext
 from dsv2.errors import PlanError
 from dsv2.functions import (
-    FilterFunction,
-    FlatMapFunction,
-    MapFunction,
     OneInput,
     ProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from dsv2.graph import Exchange, InputRef, KeySelector, OperatorKind, PlanBuilder
+from dsv2.graph import Exchange, InputRef, KeySelector, OperatorKind, PlanBuilder, WaitForBroadcast
 from dsv2.graph.builder import caller_location
 from dsv2.sinks import Sink
 from dsv2.stream_arguments import (
@@ -31,11 +28,12 @@ from dsv2.stream_arguments import (
     refuse_selectors,
     require,
     require_both_or_neither,
-    require_callable,
     require_selector,
     require_version,
 )
 from dsv2.stream_base import Stream, preserving, refuse_foreign
+from dsv2.stream_broadcast import connect_broadcast, refuse_wait
+from dsv2.stream_operators import StreamOperators
 
 __all__ = (
     "BroadcastStream",
@@ -99,7 +97,7 @@ class _Partitionable(Stream[T_co], Generic[T_co]):
         return BroadcastStream(self._builder, self._through(Exchange.BROADCAST))
 
 
-class NonKeyedPartitionStream(_Partitionable[T_co], Generic[T_co]):
+class NonKeyedPartitionStream(_Partitionable[T_co], StreamOperators[T_co], Generic[T_co]):
     """A stream whose partitions are the parallel subtasks. The partition of a record is not defined."""
 
     _kind = "NonKeyedPartitionStream"
@@ -134,34 +132,31 @@ class NonKeyedPartitionStream(_Partitionable[T_co], Generic[T_co]):
     ) -> ConfiguredStream[OUT]: ...
     @overload
     def connect_and_process(
-        self, other: BroadcastStream[TO], function: TwoInputBroadcastStreamProcessFunction[T_co, TO, OUT]
+        self,
+        other: BroadcastStream[TO],
+        function: TwoInputBroadcastStreamProcessFunction[T_co, TO, OUT],
+        *,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredStream[OUT]: ...
     def connect_and_process(
-        self, other: NonKeyedPartitionStream[Any] | BroadcastStream[Any], function: _TwoInput[Any, Any]
+        self,
+        other: NonKeyedPartitionStream[Any] | BroadcastStream[Any],
+        function: _TwoInput[Any, Any],
+        *,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredStream[Any]:
-        """Run ``function`` on this stream and ``other``: a non-keyed stream, or a broadcast stream as side input."""
+        """Run ``function`` on this stream and ``other``: a non-keyed stream, or a broadcast stream as side input.
+
+        With ``wait_for_broadcast`` this stream waits until the broadcast stream was read.
+        """
         refuse_foreign(self, other, NonKeyedPartitionStream, BroadcastStream)
         if isinstance(other, BroadcastStream):
-            ref = _connect_broadcast(self, other, function)
+            ref = connect_broadcast(self, other, function, wait_for_broadcast)
         else:
+            refuse_wait(wait_for_broadcast)
             require(function, TwoInputNonBroadcastStreamProcessFunction)
             ref = self._add(OperatorKind.TWO_INPUT, function, "TwoInput-Process", other._ref)
         return ConfiguredStream[Any](self._builder, ref)
-
-    def map(self, function: Callable[[T_co], OUT]) -> ConfiguredStream[OUT]:
-        """Emit ``function(record)`` for each record."""
-        require_callable("map", function)
-        return self.process(MapFunction(function)).with_name("Map")
-
-    def filter(self, predicate: Callable[[T_co], bool]) -> ConfiguredStream[T_co]:
-        """Emit the records for which ``predicate(record)`` is true."""
-        require_callable("filter", predicate)
-        return self.process(FilterFunction(predicate)).with_name("Filter")
-
-    def flat_map(self, function: Callable[[T_co], Iterable[OUT]]) -> ConfiguredStream[OUT]:
-        """Emit the elements of ``function(record)`` for each record."""
-        require_callable("flat_map", function)
-        return self.process(FlatMapFunction(function)).with_name("FlatMap")
 
     def global_(self) -> GlobalStream[T_co]:
         """Send all records to one partition."""
@@ -257,7 +252,11 @@ class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
     ) -> ConfiguredKeyedStream[K, OUT]: ...
     @overload
     def connect_and_process(
-        self, other: BroadcastStream[TO], function: TwoInputBroadcastStreamProcessFunction[T_co, TO, OUT]
+        self,
+        other: BroadcastStream[TO],
+        function: TwoInputBroadcastStreamProcessFunction[T_co, TO, OUT],
+        *,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredStream[OUT]: ...
     @overload
     def connect_and_process(
@@ -267,6 +266,7 @@ class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
         new_key_selector: Callable[[OUT], K],
         *,
         version: int | None = None,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredKeyedStream[K, OUT]: ...
     def connect_and_process(
         self,
@@ -275,14 +275,19 @@ class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
         new_key_selector: Callable[[Any], K] | None = None,
         *,
         version: int | None = None,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredStream[Any] | ConfiguredKeyedStream[K, Any]:
         """Run ``function`` on this stream and ``other``: a stream with the same key type, or a broadcast stream.
 
-        With ``new_key_selector``, whose version is ``version``, the result stays keyed, as for ``process``.
+        With ``new_key_selector``, whose version is ``version``, the result stays keyed, as for ``process``. With
+        ``wait_for_broadcast`` this stream waits until the broadcast stream was read.
         """
         refuse_foreign(self, other, KeyedPartitionStream, BroadcastStream)
         if isinstance(other, BroadcastStream):
-            return _keyed_broadcast(self, other, function, new_key_selector, version)
+            side, wait = other, wait_for_broadcast
+            ref = connect_broadcast(self, side, function, wait, new_key_selector, version)
+            return _keyed_result(self._builder, ref)
+        refuse_wait(wait_for_broadcast)
         require(function, TwoInputNonBroadcastStreamProcessFunction)
         require_selector("connect_and_process", new_key_selector, "new_key_selector")
         ref = self._add(
@@ -356,6 +361,8 @@ class BroadcastStream(Stream[T_co], Generic[T_co]):
         self,
         other: KeyedPartitionStream[K, TO],
         function: TwoInputBroadcastStreamProcessFunction[TO, T_co, OUT],
+        *,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredStream[OUT]: ...
     @overload
     def connect_and_process(
@@ -365,12 +372,15 @@ class BroadcastStream(Stream[T_co], Generic[T_co]):
         new_key_selector: Callable[[OUT], K],
         *,
         version: int | None = None,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredKeyedStream[K, OUT]: ...
     @overload
     def connect_and_process(
         self,
         other: NonKeyedPartitionStream[TO],
         function: TwoInputBroadcastStreamProcessFunction[TO, T_co, OUT],
+        *,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredStream[OUT]: ...
     def connect_and_process(
         self,
@@ -379,15 +389,18 @@ class BroadcastStream(Stream[T_co], Generic[T_co]):
         new_key_selector: Callable[[Any], Any] | None = None,
         *,
         version: int | None = None,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredStream[Any] | ConfiguredKeyedStream[Any, Any]:
-        """Run ``function`` on ``other`` (first input) with this stream as side input (second input)."""
+        """Run ``function`` on ``other`` (first input) with this stream as side input (second input).
+
+        With ``wait_for_broadcast``, ``other`` waits until this stream was read.
+        """
         refuse_foreign(self, other, KeyedPartitionStream, NonKeyedPartitionStream)
-        if isinstance(other, KeyedPartitionStream):
-            return _keyed_broadcast(other, self, function, new_key_selector, version)
-        if new_key_selector is not None or version is not None:
+        is_keyed = isinstance(other, KeyedPartitionStream)
+        if not is_keyed and (new_key_selector is not None or version is not None):
             raise PlanError(f"connect_and_process at {caller_location()}: only a keyed stream can stay keyed.")
-        ref = _connect_broadcast(other, self, function)
-        return ConfiguredStream[Any](self._builder, ref)
+        ref = connect_broadcast(other, self, function, wait_for_broadcast, new_key_selector, version)
+        return _keyed_result(self._builder, ref)
 
 
 class ConfiguredStream(NonKeyedPartitionStream[T_co], ProcessConfigurable):
@@ -464,33 +477,6 @@ class TwoGlobalStreams(Generic[O1_co, O2_co]):
     def second(self) -> ConfiguredGlobalStream[O2_co]:
         """The second output."""
         return ConfiguredGlobalStream(self._builder, InputRef(self._node, 1))
-
-
-def _connect_broadcast(
-    stream: Stream[Any],
-    side: BroadcastStream[Any],
-    function: object,
-    output_keys: tuple[KeySelector | None] = (None,),
-    version: int | None = None,
-) -> InputRef:
-    side_input_function = require(function, TwoInputBroadcastStreamProcessFunction)
-    name = "Broadcast-TwoInput-Process"
-    if isinstance(stream, KeyedPartitionStream):
-        name = "Keyed-TwoInput-Broadcast-Process"
-    kind = OperatorKind.TWO_INPUT_BROADCAST
-    return stream._add(kind, side_input_function, name, side._ref, output_keys=output_keys, version=version)
-
-
-def _keyed_broadcast(
-    keyed: KeyedPartitionStream[Any, Any],
-    side: BroadcastStream[Any],
-    function: object,
-    key_selector: KeySelector | None,
-    version: int | None,
-) -> ConfiguredStream[Any] | ConfiguredKeyedStream[Any, Any]:
-    require_selector("connect_and_process", key_selector, "new_key_selector")
-    ref = _connect_broadcast(keyed, side, function, output_keys=(key_selector,), version=version)
-    return _keyed_result(keyed._builder, ref)
 
 
 def _keyed_result(builder: PlanBuilder, ref: InputRef) -> ConfiguredStream[Any] | ConfiguredKeyedStream[Any, Any]:

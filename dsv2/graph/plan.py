@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.functions import ProcessFunction
+from dsv2.graph.broadcast_wait import WaitForBroadcast
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, WatermarkStrategy
 from dsv2.watermark import WatermarkDeclaration
@@ -43,6 +44,7 @@ class OperatorKind(Enum):
     TWO_OUTPUT = "two-output"
     TWO_INPUT = "two-input"
     TWO_INPUT_BROADCAST = "two-input-broadcast"
+    UNION = "union"
     SINK = "sink"
 
 
@@ -58,7 +60,7 @@ class Exchange(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An edge from output ``output`` (0 or 1) of operator ``source`` to input ``input`` (0 or 1) of ``target``."""
+    """An edge from output ``output`` (0 or 1) of operator ``source`` to input ``input`` of ``target``."""
 
     source: int
     output: int
@@ -102,6 +104,7 @@ class Operator:
         twin: The location of another operator whose automatic uid differs only in a number, or None.
         at_source: Which functions can be chained to this source; for a function, what it requires.
         watermarks: How a source with splits generates event-time watermarks.
+        broadcast_wait: Whether the first input waits for the broadcast input, and for how long.
     """
 
     id: int
@@ -120,6 +123,7 @@ class Operator:
     twin: str | None = None
     at_source: AtSource = AtSource.NOTHING
     watermarks: WatermarkStrategy[Any] | None = None
+    broadcast_wait: WaitForBroadcast | None = None
 
     @property
     def keyed(self) -> bool:

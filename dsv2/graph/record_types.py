@@ -14,6 +14,7 @@ from dsv2.spi import ColumnarFunction, WrappingFunction
 __all__ = ("UNDECLARED", "declared_type")
 
 UNDECLARED: Any = object()
+_PASSING = (OperatorKind.ONE_INPUT, OperatorKind.UNION)
 _ITERABLES = (Iterable, Iterator, Generator, list, tuple, set)
 
 
@@ -43,7 +44,7 @@ def declared_type(plan: Plan, operator: Operator, output: int) -> Any:
     declared = given[output - outputs]
     if not isinstance(declared, TypeVar):
         return declared
-    if operator.kind is OperatorKind.ONE_INPUT and declared is given[0]:  # it emits what it receives
+    if operator.kind in _PASSING and declared is given[0]:  # it emits what it receives
         edge = plan.edges_into[operator.id][0]
         return declared_type(plan, plan.operators[edge.source], edge.output)
     return UNDECLARED

@@ -22,6 +22,7 @@ from dsv2.local.sinks import LocalSinks
 from dsv2.program.description import Description
 from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.program.savepoint_check import check_savepoint
+from dsv2.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.report.progress import job_progress
@@ -95,7 +96,8 @@ class LocalRuntime:
         begin = self._clock.now_ms()
         job = FinishedJob(plan, f"local-{os.getpid()}-{begin}-{next(_RUNS)}")
         try:
-            self._run(plan, job, BatchTime(begin), savepoint)
+            with resources_in_use():
+                self._run(plan, job, BatchTime(begin), savepoint)
         except Dsv2Error as error:
             job.error = error
         job.duration = timedelta(milliseconds=self._clock.now_ms() - begin)

@@ -18,7 +18,7 @@ from dsv2.program.type_shapes import Shape, name_of, shape_of
 from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sources import Source
 from dsv2.spi import WrappingFunction
-from dsv2.state import ListStateDeclaration, StateDeclaration
+from dsv2.state import ListStateDeclaration, StateDeclaration, StateTtl, TtlTimeCharacteristic
 from dsv2.watermark import WatermarkDeclaration
 
 __all__ = ("FURTHER", "Description", "declared_states", "describe", "describe_state", "essence", "state_shape")
@@ -102,7 +102,7 @@ def describe_state(declaration: StateDeclaration) -> dict[str, Any]:
         "version": declaration.version,
         "has_converter": declaration.migrate is not None,
         "mode": declaration.redistribution_mode.name,
-        "time_to_live": declaration.time_to_live is not None,
+        "time_to_live": _time_to_live(declaration.time_to_live),
         "classes": classes_of(declaration.types),
         "column": _column(declaration),
     }
@@ -114,6 +114,12 @@ def state_shape(state: Description) -> Shape:
     if kind == "ListState":
         return ["builtins.list", *types]
     return ["builtins.dict", *types] if len(types) == 2 else list(types[0])
+
+
+def _time_to_live(ttl: StateTtl | None) -> bool | str:
+    """Whether values have a time to live. Those in event time expire by another clock."""
+    by_event_time = ttl is not None and ttl.time_characteristic is TtlTimeCharacteristic.EVENT_TIME
+    return "in event time" if by_event_time else ttl is not None
 
 
 def _column(declaration: StateDeclaration) -> ColumnType | None:

@@ -12,10 +12,13 @@ from tests.conformance import (
     programs_functions,
     programs_joins,
     programs_lifecycle,
+    programs_operators,
     programs_partitioning,
     programs_records,
+    programs_resources,
     programs_sources,
     programs_state,
+    programs_triggers,
     programs_watermarks,
     programs_windows,
 )
@@ -30,14 +33,17 @@ PROGRAMS = (
     *programs_event_time_kinds.PROGRAMS,
     *programs_lifecycle.PROGRAMS,
     *programs_records.PROGRAMS,
+    *programs_resources.PROGRAMS,
     *programs_columns.PROGRAMS,
     *programs_sources.PROGRAMS,
     *programs_state.PROGRAMS,
     *programs_joins.PROGRAMS,
     *programs_by_clock.PROGRAMS,
     *programs_windows.PROGRAMS,
+    *programs_triggers.PROGRAMS,
     *programs_differences.PROGRAMS,
     *programs_ends.PROGRAMS,
+    *programs_operators.PROGRAMS,
 )
 
 # Programs with states, timers, windows and join buffers.
@@ -46,4 +52,6 @@ WITH_KEYED_STATE = (
     *programs_joins.PROGRAMS,
     *programs_by_clock.PROGRAMS,
     *programs_windows.PROGRAMS,
+    *programs_triggers.PROGRAMS,
+    *programs_operators.WITH_STATE,
 )

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT / package).rglob("*.py"))
 
 # What users program against and what they build with it. It does not depend on how jobs run.
-MODEL = {"context", "errors", "functions", "record_batch", "sinks", "sources", "spi", "state", "watermark"}
+MODEL = {"context", "errors", "functions", "record_batch", "resource", "sinks", "sources", "spi", "state", "watermark"}
 PLAN = MODEL | {"graph", "job"}
 RUNTIME = PLAN | {"clock", "columnar", "extension", "tracebacks"}
 RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange", "operator", "sources", "rescale")}
@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "callables": set[str](),
     "columnar": set[str](),
     "record_batch": {"columnar"},
+    "resource": {"callables", "errors"},
     "clock": set[str](),
     "errors": set[str](),
     "folders": set[str](),
@@ -48,7 +49,11 @@ MAY_IMPORT = {
     "configurable": MODEL | {"graph"},
     "stream_arguments": MODEL | {"callables", "graph"},
     "stream_base": MODEL | {"configurable", "graph", "stream_arguments"},
-    "streams": MODEL | {"callables", "configurable", "graph", "stream_arguments", "stream_base"},
+    "stream_broadcast": MODEL | {"graph", "stream_arguments", "stream_base"},
+    "stream_operators": MODEL | {"arguments", "graph", "stream_arguments", "stream_base", "streams"},
+    "streams": MODEL
+    | {"callables", "configurable", "graph", "stream_arguments", "stream_base"}
+    | {"stream_broadcast", "stream_operators"},
     "environment": PLAN | {"arguments", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,

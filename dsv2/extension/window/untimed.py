@@ -29,7 +29,8 @@ class _UntimedWindows(Windows):
         if time == LONG_MAX:  # otherwise it is a timer of early firing
             entry.pop(COUNT, None)
             for slot in list(entry[CONTENTS]):
-                self._fire(entry, slot)
+                if self._triggering is None:
+                    self._fire(entry, slot)
                 self._remove(entry, slot)
 
     def _open(self, entry: KeyEntry, slot: int) -> None:
@@ -38,8 +39,14 @@ class _UntimedWindows(Windows):
 
     def _add_to(self, entry: KeyEntry, slot: int, record: Any, side: int) -> None:
         self._show(entry, slot)
+        if self._triggering is not None:
+            self._put_and_decide(entry, slot, entry[CONTENTS], record, side)
+            return
         self._put(entry[CONTENTS], slot, record, side)
         self._expect_early(entry, slot)
+
+    def _bounds(self, entry: KeyEntry, slot: int) -> tuple[int, int]:
+        return _NO_TIME, _NO_TIME
 
 
 class GlobalWindow(_UntimedWindows):

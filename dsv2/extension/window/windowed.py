@@ -61,7 +61,8 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
     @property
     def written_by_user(self) -> Collection[object]:
         function: object = self.function
-        return function.written_by_user if isinstance(function, IncrementalFunction) else (function,)
+        parts = function.written_by_user if isinstance(function, IncrementalFunction) else (function,)
+        return parts if self.strategy.trigger is None else (*parts, self.strategy.trigger)
 
     @property
     def dsv2_emits_only_at_end(self) -> bool:
@@ -69,7 +70,8 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
 
     @property
     def state_layout(self) -> str:
-        return f"{self.strategy.layout}, which hold {self._new_contents().layout}"
+        layout = f"{self.strategy.layout}, which hold {self._new_contents().layout}"
+        return layout if self.strategy.trigger is None else f"{layout} and are fired by {self.strategy.trigger}"
 
     def dsv2_check_position(self, position: Position) -> None:
         if position.parallel and not position.keyed and not isinstance(self.strategy, GlobalWindowStrategy):
@@ -82,6 +84,8 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
     def dsv2_uses_processing_timers(self) -> bool:
         early = self.strategy.early_firing
         by_clock = TimeType.PROCESSING
+        if self.strategy.trigger is not None and self.strategy.trigger.uses_processing_time:
+            return True
         return self.strategy.time_type is by_clock or (early is not None and early.time_type is by_clock)
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:

@@ -42,6 +42,7 @@ from dsv2.runtime.state.handles import Handle
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.partition import EventTimers, PartitionState, PartitionTimers, SubtaskStates
 from dsv2.runtime.state.timers import TimerService
+from dsv2.runtime.state.ttl_handles import EventClock
 from dsv2.spi import BatchFunction, ColumnarFunction, KeyedBatchFunction, PaneFunction, TickingFunction, check_returned
 from dsv2.state import StateDeclaration
 from dsv2.watermark import Watermark, WatermarkHandlingResult
@@ -70,6 +71,7 @@ class _InputCallbacks:
 
 _CALLBACKS = {
     OperatorKind.ONE_INPUT: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
+    OperatorKind.UNION: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
     OperatorKind.TWO_OUTPUT: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
     OperatorKind.TWO_INPUT: (
         _InputCallbacks("process_record_from_first_input", "on_watermark_from_first_input", "end_first_input"),
@@ -90,8 +92,12 @@ _CALLBACKS = {
 
 def reacts_to_end(function: ProcessFunction, kind: OperatorKind, number: int) -> bool:
     """Whether ``function``, of an operator of ``kind``, defines what happens at the end of its input ``number``."""
-    callback = getattr(type(function), _CALLBACKS[kind][number].end)
+    callback = getattr(type(function), _callbacks_of(kind, number).end)
     return not callback.__module__.startswith("dsv2.functions.")
+
+
+def _callbacks_of(kind: OperatorKind, number: int) -> _InputCallbacks:
+    return _CALLBACKS[kind][0 if kind is OperatorKind.UNION else number]
 
 
 class FunctionCalls:
@@ -130,8 +136,10 @@ class FunctionCalls:
         self._failed_visit: tuple[BaseException | None, Any] = (None, NO_KEY)
         self._partition = PartitionState(operator.keyed, store)
         owner = f"State of {operator}, defined at {operator.location}, subtask {instance.subtask}"
-        self.states = FunctionStates(function, store, self._partition, job.codec, job.time, owner, self._fail_migration)
         self._current = CurrentTimestamp()
+        clock = EventClock(timing.event_time, self._current)
+        fail = self._fail_migration
+        self.states = FunctionStates(function, store, self._partition, job.codec, job.time, clock, owner, fail)
         self._event_time_manager = EventTimers(self._partition, timing.event_timers, timing.event_time)
         self._emitters = [
             self._guarded(output, select) for output, select in zip(outputs, operator.output_keys, strict=True)
@@ -150,7 +158,7 @@ class FunctionCalls:
         )
         processing_time = PartitionTimers(self._partition, timing.processing_timers, job.time)
         self._partitioned = Partitioned(self._non_partitioned, self._partition, processing_time, self._current)
-        self._callbacks = _CALLBACKS[operator.kind]
+        self._callbacks = [_callbacks_of(operator.kind, number) for number in range(len(operator.input_keys))]
         self.processors = [self._new_processor(index) for index in range(len(self._callbacks))]
         """The processor of each input."""
 

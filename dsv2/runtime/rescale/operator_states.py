@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Operator
 from dsv2.runtime.exchange.frames import WATERMARK
+from dsv2.runtime.exchange.gate import BLOCKED
 from dsv2.runtime.operator.function_calls import reacts_to_end
 from dsv2.runtime.rescale.change import OperatorChange, Senders
 from dsv2.runtime.rescale.fields import rescaled_fields
@@ -82,7 +83,7 @@ def _undeclared(
     """The watermarks in the gates that the new program no longer declares."""
     gates = [gate for state in states for gate in state["gates"]]
     held = {identifier for gate in gates for blocked in gate[5].values() for identifier in _held_watermarks(*blocked)}
-    known = {EVENT_TIME, USE_PROCESSING_TIME, *declarations}
+    known = {EVENT_TIME, USE_PROCESSING_TIME, BLOCKED, *declarations}
     undeclared = {identifier for gate in gates for identifier in gate[1]}.union(held) - known
     if held and undeclared:
         raise IncompatibleCheckpointError(

@@ -154,8 +154,8 @@ class FunctionFields:
         except (SerializationError, CorruptDataError) as error:
             raise SerializationError(
                 f"{self._operator}, defined at {self._operator.location}: {what} cannot be checkpointed. {error} "
-                f"Fields of a function are part of its state: store plain values in them, or define __getstate__ "
-                f"(without the field) and __setstate__ (which recreates it)."
+                f"Fields of a function are part of its state: store plain values in them. Hold a model or a client in "
+                f"a dsv2.Resource. Or define __getstate__ (without the field) and __setstate__ (which recreates it)."
             ) from error
 
 
