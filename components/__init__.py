@@ -1,1 +1,1 @@
-"""Real servers on this machine, for the tests and for trying things out: a Kafka broker, and PostgreSQL."""
+"""Local servers for tests and experiments: a Kafka broker and PostgreSQL."""

@@ -1,9 +1,8 @@
-"""Runs a command and ends it when whoever started it is gone: ``python -m components.guard SIGNAL USER COMMAND …``.
+"""Runs a command until the parent process exits: ``python -m components.guard SIGNAL USER COMMAND …``.
 
-The starter holds the other end of this process's standard input. When that closes, even because the starter was
-killed, the command gets ``SIGNAL``, and SIGKILL if that does not help in time. A byte that comes in means SIGKILL at
-once. ``USER`` is who runs the command; empty for whoever runs this. Where the system can do it (Linux), the command
-dies with this process, too.
+Standard input is a pipe from the parent. When it closes, even because the parent was killed, the command receives
+``SIGNAL``, and after a timeout SIGKILL. A byte on the pipe means SIGKILL immediately. ``USER`` is the user of the
+command; empty means the current user. On Linux, the command also dies with this process.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(stop: str, user: str, command: list[str]) -> int:
-    """Run ``command``; returns its exit status."""
-    for name in (signal.SIGINT, signal.SIGTERM):  # the starter decides what ends
-        signal.signal(name, lambda *_: None)  # to ignore them would make the command ignore them as well
+    """Run ``command`` and return its exit status."""
+    for name in (signal.SIGINT, signal.SIGTERM):  # only the parent stops the command
+        signal.signal(name, lambda *_: None)  # SIG_IGN would be inherited by the command
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -35,7 +34,7 @@ def main(stop: str, user: str, command: list[str]) -> int:
     )
     threading.Thread(target=_end_with_input, args=(child, signal.Signals[stop]), daemon=True).start()
     status = child.wait()
-    _kill_group(child)  # what it has left behind
+    _kill_group(child)  # its remaining child processes
     return status
 
 

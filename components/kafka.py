@@ -1,6 +1,6 @@
-"""A Kafka broker on this machine: one process in KRaft mode, from the released jars that Maven gets.
+"""A local Kafka broker: one process in KRaft mode, from the released jars, which Maven downloads.
 
-``python -m components.kafka`` (``./run kafka``) runs one until Ctrl-C.
+``python -m components.kafka`` (``./run kafka``) runs a broker until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -18,25 +18,33 @@ from components.server import MissingComponentError, Server, free_ports
 
 __all__ = ("PASSWORD", "USER", "KafkaBroker", "kafka_classpath")
 
-USER, PASSWORD = "dsv2", "not-a-secret"  # for the listener that asks for them; it is for trying that out
+USER, PASSWORD = "dsv2", "not-a-secret"  # for experiments with the secured listener
 _POM = Path(__file__).with_name("kafka-pom.xml")
 _CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
 _JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
 
 
 def kafka_classpath() -> str:
-    """The jars of a broker. Raises ``MissingComponentError``."""
+    """Return the class path of a broker.
+
+    Raises:
+        MissingComponentError: The jars cannot be downloaded.
+    """
     return maven_classpath(_POM, "A Kafka broker")
 
 
 def java_program(name: str) -> str:
-    """The path of ``java`` or what comes with it. Raises ``MissingComponentError``."""
+    """Return the path of a program of the JDK, such as ``java`` or ``keytool``.
+
+    Raises:
+        MissingComponentError: It is not installed.
+    """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(name, path=f"{home}/bin") if home else shutil.which(name)
     if found is None:
         raise MissingComponentError(
-            f"A Kafka broker needs Java 17 or newer: there is no {name} in JAVA_HOME or on the PATH. "
-            f"Install it (apt-get install openjdk-17-jre-headless), or let ./run do so: ./run kafka."
+            f"A Kafka broker requires Java 17 or newer: there is no {name} in JAVA_HOME or on the PATH. "
+            f"Install it (apt-get install openjdk-17-jre-headless), or run ./run kafka, which installs it."
         )
     return found
 
@@ -49,15 +57,22 @@ class _Ports:
 
 
 class KafkaBroker:
-    """A broker that keeps its data in ``folder``.
+    """A broker. Its ports stay the same when it is stopped and started again. Clients must create topics explicitly.
 
-    ``bootstrap_servers`` lets everybody in; ``secured_servers`` speaks TLS (``certificate`` is the file that a client
-    trusts) and asks for ``USER`` and ``PASSWORD`` (SASL, mechanism PLAIN). Topics are made by clients that say so, not
-    by use. The ports stay the same when the broker is stopped and started again.
+    Args:
+        folder: The folder of its data.
+        port: The port of ``bootstrap_servers``. None (default): a free port.
+
+    Attributes:
+        bootstrap_servers: The address of the listener without authentication.
+        secured_servers: The address of the listener with TLS, which requires ``USER`` and ``PASSWORD`` (SASL PLAIN).
+        certificate: The certificate that clients of ``secured_servers`` must trust.
+
+    Raises:
+        MissingComponentError: Java or the jars are missing.
     """
 
     def __init__(self, folder: Path, port: int | None = None) -> None:
-        """``port``: the one of ``bootstrap_servers``; a free one if None. Raises ``MissingComponentError``."""
         plain, secured, controller = free_ports(3)
         self._ports = _Ports(plain if port is None else port, secured, controller)
         self._folder = folder
@@ -71,7 +86,7 @@ class KafkaBroker:
         self.certificate = folder / "certificate.pem"
 
     def start(self) -> None:
-        """Start the broker, and wait until it listens. Makes the folder ready the first time."""
+        """Start the broker and wait until it listens. The first start initializes the folder."""
         properties = self._folder / "server.properties"
         properties.write_text(self._properties())
         if not self.certificate.exists():
@@ -81,20 +96,20 @@ class KafkaBroker:
         self._server.start()
 
     def stop(self) -> None:
-        """End the broker."""
+        """Stop the broker."""
         self._server.stop()
 
     def kill(self) -> None:
-        """End the broker as a crash does. What it has acknowledged is there after the next start."""
+        """Kill the broker. Messages that it has acknowledged survive."""
         self._server.kill()
 
     def wait(self) -> None:
-        """Wait until the broker ends by itself, or Ctrl-C ends it."""
+        """Wait until the broker exits, or stop it on Ctrl-C."""
         self._server.wait()
 
     @property
     def log_tail(self) -> str:
-        """The last that the broker has said."""
+        """The last lines of the log."""
         return self._server.log_tail
 
     def _make_certificate(self) -> None:
@@ -143,8 +158,8 @@ group.initial.rebalance.delay.ms=0
 def main() -> None:
     """Run a broker until Ctrl-C."""
     parser = argparse.ArgumentParser(prog="./run kafka", description="Run a Kafka broker until Ctrl-C.")
-    parser.add_argument("--port", type=int, default=9092, help="where it listens (9092)")
-    parser.add_argument("--data", type=Path, help="folder that keeps its data; without it they are gone in the end")
+    parser.add_argument("--port", type=int, default=9092, help="port of the listener without authentication (9092)")
+    parser.add_argument("--data", type=Path, help="data folder (a temporary one, which is deleted)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="dsv2-kafka-") as temporary:
         folder = arguments.data or Path(temporary)
@@ -154,9 +169,13 @@ def main() -> None:
             broker.start()
         except (MissingComponentError, RuntimeError) as error:
             parser.exit(1, f"{error}\n")
-        print(f"Kafka listens on {broker.bootstrap_servers}; topics are made by clients. Ctrl-C ends it.", flush=True)
         print(
-            f"With TLS and a password ({USER}, {PASSWORD}): {broker.secured_servers}, {broker.certificate}", flush=True
+            f"Kafka listens on {broker.bootstrap_servers}; clients create the topics. Press Ctrl-C to stop it.",
+            flush=True,
+        )
+        print(
+            f"TLS, user {USER}, password {PASSWORD}: {broker.secured_servers}, certificate {broker.certificate}",
+            flush=True,
         )
         broker.wait()
 

@@ -1,4 +1,4 @@
-"""Jars that come through Maven, into its own folder below the home directory."""
+"""Jars that Maven downloads into its repository in the home directory."""
 
 from __future__ import annotations
 
@@ -16,9 +16,14 @@ _RESOLVER = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classp
 
 
 def maven_classpath(pom: Path, what: str) -> str:
-    """The jars that ``pom`` names, as a class path; got from the network the first time.
+    """Return the class path of the dependencies in ``pom``. The first call downloads them.
 
-    ``what`` they are: "A Kafka broker". Raises ``MissingComponentError`` if there is no Maven, or no way to the jars.
+    Args:
+        pom: The project file.
+        what: What requires them, for errors: ``"A Kafka broker"``.
+
+    Raises:
+        MissingComponentError: Maven is not installed, or it could not download the jars.
     """
     name = pom.stem.removesuffix("-pom")
     known = Path.home() / ".m2" / f"dsv2-{name}-{zlib.crc32(pom.read_bytes()):08x}.classpath"
@@ -26,8 +31,8 @@ def maven_classpath(pom: Path, what: str) -> str:
         return known.read_text()
     if shutil.which("mvn") is None:
         raise MissingComponentError(
-            f"{what} comes through Maven, and there is no mvn on the PATH. Install it (apt-get install maven, "
-            f"dnf install maven, brew install maven), or let ./run do so: ./run kafka."
+            f"{what} requires Maven, and there is no mvn on the PATH. Install it (apt-get install maven, "
+            f"dnf install maven, brew install maven), or run ./run kafka, which installs it."
         )
     known.parent.mkdir(exist_ok=True)
     partial = known.with_suffix(f".{os.getpid()}")
@@ -35,8 +40,8 @@ def maven_classpath(pom: Path, what: str) -> str:
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode != 0:
         raise MissingComponentError(
-            f"{what} comes through Maven, which could not get the jars. Is its repository in reach, and room on the "
-            f"disk? It said:\n{run.stdout[-2000:]}"
+            f"{what} requires jars that Maven could not download. Check the network connection and the free space on "
+            f"the disk. Maven's output:\n{run.stdout[-2000:]}"
         )
     partial.rename(known)
     return known.read_text()

@@ -1,6 +1,6 @@
-"""A PostgreSQL server on this machine, from the packages of its system, with logical decoding switched on.
+"""A local PostgreSQL server, from the packages of the system, with logical decoding enabled.
 
-``python -m components.postgres`` (``./run postgres``) runs one until Ctrl-C.
+``python -m components.postgres`` (``./run postgres``) runs a server until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from components.server import MissingComponentError, Server, free_ports
 __all__ = ("PostgresServer", "postgres_program")
 
 _PLACES = (
-    "/usr/lib/postgresql/*/bin",  # Debian and its kin keep them off the PATH
+    "/usr/lib/postgresql/*/bin",  # Debian does not add them to the PATH
     "/opt/homebrew/opt/postgresql@*/bin",
     "/usr/local/opt/postgresql@*/bin",
 )
@@ -28,18 +28,22 @@ _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_wal_senders": "10",
     "max_replication_slots": "20",
-    "fsync": "off",  # nothing here outlives the machine
+    "fsync": "off",  # the data need not survive a crash of the machine
 }
 
 
 def postgres_program(name: str) -> str:
-    """The path of ``postgres`` or what comes with it, of the newest version. Raises ``MissingComponentError``."""
+    """Return the path of a program of PostgreSQL, such as ``initdb``, of the newest installed version.
+
+    Raises:
+        MissingComponentError: It is not installed.
+    """
     folders = sorted((folder for place in _PLACES for folder in glob.glob(place)), key=_version_in, reverse=True)
     found = shutil.which(name, path=os.pathsep.join([*folders, os.environ.get("PATH", "")]))
     if found is None:
         raise MissingComponentError(
             f"There is no PostgreSQL server here ({name} is missing). Install it (apt-get install postgresql, "
-            f"dnf install postgresql-server, brew install postgresql@16), or let ./run do so: ./run postgres."
+            f"dnf install postgresql-server, brew install postgresql@16), or run ./run postgres, which installs it."
         )
     return found
 
@@ -49,7 +53,7 @@ def _version_in(folder: str) -> int:
 
 
 def _unprivileged_user() -> str:
-    """Who runs the server, which refuses to be run by root; empty for whoever runs this."""
+    """The user of the server process, which refuses to run as root. Empty: the current user."""
     if os.geteuid() != 0:
         return ""
     names = {entry.pw_name for entry in pwd.getpwall()}
@@ -60,16 +64,21 @@ def _unprivileged_user() -> str:
 
 
 class PostgresServer:
-    """A server that keeps its data in ``folder``, which has to be its own; lets everybody on this machine in.
+    """A server that trusts all local users. Its port stays the same when it is stopped and started again.
 
-    ``conninfo`` is what clients connect with. The port stays the same when the server is stopped and started again.
+    Args:
+        folder: The folder of its data, which must contain nothing else.
+        port: The port. None (default): a free port.
+        wal_level: PostgreSQL's setting. Default: ``"logical"``, which logical decoding requires.
+
+    Attributes:
+        conninfo: The connection string for clients.
+
+    Raises:
+        MissingComponentError: PostgreSQL is not installed.
     """
 
     def __init__(self, folder: Path, port: int | None = None, *, wal_level: str = "logical") -> None:
-        """``port``: where it listens; a free one if None. ``wal_level``: without "logical" nobody can follow changes.
-
-        Raises ``MissingComponentError``.
-        """
         self._folder = folder
         self._user = _unprivileged_user()
         self.port = free_ports(1)[0] if port is None else port
@@ -82,26 +91,26 @@ class PostgresServer:
         )
 
     def start(self) -> None:
-        """Start the server, and wait until it listens. Makes the folder ready the first time."""
+        """Start the server and wait until it accepts connections. The first start initializes the folder."""
         if not (self._folder / "data").exists():
             self._initialize()
         self._server.start()
 
     def stop(self) -> None:
-        """End the server."""
+        """Stop the server."""
         self._server.stop()
 
     def kill(self) -> None:
-        """End the server as a crash does. What it has committed is there after the next start."""
+        """Kill the server. Committed transactions survive."""
         self._server.kill()
 
     def wait(self) -> None:
-        """Wait until the server ends by itself, or Ctrl-C ends it."""
+        """Wait until the server exits, or stop it on Ctrl-C."""
         self._server.wait()
 
     @property
     def log_tail(self) -> str:
-        """The last that the server has said."""
+        """The last lines of the log."""
         return self._server.log_tail
 
     def _is_ready(self) -> bool:
@@ -131,8 +140,8 @@ class PostgresServer:
 def main() -> None:
     """Run a server until Ctrl-C."""
     parser = argparse.ArgumentParser(prog="./run postgres", description="Run a PostgreSQL server until Ctrl-C.")
-    parser.add_argument("--port", type=int, default=5432, help="where it listens (5432)")
-    parser.add_argument("--data", type=Path, help="folder that keeps its data; without it they are gone in the end")
+    parser.add_argument("--port", type=int, default=5432, help="port (5432)")
+    parser.add_argument("--data", type=Path, help="data folder (a temporary one, which is deleted)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="dsv2-postgres-") as temporary:
         folder = arguments.data or Path(temporary)
@@ -142,7 +151,7 @@ def main() -> None:
             server.start()
         except (MissingComponentError, RuntimeError) as error:
             parser.exit(1, f"{error}\n")
-        print(f"PostgreSQL listens; connect with: psql '{server.conninfo}'. Ctrl-C ends it.", flush=True)
+        print(f"PostgreSQL is running. Connect with: psql '{server.conninfo}'. Press Ctrl-C to stop it.", flush=True)
         server.wait()
 
 

@@ -1,4 +1,4 @@
-"""A server that runs beside us: its process, its log, the port that it listens on."""
+"""A server process, with its log and its port."""
 
 from __future__ import annotations
 
@@ -16,19 +16,26 @@ __all__ = ("MissingComponentError", "Server", "free_ports", "listens")
 _READY_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 _LAST_CHARACTERS = 4000
-_PORTS = range(20_000, 32_000)  # below those that systems give to outgoing connections
+_PORTS = range(20_000, 32_000)  # below the ephemeral ports
 _ROOT = Path(__file__).parent.parent
 
 
 class MissingComponentError(Exception):
-    """The machine lacks what a server needs; says what, and how to get it."""
+    """The machine lacks something that a server requires. The message explains how to install it."""
 
 
 class Server:
-    """One command that listens on ``port`` of this machine until it is stopped. May be started again after that.
+    """A command that listens on a local port until it is stopped, and that may be started again.
 
-    ``stop`` names the signal that ends it, ``user`` who runs it (empty: whoever runs this). It does not outlive this
-    process, however that ends.
+    The server never outlives this process, even if this process is killed.
+
+    Args:
+        command: The command.
+        port: The port on which it listens.
+        log: The file to which its output is appended.
+        is_ready: Returns whether it accepts requests. None (default): it does when it listens.
+        stop: The name of the signal that stops it. Default: ``"SIGTERM"``.
+        user: The user of the process. Empty (default): the current user.
     """
 
     def __init__(
@@ -41,7 +48,6 @@ class Server:
         stop: str = "SIGTERM",
         user: str = "",
     ) -> None:
-        """``is_ready``: whether it serves; without it, it does as soon as it listens."""
         self._command = command
         self._port = port
         self._log = log
@@ -52,13 +58,17 @@ class Server:
 
     @property
     def log_tail(self) -> str:
-        """The last that the server has said."""
+        """The last lines of the log."""
         return self._log.read_text(errors="replace")[-_LAST_CHARACTERS:] if self._log.exists() else ""
 
     def start(self) -> None:
-        """Start the command and wait until it serves. Raises ``RuntimeError``, with its last words, if it does not."""
+        """Start the command and wait until it is ready.
+
+        Raises:
+            RuntimeError: The port is in use, or the server did not become ready. The message contains its log.
+        """
         if listens(self._port):
-            raise RuntimeError(f"Something else listens on port {self._port} already; choose another one.")
+            raise RuntimeError(f"Port {self._port} is already in use. Choose another one.")
         command = [sys.executable, "-m", "components.guard", self._stop, self._user, *self._command]
         with self._log.open("ab") as log:
             self._guard = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=log, stderr=log)
@@ -66,19 +76,19 @@ class Server:
         while not self._is_ready():
             if self._guard.poll() is not None or time.monotonic() > deadline:
                 self.stop()
-                raise RuntimeError(f"{self._command[0]} does not run; its log ends with:\n{self.log_tail}")
+                raise RuntimeError(f"{self._command[0]} did not start. The end of its log:\n{self.log_tail}")
             time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
-        """End the server in its own way, or, if that takes too long, at once. Nothing happens if it does not run."""
+        """Stop the server, or kill it if that takes too long. Does nothing if it is not running."""
         self._end(b"")
 
     def kill(self) -> None:
-        """End the server as a crash does."""
+        """Kill the server."""
         self._end(b"k")
 
     def wait(self) -> None:
-        """Wait until the server ends by itself, or Ctrl-C ends it."""
+        """Wait until the server exits, or stop it on Ctrl-C."""
         assert self._guard is not None
         try:
             self._guard.wait()
@@ -92,14 +102,14 @@ class Server:
 
 
 def listens(port: int) -> bool:
-    """Whether something on this machine accepts connections on ``port``."""
+    """Return whether a local process accepts connections on ``port``."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1.0):
         return True
     return False
 
 
 def free_ports(count: int) -> list[int]:
-    """So many ports that nobody uses; different processes look in different places first."""
+    """Return ``count`` unused ports. Processes begin their search at different ports, to avoid conflicts."""
     found: list[int] = []
     first = os.getpid() * 8 % len(_PORTS)
     for port in (*_PORTS[first:], *_PORTS[:first]):

@@ -42,6 +42,7 @@ from dsv2.errors import (
     MissingUidWarning,
     PlanError,
     RecordMutatedError,
+    ResourceError,
     SchemaError,
     SerializationError,
     StateDeclarationError,
@@ -62,9 +63,11 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
+from dsv2.graph import WaitForBroadcast
 from dsv2.job import JobHandle, JobProgress, JobResult, JobStatus, OperatorProgress, Trigger
 from dsv2.output_tag import OutputTag
 from dsv2.record_batch import RecordBatch
+from dsv2.resource import Resource
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink
 from dsv2.sources import CollectionSource, DataFrameSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
@@ -143,6 +146,8 @@ __all__ = (
     "ProcessingTimeManager",
     "RecordBatch",
     "RecordMutatedError",
+    "Resource",
+    "ResourceError",
     "RuntimeContext",
     "RuntimeExecutionMode",
     "SchemaError",
@@ -170,6 +175,7 @@ __all__ = (
     "UnfinishedJobWarning",
     "UnreadStreamWarning",
     "UserFunctionError",
+    "WaitForBroadcast",
     "Watermark",
     "WatermarkDeclaration",
     "WatermarkDeclarationError",

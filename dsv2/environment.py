@@ -229,7 +229,7 @@ class ExecutionEnvironment:
         """
         if not isinstance(record_type, type):
             raise ConfigurationError(f"register_type takes a class, not {record_type!r}.")
-        if (take_apart is None) != (build is None) or not all(map(callable, filter(None, (take_apart, build)))):
+        if (take_apart, build) != (None, None) and not (callable(take_apart) and callable(build)):
             raise ConfigurationError(
                 f"register_type({record_type.__qualname__}) requires both take_apart and build, as functions, or "
                 f"neither."

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from dsv2.arguments import as_milliseconds
-from dsv2.errors import ConfigurationError, ContractError
+from dsv2.errors import ConfigurationError, ContractError, ResourceError
 
 __all__ = ("DeadLetter", "ErrorAction", "ErrorPolicy", "Retry")
 
@@ -82,7 +82,8 @@ class ErrorPolicy:
 
     A retried callback that still fails is treated by the other rules. A rule without classes applies to every
     ``Exception`` but ``ContractError``, which is a mistake in the program. Name its subclasses to include them, such as
-    ``InvalidKeyError`` for records without a key.
+    ``InvalidKeyError`` for records without a key. No rule applies to ``ResourceError``: without a model or client every
+    record would be skipped, so the job fails.
 
     A callback that fails leaves nothing behind: its output and watermarks are discarded, and its timers and writes to
     declared state are undone. Fields of the function are not restored: change them last.
@@ -166,11 +167,18 @@ def _checked(what: str, errors: Sequence[object]) -> tuple[type[Exception], ...]
     for error in errors:
         if not isinstance(error, type) or not issubclass(error, Exception):
             raise ConfigurationError(f"{what} takes subclasses of Exception, not {error!r}.")
+        if issubclass(error, ResourceError):
+            raise ConfigurationError(
+                f"{what}: {error.__name__} always fails the job, because every record would fail. Repeat transient "
+                f"failures in the function that opens the resource."
+            )
         checked.append(error)
     return tuple(checked)
 
 
 def _covers(errors: tuple[type[Exception], ...], error: BaseException) -> bool:
+    if isinstance(error, ResourceError):
+        return False
     if errors:
         return isinstance(error, errors)
     return isinstance(error, Exception) and not isinstance(error, ContractError)

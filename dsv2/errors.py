@@ -19,6 +19,7 @@
     │   ├── UndeclaredOutputError        emitted to a side output that the function does not declare
     │   ├── InvalidKeyError              None, unhashable or unsupported key; output key differs from input key
     │   └── RecordMutatedError           a record was modified after it was emitted
+    ├── ResourceError                a resource of the job cannot be opened
     ├── IncompatibleCheckpointError  the program cannot continue from the checkpoint or savepoint
     ├── CorruptDataError             bytes of a checkpoint, savepoint or frame are damaged or of unknown origin
     └── InternalError                a bug in dsv2; please report it
@@ -50,6 +51,7 @@ __all__ = (
     "MissingUidWarning",
     "PlanError",
     "RecordMutatedError",
+    "ResourceError",
     "SchemaError",
     "SerializationError",
     "StateDeclarationError",
@@ -184,6 +186,10 @@ class UserFunctionError(JobError):
 
 def _rebuild_user_function_error(fields: dict[str, Any]) -> UserFunctionError:
     return UserFunctionError(**fields)
+
+
+class ResourceError(Dsv2Error):
+    """A ``Resource`` cannot be opened: its ``open`` raised the exception that is the cause."""
 
 
 class ContractError(Dsv2Error):

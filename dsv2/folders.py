@@ -74,7 +74,7 @@ class LocalFolder(Folder):
     def read(self, name: str) -> bytes | None:
         try:
             return Path(self.path, name).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def write(self, name: str, data: bytes) -> None:

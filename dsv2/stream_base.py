@@ -6,14 +6,14 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from dsv2.configurable import ConfiguredSink
 from dsv2.errors import PlanError
-from dsv2.functions import ProcessFunction, TwoInputBroadcastStreamProcessFunction
+from dsv2.functions import ProcessFunction
 from dsv2.graph import Exchange, InputRef, KeySelector, Node, OperatorKind, PlanBuilder
 from dsv2.graph.builder import caller_location, kind_of
 from dsv2.graph.plan import DEAD_LETTERS
 from dsv2.graph.side_outputs import find_output
 from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
-from dsv2.stream_arguments import require, require_version
+from dsv2.stream_arguments import require_version
 
 __all__ = ("Stream", "dead_letters", "preserving", "refuse_foreign", "side_output")
 
@@ -43,18 +43,6 @@ class Stream(Generic[T_co]):
         require_version(version, output_keys)
         node = self._builder.add(kind, function, name, (self._ref, *others), output_keys, non_parallel, version)
         return InputRef(node)
-
-    def _add_broadcast(
-        self,
-        function: object,
-        name: str,
-        side: Stream[Any],
-        output_keys: tuple[KeySelector | None] = (None,),
-        version: int | None = None,
-    ) -> InputRef:
-        body = require(function, TwoInputBroadcastStreamProcessFunction)
-        kind = OperatorKind.TWO_INPUT_BROADCAST
-        return self._add(kind, body, name, side._ref, output_keys=output_keys, version=version)
 
     def _through(
         self, exchange: Exchange, key_selector: KeySelector | None = None, version: int | None = None

@@ -6,7 +6,7 @@ operator. ``process`` returns the new stream, which is also the handle for confi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar, overload
 
 from dsv2.callables import takes
@@ -15,16 +15,13 @@ from dsv2.context import Collector, PartitionedContext
 from dsv2.error_policy import DeadLetter
 from dsv2.errors import PlanError
 from dsv2.functions import (
-    FilterFunction,
-    FlatMapFunction,
-    MapFunction,
     OneInput,
     ProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from dsv2.graph import Exchange, InputRef, KeySelector, OperatorKind, PlanBuilder
+from dsv2.graph import Exchange, InputRef, KeySelector, OperatorKind, PlanBuilder, WaitForBroadcast
 from dsv2.graph.builder import caller_location
 from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
@@ -35,11 +32,12 @@ from dsv2.stream_arguments import (
     refuse_selectors,
     require,
     require_both_or_neither,
-    require_callable,
     require_selector,
     require_version,
 )
 from dsv2.stream_base import Stream, dead_letters, preserving, refuse_foreign, side_output
+from dsv2.stream_broadcast import connect_broadcast, refuse_wait
+from dsv2.stream_operators import StreamOperators
 
 __all__ = (
     "BroadcastStream",
@@ -98,7 +96,7 @@ class _Partitionable(Stream[T_co], Generic[T_co]):
         return BroadcastStream(self._builder, self._through(Exchange.BROADCAST))
 
 
-class NonKeyedPartitionStream(_Partitionable[T_co], Generic[T_co]):
+class NonKeyedPartitionStream(_Partitionable[T_co], StreamOperators[T_co], Generic[T_co]):
     """A stream whose partitions are the parallel subtasks. The partition of a record is not defined."""
 
     _kind = "NonKeyedPartitionStream"
@@ -133,34 +131,31 @@ class NonKeyedPartitionStream(_Partitionable[T_co], Generic[T_co]):
     ) -> ConfiguredStream[OUT]: ...
     @overload
     def connect_and_process(
-        self, other: BroadcastStream[TO], function: TwoInputBroadcastStreamProcessFunction[T_co, TO, OUT]
+        self,
+        other: BroadcastStream[TO],
+        function: TwoInputBroadcastStreamProcessFunction[T_co, TO, OUT],
+        *,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredStream[OUT]: ...
     def connect_and_process(
-        self, other: NonKeyedPartitionStream[Any] | BroadcastStream[Any], function: AnyTwoInput[Any, Any]
+        self,
+        other: NonKeyedPartitionStream[Any] | BroadcastStream[Any],
+        function: AnyTwoInput[Any, Any],
+        *,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredStream[Any]:
-        """Run ``function`` on this stream and ``other``: a non-keyed stream, or a broadcast stream as side input."""
+        """Run ``function`` on this stream and ``other``: a non-keyed stream, or a broadcast stream as side input.
+
+        With ``wait_for_broadcast`` this stream waits until the broadcast stream was read.
+        """
         refuse_foreign(self, other, NonKeyedPartitionStream, BroadcastStream)
         if isinstance(other, BroadcastStream):
-            ref = self._add_broadcast(function, "Broadcast-TwoInput-Process", other)
+            ref = connect_broadcast(self, other, function, wait_for_broadcast)
         else:
+            refuse_wait(wait_for_broadcast)
             require(function, TwoInputNonBroadcastStreamProcessFunction)
             ref = self._add(OperatorKind.TWO_INPUT, function, "TwoInput-Process", other._ref)
         return ConfiguredStream[Any](self._builder, ref)
-
-    def map(self, function: Callable[[T_co], OUT]) -> ConfiguredStream[OUT]:
-        """Emit ``function(record)`` for each record."""
-        require_callable("map", function)
-        return self.process(MapFunction(function)).with_name("Map")
-
-    def filter(self, predicate: Callable[[T_co], bool]) -> ConfiguredStream[T_co]:
-        """Emit the records for which ``predicate(record)`` is true."""
-        require_callable("filter", predicate)
-        return self.process(FilterFunction(predicate)).with_name("Filter")
-
-    def flat_map(self, function: Callable[[T_co], Iterable[OUT]]) -> ConfiguredStream[OUT]:
-        """Emit the elements of ``function(record)`` for each record."""
-        require_callable("flat_map", function)
-        return self.process(FlatMapFunction(function)).with_name("FlatMap")
 
     def global_(self) -> GlobalStream[T_co]:
         """Send all records to one partition."""
@@ -256,7 +251,11 @@ class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
     ) -> ConfiguredKeyedStream[K, OUT]: ...
     @overload
     def connect_and_process(
-        self, other: BroadcastStream[TO], function: TwoInputBroadcastStreamProcessFunction[T_co, TO, OUT]
+        self,
+        other: BroadcastStream[TO],
+        function: TwoInputBroadcastStreamProcessFunction[T_co, TO, OUT],
+        *,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredStream[OUT]: ...
     @overload
     def connect_and_process(
@@ -266,6 +265,7 @@ class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
         new_key_selector: Callable[[OUT], K],
         *,
         version: int | None = None,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredKeyedStream[K, OUT]: ...
     def connect_and_process(
         self,
@@ -274,14 +274,19 @@ class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
         new_key_selector: Callable[[Any], K] | None = None,
         *,
         version: int | None = None,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredStream[Any] | ConfiguredKeyedStream[K, Any]:
         """Run ``function`` on this stream and ``other``: a stream with the same key type, or a broadcast stream.
 
-        With ``new_key_selector``, whose version is ``version``, the result stays keyed, as for ``process``.
+        With ``new_key_selector``, whose version is ``version``, the result stays keyed, as for ``process``. With
+        ``wait_for_broadcast`` this stream waits until the broadcast stream was read.
         """
         refuse_foreign(self, other, KeyedPartitionStream, BroadcastStream)
         if isinstance(other, BroadcastStream):
-            return _keyed_broadcast(self, other, function, new_key_selector, version)
+            side, wait = other, wait_for_broadcast
+            ref = connect_broadcast(self, side, function, wait, new_key_selector, version)
+            return _keyed_result(self._builder, ref)
+        refuse_wait(wait_for_broadcast)
         require(function, TwoInputNonBroadcastStreamProcessFunction)
         require_selector("connect_and_process", new_key_selector, "new_key_selector")
         ref = self._add(
@@ -355,6 +360,8 @@ class BroadcastStream(Stream[T_co], Generic[T_co]):
         self,
         other: KeyedPartitionStream[K, TO],
         function: TwoInputBroadcastStreamProcessFunction[TO, T_co, OUT],
+        *,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredStream[OUT]: ...
     @overload
     def connect_and_process(
@@ -364,12 +371,15 @@ class BroadcastStream(Stream[T_co], Generic[T_co]):
         new_key_selector: Callable[[OUT], K],
         *,
         version: int | None = None,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredKeyedStream[K, OUT]: ...
     @overload
     def connect_and_process(
         self,
         other: NonKeyedPartitionStream[TO],
         function: TwoInputBroadcastStreamProcessFunction[TO, T_co, OUT],
+        *,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredStream[OUT]: ...
     def connect_and_process(
         self,
@@ -378,15 +388,18 @@ class BroadcastStream(Stream[T_co], Generic[T_co]):
         new_key_selector: Callable[[Any], Any] | None = None,
         *,
         version: int | None = None,
+        wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredStream[Any] | ConfiguredKeyedStream[Any, Any]:
-        """Run ``function`` on ``other`` (first input) with this stream as side input (second input)."""
+        """Run ``function`` on ``other`` (first input) with this stream as side input (second input).
+
+        With ``wait_for_broadcast``, ``other`` waits until this stream was read.
+        """
         refuse_foreign(self, other, KeyedPartitionStream, NonKeyedPartitionStream)
-        if isinstance(other, KeyedPartitionStream):
-            return _keyed_broadcast(other, self, function, new_key_selector, version)
-        if new_key_selector is not None or version is not None:
+        is_keyed = isinstance(other, KeyedPartitionStream)
+        if not is_keyed and (new_key_selector is not None or version is not None):
             raise PlanError(f"connect_and_process at {caller_location()}: only a keyed stream can stay keyed.")
-        ref = other._add_broadcast(function, "Broadcast-TwoInput-Process", self)
-        return ConfiguredStream[Any](self._builder, ref)
+        ref = connect_broadcast(other, self, function, wait_for_broadcast, new_key_selector, version)
+        return _keyed_result(self._builder, ref)
 
 
 class _WithDeadLetters(ProcessConfigurable):
@@ -479,18 +492,6 @@ class TwoGlobalStreams(Generic[O1_co, O2_co]):
     def side_output(self, tag: OutputTag[OUT]) -> ConfiguredGlobalStream[OUT]:
         """As ``ConfiguredStream.side_output``; the stream is global."""
         return ConfiguredGlobalStream(self._builder, side_output(self._node, tag))
-
-
-def _keyed_broadcast(
-    keyed: KeyedPartitionStream[Any, Any],
-    side: BroadcastStream[Any],
-    function: object,
-    key_selector: KeySelector | None,
-    version: int | None,
-) -> ConfiguredStream[Any] | ConfiguredKeyedStream[Any, Any]:
-    require_selector("connect_and_process", key_selector, "new_key_selector")
-    ref = keyed._add_broadcast(function, "Keyed-TwoInput-Broadcast-Process", side, (key_selector,), version)
-    return _keyed_result(keyed._builder, ref)
 
 
 def _keyed_result(builder: PlanBuilder, ref: InputRef) -> ConfiguredStream[Any] | ConfiguredKeyedStream[Any, Any]:

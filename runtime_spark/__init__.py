@@ -4,16 +4,19 @@ from runtime_spark.versions import check_pyspark as _check_pyspark
 
 _check_pyspark()  # first, because the imports below fail with an older PySpark
 
-from pyspark.sql import SparkSession
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from dsv2.errors import ConfigurationError
 from dsv2.job import JobRuntime
-from runtime_spark.dataframe import to_dataframe
-from runtime_spark.layout import StateLayout
-from runtime_spark.runtime import SparkRuntime
-from runtime_spark.savepoint.create import create_savepoint
-from runtime_spark.session import SESSION_SETTINGS, starting
-from runtime_spark.state_key import StateKey
+
+if TYPE_CHECKING:
+    from runtime_spark.dataframe import to_dataframe
+    from runtime_spark.layout import StateLayout
+    from runtime_spark.runtime import SparkRuntime
+    from runtime_spark.savepoint.create import create_savepoint
+    from runtime_spark.session import SESSION_SETTINGS, starting
+    from runtime_spark.state_key import StateKey
 
 __all__ = (
     "SESSION_SETTINGS",
@@ -27,6 +30,25 @@ __all__ = (
 )
 
 
+# Imported when they are used: each source and each worker is a Python process that needs few of these modules.
+_MODULES = {
+    "SESSION_SETTINGS": "session",
+    "SparkRuntime": "runtime",
+    "StateKey": "state_key",
+    "StateLayout": "layout",
+    "create_savepoint": "savepoint.create",
+    "starting": "session",
+    "to_dataframe": "dataframe",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return value
+
+
 def create(spark: object) -> JobRuntime:
     """Create the runtime for ``get_instance(spark=session)``.
 
@@ -36,6 +58,10 @@ def create(spark: object) -> JobRuntime:
     Raises:
         ConfigurationError: ``spark`` is not a ``SparkSession``.
     """
+    from pyspark.sql import SparkSession
+
+    from runtime_spark.runtime import SparkRuntime
+
     if not isinstance(spark, SparkSession):
         raise ConfigurationError(f"spark=... must be a SparkSession, got {type(spark).__name__}.")
     return SparkRuntime(spark)

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
+from dsv2.savepoint import Savepoint, SavepointEditor
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.folders import open_folder
 from runtime_spark.generations import current_generation
@@ -17,14 +18,33 @@ from runtime_spark.savepoint.create import create_savepoint
 from runtime_spark.savepoint.state_entries import state_entries
 from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker
 from runtime_spark.session import SESSION_SETTINGS
+from runtime_spark.state_key import StateKey
 from runtime_spark.state_metadata import check_state_metadata
 
-__all__ = ("create", "show", "verify")
+__all__ = ("create", "open_savepoint", "show", "verify", "write")
 
 
-def create(checkpoint: str, path: str, settings: Mapping[str, str]) -> str:
-    """Take a savepoint from a checkpoint and return its path. ``settings``: Settings of the Spark session."""
-    return create_savepoint(checkpoint, path, spark=_session(settings))
+def create(checkpoint: str, path: str, settings: Mapping[str, str], key_file: str | None) -> str:
+    """Take a savepoint from a checkpoint and return its path.
+
+    Args:
+        checkpoint: The checkpoint.
+        path: The folder of the savepoint.
+        settings: Settings of the Spark session.
+        key_file: A file with the key that signed the state; None: it is not signed.
+    """
+    state_key = _state_key(key_file)
+    return create_savepoint(checkpoint, path, spark=_session(settings), state_key=state_key)
+
+
+def open_savepoint(path: str, settings: Mapping[str, str]) -> Savepoint:
+    """Open a savepoint on any file system. ``settings``: Settings of the Spark session."""
+    return Savepoint.open(path, spark=_session(settings))
+
+
+def write(editor: SavepointEditor, path: str, settings: Mapping[str, str]) -> str:
+    """Write an edited savepoint to any file system and return its path. ``settings``: As for ``open_savepoint``."""
+    return editor.write(path, spark=_session(settings))
 
 
 def show(checkpoint: str, settings: Mapping[str, str]) -> dict[str, Any]:
@@ -52,20 +72,26 @@ def show(checkpoint: str, settings: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def verify(checkpoint: str, settings: Mapping[str, str]) -> dict[str, Any]:
+def verify(checkpoint: str, settings: Mapping[str, str], key_file: str | None) -> dict[str, Any]:
     """Read and decode all state of a checkpoint, and return the number of rows and bytes by operator.
+
+    Args:
+        checkpoint: The checkpoint.
+        settings: Settings of the Spark session.
+        key_file: A file with the key that signed the state; None: it is not signed.
 
     Raises:
         CorruptDataError: A file or the state of a subtask is damaged, or is not that of the last micro-batch.
         JobError: Spark cannot read the state.
     """
+    state_key = _state_key(key_file)
     spark = _session(settings)
     with usable(f"The checkpoint {checkpoint}"):
         folder = current_generation(open_folder(spark, checkpoint))
         basis = read_basis(folder)
         check_state_metadata(folder)
     in_map = basis.manifest["layout"]["state"] == StateLayout.MAP.value
-    make = RowMaker(basis.placement.addresses, basis.history, in_map, None)
+    make = RowMaker(basis.placement.addresses, basis.history, in_map, state_key)
     size = F.coalesce(F.length("key_bytes"), F.lit(0)) + F.coalesce(F.length("value_bytes"), F.lit(0))
     try:
         rows = state_entries(spark, basis).mapInArrow(make, ROWS_SCHEMA)
@@ -74,6 +100,10 @@ def verify(checkpoint: str, settings: Mapping[str, str]) -> dict[str, Any]:
         raise job_failure(error, basis.job_name) from error
     operators = [{"operator": row["uid"], "rows": row["rows"], "bytes": row["bytes"]} for row in counted]
     return {"batch_id": basis.batch_id, "operators": sorted(operators, key=lambda row: str(row["operator"]))}
+
+
+def _state_key(key_file: str | None) -> StateKey | None:
+    return None if key_file is None else StateKey.from_file(key_file)
 
 
 def _session(settings: Mapping[str, str]) -> SparkSession:

@@ -25,6 +25,7 @@ from runtime_spark.indexed_feed import DEFAULT_RECORDS_PER_BATCH
 from runtime_spark.rows import COLUMNS, ROW_SCHEMA, FrameEncoder, Row, literal_rows, to_arrow
 from runtime_spark.schema import RecordReader
 from runtime_spark.worker import WorkerJob, load_job, patient_collector
+from runtime_spark.worker_resources import worker_resources
 
 __all__ = ("DataFrameFrames",)
 
@@ -131,7 +132,7 @@ def _frame_maker(
 
     def to_frames(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         job, task = load_job(packed), TaskContext.get()
-        with marked_failures(), patient_collector():
+        with marked_failures(), worker_resources(), patient_collector():
             for batch in batches:
                 first_id = batch.column(batch.num_columns - 1)[0].as_py()
                 partition, row = divmod(first_id, _PARTITION_STRIDE)

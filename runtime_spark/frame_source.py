@@ -26,6 +26,7 @@ from runtime_spark.failures import marked_failures
 from runtime_spark.rows import ORDER_CHANNEL, ROW_SCHEMA, FrameEncoder, Row, to_arrow
 from runtime_spark.source_read import ReadOrder
 from runtime_spark.worker import WorkerJob, load_job, patient_collector
+from runtime_spark.worker_resources import worker_resources
 
 __all__ = ("PACE_SECONDS", "Feed", "SparkOffset", "Planner", "feed_for", "frame_source_class")
 
@@ -192,7 +193,7 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         feed, _ = from_bytes(self._pickled)
         job = load_job(self._packed)
         limit = callback_limit(job.plan.callback_timeout_ms, may_exit=True)
-        with marked_failures(), patient_collector(), limit:
+        with marked_failures(), worker_resources(), patient_collector(), limit:
             for rows in feed.rows(job, self._operator(), partition.portion):
                 yield to_arrow(rows)
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dsv2.clock import Clock
-from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Operator
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
+from dsv2.runtime.sources.continuation import check_content
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import CollectionSource, IndexedSource, ReadSchedule
 from dsv2.sources.source import LEAST_PER_BATCH
@@ -65,7 +65,7 @@ class CountingPlanner(Planner):
         return {"position": _BEFORE_START}
 
     def latest(self, start: SparkOffset, *, only_available: bool) -> SparkOffset:
-        self._check_can_continue(start)
+        check_content(self._operator, start, self._feed.count, self._feed.unit)
         if _has_ended(start):
             return start
         position, count = max(start["position"], 0), self._feed.count
@@ -110,22 +110,6 @@ class CountingPlanner(Planner):
 
     def close(self) -> None:
         pass  # nothing is open
-
-    def _check_can_continue(self, start: SparkOffset) -> None:
-        """Raise ``IncompatibleCheckpointError`` if the source has more than when it ended, or less than was read."""
-        count, read = self._feed.count, max(start["position"], 0)
-        who = f"The source {self._operator}, defined at {self._operator.location},"
-        if _has_ended(start) and (count is None or count > read):
-            holds = "has no end" if count is None else f"holds {count}"
-            raise IncompatibleCheckpointError(
-                f"{who} ended after {read} {self._feed.unit} but now {holds}. A job that has reached the end of its "
-                f"input cannot continue. Start it from the beginning with another checkpoint_location."
-            )
-        if not _has_ended(start) and count is not None and count < read:
-            raise IncompatibleCheckpointError(
-                f"{who} now holds {count} {self._feed.unit}, but {read} were read before. Give it the same content as "
-                f"before, followed by new content if any, or start from the beginning with another checkpoint_location."
-            )
 
     def _is_halted(self, position: int, *, wait: bool) -> bool:
         """``wait``: Wait until the halt is over, unless it lasts for the rest of the run."""

@@ -20,6 +20,7 @@ from runtime_spark.failures import marked_failures
 from runtime_spark.layout import Layout
 from runtime_spark.rows import decode_frame
 from runtime_spark.worker import load_job, patient_collector
+from runtime_spark.worker_resources import worker_resources
 
 __all__ = ("ParallelWriter",)
 
@@ -52,7 +53,7 @@ class ParallelWriter:
         def write_slots(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             codec = load_job(packed).codec()
             sink: ParallelSink[object] = from_bytes(pickled)
-            with marked_failures(), patient_collector():
+            with marked_failures(), worker_resources(), patient_collector():
                 for slot, rows in groupby(_rows(batches), key=itemgetter(0)):
                     own = _record_batches((payload for _, payload in rows), codec, name)
                     if (first := next(own, None)) is not None:

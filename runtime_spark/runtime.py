@@ -47,7 +47,7 @@ from runtime_spark.stage import STATE_SCHEMA, batch_stage, streaming_stage
 from runtime_spark.state_history import StateHistory
 from runtime_spark.state_key import StateKey
 from runtime_spark.versions import check_spark
-from runtime_spark.worker import pack_job
+from runtime_spark.worker import RestoredProgram, pack_job
 
 __all__ = ("CompiledPlan", "SparkRuntime", "compile_plan")
 
@@ -263,7 +263,9 @@ def compile_plan(
             check_source(operator)
     registry = TypeRegistry.of(plan)
     restores = restoration is not None and restoration.savepoint is not None
-    origin = restoration.origin.program if restoration is not None and restores else None
+    origin = None
+    if restoration is not None and restores:
+        origin = RestoredProgram(restoration.origin.program, restoration.sent(plan))
     packed = pack_job(plan, layout, registry, state_key, history, origin)
     job_key = hashlib.sha256(packed).hexdigest()[:16]
     frames = source_frames(spark, plan, packed, job_key, clock, options)

@@ -58,7 +58,7 @@ class FileBoard(AlignmentBoard):
         self._folder = folder
         self._reported: dict[int, int | None] = {}
 
-    def tell(self, operator_id: int, time: int | None) -> None:
+    def report(self, operator_id: int, time: int | None) -> None:
         if operator_id not in self._reported or self._reported[operator_id] != time:
             self._reported[operator_id] = time
             _replace(self._path(operator_id), json.dumps(time))

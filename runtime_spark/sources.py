@@ -31,6 +31,7 @@ from runtime_spark.source_reports import FileBoard, ReportFile
 from runtime_spark.split_feed import SplitFeed, whole_orders
 from runtime_spark.user_streams import count_streams
 from runtime_spark.worker import load_job
+from runtime_spark.worker_resources import worker_resources
 
 __all__ = ("SourceOptions", "check_source", "source_frames", "source_streams", "tick")
 
@@ -191,7 +192,7 @@ def _batch_frames(
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         job, (own, portions) = load_job(packed), from_bytes(pickled)
-        with marked_failures():
+        with marked_failures(), worker_resources():
             for batch in batches:
                 for subtask in batch.column(0).to_pylist():
                     for rows in own.rows(job, job.plan.operators[operator_id], portions[subtask]):

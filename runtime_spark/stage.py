@@ -43,6 +43,7 @@ from runtime_spark.source_read import ReadOrder, SourceRead
 from runtime_spark.state_history import Journal, StateSeal
 from runtime_spark.state_limit import check_state_size
 from runtime_spark.worker import WorkerJob, batch_id, forget_modules, load_job, patient_collector
+from runtime_spark.worker_resources import worker_resources
 
 __all__ = ("STATE_SCHEMA", "SlotState", "batch_stage", "run_slot", "streaming_stage")
 
@@ -131,7 +132,7 @@ class _BlobState:
 def _run_subtask(
     job: WorkerJob, head: int, index: int, frames: Iterator[pd.DataFrame], state: SlotState
 ) -> Iterator[list[Row]]:
-    with marked_failures(), patient_collector(), _limit(job):
+    with marked_failures(), worker_resources(), patient_collector(), _limit(job):
         run = _SubtaskRun(job, head, index, state.now_ms, state.page_stores, sampled=True)
         place, key = (job.plan.operators[head].uid, index), job.signing_key
         seal = StateSeal(job.history, place, run.owner, batch_id(), state.journal, key)
@@ -163,7 +164,7 @@ def batch_stage(packed: bytes, level: int, now_ms: int) -> BatchStage:
 
     def run_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         job = load_job(packed)
-        with marked_failures(), patient_collector(), _limit(job):
+        with marked_failures(), worker_resources(), patient_collector(), _limit(job):
             for rows in _run_sorted(job, job.layout.levels[level], _rows(batches), now_ms):
                 yield to_arrow(rows)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -18,6 +18,7 @@ from dsv2.program.description import Description
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.operator.subtask_restore import Succession
+from dsv2.runtime.operator.time_sender import SentBefore
 from dsv2.runtime.rescale import ProgramSuccession
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
@@ -32,16 +33,35 @@ from runtime_spark.rows import FrameEncoder
 from runtime_spark.state_history import StateHistory
 from runtime_spark.state_key import StateKey
 
-__all__ = ("WorkerJob", "batch_id", "forget_modules", "load_job", "pack_job", "patient_collector")
+__all__ = (
+    "RestoredProgram",
+    "WorkerJob",
+    "batch_id",
+    "forget_modules",
+    "load_job",
+    "pack_job",
+    "patient_collector",
+)
 
 _ALLOCATIONS = 200_000
+
+
+@dataclass(frozen=True)
+class RestoredProgram:
+    """What the subtasks must know of the savepoint that they restore.
+
+    ``program``: The program that wrote it. ``sent``: What the readers of its sources had sent, by uid.
+    """
+
+    program: Description
+    sent: Mapping[str, Sequence[SentBefore]]
 
 
 @dataclass(frozen=True)
 class WorkerJob:
     """A job as the workers see it: without sinks; functions, and sources that subtasks read themselves, as bytes.
 
-    ``origin``: The program that wrote the savepoint that the run restores.
+    ``origin``: What the subtasks must know of the savepoint that the run restores.
     """
 
     plan: Plan
@@ -51,7 +71,7 @@ class WorkerJob:
     sources: dict[int, bytes]
     state_key: StateKey | None = None
     history: StateHistory | None = None
-    origin: Description | None = None
+    origin: RestoredProgram | None = None
 
     @cached_property
     def source_functions(self) -> dict[int, ProcessFunction]:
@@ -72,7 +92,7 @@ class WorkerJob:
     def succession(self, codec: Codec) -> Succession:
         """Return how the subtasks continue those of the savepoint that the run restores."""
         assert self.origin is not None
-        return ProgramSuccession(self.whole_plan, self.origin, codec)
+        return ProgramSuccession(self.whole_plan, self.origin.program, codec, self.origin.sent)
 
     @property
     def signing_key(self) -> bytes | None:
@@ -116,7 +136,7 @@ def pack_job(
     registry: TypeRegistry,
     state_key: StateKey | None = None,
     history: StateHistory | None = None,
-    origin: Description | None = None,
+    origin: RestoredProgram | None = None,
 ) -> bytes:
     """Pickle the job for ``load_job``.
 
@@ -126,7 +146,7 @@ def pack_job(
         registry: The data classes of the job.
         state_key: Signs state.
         history: The history of the state in its checkpoint.
-        origin: The program that wrote the savepoint that the run restores. None (default): it restores none.
+        origin: The savepoint that the run restores. None (default): it restores none.
     """
     functions = {
         operator.id: to_bytes(operator.body)

@@ -17,6 +17,7 @@ from hypothesis import settings
 
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
+from components.python_path import python_path
 from components.server import MissingComponentError
 from tests.profiles import CI, NIGHTLY
 
@@ -37,6 +38,9 @@ _MARKERS = {
 }
 _SERVERS = {name for name in _MARKERS if name != "spark"}
 
+# Most sessions end before optimized code would pay for its compilation. Programs that tests start inherit this.
+_JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 settings.load_profile(CI)
 
 
@@ -48,7 +52,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the profile before tests are imported, because their settings derive from it."""
+    """Set the options of JVMs, and choose the profile before tests are imported: their settings derive from it."""
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", _JVM_OPTIONS)
     if config.getoption("--all"):
         settings.load_profile(NIGHTLY)
 
@@ -78,6 +83,11 @@ def _has_java() -> bool:
     return (home is not None and Path(home, "bin", "java").exists()) or shutil.which("java") is not None
 
 
+def _is_measured() -> bool:
+    """Whether coverage is measured. Spark kills the workers that it would reuse, and their measurement is lost."""
+    return "COVERAGE_PROCESS_CONFIG" in os.environ
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session: two cores, no user interface, and almost no console output."""
@@ -86,7 +96,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as environment:
         # Workers import what this process imports, whether the packages are installed or checked out.
-        environment.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+        environment.setenv("PYTHONPATH", python_path(*filter(None, sys.path)))
         environment.setenv("PYSPARK_PYTHON", sys.executable)
         session = (
             SparkSession.builder.master("local[2]")
@@ -97,6 +107,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.local.dir", str(folder / "local"))
             .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
             .config("spark.python.unix.domain.socket.enabled", "true")
+            .config("spark.python.worker.reuse", "false" if _is_measured() else "true")
             .getOrCreate()
         )
     yield session

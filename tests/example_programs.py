@@ -6,7 +6,17 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from examples import flight_delays, flight_weather, grades, hot_topics, news_clicks, sales, windowed_sales, word_count
+from examples import (
+    flight_delays,
+    flight_scores,
+    flight_weather,
+    grades,
+    hot_topics,
+    news_clicks,
+    sales,
+    windowed_sales,
+    word_count,
+)
 from examples.airport import Flight, flights_by_schedule, flights_by_takeoff, observations
 from examples.orders import HOUR, some_orders
 from examples.tweets import TweetGenerator
@@ -143,6 +153,26 @@ class FlightWeather(Program):
         run.expect_all(*(flight_weather.InWeather(*key, *counts) for key, counts in expected.items()))
 
 
+class FlightScores(Program):
+    """Some flights of the first days of February, with a small model."""
+
+    TRAINED, SCORED = flight_scores.takeoffs(1)[::30], flight_scores.takeoffs(2)[:2_000]
+
+    def build(self, p: Pipeline) -> None:
+        model = p.folder / "model"
+        flight_scores.train(model, self.TRAINED)
+        p.collect(flight_scores.scores(p.source(self.SCORED), model))
+
+    def check(self, run: Run) -> None:
+        model = flight_scores.load_model(run.folder / "model")
+        expected = model.predict(flight_scores.features(self.SCORED)).tolist()
+        assert len(set(expected)) > 100
+        scored = zip(self.SCORED, expected, strict=True)
+        run.expect_all(
+            *(flight_scores.Scored(one.carrier, one.dep_delay, one.arr_delay, delay) for one, delay in scored)
+        )
+
+
 def days(first: int, count: int = 5) -> range:
     """A range of days of the year."""
     return range(YEAR.start + first * DAY, YEAR.start + (first + count) * DAY)
@@ -156,4 +186,5 @@ EXAMPLES: Sequence[Program] = (
     HotTopics(),
     FlightDelays(days(106)),  # an airport was closed for hours: some flights leave too late for their day
     FlightWeather(days(231)),  # some hours have no weather observation
+    FlightScores(),
 )

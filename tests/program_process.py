@@ -19,6 +19,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from components.python_path import python_path
+
 __all__ = ("ProgramProcess",)
 
 _ROOT = Path(__file__).parent.parent
@@ -53,7 +55,7 @@ class ProgramProcess:
             self._process.communicate()
 
     def _start(self) -> subprocess.Popen[str]:
-        environment = {**os.environ, "PYTHONPATH": str(_ROOT), "PYSPARK_PYTHON": sys.executable, **self._environment}
+        environment = {**os.environ, "PYTHONPATH": python_path(), "PYSPARK_PYTHON": sys.executable, **self._environment}
         with self._log.open("w") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "tests.program_process"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -26,7 +26,7 @@ from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import END, START, STATUS, WATERMARK, Control, Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
-from dsv2.runtime.operator.subtask_restore import OperatorParts
+from dsv2.runtime.operator.subtask_restore import Announcement, OperatorParts
 from dsv2.runtime.serde.codec import Codec, References
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.page_store import in_entries
@@ -205,6 +205,15 @@ class _OneSubtask:
     def parts(self, operator: Operator, subtask: int, old: Sequence[OperatorParts]) -> OperatorParts:
         (parts,) = old
         return parts
+
+    def announcements(self, operator: Operator, subtask: int) -> Sequence[Announcement]:
+        return ()
+
+    def first_states(
+        self, operator: Operator, subtask: int, given: Sequence[Mapping[str, bytes]]
+    ) -> Mapping[str, bytes]:
+        (states,) = given
+        return states
 
 
 class Driver:

@@ -100,10 +100,9 @@ class ArrowRecords(Columnar[T]):
     ) -> Iterable[tuple[int, ArrowRecords[T], Sequence[int | None] | None]] | None:
         if any(name not in self.table.schema.names for name in names):
             return None
-        if parallelism == 1 or not len(self):
-            return [(0, self, timestamps)]
         columns = [in_one_piece(self.table.column(name)) for name in names]
-        return self._parts(subtasks_of(columns, max_parallelism, parallelism), parallelism, timestamps)
+        subtasks = subtasks_of(columns, max_parallelism, parallelism)  # also checks the keys
+        return [(0, self, timestamps)] if parallelism == 1 else self._parts(subtasks, parallelism, timestamps)
 
     def _parts(
         self, subtasks: np.ndarray[Any, Any], parallelism: int, timestamps: Sequence[int | None] | None

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from dsv2.cli.report import Report, table
-from dsv2.cli.with_spark import add_settings, settings_of, spark_commands
+from dsv2.cli.with_spark import add_settings, add_state_key, settings_of, spark_commands
 
 __all__ = ("add_commands",)
 
@@ -24,6 +24,8 @@ def add_commands(groups: Any) -> None:
         command.add_argument("path", help="the checkpoint_location")
         command.add_argument("--json", action="store_true", help="print JSON")
         add_settings(command)
+        if name == "verify":
+            add_state_key(command)
         command.set_defaults(run=run)
 
 
@@ -44,5 +46,5 @@ def _show(arguments: argparse.Namespace) -> Report:
 
 
 def _verify(arguments: argparse.Namespace) -> Report:
-    data = spark_commands().verify(arguments.path, settings_of(arguments))
+    data = spark_commands().verify(arguments.path, settings_of(arguments), arguments.state_key)
     return Report([f"The state after micro-batch {data['batch_id']} is complete.", "", *table(data["operators"])], data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -15,17 +16,22 @@ from dsv2.version import __version__
 __all__ = ("main",)
 
 _ERROR = 2
+_INTERRUPTED = 130  # as for a process that SIGINT has ended
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code.
 
-    The code is 0 for success, 1 if ``diff`` finds differences, and 2 for an error, which is printed to standard error.
+    The code is 0 for success, 1 if ``diff`` finds differences, and 2 for an error, which is printed to standard error,
+    without a traceback.
 
     Args:
         arguments: The arguments. None: those of the process.
     """
     chosen = _parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # an encoding may lack characters of uids and values
     try:
         report: Report = chosen.run(chosen)
         report.print(as_json=chosen.json)
@@ -33,8 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     except (Dsv2Error, OSError) as error:
         print(f"dsv2: {error}", file=sys.stderr)
+        return _ERROR
+    except Exception as error:  # of Arrow or Spark
+        print(f"dsv2: {type(error).__name__}: {error}", file=sys.stderr)
         return _ERROR
     return report.exit_code
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
-__all__ = ("Report", "table")
+__all__ = ("Report", "json_value", "table")
+
+_MAX_CELL = 120
 
 
 @dataclass(frozen=True)
@@ -27,13 +32,28 @@ class Report:
     def print(self, *, as_json: bool) -> None:
         """Print to standard output."""
         if as_json:
-            print(json.dumps(self.data, indent=2, default=str))
+            print(json.dumps(json_value(self.data), indent=2, allow_nan=False))
         else:
             print("\n".join(self.text))
 
 
+def json_value(value: Any) -> Any:
+    """Return ``value`` as JSON: bytes in Base64, dates in ISO format, infinite numbers and others as strings."""
+    if isinstance(value, Mapping):
+        return {str(name): json_value(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(json_value, value))
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, date):
+        return value.isoformat()
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value)
+
+
 def table(rows: Sequence[Mapping[str, object]]) -> list[str]:
-    """Format rows with the same columns as lines. Numbers are aligned to the right."""
+    """Format rows with the same columns as lines. Numbers are aligned to the right, long values are cut."""
     if not rows:
         return ["(none)"]
     names = list(rows[0])
@@ -52,4 +72,6 @@ def table(rows: Sequence[Mapping[str, object]]) -> list[str]:
 
 
 def _cell(value: object) -> str:
-    return "" if value is None else str(value)
+    text = "" if value is None else str(value)
+    shown = text if len(text) <= _MAX_CELL else f"{text[: _MAX_CELL - 3]}..."
+    return shown if shown.isprintable() else repr(shown)[1:-1]

@@ -1,4 +1,4 @@
-"""``dsv2 savepoint``: creates, shows, verifies and compares savepoints."""
+"""``dsv2 savepoint``: creates, shows, verifies, compares and edits savepoints."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import argparse
 import json
 from typing import Any
 
+from dsv2.cli import edit
 from dsv2.cli.report import Report, table
-from dsv2.cli.with_spark import add_settings, settings_of, spark_commands
-from dsv2.savepoint import Savepoint
+from dsv2.cli.with_spark import add_settings, add_state_key, open_savepoint, settings_of, spark_commands
 
 __all__ = ("add_commands",)
 
 
 def add_commands(groups: Any) -> None:
     """Add the commands to those of ``dsv2``."""
-    group = groups.add_parser("savepoint", help="create, show, verify and compare savepoints")
+    group = groups.add_parser("savepoint", help="create, show, verify, compare and edit savepoints")
     commands = group.add_subparsers(required=True, metavar="COMMAND")
     create = commands.add_parser(
         "create",
@@ -26,6 +26,7 @@ def add_commands(groups: Any) -> None:
     create.add_argument("path", help="the folder of the savepoint, which must not exist or must be empty")
     create.add_argument("--json", action="store_true", help="print JSON")
     add_settings(create)
+    add_state_key(create)
     create.set_defaults(run=_create)
     for name, run, paths, text in (
         ("show", _show, ["path"], "show what a savepoint holds"),
@@ -36,23 +37,26 @@ def add_commands(groups: Any) -> None:
         for path in paths:
             command.add_argument(path, help="the folder of the savepoint")
         command.add_argument("--json", action="store_true", help="print JSON")
+        add_settings(command)
         command.set_defaults(run=run)
+    edit.add_command(commands)
 
 
 def _create(arguments: argparse.Namespace) -> Report:
-    path = spark_commands().create(arguments.checkpoint, arguments.path, settings_of(arguments))
+    settings = settings_of(arguments)
+    path = spark_commands().create(arguments.checkpoint, arguments.path, settings, arguments.state_key)
     return Report([f"The savepoint is in {path}."], {"path": path})
 
 
 def _show(arguments: argparse.Namespace) -> Report:
-    info = Savepoint.open(arguments.path).info
-    program = info.program
+    savepoint = open_savepoint(arguments.path, arguments)
+    info, program = savepoint.info, savepoint.info.program
     operators = [
         {
             "operator": uid,
             "kind": operator["kind"],
             "parallelism": operator["parallelism"],
-            "states": ", ".join(sorted(operator["states"])),
+            "states": ", ".join(savepoint.operators[uid]),
             "bytes": sum(info.files[name].size for name in info.files if name.startswith(_folders(info, uid))),
         }
         for uid, operator in sorted(program["operators"].items())
@@ -80,7 +84,7 @@ def _folders(info: Any, uid: str) -> tuple[str, ...]:
 
 
 def _verify(arguments: argparse.Namespace) -> Report:
-    savepoint = Savepoint.open(arguments.path)
+    savepoint = open_savepoint(arguments.path, arguments)
     savepoint.verify()
     files = savepoint.info.files
     size = sum(file.size for file in files.values())
@@ -90,7 +94,8 @@ def _verify(arguments: argparse.Namespace) -> Report:
 
 
 def _diff(arguments: argparse.Namespace) -> Report:
-    found = Savepoint.open(arguments.first).diff(Savepoint.open(arguments.second))
+    first, second = (open_savepoint(path, arguments) for path in (arguments.first, arguments.second))
+    found = first.diff(second)
     if not found:
         return Report(["The savepoints do not differ."], {"program": [], "positions": {}, "tables": []})
     tables = [

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dsv2.cli.report import Report, table
+from dsv2.cli.report import Report, json_value, table
+from dsv2.cli.with_spark import add_settings, open_savepoint
 from dsv2.errors import ConfigurationError
-from dsv2.savepoint import Savepoint
+from dsv2.savepoint import StateTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ("add_commands",)
 
-_FORMATS = ("csv", "parquet", "json")
+_ROWS_AT_ONCE = 10_000
 
 
 def add_commands(groups: Any) -> None:
@@ -26,31 +33,103 @@ def add_commands(groups: Any) -> None:
         command.add_argument("operator", help="the uid of the operator")
         command.add_argument("state", help="the name of the state")
         command.add_argument("--json", action="store_true", help="print JSON")
-    show.add_argument("--limit", type=int, default=20, help="the number of rows (default: 20)")
-    export.add_argument("file", help=f"the file, whose suffix is the format: {', '.join(_FORMATS)}")
+        command.add_argument("--version", type=_count, help="the version of the values (default: the current one)")
+        add_settings(command)
+    show.add_argument("--limit", type=_count, default=20, help="the number of rows (default: 20)")
+    export.add_argument("file", help=f"the file, whose suffix is the format: {', '.join(_WRITERS)}")
     show.set_defaults(run=_show)
     export.set_defaults(run=_export)
 
 
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows")
+    return int(text)
+
+
+def _table(arguments: argparse.Namespace) -> StateTable:
+    return open_savepoint(arguments.path, arguments).state(
+        arguments.operator, arguments.state, version=arguments.version
+    )
+
+
 def _show(arguments: argparse.Namespace) -> Report:
-    content = Savepoint.open(arguments.path).state(arguments.operator, arguments.state).to_arrow()
-    rows: list[dict[str, Any]] = content.slice(0, arguments.limit).to_pylist()
-    more = content.num_rows - len(rows)
-    return Report([*table(rows), *([f"... and {more} more rows"] if more else [])], rows)
+    rows: list[dict[str, Any]] = []
+    number = 0
+    content = _table(arguments)
+    for part in content.parts():
+        rows += part.slice(0, arguments.limit - len(rows)).to_pylist()
+        number += part.num_rows
+    more = number - len(rows)
+    text = [*table(rows), *([f"... and {more} more rows"] if more else [])]
+    return Report([*text, *map(_not_converted, content.other_versions)], rows)
+
+
+def _not_converted(version: int) -> str:
+    return f"There are also values of version {version}, which the job has not converted: --version {version}"
 
 
 def _export(arguments: argparse.Namespace) -> Report:
     file = Path(arguments.file)
-    kind = file.suffix.removeprefix(".")
-    if kind not in _FORMATS:
-        raise ConfigurationError(f"{file} has no known format. Its suffix must be one of: {', '.join(_FORMATS)}.")
-    content = Savepoint.open(arguments.path).state(arguments.operator, arguments.state).to_arrow()
-    if kind == "parquet":
-        import pyarrow.parquet as pq
+    write = _WRITERS.get(file.suffix.removeprefix("."))
+    if write is None:
+        raise ConfigurationError(f"{file} has no known format. Its suffix must be one of: {', '.join(_WRITERS)}.")
+    content = _table(arguments)
+    rows = write(content.parts(), file)
+    text = [f"{rows} rows were written to {file}.", *map(_not_converted, content.other_versions)]
+    data = {"rows": rows, "file": str(file), "other_versions": list(content.other_versions)}
+    return Report(text, data)
 
-        pq.write_table(content, file)
-    elif kind == "csv":
-        content.to_pandas().to_csv(file, index=False)
-    else:
-        content.to_pandas().to_json(file, orient="records", lines=True, date_format="iso")
-    return Report([f"{content.num_rows} rows were written to {file}."], {"rows": content.num_rows, "file": str(file)})
+
+def _write_csv(parts: Iterator[pa.Table], file: Path) -> int:
+    """Nested values are JSON, and so are strings within them. A value that is null is empty."""
+    written = 0
+    with file.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        for number, part in enumerate(parts):
+            if number == 0:
+                writer.writerow(part.column_names)
+            for row in _rows(part):
+                writer.writerow(map(_csv_cell, row.values()))
+            written += part.num_rows
+    return written
+
+
+def _csv_cell(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+
+
+def _write_json(parts: Iterator[pa.Table], file: Path) -> int:
+    """One object in each line."""
+    written = 0
+    with file.open("w", encoding="utf-8") as out:
+        for part in parts:
+            for row in _rows(part):
+                out.write(json.dumps(row, allow_nan=False) + "\n")
+            written += part.num_rows
+    return written
+
+
+def _write_parquet(parts: Iterator[pa.Table], file: Path) -> int:
+    import pyarrow.parquet as pq
+
+    first = next(parts)
+    written: int = first.num_rows
+    with pq.ParquetWriter(file, first.schema) as writer:
+        writer.write_table(first)
+        for part in parts:
+            writer.write_table(part)
+            written += part.num_rows
+    return written
+
+
+def _rows(part: pa.Table) -> Iterator[dict[str, Any]]:
+    for batch in part.to_batches(_ROWS_AT_ONCE):
+        yield from map(json_value, batch.to_pylist())
+
+
+_WRITERS: dict[str, Callable[[Iterator[pa.Table], Path], int]] = {
+    "csv": _write_csv,
+    "parquet": _write_parquet,
+    "json": _write_json,
+}

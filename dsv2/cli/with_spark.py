@@ -7,8 +7,10 @@ from importlib import import_module
 from typing import Any
 
 from dsv2.errors import ConfigurationError
+from dsv2.savepoint import Savepoint
+from dsv2.savepoint.paths import is_remote
 
-__all__ = ("add_settings", "settings_of", "spark_commands")
+__all__ = ("add_state_key", "add_settings", "open_savepoint", "settings_of", "spark_commands")
 
 
 def add_settings(command: argparse.ArgumentParser) -> None:
@@ -22,6 +24,11 @@ def add_settings(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_state_key(command: argparse.ArgumentParser) -> None:
+    """Add the option ``--state-key`` to a command that reads the state of a checkpoint."""
+    command.add_argument("--state-key", metavar="FILE", help="a file with the key of the job, if its state is signed")
+
+
 def settings_of(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the settings of Spark. Raises ``ConfigurationError`` for one without a value."""
     settings = {}
@@ -31,6 +38,14 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, str]:
             raise ConfigurationError(f"--conf {setting}: write it as NAME=VALUE.")
         settings[name] = value
     return settings
+
+
+def open_savepoint(path: str, arguments: argparse.Namespace) -> Savepoint:
+    """Open a savepoint, with Spark if it is not on the local disk."""
+    if not is_remote(path):
+        return Savepoint.open(path)
+    savepoint: Savepoint = spark_commands().open_savepoint(path, settings_of(arguments))
+    return savepoint
 
 
 def spark_commands() -> Any:

@@ -2,6 +2,7 @@
 
 from dsv2.functions.builtin import CallableFunction, FilterFunction, FlatMapFunction, MapFunction
 from dsv2.functions.one_input import OneInput, OneInputStreamProcessFunction
+from dsv2.functions.operators import DeduplicateFunction, LimitFunction, SampleFunction, UnionFunction
 from dsv2.functions.two_input import (
     TwoInputBroadcastStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
@@ -11,14 +12,18 @@ from dsv2.spi.process_function import ProcessFunction, no_output_until_end_of_in
 
 __all__ = (
     "CallableFunction",
+    "DeduplicateFunction",
     "FilterFunction",
     "FlatMapFunction",
+    "LimitFunction",
     "MapFunction",
     "OneInput",
     "OneInputStreamProcessFunction",
     "ProcessFunction",
+    "SampleFunction",
     "TwoInputBroadcastStreamProcessFunction",
     "TwoInputNonBroadcastStreamProcessFunction",
     "TwoOutputStreamProcessFunction",
+    "UnionFunction",
     "no_output_until_end_of_input",
 )

@@ -1,5 +1,6 @@
 """The graph of a pipeline: the nodes that stream methods add, and the checked, frozen plan for a runtime."""
 
+from dsv2.graph.broadcast_wait import WaitForBroadcast
 from dsv2.graph.builder import InputRef, Node, PlanBuilder
 from dsv2.graph.plan import Edge, Exchange, KeySelector, Operator, OperatorKind, Plan, RegisteredType
 
@@ -14,4 +15,5 @@ __all__ = (
     "Plan",
     "PlanBuilder",
     "RegisteredType",
+    "WaitForBroadcast",
 )

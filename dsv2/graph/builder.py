@@ -12,8 +12,10 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.error_policy import ErrorPolicy
 from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
 from dsv2.functions import ProcessFunction
+from dsv2.graph.broadcast_wait import WaitForBroadcast
 from dsv2.graph.callbacks import check_callbacks
 from dsv2.graph.error_policies import check_dead_letters, policy_of
+from dsv2.graph.inputs import check_unions, check_waits
 from dsv2.graph.keys import check_keys
 from dsv2.graph.plan import (
     AtSource,
@@ -57,6 +59,7 @@ class Node:
     parallelism: int | None = None
     max_parallelism: int | None = None
     watermarks: WatermarkStrategy[Any] | None = None
+    broadcast_wait: WaitForBroadcast | None = None
     side_outputs: list[OutputTag[Any]] = field(default_factory=list)
     error_policy: ErrorPolicy | None = None
 
@@ -160,7 +163,7 @@ class PlanBuilder:
             for node in self.nodes
             for index, ref in enumerate(node.inputs)
         )
-        return Plan(
+        plan = Plan(
             job_name,
             self._resolve_mode(mode),
             operators,
@@ -169,6 +172,9 @@ class PlanBuilder:
             tuple(registered_types),
             callback_timeout_ms,
         )
+        check_unions(plan)
+        check_waits(plan)
+        return plan
 
     def _resolve_mode(self, mode: RuntimeExecutionMode) -> RuntimeExecutionMode:
         unbounded = [n for n in self.nodes if isinstance(n.body, BaseSource) and not n.body.bounded]
@@ -216,6 +222,7 @@ def _operator(node: Node, uid: Uid, default_parallelism: int, default_policy: Er
         at_source=AtSource.NOTHING if policy is not None else _at_source(node.body, input_keys),
         error_policy=policy,
         watermarks=node.watermarks,
+        broadcast_wait=node.broadcast_wait,
         automatic_uid=uid.automatic,
         twin=uid.twin,
     )

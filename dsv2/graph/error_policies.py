@@ -13,6 +13,8 @@ from dsv2.output_tag import OutputTag
 
 __all__ = ("check_dead_letters", "checked_policy", "policy_of")
 
+_NO_FUNCTION = "it does not process single records. Check the records in a function."
+
 
 def policy_of(body: object, own: ErrorPolicy | None, default: ErrorPolicy | None, where: str) -> ErrorPolicy | None:
     """The policy of an operator: its own, or the default if its function supports one. None if the job always fails.
@@ -20,14 +22,11 @@ def policy_of(body: object, own: ErrorPolicy | None, default: ErrorPolicy | None
     Raises:
         PlanError: ``own`` is set, but the function does not support it.
     """
-    supported = isinstance(body, ProcessFunction) and body.dsv2_takes_error_policy
+    refusal = body.dsv2_refuses_error_policy if isinstance(body, ProcessFunction) else _NO_FUNCTION
     if own is None:
-        own = default if supported else None
-    elif own.handles_errors and not supported:
-        raise PlanError(
-            f"{where}: {type(body).__name__} cannot have an error policy, because it does not process single records. "
-            f"Check the records in a function before it."
-        )
+        own = default if refusal is None else None
+    elif own.handles_errors and refusal is not None:
+        raise PlanError(f"{where}: {type(body).__name__} cannot have an error policy, because {refusal}")
     return own if own is not None and own.handles_errors else None
 
 

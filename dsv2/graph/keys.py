@@ -12,7 +12,7 @@ from typing import NewType, get_origin, get_type_hints
 from dsv2.errors import PlanError
 from dsv2.graph.plan import KeySelector, Operator
 
-__all__ = ("check_keys",)
+__all__ = ("check_keys", "declared_key")
 
 
 @cache
@@ -46,6 +46,13 @@ def check_keys(operator: Operator) -> None:
                     f"these are never equal, so no keys would match. Return keys of the same type."
                 )
             first = first or (place, family)
+
+
+def declared_key(operator: Operator) -> object:
+    """Return the type of the keys of an operator, as its selectors declare it; None if they do not."""
+    selectors = [selector for selector in operator.input_keys if selector is not None]
+    found = (selector if isinstance(selector, type) else _returned(selector) for selector in selectors)
+    return next((kind for kind in found if kind is not None), None)
 
 
 def _family_of(selector: KeySelector) -> str | None:

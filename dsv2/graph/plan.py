@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from dsv2.context import RuntimeExecutionMode
 from dsv2.error_policy import DeadLetter, ErrorPolicy
 from dsv2.functions import ProcessFunction
+from dsv2.graph.broadcast_wait import WaitForBroadcast
 from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, WatermarkStrategy
@@ -49,6 +50,7 @@ class OperatorKind(Enum):
     TWO_OUTPUT = "two-output"
     TWO_INPUT = "two-input"
     TWO_INPUT_BROADCAST = "two-input-broadcast"
+    UNION = "union"
     SINK = "sink"
 
 
@@ -64,7 +66,7 @@ class Exchange(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An edge from an output of operator ``source`` to input ``input`` (0 or 1) of ``target``.
+    """An edge from an output of operator ``source`` to input ``input`` of ``target``.
 
     The outputs of an operator are numbered: those that its kind has, then its side outputs.
     """
@@ -113,6 +115,7 @@ class Operator:
         twin: The location of another operator whose automatic uid differs only in a number, or None.
         at_source: Which functions can be chained to this source; for a function, what it requires.
         watermarks: How a source with splits generates event-time watermarks.
+        broadcast_wait: Whether the first input waits for the broadcast input, and for how long.
         error_policy: What happens when a callback raises. None: the job fails.
     """
 
@@ -133,6 +136,7 @@ class Operator:
     twin: str | None = None
     at_source: AtSource = AtSource.NOTHING
     watermarks: WatermarkStrategy[Any] | None = None
+    broadcast_wait: WaitForBroadcast | None = None
     error_policy: ErrorPolicy | None = None
 
     @property

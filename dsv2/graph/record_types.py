@@ -14,6 +14,7 @@ from dsv2.spi import ColumnarFunction, WrappingFunction
 __all__ = ("UNDECLARED", "declared_type")
 
 UNDECLARED: Any = object()
+_PASSING = (OperatorKind.ONE_INPUT, OperatorKind.UNION)
 _ITERABLES = (Iterable, Iterator, Generator, list, tuple, set)
 
 
@@ -46,7 +47,7 @@ def declared_type(plan: Plan, operator: Operator, output: int) -> Any:
     declared = given[output - outputs]
     if not isinstance(declared, TypeVar):
         return declared
-    if operator.kind is OperatorKind.ONE_INPUT and declared is given[0]:  # it emits what it receives
+    if operator.kind in _PASSING and declared is given[0]:  # it emits what it receives
         edge = plan.edges_into[operator.id][0]
         return declared_type(plan, plan.operators[edge.source], edge.output)
     return UNDECLARED
@@ -62,12 +63,12 @@ def _arguments_of_ours(kind: type) -> tuple[Any, ...]:
 def _arguments(kind: type, base: type) -> tuple[Any, ...]:
     if kind is base:
         return tuple(kind.__parameters__)  # type: ignore[attr-defined]
-    for given in vars(kind).get("__orig_bases__", kind.__bases__):
-        origin = get_origin(given) or given
-        if isinstance(origin, type) and issubclass(origin, base):
-            values = dict(zip(getattr(origin, "__parameters__", ()), get_args(given), strict=False))
-            return tuple(values.get(one, one) if isinstance(one, TypeVar) else one for one in _arguments(origin, base))
-    return ()
+    bases = [
+        (get_origin(given) or given, get_args(given)) for given in vars(kind).get("__orig_bases__", kind.__bases__)
+    ]
+    origin, args = next((one, args) for one, args in bases if isinstance(one, type) and issubclass(one, base))
+    values = dict(zip(getattr(origin, "__parameters__", ()), args, strict=False))
+    return tuple(values.get(one, one) if isinstance(one, TypeVar) else one for one in _arguments(origin, base))
 
 
 def _collected(function: object) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 from typing_extensions import Format, get_annotations
 
 from dsv2.functions import CallableFunction, ProcessFunction
+from dsv2.resource import Resource
 from dsv2.sinks import ParallelSink, Sink
 from dsv2.sources import BaseSource
 from dsv2.spi import BatchFunction, WrappingFunction
@@ -18,7 +19,7 @@ from dsv2.spi import BatchFunction, WrappingFunction
 __all__ = ("may_keep_state", "mentioned_names")
 
 _PLAIN = (
-    int, float, complex, str, bytes, type(None), Enum, type, FunctionType, BuiltinFunctionType, ModuleType
+    int, float, complex, str, bytes, type(None), Enum, type, FunctionType, BuiltinFunctionType, ModuleType, Resource
 )  # fmt: skip
 _STORES = ("STORE_ATTR", "DELETE_ATTR")
 _STORING_CALLS = {"setattr", "delattr", "__dict__", "__setattr__"}

@@ -15,6 +15,7 @@ from dsv2.local.mutation import MutationCheck
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.report.failure import raise_user_failure
+from dsv2.runtime.sources.continuation import check_content
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Halt, IndexedSource, ReadSchedule
@@ -48,6 +49,7 @@ class IndexedSourceRun:
         ]
         begin = _BEFORE_START if start is None else start.offset["position"]
         if start is not None:
+            check_content(operator, start.offset, self._source.count)
             for reader in self.readers:
                 reader.resume(max(begin, 0), ended=bool(start.offset.get("ended")))
         is_streaming = plan.mode is RuntimeExecutionMode.STREAMING

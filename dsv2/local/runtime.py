@@ -7,28 +7,31 @@ import os
 import random
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from os import PathLike, fspath
+from os import PathLike
 from time import sleep
 
 from dsv2.arguments import check_whole_number
 from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, Dsv2Error
-from dsv2.folders import LocalFolder
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
 from dsv2.local.run import LocalRun
 from dsv2.local.savepoints import restart, restore, take
 from dsv2.local.sinks import LocalSinks
 from dsv2.program.description import Description
+from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.program.savepoint_check import check_savepoint
+from dsv2.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.report.progress import job_progress
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.sources.continuation import check_kind
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.savepoint.metadata import Origin
+from dsv2.savepoint.paths import local_folder
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import DriverSink, ParallelSink
 from dsv2.sources import BaseSource, DataFrameSource, Halt, IndexedSource
@@ -38,6 +41,7 @@ from dsv2.unfinished import asked
 __all__ = ("LocalRuntime",)
 
 _POLL_SECONDS = 0.01  # how often sources without new data are polled
+_ONLY_LOCAL = "The local runtime cannot reach other file systems. Copy the savepoint."
 _RESTARTS_BY_ROWS = 4  # every fourth restart is like a start from a savepoint, which is slower
 _RUNS = itertools.count()  # the runs of this process
 
@@ -92,7 +96,8 @@ class LocalRuntime:
         begin = self._clock.now_ms()
         job = FinishedJob(plan, f"local-{os.getpid()}-{begin}-{next(_RUNS)}")
         try:
-            self._run(plan, job, BatchTime(begin), savepoint)
+            with resources_in_use():
+                self._run(plan, job, BatchTime(begin), savepoint)
         except Dsv2Error as error:
             job.error = error
         job.duration = timedelta(milliseconds=self._clock.now_ms() - begin)
@@ -111,7 +116,7 @@ class LocalRuntime:
                 if savepoint is None:
                     run.open()
                 else:
-                    restore(plan, run, savepoint.info.program, savepoint.rows)
+                    restore(plan, run, savepoint.info.program, savepoint.rows, positions)
                 self._run_batches(run, plan, job, time)
         except BaseException:
             run.close()
@@ -218,7 +223,7 @@ class FinishedJob:
                 f"savepoint of a local job needs input that stops before its end: an unbounded source with "
                 f"Trigger.available_now(), or a TestSource with Stop()."
             )
-        folder = LocalFolder(os.path.abspath(fspath(path)))
+        folder = local_folder(path, _ONLY_LOCAL)
         origin = Origin(self._job_name, self.job_id, self.progress.batch_id)
         take(self._plan, self.run, self.earlier, origin, folder)
         return folder.path
@@ -241,11 +246,23 @@ class FinishedJob:
 
 def _open(plan: Plan, options: RunOptions) -> SavepointReader:
     assert options.savepoint is not None
-    savepoint = SavepointReader(LocalFolder(os.path.abspath(options.savepoint)))
+    savepoint = SavepointReader(local_folder(options.savepoint, _ONLY_LOCAL))
     info = savepoint.info
     allowed = options.allow_dropped_state
     types = TypeRegistry.of(plan)
-    check_savepoint(options.savepoint, plan, info.programs, types, allow_dropped_state=allowed, fields=info.fields)
+    check_savepoint(
+        options.savepoint,
+        plan,
+        info.programs,
+        types,
+        allow_dropped_state=allowed,
+        fields=info.fields,
+        holding=info.holding,
+        changed_keys=changed_keys(plan, readable_samples(plan, list(info.keys), Codec(types))),
+    )
+    for operator in plan.operators:
+        if operator.kind is OperatorKind.SOURCE and operator.uid in info.sources:
+            check_kind(operator, info.sources[operator.uid].offset)
     return savepoint
 
 

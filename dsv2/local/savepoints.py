@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from dsv2.folders import Folder
 from dsv2.graph import Plan
@@ -10,9 +10,10 @@ from dsv2.local.run import LocalRun
 from dsv2.program.description import Description, describe
 from dsv2.program.history import continued_programs
 from dsv2.runtime.rescale import ProgramSuccession
+from dsv2.runtime.sources.sent_before import sent_before
 from dsv2.runtime.state.row_routing import RowRouter
 from dsv2.runtime.state.rows import StateRow
-from dsv2.savepoint.metadata import Origin
+from dsv2.savepoint.metadata import Origin, SourcePosition
 from dsv2.savepoint.writer import SavepointWriter
 
 __all__ = ("restart", "restore", "take")
@@ -28,7 +29,8 @@ def take(plan: Plan, run: LocalRun, earlier: Iterable[Description], origin: Orig
     """
     writer = SavepointWriter(folder, continued_programs(earlier, describe(plan)), run.codec)
     writer.write(run.rows())
-    writer.finish(origin, run.positions(), sinks={}, fields=run.kept_fields())
+    holding = sorted({entry["uid"] for entry in run.progress() if entry["records_held"]})
+    writer.finish(origin, run.positions(), sinks={}, fields=run.kept_fields(), holding=holding)
 
 
 def restart(plan: Plan, run: LocalRun) -> None:
@@ -37,10 +39,16 @@ def restart(plan: Plan, run: LocalRun) -> None:
     for uid, row in run.rows():
         rows.setdefault(uid, []).append(row)
     run.replace_subtasks()
-    restore(plan, run, describe(plan), lambda uid: rows.get(uid, []))
+    restore(plan, run, describe(plan), lambda uid: rows.get(uid, []), {})
 
 
-def restore(plan: Plan, run: LocalRun, program: Description, rows: Callable[[str], Iterable[StateRow]]) -> None:
+def restore(
+    plan: Plan,
+    run: LocalRun,
+    program: Description,
+    rows: Callable[[str], Iterable[StateRow]],
+    positions: Mapping[str, SourcePosition],
+) -> None:
     """Restore the subtasks of a new run. Operators without rows are opened.
 
     Args:
@@ -48,11 +56,12 @@ def restore(plan: Plan, run: LocalRun, program: Description, rows: Callable[[str
         run: The run.
         program: The program that wrote the rows.
         rows: Returns the rows of an operator.
+        positions: The positions of the sources, by uid.
 
     Raises:
         IncompatibleCheckpointError: The state cannot be carried to this plan.
     """
-    succession = ProgramSuccession(plan, program, run.codec)
+    succession = ProgramSuccession(plan, program, run.codec, sent_before(plan, positions))
     for head, chain in plan.chains.items():
         restores = [
             run.subtask(head, index).begin_restore(succession) for index in range(plan.operators[head].parallelism)

@@ -23,7 +23,10 @@ def from_json(data: bytes | None) -> dict[str, Any]:
     Raises:
         ValueError: ``data`` is damaged.
     """
-    entry = json.loads(data or b"")
+    try:
+        entry = json.loads(data or b"")
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(entry, dict):
         raise ValueError("it is not a JSON object")
     if entry.pop(_CHECKSUM, None) not in (None, found := _checksum(entry)):

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from typing_extensions import TypeAliasType, is_typeddict
 
-__all__ = ("ColumnType", "column_type", "column_type_of_value")
+__all__ = ("ColumnType", "column_type", "column_type_of_value", "is_column_type")
 
 ColumnType: TypeAlias = str | dict[str, Any]
 
@@ -132,3 +132,20 @@ def _list_of(element: ColumnType | None) -> ColumnType | None:
 
 def _map_of(key: ColumnType | None, value: ColumnType | None) -> ColumnType | None:
     return None if key is None or value is None else {"map": [key, value]}
+
+
+def is_column_type(column: object) -> bool:
+    """Whether ``column`` is a column type. For what was read from a file."""
+    match column:
+        case str():
+            return column in _PLAIN.values()
+        case {"list": element, **others} if not others:
+            return is_column_type(element)
+        case {"map": [key, value], **others} if not others:
+            return is_column_type(key) and is_column_type(value)
+        case {"struct": [_, *_] as fields, **others} if not others:
+            return all(
+                isinstance(field, list) and len(field) == 2 and isinstance(field[0], str) and is_column_type(field[1])
+                for field in fields
+            )
+    return False

@@ -14,14 +14,14 @@ from dsv2.graph.stateful import may_keep_state
 from dsv2.program.class_changes import classes_of
 from dsv2.program.column_types import ColumnType, column_type
 from dsv2.program.fingerprint import PYTHON, fingerprint
-from dsv2.program.type_shapes import name_of, shape_of
+from dsv2.program.type_shapes import Shape, name_of, shape_of
 from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sources import Source
 from dsv2.spi import WrappingFunction
-from dsv2.state import ListStateDeclaration, StateDeclaration
+from dsv2.state import ListStateDeclaration, StateDeclaration, StateTtl, TtlTimeCharacteristic
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("FURTHER", "Description", "declared_states", "describe", "essence")
+__all__ = ("FURTHER", "Description", "declared_states", "describe", "describe_state", "essence", "state_shape")
 
 Description: TypeAlias = dict[str, Any]
 """The description of a program, as JSON values."""
@@ -73,7 +73,7 @@ def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
             _key(plan, operator, output, select, operator.output_key_version)
             for output, select in enumerate(operator.output_keys)
         ],
-        "states": {name: _state(declaration) for name, declaration in declared_states(operator).items()},
+        "states": {name: describe_state(declaration) for name, declaration in declared_states(operator).items()},
         "needs_clock": plan.needs_clock(operator),
         "state_layout": operator.body.state_layout if isinstance(operator.body, WrappingFunction) else "",
     }
@@ -94,17 +94,32 @@ def declared_states(operator: Operator) -> dict[str, StateDeclaration]:
     return declared
 
 
-def _state(declaration: StateDeclaration) -> dict[str, Any]:
+def describe_state(declaration: StateDeclaration) -> dict[str, Any]:
+    """Describe a state, as part of the description of its operator."""
     return {
         "kind": type(declaration).__name__.removesuffix("Declaration"),
         "types": list(map(shape_of, declaration.types)),
         "version": declaration.version,
         "has_converter": declaration.migrate is not None,
         "mode": declaration.redistribution_mode.name,
-        "time_to_live": declaration.time_to_live is not None,
+        "time_to_live": _time_to_live(declaration.time_to_live),
         "classes": classes_of(declaration.types),
         "column": _column(declaration),
     }
+
+
+def state_shape(state: Description) -> Shape:
+    """Return the type of a stored value. ``state``: The result of ``describe_state``."""
+    kind, types = state["kind"], state["types"]
+    if kind == "ListState":
+        return ["builtins.list", *types]
+    return ["builtins.dict", *types] if len(types) == 2 else list(types[0])
+
+
+def _time_to_live(ttl: StateTtl | None) -> bool | str:
+    """Whether values have a time to live. Those in event time expire by another clock."""
+    by_event_time = ttl is not None and ttl.time_characteristic is TtlTimeCharacteristic.EVENT_TIME
+    return "in event time" if by_event_time else ttl is not None
 
 
 def _column(declaration: StateDeclaration) -> ColumnType | None:

@@ -133,7 +133,7 @@ class _Reach:
             return _name(kind)
         base: Any = next((base for base in _ATOMS if isinstance(value, base)), None)
         plain = "" if base is None else base.__repr__(value)
-        state = self.describe(_state_of(value), names)
+        state = self.describe(object.__getstate__(value), names)
         return f"object of {_name(kind)} {plain} {state} {self.members(kind, names | {'__call__'}, value)}"
 
     def members(self, kind: type, names: Names, owner: object = None) -> list[str]:
@@ -246,13 +246,6 @@ def _is_field(kind: type, name: str) -> bool:
     return name in getattr(kind, "_fields", ()) or name in getattr(kind, "__dataclass_fields__", ())
 
 
-def _state_of(value: object) -> object:
-    try:
-        return object.__getstate__(value)
-    except TypeError:  # some built-in types have none
-        return None
-
-
 def _is_filled(cell: Any) -> bool:
     try:
         cell.cell_contents  # noqa: B018
@@ -288,7 +281,7 @@ def _imported_by(function: FunctionType) -> list[ModuleType]:
     """Return the modules that ``function`` imports when it runs."""
     modules = []
     for part in _parts(function.__code__):
-        instructions = list(dis.get_instructions(part))
+        instructions = [one for one in dis.get_instructions(part) if one.opname != "EXTENDED_ARG"]
         for index, instruction in enumerate(instructions):
             if instruction.opname == "IMPORT_NAME":
                 name = "." * instructions[index - 2].argval + instruction.argval

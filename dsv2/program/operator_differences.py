@@ -40,8 +40,11 @@ class _Comparison:
 
     def differences(self) -> Iterator[Difference]:
         yield from self._of_parts()
-        if len(self._old["inputs"]) == len(self._new["inputs"]):  # otherwise the kind has changed
+        if len(self._old["inputs"]) == len(self._new["inputs"]):
             yield from self._of_inputs()
+        elif self._old["kind"] == self._new["kind"]:  # a union
+            counts = len(self._old["inputs"]), len(self._new["inputs"])
+            yield self._found(f"its number of inputs was {counts[0]} and is now {counts[1]}", True)
         for name in (name for name in self._new["states"] if name in self._old["states"]):  # others start empty
             for text, advice in state_differences(self._old["states"][name], self._new["states"][name], self._renamed):
                 yield self._found(f"state {name!r}: {text}", False, advice)

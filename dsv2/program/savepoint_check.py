@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
@@ -27,6 +27,7 @@ def check_savepoint(
     *,
     allow_dropped_state: bool,
     fields: Mapping[str, Sequence[str]] | None = None,
+    holding: Sequence[str] = (),
     changed_keys: Iterable[Difference] = (),
 ) -> list[Difference]:
     """Check that ``plan`` can start from a savepoint. Called before anything runs. Warns of state that is dropped.
@@ -38,6 +39,7 @@ def check_savepoint(
         types: The classes of ``plan``.
         allow_dropped_state: Whether operators, states and fields may be missing in ``plan``.
         fields: For each uid, the names of the stored fields of its function.
+        holding: The uids of operators that hold back records.
         changed_keys: The result of ``changed_keys`` for the samples of keys in the savepoint.
 
     Returns:
@@ -55,7 +57,7 @@ def check_savepoint(
         types,
         allow_dropped_state=allow_dropped_state,
         fields=fields,
-        others=changed_keys,
+        others=[*changed_keys, *_lost_records(plan, programs[-1], holding)],
     )
     for difference in found:
         if difference.drops_state:
@@ -113,3 +115,12 @@ def carried_differences(
     raise IncompatibleCheckpointError(
         f"This program cannot {start} from the {stored_in} {path}:\n{listed(found)}\n{advice}"
     )
+
+
+def _lost_records(plan: Plan, before: Description, holding: Iterable[str]) -> Iterator[Difference]:
+    """Return a difference for each operator that is gone, with the records that it holds back."""
+    for uid in sorted(set(holding) - {operator.uid for operator in plan.operators}):
+        place = at(uid, before["operators"][uid]["defined_at"])
+        text = f"{place} was removed, or has another uid, while it holds back records behind an aligned watermark"
+        advice = "keep it, or take the savepoint when no channel is blocked"
+        yield Difference(uid, text, carried=True, advice=advice, drops_state=True)

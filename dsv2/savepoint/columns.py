@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import UUID
 
 from dsv2.program.column_types import ColumnType
 
@@ -114,15 +115,16 @@ def _int(value: Any) -> int:
 
 
 def _float(value: Any) -> float:
-    return float(_checked(value, (float, int)))
+    number = float(_checked(value, (float, int)))
+    if isinstance(value, int) and number != value:
+        raise _MisfitError
+    return number
 
 
 def _string(value: Any) -> str:
     if isinstance(value, Enum):
         return value.name
-    if value is None:
-        raise _MisfitError
-    text = str(value)
+    text = str(_checked(value, (str, UUID, time)))
     if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
         raise _MisfitError  # a surrogate, which UTF-8 cannot represent
     return text
@@ -133,9 +135,16 @@ def _timestamp(value: Any) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.utcoffset() is None else moment.astimezone(UTC)
 
 
+def _date(value: Any) -> date:
+    if isinstance(value, datetime):
+        raise _MisfitError
+    day: date = _checked(value, (date,))
+    return day
+
+
 def _duration(value: Any) -> int:
     """Microseconds. Parquet has no durations."""
-    return int(_checked(value, (timedelta,)) / timedelta(microseconds=1))
+    return _int(_checked(value, (timedelta,)) // timedelta(microseconds=1))
 
 
 def _decimal(value: Any) -> Decimal:
@@ -153,7 +162,7 @@ _PLAIN: dict[str, _Convert] = {
     "float64": _float,
     "string": _string,
     "binary": lambda value: bytes(_checked(value, (bytes,))),
-    "date": lambda value: _checked(value, (date,)),
+    "date": _date,
     "timestamp": _timestamp,
     "duration": _duration,
     "decimal": _decimal,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from dsv2.program.differences import differences
 from dsv2.runtime.state.rows import StateRow
@@ -58,14 +58,24 @@ def difference(first: SavepointReader, second: SavepointReader) -> SavepointDiff
     return SavepointDifference(program, _positions(first.info, second.info), tables)
 
 
-_Rows = dict[TableId, dict[tuple[Any, ...], bytes | None]]
+_Value: TypeAlias = bytes | tuple[bytes | None, ...] | None
+"""The value of a row, or those of several rows, sorted: on streams without keys, subtasks may have the same key."""
+
+_Rows: TypeAlias = dict[TableId, dict[tuple[Any, ...], _Value]]
 
 
 def _by_table(uid: str, savepoint: SavepointReader) -> _Rows:
     tables: _Rows = {}
     for row in savepoint.rows(uid):
-        tables.setdefault(TableId.of(uid, row.kind, row.state), {})[_identity(row)] = row.value
+        table = tables.setdefault(TableId.of(uid, row.kind, row.state), {})
+        identity = _identity(row)
+        table[identity] = _joined(table[identity], row.value) if identity in table else row.value
     return tables
+
+
+def _joined(values: _Value, value: bytes | None) -> _Value:
+    several = values if isinstance(values, tuple) else (values,)
+    return tuple(sorted((*several, value), key=lambda one: one or b""))
 
 
 def _identity(row: StateRow) -> tuple[Any, ...]:

@@ -10,10 +10,13 @@ from typing import Any, Final, TypeAlias
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import Folder
 from dsv2.program.checked_json import from_json, to_json
+from dsv2.savepoint.structure import check_structure
 from dsv2.savepoint.tables import SavepointTable, TableId
 from dsv2.version import __version__
 
 __all__ = (
+    "DESCRIPTION",
+    "PYTHON_VERSION",
     "SAVEPOINT_VERSION",
     "JsonObject",
     "Origin",
@@ -27,7 +30,10 @@ __all__ = (
 SAVEPOINT_VERSION: Final = 1
 """The version of the format of savepoints. All versions stay readable."""
 
-_NAME = "savepoint.json"
+PYTHON_VERSION: Final = "{}.{}.{}".format(*sys.version_info[:3])
+
+DESCRIPTION: Final = "savepoint.json"
+"""The file with the description."""
 
 JsonObject: TypeAlias = dict[str, Any]
 
@@ -82,6 +88,7 @@ class SavepointInfo:
         sources: The positions of the sources, by uid.
         sinks: What the sinks recorded about their positions, by uid.
         files: The files, by their path in the savepoint.
+        holding: The uids of operators that hold back records behind an aligned watermark.
         dsv2: The version of dsv2 that wrote it.
         python: The version of Python that wrote it.
         spark: The version of Spark that wrote it, or None.
@@ -96,8 +103,9 @@ class SavepointInfo:
     files: Mapping[str, SavepointFile]
     keys: Sequence[JsonObject] = field(default_factory=list)
     fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    holding: Sequence[str] = field(default_factory=list)
     dsv2: str = __version__
-    python: str = "{}.{}.{}".format(*sys.version_info[:3])
+    python: str = PYTHON_VERSION
     spark: str | None = None
 
     @property
@@ -108,7 +116,7 @@ class SavepointInfo:
 
 def write_info(folder: Folder, info: SavepointInfo) -> None:
     """Write the description. A folder becomes a savepoint with it, so it is written last."""
-    folder.write(_NAME, to_json({"savepoint_version": SAVEPOINT_VERSION, **asdict(info)}))
+    folder.write(DESCRIPTION, to_json({"savepoint_version": SAVEPOINT_VERSION, **asdict(info)}))
 
 
 def read_info(folder: Folder) -> SavepointInfo:
@@ -119,13 +127,13 @@ def read_info(folder: Folder) -> SavepointInfo:
         IncompatibleCheckpointError: The format has a version that is not known here.
         CorruptDataError: The description is damaged.
     """
-    data = folder.read(_NAME)
+    data = folder.read(DESCRIPTION)
     if data is None:
         raise ConfigurationError(
-            f"{folder.path} is not a savepoint: it has no {_NAME}. A savepoint that was not completed has none either; "
-            f"delete it, and take it again."
+            f"{folder.path} is not a savepoint: it has no {DESCRIPTION}. A savepoint that was not completed has none "
+            f"either; delete it, and take it again."
         )
-    place = folder.place(_NAME)
+    place = folder.place(DESCRIPTION)
     try:
         entry = from_json(data)
         version = entry.pop("savepoint_version")
@@ -137,7 +145,7 @@ def read_info(folder: Folder) -> SavepointInfo:
             f"{SAVEPOINT_VERSION}. Use the version of dsv2 that wrote it ({entry.get('dsv2')}) or a newer one."
         )
     try:
-        return SavepointInfo(
+        info = SavepointInfo(
             **entry
             | {
                 "origin": Origin(**entry["origin"]),
@@ -146,5 +154,9 @@ def read_info(folder: Folder) -> SavepointInfo:
                 "tables": [SavepointTable(**table | {"id": TableId(**table["id"])}) for table in entry["tables"]],
             }
         )
+        check_structure(info)
+    except ValueError as error:
+        raise CorruptDataError(f"{place} is damaged: {error}. Restore it from a backup.") from error
     except (AttributeError, KeyError, TypeError) as error:
         raise CorruptDataError(f"{place} is damaged: {error!r}. Restore it from a backup.") from error
+    return info

@@ -8,8 +8,8 @@ from hashlib import sha256
 from dsv2.errors import CorruptDataError
 from dsv2.folders import Folder
 from dsv2.runtime.state.rows import StateRow
-from dsv2.savepoint.metadata import SavepointFile, SavepointInfo, read_info
-from dsv2.savepoint.tables import rows_in
+from dsv2.savepoint.metadata import DESCRIPTION, SavepointFile, SavepointInfo, read_info
+from dsv2.savepoint.tables import SavepointTable, rows_in
 
 __all__ = ("SavepointReader", "check_files")
 
@@ -29,7 +29,7 @@ class SavepointReader:
     """
 
     def __init__(self, folder: Folder) -> None:
-        self._folder = folder
+        self.folder = folder
         self.info: SavepointInfo = read_info(folder)
         check_files(folder, self.info)
 
@@ -39,10 +39,20 @@ class SavepointReader:
         Raises:
             CorruptDataError: A file is damaged; names it.
         """
-        folders = tuple(f"{table.folder}/" for table in self.info.tables if table.id.uid == uid)
+        for table in self.info.tables:
+            if table.id.uid == uid:
+                for name, data in self.contents(table):
+                    yield from rows_in(data, name)
+
+    def contents(self, table: SavepointTable) -> Iterator[tuple[str, bytes]]:
+        """Return the paths and contents of the files of a table, one at a time.
+
+        Raises:
+            CorruptDataError: A file has changed; names it.
+        """
         for name, file in self.info.files.items():
-            if name.startswith(folders):
-                yield from rows_in(self._content(name, file), self._folder.place(name))
+            if name.startswith(f"{table.folder}/"):
+                yield self.folder.place(name), self._content(name, file)
 
     def verify(self) -> None:
         """Compare the digests of all files. Raises ``CorruptDataError`` for the first that differs."""
@@ -50,9 +60,9 @@ class SavepointReader:
             self._content(name, file)
 
     def _content(self, name: str, file: SavepointFile) -> bytes:
-        data = self._folder.read(name)
+        data = self.folder.read(name)
         if data is None or sha256(data).hexdigest() != file.sha256:
-            raise CorruptDataError(f"{self._folder.place(name)} was changed since the savepoint was taken. {_RESTORE}")
+            raise CorruptDataError(f"{self.folder.place(name)} was changed since the savepoint was taken. {_RESTORE}")
         return data
 
 
@@ -62,17 +72,31 @@ def check_files(folder: Folder, info: SavepointInfo) -> None:
     Raises:
         CorruptDataError: A file is missing, foreign, or has another size; names it.
     """
-    for inside in (table.folder for table in info.tables):
-        found = {f"{inside}/{name}": size for name, size in folder.sizes(inside).items() if not _is_hidden(name)}
-        expected = {name: file.size for name, file in info.files.items() if name.startswith(f"{inside}/")}
+    for inside, expected in sorted(_expected(info).items()):
+        found = {name: size for name, size in folder.sizes(inside).items() if not _is_hidden(name)}
         for name in sorted(found.keys() | expected.keys()):
-            place = folder.place(name)
-            if name not in found:
-                raise CorruptDataError(f"{place} is missing. {_RESTORE}")
+            place = folder.place(f"{inside}/{name}" if inside else name)
             if name not in expected:
                 raise CorruptDataError(f"{place} does not belong to the savepoint. Remove it.")
-            if found[name] != expected[name]:
-                raise CorruptDataError(f"{place} has {found[name]} bytes, not {expected[name]}. {_RESTORE}")
+            size = expected[name]
+            if size is not None and name not in found:
+                raise CorruptDataError(f"{place} is missing. {_RESTORE}")
+            if size is not None and found[name] != size:
+                raise CorruptDataError(f"{place} has {found[name]} bytes, not {size}. {_RESTORE}")
+
+
+def _expected(info: SavepointInfo) -> dict[str, dict[str, int | None]]:
+    """Return for each folder of a savepoint its entries: files with their sizes, and other entries with None."""
+    folders: dict[str, dict[str, int | None]] = {"": {DESCRIPTION: None, "state": None}, "state": {}}
+    for name, file in info.files.items():
+        folder, _, own_name = name.rpartition("/")
+        folders.setdefault(folder, {})[own_name] = file.size
+    for inside in [table.folder for table in info.tables]:
+        folders.setdefault(inside, {})
+        while inside != "state":
+            inside, _, own_name = inside.rpartition("/")
+            folders.setdefault(inside, {})[own_name] = None
+    return folders
 
 
 def _is_hidden(name: str) -> bool:

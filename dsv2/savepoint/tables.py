@@ -20,7 +20,7 @@ from dsv2.savepoint.columns import arrow_type, to_array
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ("COLUMNS", "SavepointTable", "TableId", "parquet_files", "rows_in")
+__all__ = ("COLUMNS", "SavepointTable", "TableId", "parquet_files", "rows_in", "table_in", "without_expiry")
 
 COLUMNS = ("subtask", "kind", "state", "key_bytes", "value_bytes")
 """The columns of every table: the fields of ``StateRow``. Typed columns follow, ``key`` and ``value``."""
@@ -80,14 +80,22 @@ class SavepointTable:
         """Return ``rows`` of the table as Arrow columns. ``codec``: Decodes the values of typed columns."""
         import pyarrow as pa
 
-        schema, owner = self.schema(), f"State of {self.id.uid}"
+        plain = pa.schema([self.schema().field(name) for name in COLUMNS])
         columns = zip(*rows, strict=True)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=False)]
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, plain, strict=True)]
+        return self.typed(pa.RecordBatch.from_arrays(arrays, schema=plain), codec)
+
+    def typed(self, rows: pa.RecordBatch, codec: Codec) -> pa.RecordBatch:
+        """Add the typed columns to rows of the table, which have the columns ``COLUMNS``."""
+        import pyarrow as pa
+
+        schema, owner = self.schema(), f"State of {self.id.uid}"
+        arrays = [rows.column(name).cast(schema.field(name).type) for name in COLUMNS]
         if self.key is not None:
-            arrays.append(to_array((_decoded(row.key, codec, owner) for row in rows), self.key))
+            arrays.append(to_array((_decoded(key, codec, owner) for key in arrays[3].to_pylist()), self.key))
         if self.value is not None:
-            values = (_decoded(row.value, codec, owner) for row in rows)
-            arrays.append(to_array(map(_without_expiry, values) if self._expires else values, self.value))
+            values = (_decoded(value, codec, owner) for value in arrays[4].to_pylist())
+            arrays.append(to_array(map(without_expiry, values) if self._expires else values, self.value))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     @property
@@ -139,6 +147,26 @@ def parquet_files(table: SavepointTable, rows: Iterable[StateRow], codec: Codec)
         yield data.getvalue()
 
 
+def table_in(data: bytes, name: str, columns: Sequence[str]) -> pa.Table:
+    """Return columns of a Parquet file.
+
+    Args:
+        data: The content of the file.
+        name: The file, for errors.
+        columns: The names of the columns.
+
+    Raises:
+        CorruptDataError: The file is not one that ``parquet_files`` made.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(pa.BufferReader(data)).read(list(columns)).select(list(columns))
+    except (pa.ArrowException, KeyError, OSError) as error:
+        raise _damaged(name, error) from error
+
+
 def rows_in(data: bytes, name: str) -> Iterator[StateRow]:
     """Return the rows in a Parquet file.
 
@@ -157,15 +185,19 @@ def rows_in(data: bytes, name: str) -> Iterator[StateRow]:
             for batch in file.iter_batches(_ROWS_PER_BATCH, columns=list(COLUMNS)):
                 subtasks, kinds, *others = (column.to_pylist() for column in batch.columns)
                 yield from map(StateRow, subtasks, map(RowKind, kinds), *others)
-    except (pa.ArrowException, KeyError, ValueError) as error:
-        raise CorruptDataError(f"{name} is damaged: {error}. Restore the savepoint from a backup.") from error
+    except (pa.ArrowException, KeyError, OSError, ValueError) as error:
+        raise _damaged(name, error) from error
+
+
+def _damaged(name: str, error: Exception) -> CorruptDataError:
+    return CorruptDataError(f"{name} is damaged: {str(error).rstrip('.')}. Restore the savepoint from a backup.")
 
 
 def _decoded(data: bytes | None, codec: Codec, owner: str) -> Any:
     return None if data is None else codec.loads(data, owner)
 
 
-def _without_expiry(value: Any) -> Any:
+def without_expiry(value: Any) -> Any:
     """A value of a state with time to live: a pair, a list of pairs, or a dict of pairs."""
     if isinstance(value, list):
         return [element for element, _ in value]

@@ -18,8 +18,12 @@ __all__ = ("SavepointWriter", "check_unused", "folders_of")
 
 
 def check_unused(folder: Folder) -> None:
-    """Raise ``ConfigurationError`` if the folder of a new savepoint exists and is not empty."""
-    if folder.sizes():
+    """Raise ``ConfigurationError`` if the folder of a new savepoint is a file, or exists and is not empty."""
+    try:
+        is_used = bool(folder.sizes())
+    except NotADirectoryError as error:
+        raise ConfigurationError(f"{folder.path} is a file. A savepoint needs a folder of its own.") from error
+    if is_used:
         raise ConfigurationError(f"{folder.path} is not empty. A savepoint needs a folder of its own.")
 
 
@@ -71,9 +75,20 @@ class SavepointWriter:
         sources: Mapping[str, SourcePosition],
         sinks: Mapping[str, JsonObject],
         fields: Mapping[str, Sequence[str]],
+        holding: Sequence[str] = (),
     ) -> SavepointInfo:
         """Write the description (see ``SavepointInfo``) and return it."""
         tables, files = self._tables, self._files
-        info = SavepointInfo(str(uuid4()), origin, self._programs, tables, sources, sinks, files, fields=fields)
+        info = SavepointInfo(
+            str(uuid4()),
+            origin,
+            self._programs,
+            tables,
+            sources,
+            sinks,
+            files,
+            fields=fields,
+            holding=list(holding),
+        )
         write_info(self._folder, info)
         return info

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from dsv2.clock import Clock
-from dsv2.errors import ConfigurationError, ContractError, CorruptDataError
+from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.record_batch import RecordBatch
 from dsv2.sources.serializers import JsonValue, Serializer
 from dsv2.sources.source import (
@@ -234,6 +234,10 @@ class _Enumerator(SplitEnumerator[HybridSplit, HybridState]):
     def least_per_batch(self) -> int:
         return self._inner.least_per_batch
 
+    @property
+    def can_pause_splits(self) -> bool:
+        return self._inner.can_pause_splits
+
     def advance(self, split: HybridSplit, limit: int | None, /) -> Portion[HybridSplit] | None:
         portion = self._inner.advance(split.split, limit)
         if portion is None:
@@ -246,8 +250,7 @@ class _Enumerator(SplitEnumerator[HybridSplit, HybridState]):
         self, splits_to_pause: Sequence[HybridSplit], splits_to_resume: Sequence[HybridSplit], /
     ) -> None:
         """See ``SupportsPauseOrResumeSplits.pause_or_resume_splits``. Requires that the current source supports it."""
-        if not isinstance(self._inner, SupportsPauseOrResumeSplits):
-            raise ContractError(f"{type(self._inner).__qualname__} cannot pause splits.")
+        assert isinstance(self._inner, SupportsPauseOrResumeSplits)
         self._inner.pause_or_resume_splits(
             [split.split for split in splits_to_pause], [split.split for split in splits_to_resume]
         )

@@ -173,6 +173,11 @@ class SplitEnumerator(ABC, Generic[SplitT, StateT]):
         """
         return LEAST_PER_BATCH
 
+    @property
+    def can_pause_splits(self) -> bool:
+        """Whether single splits can be paused. By default, if the enumerator has ``pause_or_resume_splits``."""
+        return isinstance(self, SupportsPauseOrResumeSplits)
+
     @abstractmethod
     def advance(self, split: SplitT, limit: int | None, /) -> Portion[SplitT] | None:
         """Determine how far a split can be read, according to the last ``refresh``.

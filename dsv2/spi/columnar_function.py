@@ -23,7 +23,7 @@ class ColumnarFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):
     collector. All keys of the subtask form one partition.
     """
 
-    dsv2_takes_error_policy = False  # a failure concerns a batch
+    dsv2_refuses_error_policy = "it does not process single records. Check the records in a function before it."
 
     @property
     @abstractmethod

@@ -28,8 +28,9 @@ EmitBatch: TypeAlias = Callable[[RecordBatch[Any]], None]
 class TickingFunction(ProcessFunction, ABC):
     """A function of any kind, keyed or not, that acts as time passes, such as a watermark generator."""
 
+    @abstractmethod
     def dsv2_uses_processing_timers(self) -> bool:
-        return True
+        """Whether ``tick`` must be called even without new records."""
 
     @abstractmethod
     def tick(self, now_ms: int, watermarks: WatermarkManager) -> None:
@@ -57,9 +58,9 @@ class WrappingFunction(ProcessFunction, ABC):
         """The user function. Its fields are checkpointed."""
 
     @property
+    @abstractmethod
     def written_by_user(self) -> Collection[object]:
         """Objects whose modules define classes that records and state may contain."""
-        return (self.wrapped,)
 
     @property
     @abstractmethod

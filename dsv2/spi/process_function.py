@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from dsv2.output_tag import OutputTag
 from dsv2.state import StateDeclaration
@@ -55,8 +55,8 @@ class ProcessFunction:
     Set it to False if the number of keys is unbounded: remembered keys stay in the state forever.
     """
 
-    dsv2_takes_error_policy = True
-    """Whether callbacks that fail can be skipped or repeated, see ``ErrorPolicy``. For extensions."""
+    dsv2_refuses_error_policy: ClassVar[str | None] = None
+    """Why callbacks that fail cannot be skipped or repeated, see ``ErrorPolicy``. None: they can. For extensions."""
 
     dsv2_has_event_time = False
     """Whether the function acts as event time advances, which may be the wall clock. For extensions."""

@@ -18,7 +18,7 @@ from dsv2.state.declaration import (
     ValueStateDeclaration,
 )
 from dsv2.state.handles import AggregatingState, BroadcastState, ListState, MapState, ReducingState, ValueState
-from dsv2.state.ttl import StateTtl, TtlUpdate
+from dsv2.state.ttl import StateTtl, TtlTimeCharacteristic, TtlUpdate
 
 __all__ = (
     "AggregateFunction",
@@ -39,6 +39,7 @@ __all__ = (
     "StateDeclaration",
     "StateDeclarations",
     "StateTtl",
+    "TtlTimeCharacteristic",
     "TtlUpdate",
     "ValueState",
     "ValueStateDeclaration",

@@ -10,7 +10,7 @@ from typing import Literal
 from dsv2.arguments import as_choice, as_milliseconds
 from dsv2.errors import StateDeclarationError
 
-__all__ = ("StateTtl", "TtlUpdate")
+__all__ = ("StateTtl", "TtlTimeCharacteristic", "TtlUpdate")
 
 
 class TtlUpdate(Enum):
@@ -18,6 +18,17 @@ class TtlUpdate(Enum):
 
     ON_CREATE_AND_WRITE = "on-create-and-write"
     ON_READ_AND_WRITE = "on-read-and-write"
+
+
+class TtlTimeCharacteristic(Enum):
+    """The time by which values expire (Flink ``StateTtlConfig.TtlTimeCharacteristic``, which has processing time only).
+
+    ``PROCESSING_TIME``: the wall clock. ``EVENT_TIME``: a value is updated at the timestamp of the current record or
+    event timer, or at event time if that is later, and expires when event time has reached the end of its time to live.
+    """
+
+    PROCESSING_TIME = "processing-time"
+    EVENT_TIME = "event-time"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -28,24 +39,33 @@ class StateTtl:
     individually.
 
     Args:
-        duration: The processing time after the last update at which a value expires, at least 1 ms.
+        duration: The time after the last update at which a value expires, at least 1 ms.
         update: Which accesses count as an update. Default: creation and writes.
+        time_characteristic: Processing time (default) or event time. The end of the input expires nothing.
 
     Raises:
-        StateDeclarationError: ``duration`` or ``update`` is invalid.
+        StateDeclarationError: An argument is invalid.
     """
 
     duration: timedelta
     update: TtlUpdate
+    time_characteristic: TtlTimeCharacteristic
 
     def __init__(
         self,
         duration: timedelta,
         update: TtlUpdate | Literal["on-create-and-write", "on-read-and-write"] = TtlUpdate.ON_CREATE_AND_WRITE,
+        time_characteristic: (
+            TtlTimeCharacteristic | Literal["processing-time", "event-time"]
+        ) = TtlTimeCharacteristic.PROCESSING_TIME,
     ) -> None:
         as_milliseconds(duration, "duration", at_least=1, error=StateDeclarationError)
         object.__setattr__(self, "duration", duration)
         object.__setattr__(self, "update", as_choice(TtlUpdate, update, "update", error=StateDeclarationError))
+        chosen = as_choice(
+            TtlTimeCharacteristic, time_characteristic, "time_characteristic", error=StateDeclarationError
+        )
+        object.__setattr__(self, "time_characteristic", chosen)
 
     @property
     def duration_ms(self) -> int:

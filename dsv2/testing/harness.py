@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, Generic, TypedDict, TypeVar
 
@@ -19,6 +21,7 @@ from dsv2.local.indexed_reader import own_copy
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.wire import Wire
 from dsv2.output_tag import OutputTag
+from dsv2.resource import resources_in_use
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.operator_task import OperatorTask
@@ -30,6 +33,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.keyed_store import Domain
 from dsv2.runtime.state.timers import BatchTime
+from dsv2.state import TtlTimeCharacteristic
 from dsv2.testing.clock import ManualClock
 from dsv2.testing.elements import Element, EndOfInput, IdleStatus, StampedRecord, from_frame, to_frame
 from dsv2.tracebacks import short_traceback
@@ -98,10 +102,15 @@ def check_options(options: HarnessOptions) -> None:
 def declared_with(function: ProcessFunction, options: HarnessOptions) -> list[WatermarkDeclaration]:
     """Return the watermarks that the rest of the job declares: those of the options, and event time if it is used."""
     declarations = list(options.get("declarations", ()))
-    if isinstance(function, EventTimeProcessFunction):
+    if isinstance(function, EventTimeProcessFunction) or _expires_in_event_time(function):
         of_event_time = (_EVENT_TIME, _IDLE_STATUS, _USE_PROCESSING_TIME)
         declarations += [one for one in of_event_time if one not in declarations]
     return declarations
+
+
+def _expires_in_event_time(function: ProcessFunction) -> bool:
+    lifetimes = [state.time_to_live for state in function.uses_states()]
+    return any(ttl is not None and ttl.time_characteristic is TtlTimeCharacteristic.EVENT_TIME for ttl in lifetimes)
 
 
 class HarnessInput(Generic[IN]):
@@ -230,6 +239,8 @@ class Harness:
     serialized and restored after ``open`` and between micro-batches, so state handles are valid within a micro-batch
     only. A record that is modified after it was emitted raises ``RecordMutatedError``. ``fast=True`` disables these
     checks.
+
+    A ``Resource`` stays open until the inputs of all harnesses that exist have ended, or ``close`` was called.
     """
 
     def __init__(self, plan: Plan, options: HarnessOptions) -> None:
@@ -250,6 +261,9 @@ class Harness:
             HarnessInput[Any](self, index, plan.channels_of(edge))
             for index, edge in enumerate(plan.edges_into[self._operator.id])
         ]
+        resources = ExitStack()
+        resources.enter_context(resources_in_use())
+        self._release_resources = weakref.finalize(self, resources.close)
         self._subtask = self._new_subtask()
         snapshot = self._snapshot_in(options)
         if snapshot is None:
@@ -291,8 +305,9 @@ class Harness:
             one.end()
 
     def close(self) -> None:
-        """Close the function if it is open, as after a failure of another operator."""
+        """Close the function if it is open, as after a failure of another operator, and its resources."""
         self._subtask.close()
+        self._release_resources()
 
     @property
     def ended(self) -> bool:
@@ -398,6 +413,8 @@ class Harness:
         self._subtask.flush()
         if self._mutation is not None:
             self._mutation.verify_latest()
+        if self._subtask.ended:
+            self._release_resources()
 
     def _check_keys(self, input_index: int, records: Sequence[Any]) -> None:
         select, operator = self._operator.input_keys[input_index], self._operator

@@ -14,7 +14,7 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from dsv2.graph import Plan
+from dsv2.graph import Plan, WaitForBroadcast
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from dsv2.testing.harness import (
@@ -152,6 +152,7 @@ class TwoInputBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
         function: The function. It is copied.
         key: The key selector of the partitioned input. None: it is not keyed.
         output_key: The key selector of the output, if the stream remains keyed.
+        wait_for_broadcast: Whether the partitioned input waits, as for ``connect_and_process``.
         options: See ``HarnessOptions``.
     """
 
@@ -161,10 +162,11 @@ class TwoInputBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
         *,
         key: Callable[[IN1], Hashable] | None = None,
         output_key: Callable[[OUT], Hashable] | None = None,
+        wait_for_broadcast: WaitForBroadcast | None = None,
         **options: Unpack[HarnessOptions],
     ) -> None:
         job = _Job(function, options)
-        job.connect(key, job.upstream().broadcast(), output_key)
+        job.connect(key, job.upstream().broadcast(), output_key, wait_for_broadcast=wait_for_broadcast)
         super().__init__(job.plan(), options)
         self.non_broadcast_input: HarnessInput[IN1] = self._inputs[0]
         self.broadcast_input: HarnessInput[IN2] = self._inputs[1]
@@ -210,9 +212,10 @@ class _Job:
         selectors = {name: selector for name, selector in output_keys.items() if selector is not None}
         self._add_sinks(self.stream(key).process(self._function, **selectors))
 
-    def connect(self, key: _AnyKey | None, other: Any, output_key: _AnyKey | None) -> None:
+    def connect(self, key: _AnyKey | None, other: Any, output_key: _AnyKey | None, **options: Any) -> None:
         """Add a function with two inputs."""
-        self._add_sinks(self.stream(key).connect_and_process(other, self._function, *filter(None, [output_key])))
+        keys = filter(None, [output_key])
+        self._add_sinks(self.stream(key).connect_and_process(other, self._function, *keys, **options))
 
     def _add_sinks(self, result: Any) -> None:
         is_pair = isinstance(self._function, TwoOutputStreamProcessFunction)

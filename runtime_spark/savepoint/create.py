@@ -19,7 +19,7 @@ from runtime_spark.layout import StateLayout
 from runtime_spark.savepoint.basis import SavepointBasis, read_basis
 from runtime_spark.savepoint.state_entries import state_entries
 from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker
-from runtime_spark.savepoint.tables import file_digests, write_tables
+from runtime_spark.savepoint.tables import file_digests, holding_operators, write_tables
 from runtime_spark.session import settings
 from runtime_spark.state_key import StateKey
 from runtime_spark.state_metadata import check_state_metadata, relocate_state_metadata
@@ -110,6 +110,7 @@ def _write(spark: SparkSession, basis: SavepointBasis, folder: Folder, state_key
         with settings(spark, {_ENTRIES_AT_ONCE: str(_PAGES if in_map else _BLOBS)}):
             rows.count()
         tables = write_tables(rows, folder, basis.programs[-1])
+        holding = holding_operators(rows, basis.programs[-1])
     finally:
         rows.unpersist()
     info = SavepointInfo(
@@ -122,6 +123,7 @@ def _write(spark: SparkSession, basis: SavepointBasis, folder: Folder, state_key
         file_digests(spark, folder, tables),
         basis.notes.keys,
         basis.notes.fields,
+        holding,
         spark=spark.version,
     )
     write_info(folder, info)

@@ -15,11 +15,14 @@ from dsv2.job import RunOptions
 from dsv2.program.description import describe
 from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.program.savepoint_check import check_savepoint
+from dsv2.runtime.operator.time_sender import SentBefore
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.sources.continuation import check_kind
+from dsv2.runtime.sources.sent_before import sent_before
 from dsv2.savepoint.metadata import SavepointInfo, SourcePosition
 from dsv2.savepoint.reader import SavepointReader
-from dsv2.sources import DataFrameSource, IndexedSource
+from dsv2.sources import DataFrameSource
 from runtime_spark.failures import usable
 from runtime_spark.folders import open_folder
 from runtime_spark.generations import SAVEPOINT, Ancestry
@@ -27,7 +30,7 @@ from runtime_spark.notes import Notes
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.savepoint.tables import file_digests
 
-__all__ = ("OpenSavepoint", "Restoration", "check_positions", "has_ended", "restoration_of")
+__all__ = ("OpenSavepoint", "Restoration", "check_digests", "check_positions", "restoration_of")
 
 
 @dataclass(frozen=True)
@@ -53,14 +56,14 @@ class Restoration:
     def notes(self, plan: Plan) -> Notes:
         """Return the notes that the savepoint holds, for a new checkpoint."""
         assert self.savepoint is not None
-        info = self.savepoint.info
-        parallelisms = {op.uid: op.parallelism for op in plan.operators if op.kind is OperatorKind.SOURCE}
-        ended = {
-            uid: [True] * parallelisms[uid]
-            for uid, position in info.sources.items()
-            if uid in parallelisms and has_ended(position)
-        }
-        return Notes(keys=list(info.keys), ended=ended)  # subtasks report the fields that they restore
+        flags = {uid: [one.ended for one in readers] for uid, readers in self.sent(plan).items()}
+        ended = {uid: of_readers for uid, of_readers in flags.items() if any(of_readers)}
+        return Notes(keys=list(self.savepoint.info.keys), ended=ended)  # subtasks report the fields that they restore
+
+    def sent(self, plan: Plan) -> dict[str, list[SentBefore]]:
+        """Return what the readers of each source that the savepoint has, by uid, had sent."""
+        assert self.savepoint is not None
+        return sent_before(plan, self.savepoint.info.sources)
 
 
 def restoration_of(
@@ -117,23 +120,21 @@ def restoration_of(
     return Restoration(CheckpointOrigin.of(began_with, info, describe(plan), as_new_job=as_new_job), savepoint)
 
 
-def has_ended(position: SourcePosition) -> bool:
-    """Whether a source has read its input to the end."""
-    readers = position.offset.get("readers", ())
-    of_splits = bool(readers) and all(reader["ended"] is not None for reader in readers)
-    return of_splits or bool(position.offset.get("ended"))
-
-
 def _open(spark: SparkSession, folder: Folder) -> OpenSavepoint:
     """Open a savepoint and compare the digests of its files."""
     info = SavepointReader(folder).info
+    check_digests(spark, folder, info)
+    return OpenSavepoint(folder, info)
+
+
+def check_digests(spark: SparkSession, folder: Folder, info: SavepointInfo) -> None:
+    """Compare the digests of all files, in Spark tasks. Raises ``CorruptDataError`` for a file that has changed."""
     found = file_digests(spark, folder, info.tables)
     for name, file in info.files.items():
         if found.get(name) != file:
             raise CorruptDataError(
                 f"{folder.place(name)} was changed since the savepoint was taken. Restore the savepoint from a backup."
             )
-    return OpenSavepoint(folder, info)
 
 
 def _check(plan: Plan, savepoint: OpenSavepoint, options: RunOptions) -> None:
@@ -145,6 +146,7 @@ def _check(plan: Plan, savepoint: OpenSavepoint, options: RunOptions) -> None:
         types,
         allow_dropped_state=options.allow_dropped_state,
         fields=info.fields,
+        holding=info.holding,
         changed_keys=changed_keys(plan, readable_samples(plan, list(info.keys), Codec(types))),
     )
     check_positions(plan, info.sources, options.continued_sources)
@@ -167,6 +169,7 @@ def check_positions(plan: Plan, positions: Mapping[str, SourcePosition], continu
 
 
 def _check_position(operator: Operator, offset: dict[str, Any], continued: Collection[str]) -> None:
+    check_kind(operator, offset)
     source, where = operator.body, f"The source {operator}, defined at {operator.location},"
     if isinstance(source, DataFrameSource) and "streams" in offset:
         assert isinstance(source.dataframe, DataFrame)
@@ -176,10 +179,3 @@ def _check_position(operator: Operator, offset: dict[str, Any], continued: Colle
                 f"taken at {offset['streams']}. Set the options so that it starts there, and confirm this with "
                 f"continued_sources=[{operator.uid!r}]."
             )
-        return
-    needed = "position" if isinstance(source, IndexedSource | DataFrameSource) else "batch"
-    if needed not in offset:
-        raise ConfigurationError(
-            f"{where} is of another kind than the source whose position the savepoint holds. Give it another uid to "
-            f"read from its beginning."
-        )

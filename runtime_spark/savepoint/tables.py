@@ -8,12 +8,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from dsv2.folders import Folder, literal_path
 from dsv2.program.description import Description
+from dsv2.runtime.exchange.gate_states import held_records
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.stand_ins import StandIns
 from dsv2.runtime.state.rows import RowKind, StateRow
@@ -22,7 +24,7 @@ from dsv2.savepoint.tables import SavepointTable, TableId
 from runtime_spark.failures import marked_failures
 from runtime_spark.session import settings
 
-__all__ = ("file_digests", "write_tables")
+__all__ = ("file_digests", "holding_operators", "write_tables")
 
 _TABLE = "table"
 _ROWS_PER_FILE = 1 << 20
@@ -87,18 +89,47 @@ class _ColumnMaker:
         codec = Codec(StandIns())
         with marked_failures():
             for batch in batches:
-                by_table: dict[TableId, list[StateRow]] = {}
-                for uid, subtask, kind, *rest in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                    row = StateRow(subtask, RowKind(kind), *rest)
-                    by_table.setdefault(TableId.of(uid, row.kind, row.state), []).append(row)
-                for table, rows in by_table.items():
-                    if table in self.tables:
-                        yield self._batch(self.tables[table], rows, codec)
+                for table in self.tables.values():
+                    rows = batch.filter(_is_in(table.id, batch))
+                    if rows.num_rows:
+                        yield self._batch(table, rows, codec)
 
-    def _batch(self, table: SavepointTable, rows: Sequence[StateRow], codec: Codec) -> pa.RecordBatch:
-        columns = table.batch(rows, codec).columns
-        names = pa.array([table.folder] * len(rows), pa.string())
+    def _batch(self, table: SavepointTable, rows: pa.RecordBatch, codec: Codec) -> pa.RecordBatch:
+        columns = table.typed(rows, codec).columns
+        names = pa.array([table.folder] * rows.num_rows, pa.string())
         return pa.RecordBatch.from_arrays([*columns, names], schema=self.schema)
+
+
+def holding_operators(rows: DataFrame, program: Description) -> list[str]:
+    """Return the uids of operators that hold back records behind an aligned watermark.
+
+    Args:
+        rows: Rows with the columns ``ROWS_SCHEMA``.
+        program: The last program.
+    """
+    if not any(watermark["aligned"] for watermark in program["watermarks"].values()):
+        return []
+    gates = rows.where((F.col("kind") == RowKind.PART.value) & (F.col("state") == "gates"))
+    found = gates.select("uid", "value_bytes").mapInArrow(_holding, "uid string")
+    return sorted(uid for (uid,) in found.distinct().collect())
+
+
+def _holding(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    codec = Codec(StandIns())
+    with marked_failures():
+        for batch in batches:
+            uids = [
+                uid
+                for uid, gates in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+                if any(map(held_records, codec.loads(gates, f"State of {uid}")))
+            ]
+            yield pa.RecordBatch.from_pydict({"uid": pa.array(uids, pa.string())})
+
+
+def _is_in(table: TableId, rows: pa.RecordBatch) -> pa.Array:
+    """Whether each row belongs to a table."""
+    found = pc.and_(pc.equal(rows.column("uid"), table.uid), pc.equal(rows.column("kind"), table.kind))
+    return found if table.state is None else pc.and_(found, pc.equal(rows.column("state"), table.state))
 
 
 def file_digests(spark: SparkSession, folder: Folder, tables: Iterable[SavepointTable]) -> dict[str, SavepointFile]:

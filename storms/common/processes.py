@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
+from components.python_path import python_path
+
 __all__ = ("Gate", "JobOverError", "JobProcess", "children_of_session", "kill_session")
 
 _ROOT = Path(__file__).parents[2]
@@ -90,7 +92,7 @@ class JobProcess:
     def __init__(self, folder: Path, command: Sequence[str], *, path: Path | None = None) -> None:
         self.folder = folder
         self._command = [sys.executable, *command]
-        self._path = os.pathsep.join(map(str, [_ROOT] if path is None else [path, _ROOT]))
+        self._path = python_path() if path is None else python_path(path)
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:

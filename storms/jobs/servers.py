@@ -23,6 +23,7 @@ from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark import SparkRuntime, StateLayout
 from storms.common.outputs import Output, read_files
 from storms.common.processes import Gate
+from storms.common.servers import broker_and_database
 from tests.topics import Topics
 
 __all__ = ("GATES", "SINKS", "Servers", "expected", "run", "servers")
@@ -147,17 +148,5 @@ class Servers:
 @contextmanager
 def servers(folder: Path) -> Iterator[Servers]:
     """Run both servers during the block. Raises ``MissingComponentError``."""
-    folder.chmod(0o755)
-    (folder / "kafka").mkdir()
-    (folder / "postgres").mkdir()
-    broker = KafkaBroker(folder / "kafka")
-    broker.start()
-    try:
-        database = PostgresServer(folder / "postgres")  # created while the broker runs, so that it chooses another port
-        database.start()
-        try:
-            yield Servers(broker, database)
-        finally:
-            database.stop()
-    finally:
-        broker.stop()
+    with broker_and_database(folder) as (broker, database):
+        yield Servers(broker, database)

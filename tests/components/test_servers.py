@@ -49,7 +49,7 @@ def test_server_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
     assert eventually(lambda: not listens(port))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent is gone")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux notifies a process when its parent exits")
 def test_server_ends_with_its_guard() -> None:
     (port,) = free_ports(1)
     serve = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)]
@@ -87,7 +87,7 @@ def test_port_in_use_is_refused(tmp_path: Path) -> None:
     first = Server(command, port, tmp_path / "log")
     first.start()
     try:
-        with pytest.raises(RuntimeError, match=f"port {port} already"):
+        with pytest.raises(RuntimeError, match=f"Port {port} is already in use"):
             Server(command, port, tmp_path / "log").start()
     finally:
         first.stop()

@@ -13,11 +13,14 @@ from tests.conformance import (
     programs_functions,
     programs_joins,
     programs_lifecycle,
+    programs_operators,
     programs_partitioning,
     programs_records,
+    programs_resources,
     programs_side_outputs,
     programs_sources,
     programs_state,
+    programs_triggers,
     programs_watermarks,
     programs_windows,
 )
@@ -32,6 +35,7 @@ PROGRAMS = (
     *programs_event_time_kinds.PROGRAMS,
     *programs_lifecycle.PROGRAMS,
     *programs_records.PROGRAMS,
+    *programs_resources.PROGRAMS,
     *programs_side_outputs.PROGRAMS,
     *programs_errors.PROGRAMS,
     *programs_columns.PROGRAMS,
@@ -40,8 +44,10 @@ PROGRAMS = (
     *programs_joins.PROGRAMS,
     *programs_by_clock.PROGRAMS,
     *programs_windows.PROGRAMS,
+    *programs_triggers.PROGRAMS,
     *programs_differences.PROGRAMS,
     *programs_ends.PROGRAMS,
+    *programs_operators.PROGRAMS,
 )
 
 # Programs with states, timers, windows and join buffers.
@@ -51,4 +57,6 @@ WITH_KEYED_STATE = (
     *programs_joins.PROGRAMS,
     *programs_by_clock.PROGRAMS,
     *programs_windows.PROGRAMS,
+    *programs_triggers.PROGRAMS,
+    *programs_operators.WITH_STATE,
 )

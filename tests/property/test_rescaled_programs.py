@@ -152,7 +152,7 @@ class Program:
             same = len(senders) == len(self.senders)
             sender.sender.restore(senders[index] if same else SentEventTime.successor(senders))
             if not same:
-                sender.control(STATUS, "", False)  # the coordinator of a source tells the status of new readers
+                sender.control(STATUS, "", False)  # the coordinator of a source reports the status of new readers
 
     def results(self) -> list[Any]:
         return elements(self._out)

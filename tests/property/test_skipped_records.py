@@ -14,9 +14,14 @@ from dsv2 import ErrorPolicy, OutputTag
 from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.join import JoinFunction, JoinType, interval_join, join
 from dsv2.extension.window import (
+    CountTrigger,
     OneInputWindowStreamProcessFunction,
+    PurgingTrigger,
     TimeType,
+    TriggerContext,
+    TriggerResult,
     WindowStrategy,
+    WindowTrigger,
     aggregate,
     window,
 )
@@ -86,9 +91,14 @@ TTL = StateTtl(ms(50))
 EXPIRING = StateDeclarations.value_state("expiring", Box, ttl=TTL)
 EXPIRING_LIST = StateDeclarations.list_state("expiring list", int, ttl=TTL)
 EXPIRING_MAP = StateDeclarations.map_state("expiring map", int, int, ttl=TTL)
+BY_EVENT = StateTtl(ms(8), time_characteristic="event-time")
+AGING = StateDeclarations.value_state("aging", Box, ttl=BY_EVENT)
+AGING_LIST = StateDeclarations.list_state("aging list", int, ttl=BY_EVENT)
+AGING_MAP = StateDeclarations.map_state("aging map", int, int, ttl=BY_EVENT)
 SHARED = StateDeclarations.list_state_builder("shared", int).redistribute_by(RedistributionStrategy.SPLIT).build()
 STATES: Sequence[StateDeclaration] = (
-    VALUE, BOX, LIST, BOXES, MAP, SUM, MEAN, EXPIRING, EXPIRING_LIST, EXPIRING_MAP, SHARED,
+    VALUE, BOX, LIST, BOXES, MAP, SUM, MEAN, EXPIRING, EXPIRING_LIST, EXPIRING_MAP,
+    AGING, AGING_LIST, AGING_MAP, SHARED,
 )  # fmt: skip
 
 
@@ -138,6 +148,12 @@ class Everything(OneInputEventTimeStreamProcessFunction[Item, Any]):
         state(EXPIRING).update(cell)
         state(EXPIRING_LIST).add(number)
         state(EXPIRING_MAP).put(number % 2, number)
+        if ctx.timestamp is not None:
+            aging = state(AGING).value() or Box([])
+            aging.items.append(number)
+            state(AGING).update(aging)
+            state(AGING_LIST).add(number)
+            state(AGING_MAP).put(number % 2, number)
         state(SHARED).add(number)
         timers = ctx.processing_time_manager
         timers.register_timer(timers.current_time() + number % 7 + 1)
@@ -202,9 +218,10 @@ def contents(harness: Any) -> dict[Any, Any]:
     def read(ctx: Any) -> Any:
         read = ctx.state_manager.get_state
         states = {state.name: read(state) for state in STATES}
-        values = [states[name].value() for name in ("value", "box", "expiring")]
-        lists = [states[name].get() for name in ("list", "boxes", "sum", "mean", "expiring list", "shared")]
-        return values, lists, sorted(states["map"].items()), sorted(states["expiring map"].items())
+        values = [states[name].value() for name in ("value", "box", "expiring", "aging")]
+        names = ("list", "boxes", "sum", "mean", "expiring list", "aging list", "shared")
+        maps = [sorted(states[name].items()) for name in ("map", "expiring map", "aging map")]
+        return values, [states[name].get() for name in names], maps
 
     return {
         key: (harness.visit(read, key), harness.event_timers(key), harness.processing_timers(key))
@@ -274,6 +291,28 @@ def sum_of(item: Item, box: Box) -> Box:
     return box
 
 
+class Changing(WindowTrigger[Item]):
+    """Changes its state in place, registers and deletes timers, and then fails for every fifth value."""
+
+    def on_record(self, record: Item, timestamp: int | None, ctx: TriggerContext) -> TriggerResult:
+        assert timestamp is not None
+        if ctx.state is None:
+            ctx.state = {"values": []}
+        values = ctx.state["values"]
+        values.append(record.value)
+        ctx.register_event_timer(timestamp + 3)
+        ctx.delete_event_timer(timestamp + 4)
+        fail_if(record.value % 5 == 0)
+        return TriggerResult.FIRE if sum(values) % 3 == 0 else TriggerResult.CONTINUE
+
+    def on_event_time(self, timestamp: int, ctx: TriggerContext) -> TriggerResult:
+        ctx.state["values"].append(1)
+        return TriggerResult.FIRE_AND_PURGE
+
+    def merge(self, states: Sequence[Any]) -> Any:
+        return {"values": [value for state in states if state for value in state["values"]]}
+
+
 STRATEGIES = [
     WindowStrategy.tumbling(ms(10)),
     WindowStrategy.tumbling(ms(10), allowed_lateness=ms(5)),
@@ -283,11 +322,17 @@ STRATEGIES = [
     WindowStrategy.count(3),
     WindowStrategy.count(3, 2),
     WindowStrategy.global_(),
+    WindowStrategy.tumbling(ms(10), allowed_lateness=ms(5)).with_trigger(Changing()),
+    WindowStrategy.session(ms(6)).with_trigger(Changing()),
+    WindowStrategy.global_().with_trigger(Changing()),
+    WindowStrategy.sliding(ms(10), ms(5)).with_trigger(PurgingTrigger(CountTrigger(2))),
 ]
 
 
 def by_time(strategy: WindowStrategy) -> bool:
-    return not isinstance(strategy, CountWindowStrategy) and not getattr(strategy, "allowed_lateness", 0)
+    if strategy.trigger is not None or isinstance(strategy, CountWindowStrategy):
+        return False
+    return not getattr(strategy, "allowed_lateness", 0)
 
 
 CARELESS: dict[str, Callable[[WindowStrategy], Any]] = {

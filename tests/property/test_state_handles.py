@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsv2.runtime.exchange.collector import CurrentTimestamp
 from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
@@ -16,6 +17,7 @@ from dsv2.runtime.state.function_states import FunctionStates
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.partition import PartitionState
 from dsv2.runtime.state.timers import BatchTime
+from dsv2.runtime.state.ttl_handles import EventClock
 from dsv2.state import (
     RedistributionStrategy,
     StateDeclaration,
@@ -34,6 +36,8 @@ LIFETIMES = {
     "for ever": None,
     "since written": StateTtl(ms(DURATION)),
     "since read": StateTtl(ms(DURATION), TtlUpdate.ON_READ_AND_WRITE),
+    "since written, in event time": StateTtl(ms(DURATION), time_characteristic="event-time"),
+    "since read, in event time": StateTtl(ms(DURATION), TtlUpdate.ON_READ_AND_WRITE, "event-time"),
 }
 
 
@@ -65,6 +69,17 @@ def _fail(state: StateDeclaration, key: Any, error: BaseException) -> NoReturn:
     raise AssertionError(f"{state}, key {key}") from error
 
 
+class EventTime:
+    """``EventTimeOfInputs`` whose time equals ``time``."""
+
+    def __init__(self, time: BatchTime) -> None:
+        self._time = time
+
+    @property
+    def current(self) -> int:
+        return self._time.now_ms
+
+
 class Held:
     """The states of one operator, as a subtask holds them. A micro-batch begins whenever time passes."""
 
@@ -79,7 +94,10 @@ class Held:
         self.store = PagedKeyedStore(self._codec, "Keyed state", self._remember)
         self.partition = PartitionState(True, self.store)
         function = one_input(uses_states=lambda: self._declarations)
-        self.states = FunctionStates(function, self.store, self.partition, self._codec, self.time, "State", _fail)
+        clock = EventClock(cast(Any, EventTime(self.time)), CurrentTimestamp())
+        self.states = FunctionStates(
+            function, self.store, self.partition, self._codec, self.time, clock, "State", _fail
+        )
 
     def handle(self, declaration: StateDeclaration, key: Any) -> Any:
         self.partition.key = key

@@ -73,7 +73,6 @@ def new_session(folder: str) -> SparkSession:
         .appName("kill")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # faster start
         .config("spark.local.dir", f"{folder}/local")
         .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
         .getOrCreate()

@@ -11,6 +11,7 @@ import pytest
 
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
+from components.python_path import python_path
 from tests.documents import ROOT, documented_output, program_of
 
 pytestmark = [pytest.mark.spark]
@@ -28,7 +29,7 @@ def test_program_prints_what_is_shown(
         program = program.replace(there, here)
     file = tmp_path / "connectors.py"
     file.write_text(program)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    environment = {**os.environ, "PYTHONPATH": python_path(), "PYSPARK_PYTHON": sys.executable}
     run = subprocess.run(
         [sys.executable, str(file)], env=environment, capture_output=True, text=True, timeout=900, check=False
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from components.python_path import python_path
 from tests.documents import ROOT, program_of
 
 pytestmark = [pytest.mark.spark]
@@ -36,7 +37,7 @@ def test_programs_run_on_spark(tmp_path: Path) -> None:
     sales = program_of(ROOT / "docs" / "coming_from" / "structured_streaming.md")
     program = tmp_path / "documents.py"
     program.write_text(words + CALLS + COUNT_WORDS + sales + SUM_SALES)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    environment = {**os.environ, "PYTHONPATH": python_path(), "PYSPARK_PYTHON": sys.executable}
     run = subprocess.run(
         [sys.executable, str(program), str(tmp_path)], env=environment, capture_output=True, text=True, check=False
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from components.python_path import python_path
 from dsv2 import RuntimeExecutionMode
 from runtime_spark import SparkRuntime
 from tests.conformance.harness import Program, Run, Setting, run_programs
@@ -44,7 +45,7 @@ def test_program_output() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "examples.grades"],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+        env={**os.environ, "PYTHONPATH": python_path(), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         timeout=900,

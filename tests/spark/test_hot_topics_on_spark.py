@@ -40,10 +40,10 @@ class Way(NamedTuple):
     @property
     def tweets(self) -> int:
         """How many to read. With several splits the oracle searches for an interleaving, which takes long."""
-        return 200_000 if self.splits == 1 else 80_000
+        return 60_000 if self.splits == 1 else 40_000
 
 
-WAYS = [Way(1, 1, 60_000), Way(1, 1, None), Way(1, 4, 90_000), Way(2, 2, 25_000), Way(4, 4, 80_000), Way(2, 4, None)]
+WAYS = [Way(1, 1, 25_000), Way(1, 1, None), Way(1, 4, 30_000), Way(2, 2, 15_000), Way(4, 4, 40_000), Way(2, 4, None)]
 
 
 def by_topic(events: Iterable[HotTopic]) -> dict[str, list[HotTopic]]:

@@ -19,18 +19,21 @@ from dsv2 import (
     IncompatibleCheckpointError,
     JobHandle,
     JobStatus,
+    NonPartitionedContext,
     PartitionedContext,
     Trigger,
     UserFunctionError,
 )
 from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import FileSink
+from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
+from dsv2.testing import TestSource
 from runtime_spark import SparkRuntime, create_savepoint
 from tests.spark.programs import read_back
 from tests.spark.test_restart import wait_until
+from tests.unit.test_replaced_senders import ALL, EVEN, Ends, Forward, after_short, aligned
 
 COUNT, PER_BATCH = 60, 15
 TIMES = StateDeclarations.value_state("times", int, default=0)
@@ -71,6 +74,16 @@ class Count(OneInputStreamProcessFunction[str, Word]):
         output.collect(Word(record, times.value()))
 
 
+class Farewell(OneInputStreamProcessFunction[Word, Word]):
+    """Emits a word at the end of its input."""
+
+    def process_record(self, record: Word, output: Collector[Word], ctx: PartitionedContext[Word]) -> None:
+        pass
+
+    def end_input(self, ctx: NonPartitionedContext[Word]) -> None:
+        ctx.apply_to_all_partitions(lambda output, partition: output.collect(Word("bye", 0)))
+
+
 class Job:
     """The job in ``folder``, whose program changes from run to run."""
 
@@ -93,7 +106,11 @@ class Job:
         env = ExecutionEnvironment.get_instance(SparkRuntime(self._spark, state_layout=layout))
         source = DataGeneratorSource(generator, count=COUNT, records_per_batch=PER_BATCH)
         words = env.from_source(source, "words").with_uid("words")
+        greetings = env.from_collection([Word("hello", 0)], "greetings").with_uid("greetings")  # ends at once
+        greetings.to_sink(FileSink(str(self.folder / "greetings"), schema=Word)).with_uid("greeted")
         if further:
+            farewell = greetings.process(Farewell()).with_uid("farewell")
+            farewell.to_sink(FileSink(str(self.folder / "farewell"), schema=Word)).with_uid("left")
             words = words.map(itself).with_uid("further")
         counted = words.key_by(itself).process(Count()).with_uid(uid).with_parallelism(parallelism)
         counted.to_sink(FileSink(str(self.folder / "out"), schema=Word)).with_uid("out")
@@ -154,6 +171,7 @@ def test_changed_program_continues_in_the_same_checkpoint(
     job.to_end(2, further=True)
     assert job.generations() == ["2"]
     job.assert_complete()
+    assert [word for _, word, _ in read_back(job.folder / "farewell")] == ["bye"], "its input had ended before"
 
 
 def test_refused_changes_leave_the_checkpoint_as_it_is(job: Job) -> None:
@@ -225,3 +243,21 @@ def test_driver_that_dies_while_it_migrates(job: Job, monkeypatch: pytest.Monkey
             job.start(3)
     job.to_end(3)
     job.assert_complete()
+
+
+def test_inputs_that_have_ended_or_are_blocked(spark: SparkSession, tmp_path: Path) -> None:
+    def run(*, short: Any, after: list[str], stop: bool) -> list[Any]:
+        env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[Any]()
+        source = TestSource[Any](EVEN if stop else ALL, records_per_batch=2 * len(ALL))
+        aligned(*after)(env, env.from_source(source).with_uid("live"), sink)
+        after_short(*short)(env, env.from_collection([0]).with_uid("third"), sink)
+        job = env.execute_async("inputs", checkpoint_location=tmp_path)
+        job.await_termination()
+        assert job.status is (JobStatus.STOPPED if stop else JobStatus.FINISHED)
+        return sorted(map(str, sink.results))
+
+    assert run(short=[], after=["a", "c"], stop=True) == ["0", "1", "2"]
+    with pytest.raises(IncompatibleCheckpointError, match=r"operator 'a' .* while it holds back records"):
+        run(short=[Ends(), Forward()], after=["c"], stop=False)
+    rest = run(short=[Ends(), Forward()], after=["a", "c"], stop=False)
+    assert rest == ["1", "2", "3", "4", "6", "end", "end"]

@@ -19,7 +19,7 @@ import pytest
 
 from dsv2 import CorruptDataError, JobError
 from dsv2.local import LocalRuntime
-from storms import blobs, changes, corruption, dags, kills, poison, soak
+from storms import blobs, changes, corruption, dags, kills, poison, soak, upgrades
 from storms.common import results
 from storms.common.changes import CHANGES, Change
 from storms.common.damage import DAMAGES, Target, drop_checksums, has_checksum, targets
@@ -29,7 +29,8 @@ from storms.common.phases import BATCH_PHASES
 from storms.common.processes import JobProcess
 from storms.common.results import Results
 from storms.common.text import last_error, one_line
-from storms.jobs import changing, endless, poisons, splits_counted
+from storms.common.upgrade_phases import PHASES, Scene, attempt, phase_reached
+from storms.jobs import changing, endless, poisons, splits_counted, upgraded
 from tests.property.runs import outcomes_of
 from tests.storms import toy
 
@@ -74,6 +75,70 @@ def test_every_phase_is_drawn() -> None:
     assert plan[0] == ("driver", "checkpoint folder made")
     assert {phase for victim, phase in plan if victim == "driver"} == {*BATCH_PHASES, "checkpoint folder made"}
     assert Counter(victim == "driver" for victim, _ in plan) == {True: 8, False: 2}
+
+
+# --- Upgrades ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("fault", "output"), [("none", "equal"), ("lost", "files: 1 missing and 0 extra of 27")])
+def test_lost_records_of_an_upgraded_job_are_reported(fault: str, output: str, tmp_path: Path) -> None:
+    outputs = upgraded.Outputs(tmp_path, "toy", 3, None)
+    life = upgrades.Upgrades("toy", tmp_path, outputs, ["-m", "tests.storms.toy_upgraded", fault])
+    lived = life.live([("create", "tables begun")], None)
+    assert (lived.output, lived.kills) == (output, [["create", "tables begun"]])
+    report = upgrades.describe([lived], Namespace(kills=1, seed=1))
+    assert [verdict.met for verdict in report.verdicts] == [True, fault == "none"]
+
+
+@pytest.mark.parametrize(
+    ("program", "outcome"),
+    [
+        ("exit('JobError: this driver has lost its lease')", "fenced"),
+        ("pass", "ended with exit code 0: "),
+        ("raise ValueError('disk full')", "ended with exit code 1: ValueError: disk full"),
+    ],
+)
+def test_late_driver_must_be_fenced_off(program: str, outcome: str, tmp_path: Path) -> None:
+    with JobProcess(tmp_path, ["-c", program]) as process:
+        process.start()
+        assert upgrades.outcome_of_late(upgrades.LATE[0], process) == outcome
+    life = upgrades.Life("one", upgrades.EQUAL, late=[[upgrades.LATE[0], outcome]])
+    assert upgrades.is_sound(life) == (outcome == "fenced")
+
+
+def test_phase_of_an_upgrade_is_the_last_one_that_its_files_show(tmp_path: Path) -> None:
+    generation = tmp_path / "checkpoint/generations/1"
+
+    def reached(scene: Scene) -> str | None:
+        phase = phase_reached(PHASES["migrate"], scene)
+        return None if phase is None else phase.name
+
+    def made(*names: str) -> str | None:
+        for name in names:
+            (generation / name).parent.mkdir(parents=True, exist_ok=True)
+            (generation / name).write_text('{"first_batch": 7}')
+        return reached(scene)
+
+    scene = Scene(tmp_path, generation, tmp_path / "checkpoint", newest=4)
+    (tmp_path / "checkpoint/offsets").mkdir(parents=True)
+    (tmp_path / "checkpoint/offsets/4").touch()
+    (tmp_path / "checkpoint/commits").mkdir()
+    assert reached(scene) is None
+    assert made("dsv2/generation.json") == "generation begun"
+    assert made("savepoint/state/0/_SUCCESS") == "a table written"
+    assert made("savepoint/savepoint.json", "dsv2/origin.json", "offsets/0") == "offsets"
+    (tmp_path / "counted/batch_id=7").mkdir(parents=True)
+    assert reached(scene) == "files begun"
+    assert reached(replace(scene, discarded=attempt(generation))) is None
+    assert made("commits/0") == "committed"
+    (tmp_path / "checkpoint/offsets/4").unlink()
+    assert reached(scene) == "cleanup begun"
+
+
+def test_every_phase_of_upgrades_is_drawn() -> None:
+    plan = upgrades.draw(Counter(), 100, servers=True)
+    assert {*plan} == {(kind, phase.name) for kind in upgrades.KINDS for phase in upgrades.phases_of(kind)}
+    assert ("restore", "Kafka written") not in upgrades.draw(Counter(), 100, servers=False)
 
 
 # --- Outcomes ---------------------------------------------------------------------------------------------------------

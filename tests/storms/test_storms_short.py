@@ -49,6 +49,15 @@ def test_kills(process: ProgramProcess, tmp_path: Path) -> None:
     assert rows_of(report, 2) == [["two-sources-small", 1, 3, 1, 0]]
 
 
+def test_upgrades(process: ProgramProcess, tmp_path: Path) -> None:
+    report = run_short(process, "upgrades", tmp_path)
+    kills = {kind: 0 for kind, *_ in rows_of(report, 0)}
+    for kind, _, number in rows_of(report, 0):
+        kills[kind] += number
+    assert kills == {"create": 1, "migrate": 1, "restore": 0}
+    assert [row[-1] for row in rows_of(report, 1)] == ["equal"]
+
+
 def test_corruption(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "corruption", tmp_path)
     assert sum(cells for _, cells in rows_of(report, 0)) >= 3

@@ -19,14 +19,16 @@ from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, Report, SourceOffset, orders
 from dsv2.sinks import CollectSink
 from dsv2.sources import (
+    HybridSource,
     Portion,
     ReaderInfo,
     RoundRobinSplitAssigner,
+    Source,
     SplitEnumerator,
     SplitEnumeratorContext,
-    SplitSource,
     WatermarkStrategy,
 )
+from dsv2.sources.hybrid import HybridSplit
 from dsv2.testing import ManualClock
 from dsv2.watermark.event_time import LONG_MIN
 from tests.durations import ms
@@ -61,10 +63,14 @@ class RecordingSpans(Spans):
         self.ends = {name: end + 1 for name, end in self.ends.items()}
 
 
+def name_of(split: Span | HybridSplit) -> str:
+    return str((split.split if isinstance(split, HybridSplit) else split).name)
+
+
 class Sources:
     """The sources of one job without its tasks. Readers report the watermarks that the test gives."""
 
-    def __init__(self, *sources: tuple[SplitSource[Item, Span], WatermarkStrategy[Item]], parallelism: int = 1) -> None:
+    def __init__(self, *sources: tuple[Source[Item, Any, Any], WatermarkStrategy[Item]], parallelism: int = 1) -> None:
         self.env = local_environment(parallelism)
         for number, (source, strategy) in enumerate(sources):
             self.env.from_source(source, watermarks=strategy).with_uid(str(number)).to_sink(CollectSink())
@@ -92,14 +98,15 @@ class Sources:
             there = self.offsets[number] = coordinator.next(before, None, reports=self.reports[number])
             if there != before:
                 found = orders(there, self.sources[number].split_serializer)
-                read += [portion.stop.name for order in found for portion in order.portions]
+                read += [name_of(portion.stop) for order in found for portion in order.portions]
                 self.reports[number] = [
                     {
                         "batch": order.batch,
                         "subtask": order.subtask,
                         "parallelism": len(there["readers"]),
                         "splits": {
-                            split.stop.name: reached.get(split.stop.name, split.watermark) for split in order.splits
+                            split.stop.split_id: reached.get(name_of(split.stop), split.watermark)
+                            for split in order.splits
                         },
                         "sent": None,
                         "sender": NOTHING_SENT,
@@ -244,22 +251,42 @@ class _Whole(SplitEnumerator[Span, Any]):
         return self.inner.snapshot_state()
 
 
-def whole(*names: str) -> Whole:
+def whole(*names: str) -> Source[Item, Any, Any]:
     return Whole(dict.fromkeys(names, 9), bounded=False, assigner=RoundRobinSplitAssigner())
 
 
-def test_reader_that_cannot_pause_single_splits_is_refused() -> None:
-    with pytest.raises(JobError, match=r"A reader has 2 splits to align, but _Whole cannot pause single"):
+def first_of_two(*names: str) -> Source[Item, Any, Any]:
+    first = Whole(dict.fromkeys(names, 9), assigner=RoundRobinSplitAssigner())
+    return HybridSource([first, RecordingSpans("later")])
+
+
+both_kinds = pytest.mark.parametrize("whole", [whole, first_of_two], ids=["alone", "hybrid"])
+
+
+@both_kinds
+def test_reader_that_cannot_pause_single_splits_is_refused(whole: Any) -> None:
+    with pytest.raises(JobError, match=r"A reader has 2 splits to align, but _(Whole|Enumerator) cannot pause single"):
         Sources((whole("a", "b"), aligned(10))).batch()
 
 
-def test_readers_of_one_split_can_be_paused_as_a_whole() -> None:
+@both_kinds
+def test_readers_of_one_split_can_be_paused_as_a_whole(whole: Any) -> None:
     job = Sources((whole("fast", "slow"), aligned(10)), parallelism=2)
     job.batch(fast=100, slow=5)
     assert job.batch() == ["slow"]
 
 
-def test_whole_readers_can_be_aligned() -> None:
+def test_hybrid_source_pauses_splits_if_its_current_source_does() -> None:
+    current = RecordingSpans("fast", "slow")
+    job = Sources((HybridSource([Spans({}), current]), aligned(10)))
+    assert job.batch(fast=100, slow=5) == ["fast", "slow"]
+    current.grow()
+    assert job.batch() == ["slow"]
+    assert current.paused == [(["fast"], [])]
+
+
+@both_kinds
+def test_whole_readers_can_be_aligned(whole: Any) -> None:
     strategy = aligned(10, allow_unaligned_splits=True)
     job = Sources((whole("fast", "other", "slow"), strategy), parallelism=2)
     job.batch(fast=100, slow=95, other=5)  # "fast" and "slow" share a reader

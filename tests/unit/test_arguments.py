@@ -22,7 +22,14 @@ from dsv2.extension.join import JoinType, OnSnapshotTimeout, interval_join, join
 from dsv2.extension.window import TimeType, WindowStrategy
 from dsv2.sinks import FileSink, FileSinkFormat
 from dsv2.sources import CollectionSource, DataGeneratorSource
-from dsv2.state import RedistributionMode, RedistributionStrategy, StateDeclarations, StateTtl, TtlUpdate
+from dsv2.state import (
+    RedistributionMode,
+    RedistributionStrategy,
+    StateDeclarations,
+    StateTtl,
+    TtlTimeCharacteristic,
+    TtlUpdate,
+)
 from dsv2.watermark import WatermarkHandlingStrategy, new_builder
 from runtime_spark import SparkRuntime, StateLayout
 from tests.durations import ms
@@ -42,6 +49,7 @@ CHOICES: tuple[type[Enum], ...] = (
     SplitAssignment,
     StateLayout,
     TimeType,
+    TtlTimeCharacteristic,
     TtlUpdate,
     WatermarkHandlingStrategy,
 )
@@ -112,6 +120,7 @@ BOTH_WAYS: dict[str, Callable[[Any], Any]] = {
     "PROCESSING": lambda way: WindowStrategy.session(ms(5), way(TimeType.PROCESSING)),
     "early": lambda way: WindowStrategy.count(3).with_early_firing(ms(5), way(TimeType.EVENT)),
     "ttl": lambda way: StateTtl(ms(5), way(TtlUpdate.ON_READ_AND_WRITE)),
+    "ttl time": lambda way: StateTtl(ms(5), time_characteristic=way(TtlTimeCharacteristic.EVENT_TIME)),
     "mode": lambda way: (
         StateDeclarations.list_state_builder("s", int).redistribute_with_mode(way(RedistributionMode.IDENTICAL)).build()
     ),
@@ -226,7 +235,7 @@ def test_no_function_accepts_arbitrary_keywords(module: str) -> None:
 
 
 def test_every_choice_accepts_strings() -> None:
-    answers = {"JobStatus", "WatermarkHandlingResult"}
+    answers = {"JobStatus", "TriggerResult", "WatermarkHandlingResult"}
     by_method = {"NumericWatermarkCombinationFunction", "BoolWatermarkCombinationFunction"}
     exported = [getattr(import_module(module), name) for module in PUBLIC for name in import_module(module).__all__]
     enums = {value.__name__ for value in exported if inspect.isclass(value) and issubclass(value, Enum)}

@@ -11,12 +11,13 @@ import pytest
 
 from dsv2 import ExecutionEnvironment
 from dsv2.arrow import ArrowCollector, ArrowProcessFunction, map_tables, schema_of
+from dsv2.arrow.records import table_of
 from dsv2.context import NonPartitionedContext, PartitionedContext
 from dsv2.errors import ConfigurationError, ContractError, PlanError, SchemaError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction, no_output_until_end_of_input
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
-from dsv2.testing import OneInputHarness
+from dsv2.testing import OneInputHarness, StampedRecord
 from dsv2.watermark import LongWatermark, Watermark, WatermarkHandlingResult, new_builder
 
 T = TypeVar("T")
@@ -68,6 +69,16 @@ class Sum(ArrowProcessFunction[Click, Click]):
         output.collect_and_overwrite_timestamp(Click("mark", int(watermark.value)), 0)
         self.waiting = self.waiting.slice(0, 0)
         return WatermarkHandlingResult.PEEK
+
+
+def test_watermarks_pass_by_default() -> None:
+    class Marked(Measure):
+        def declare_watermarks(self) -> list[Any]:
+            return [MARK]
+
+    harness = OneInputHarness(Marked())
+    harness.input.push_watermark(MARK.new_watermark(5))
+    assert harness.output.watermarks == [LongWatermark(5, "mark")]
 
 
 @pytest.mark.parametrize("key", [None, attrgetter("user")])
@@ -251,6 +262,96 @@ def test_no_output_until_end_applies_to_tables() -> None:
         def process_batch(self, batch: pa.Table, output: ArrowCollector[Click], ctx: Any) -> None:
             output.collect_batch(batch)
 
+        def end_input(self, output: ArrowCollector[Click], ctx: Any) -> None:
+            output.collect_batch(table_of(CLICKS, Click), time_column="time")
+
     with pytest.raises(UserFunctionError, match="no_output_until_end_of_input") as raised:
         OneInputHarness(Early()).input.push(*CLICKS)
     assert isinstance(raised.value.cause, ContractError)
+    harness = OneInputHarness(Early())
+    harness.end()
+    assert harness.output.elements[:3] == [StampedRecord(click, click.time) for click in CLICKS]
+
+
+class Reading(NamedTuple):
+    """A record with columns and an attribute that is none."""
+
+    sensor: int | None
+    value: float
+
+    @property
+    def area(self) -> int:
+        assert self.sensor is not None
+        return self.sensor // 10
+
+
+class Forward(ArrowProcessFunction[Reading, Reading]):
+    """Emits its tables."""
+
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[Reading], ctx: PartitionedContext[Reading]) -> None:
+        output.collect_batch(batch)
+
+
+class KeyOf(OneInputStreamProcessFunction[Reading, tuple[Any, float]]):
+    """Emits the key and the value of each record."""
+
+    def process_record(self, record: Reading, output: Any, ctx: Any) -> None:
+        output.collect((ctx.state_manager.current_key, record.value))
+
+
+def keyed(readings: list[Reading], key: Callable[[Reading], Any], function: Any, parallelism: int) -> list[Any]:
+    env = ExecutionEnvironment.get_instance("local")
+    sink = CollectSink[Any]()
+    tables = env.from_collection(readings).process(Forward())
+    tables.key_by(key).process(function).with_parallelism(parallelism).to_sink(sink)
+    env.execute()
+    return sorted(sink.results)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize(
+    ("key", "keys"),
+    [
+        (attrgetter("sensor"), [11, 12, 23]),
+        (attrgetter("sensor", "value"), [(11, 0.5), (12, 1.5), (23, 2.5)]),
+        (attrgetter("area"), [1, 1, 2]),
+        (lambda reading: reading.sensor % 2, [0, 1, 1]),
+    ],
+    ids=["column", "columns", "property", "lambda"],
+)
+def test_keys_of_tables(key: Callable[[Reading], Any], keys: list[Any], parallelism: int) -> None:
+    readings = [Reading(11, 0.5), Reading(12, 1.5), Reading(23, 2.5)]
+    assert [found for found, _ in keyed(readings, key, KeyOf(), parallelism)] == keys
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("function", [Forward(), KeyOf()], ids=["tables", "records"])
+@pytest.mark.parametrize(
+    ("name", "wrong", "said"),
+    [
+        ("sensor", Reading(None, 0.5), "The assigned key must not be None"),
+        ("value", Reading(1, float("nan")), "NaN cannot be a key"),
+    ],
+)
+def test_invalid_key_in_a_table(name: str, wrong: Reading, said: str, function: Any, parallelism: int) -> None:
+    with pytest.raises(UserFunctionError, match=said) as failed:
+        keyed([Reading(1, 1.5), wrong], attrgetter(name), function, parallelism)
+    assert f"record:   {wrong}" in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    "chained",
+    [
+        lambda clicks: clicks.process(map_tables(lambda table: table, Click, Click)),
+        lambda clicks: clicks.map(lambda click: click),
+    ],
+    ids=["tables", "rows"],
+)
+def test_batches_of_a_chained_function_become_tables(chained: Any) -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    sink = CollectSink[Size]()
+    clicks = env.from_collection([Click("a", number) for number in range(20_000)]).shuffle()
+    chained(clicks).process(Measure()).to_sink(sink)
+    env.execute()
+    assert sum(size.rows for size in sink.results) == 20_000
+    assert [size.first for size in sink.results] == sorted(size.first for size in sink.results)

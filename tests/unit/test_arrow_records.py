@@ -16,11 +16,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dsv2.arrow import records_of, schema_of
+from dsv2.arrow.converters import of_columns
 from dsv2.arrow.encoding import narrowed
-from dsv2.arrow.records import table_of
+from dsv2.arrow.records import ArrowRecords, ArrowWholeNumbers, table_of
 from dsv2.arrow.schema import can_be_columns
 from dsv2.columnar import Columnar, column_names
-from dsv2.errors import SchemaError
+from dsv2.errors import CorruptDataError, SchemaError
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import subtask_of
@@ -109,6 +111,7 @@ def test_slices_equal_those_of_a_list(numbers: list[int], cut: slice) -> None:
     if times is not None:
         assert list(times[cut]) == numbers[cut]
         assert times.greatest == max(numbers)
+        assert times[-1] == numbers[-1]
 
 
 def test_single_record_does_not_convert_the_others() -> None:
@@ -117,6 +120,7 @@ def test_single_record_does_not_convert_the_others() -> None:
     assert records._rows is None
     with pytest.raises(IndexError):
         records[2]
+    assert records.rows()[1] is records[1], "once they are converted"
 
 
 def test_table_columns_may_be_extra_reordered_or_narrower() -> None:
@@ -142,6 +146,12 @@ class Strange(NamedTuple):
     """Has a field without a column type."""
 
     what: set[int]
+
+
+class Either(NamedTuple):
+    """Has a field of two types."""
+
+    value: int | str
 
 
 class WithUnresolvable(NamedTuple):
@@ -180,6 +190,7 @@ def test_unresolvable_field_type_is_refused() -> None:
         ([Point(1 << 63, 0.5)], Point, "Field 'x' of Point, which is int64, contains a value that does not fit"),
         ([Point(None, 0.5)], Point, "Field 'x' of Point is None in a record"),  # type: ignore[arg-type]
         ([Strange(set())], Strange, "Field 'what' of Strange has type set"),
+        ([Either(1)], Either, r"Field 'value' of Either has type int \| str"),
         ([{"x": 1}], dict, "dict has no columns. Use a NamedTuple class or a dataclass"),
         (
             [Everything(True, 1, 1.0, "", b"", date.min, datetime(2024, 1, 1, tzinfo=UTC), Decimal(1), [], None)],
@@ -187,7 +198,7 @@ def test_unresolvable_field_type_is_refused() -> None:
             "Field 'time' of Everything.*time zone",
         ),
     ],
-    ids=["too large", "none", "no type", "no class", "zone"],
+    ids=["too large", "none", "no type", "two types", "no class", "zone"],
 )
 def test_records_without_columns_are_refused(rows: list[Any], kind: type, said: str) -> None:
     with pytest.raises(SchemaError, match=said):
@@ -225,6 +236,21 @@ def test_integers_are_stored_in_the_fewest_bytes(numbers: list[int]) -> None:
     assert narrowed(np.array(numbers, np.int64))[0].itemsize == (width if numbers else 8)
 
 
+@pytest.mark.parametrize(
+    ("kind", "parts", "said"),
+    [
+        (ArrowRecords, ("Point", b"", 0, (None, None)), "must consist of a class and its columns"),
+        (ArrowRecords, (Point, b"", 0, (("<f8", 0), None)), "must consist of a class and its columns"),
+        (ArrowRecords, (Point, b"x", 256, (None, None)), "1 compressed bytes of a table cannot expand to 256 bytes"),
+        (ArrowRecords, (Point, b"x", -1, (None, None)), "1 compressed bytes of a table cannot expand to -1 bytes"),
+        (ArrowWholeNumbers, (b"", "<f8", 0), "'<f8' is not an integer type"),
+    ],
+)
+def test_damaged_columns_are_refused(kind: type, parts: Any, said: str) -> None:
+    with pytest.raises(CorruptDataError, match=said):
+        of_columns()[kind].build(parts)
+
+
 @pytest.mark.parametrize("stamped", [None, list, "column"])
 def test_split_keeps_the_order_of_each_subtask(stamped: Any) -> None:
     points = [Point(number * 7 % 50, number) for number in range(200)]
@@ -236,6 +262,12 @@ def test_split_keeps_the_order_of_each_subtask(stamped: Any) -> None:
         expected = [point for point in points if subtask_of(point.x, 128, 3) == subtask]
         assert list(part) == expected
         assert (own and list(own)) == (times and [point.x if stamped == "column" else point.y for point in expected])
+
+
+def test_batch_without_such_columns_is_not_split() -> None:
+    points = [Point(1, 0.5), Point(2, 0.5)]
+    assert RecordBatch(points).split(["x"], 128, 2) is None
+    assert RecordBatch(records_of(table_of(points, Point), Point)).split(["z"], 128, 2) is None
 
 
 def test_split_parts_do_not_keep_the_whole_table() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ConfigurationError, ExecutionEnvironment, UserFunctionError
+from dsv2 import ConfigurationError, ExecutionEnvironment, JobStatus, UserFunctionError
+from dsv2.arguments import as_choice
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from tests.durations import ms
@@ -27,6 +28,12 @@ def spins(*args: Any) -> None:
     end = time.monotonic() + FOREVER
     while time.monotonic() < end:
         pass
+
+
+def calls_dsv2(*args: Any) -> None:
+    end = time.monotonic() + FOREVER
+    while time.monotonic() < end:
+        as_choice(JobStatus, JobStatus.RUNNING, "status")
 
 
 def waits(*args: Any) -> None:
@@ -85,7 +92,7 @@ def keyed(function: Any, timeout_ms: int = 200) -> ExecutionEnvironment:
     return env
 
 
-@pytest.mark.parametrize("block", [sleeps, spins, waits, tries_again])
+@pytest.mark.parametrize("block", [sleeps, spins, calls_dsv2, waits, tries_again])
 def test_blocking_callback_is_named_with_key_and_record(block: Callable[..., None]) -> None:
     with pytest.raises(UserFunctionError) as failed:
         keyed(Blocks("process_record", block)).execute()

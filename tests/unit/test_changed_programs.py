@@ -252,6 +252,16 @@ def windows(env: Any, stream: Any, program: Program) -> Any:
     return timed.key_by(by_five).process(window(WindowStrategy.tumbling(ms(20)), Told()))
 
 
+def union(env: Any, stream: Any, program: Program, *added: int) -> Any:
+    others = [env.from_collection([number]).with_uid(f"other {number}") for number in (7, *added)]
+    united = stream.union(*others).with_uid("union").with_parallelism(program.parallelism)
+    return united.key_by(by_five).process(program.count)
+
+
+def longer_union(env: Any, stream: Any, program: Program) -> Any:
+    return union(env, stream, program, 100)
+
+
 def longer_windows(env: Any, stream: Any, program: Program) -> Any:
     generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_uid("timed")
@@ -346,6 +356,11 @@ def with_more(before: Counter[Any], steady: Counter[Any]) -> Counter[Any]:
     return steady + Counter([100, 101])
 
 
+def with_one_more(before: Counter[Any], steady: Counter[Any]) -> Counter[Any]:
+    """Another record with the key 0."""
+    return steady + Counter([(0, 1 + max(count for key, count in steady if key == 0))])
+
+
 def zeros(before: Counter[Any], steady: Counter[Any]) -> Counter[Any]:
     return before + Counter((record % 5, 0) for record in RECORDS[STOP:])
 
@@ -409,7 +424,7 @@ class Shop:
     UNSHADED = stock(("count", int), ("shade", shades("LIGHT")))
 
 
-TTL = StateTtl(timedelta(hours=1))
+TTL, EVENT_TTL = StateTtl(timedelta(hours=1)), StateTtl(timedelta(hours=1), time_characteristic="event-time")
 MAX, MIN = NEWEST.combine_function_max().build(), NEWEST.combine_function_min().build()
 IGNORED = NEWEST.combine_function_max().default_handling_strategy_ignore().build()
 HELD, NUMBERED = (("pass", Pass()), ("numbered", Numbered())), (("numbered", Numbered()),)
@@ -425,6 +440,7 @@ SHAPES = {
     "broadcast": broadcast,
     "two outputs": two_outputs,
     "windows": windows,
+    "union": union,
 }
 UP_AND_DOWN = {
     f"parallelism {way}, {kind}": Change("refused", "allowed", {"shape": shape}, {"shape": shape, "parallelism": now})
@@ -478,6 +494,9 @@ CHANGES: dict[str, Change] = {
     "kind of a state": Change("refused", "refused", {}, {"count": Silent(StateDeclarations.list_state("count", int))}),
     "mode of a state": Change("refused", "refused", of_list("SPLIT"), of_list(""), says="'seen'"),
     "time to live of a state": Change("refused", "refused", {}, value("count", int, default=0, ttl=TTL)),
+    "clock of a time to live": Change(
+        "refused", "refused", value("count", int, ttl=TTL), value("count", int, ttl=EVENT_TTL)
+    ),
     "class with a new field with a default": Change(
         "allowed", "allowed", counts_in(Shop.INTS), counts_in(Shop.WITH_DEFAULT)
     ),
@@ -528,6 +547,10 @@ CHANGES: dict[str, Change] = {
     ),
     "source added": Change("refused", "allowed", {}, {"more": ("more",)}, with_more),
     "source removed": Change("refused", "with permission", {"more": ("more",)}, {}, says="'more'"),
+    "stream added to a union": Change("refused", "allowed", {"shape": union}, {"shape": longer_union}, with_one_more),
+    "stream removed from a union": Change(
+        "refused", "with permission", {"shape": longer_union}, {"shape": union}, says="'other 100'"
+    ),
     "option of a source": Change("allowed", "allowed", {}, {"records_per_batch": 4}),
     "job name": Change("allowed", "allowed", {}, {"name": "renamed"}),
 }

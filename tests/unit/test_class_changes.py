@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
-from typing import Any, NamedTuple, Optional, Union
+from types import GenericAlias
+from typing import Annotated, Any, ForwardRef, NamedTuple, Optional, Union
 
 import pytest
 
 from dsv2.program.class_changes import class_changes, classes_of
+from dsv2.program.type_shapes import shape_of, shown
+from dsv2.state.types import classes_in
 
 
 class Inner(NamedTuple):
@@ -89,3 +93,21 @@ def test_incompatible_changes(before: dict[str, Any], now: dict[str, Any], said:
 
 def test_added_or_removed_classes_are_no_class_change() -> None:
     assert class_changes(classes_of([Inner]), classes_of([Held]), str) == []
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        (list[None], "list[NoneType]"),
+        (tuple[int, ...], "tuple[int, ...]"),
+        (Callable[[int, str], bool], "collections.abc.Callable[[int, str], bool]"),
+        (Annotated[int, "in ms"], "int"),
+        (GenericAlias(list, (ForwardRef("Later"),)), "list[Later]"),
+    ],
+)
+def test_types_in_messages(form: Any, text: str) -> None:
+    assert shown(shape_of(form)) == text
+
+
+def test_classes_of_parameters_are_found() -> None:
+    assert classes_in(Callable[[Inner], str]) >= {Inner, int, str}

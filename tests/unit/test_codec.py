@@ -11,21 +11,25 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum, StrEnum
 from fractions import Fraction
+from importlib.resources import files
 from ipaddress import IPv4Network, IPv6Address
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
+from zlib import compressobj
 from zoneinfo import ZoneInfo
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from dateutil.tz import tzoffset  # type: ignore[import-untyped]
 from pyspark.sql import Row
 
 from dsv2 import CorruptDataError, SerializationError
 from dsv2.graph import RegisteredType
-from dsv2.runtime.serde import nodes
+from dsv2.runtime.serde import decoder, encoder, nodes
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.watermark import WatermarkHandlingResult, new_builder
@@ -132,6 +136,18 @@ class Slotted:
     __hash__ = None  # type: ignore[assignment]
 
 
+@dataclass
+class Shadowed:
+    """Has a property with the name of a field."""
+
+    size: int
+
+
+Shadowed.size = property(  # type: ignore[assignment]
+    lambda self: vars(self)["size"] * 2, lambda self, size: vars(self).update(size=size)
+)
+
+
 class Property:
     """Its attribute is hidden by a property of the same name."""
 
@@ -158,7 +174,7 @@ CLASSES = [
         Celsius,
         Numbers,
     ),
-    *(Plain, Slotted, Property),
+    *(Plain, Slotted, Property, Shadowed),
 ]
 OWN = Codec(TypeRegistry(CLASSES))
 PLAIN = Codec(TypeRegistry())
@@ -245,11 +261,13 @@ def test_constructors_are_not_called() -> None:
 
 
 def test_extra_and_missing_attributes_are_kept() -> None:
-    more, less = Open(1), Open(1)
+    more, less, other = Open(1), Open(1), Open(1)
     more.extra = [2]  # type: ignore[attr-defined]
-    del less.anything
-    again = roundtrip(OWN, [more, less, Open(3)])
-    assert [vars(value) for value in again] == [{"anything": 1, "extra": [2]}, {}, {"anything": 3}]
+    del less.anything, other.anything
+    other.extra = 4  # type: ignore[attr-defined]
+    attributes = [{"anything": 1, "extra": [2]}, {}, {"extra": 4}, {"anything": 3}]
+    assert [vars(value) for value in roundtrip(OWN, [more, less, other, Open(3)])] == attributes
+    assert vars(roundtrip(OWN, other)) == {"extra": 4}
 
 
 def test_slots_may_be_empty() -> None:
@@ -258,12 +276,19 @@ def test_slots_may_be_empty() -> None:
     again = roundtrip(OWN, value)
     assert again == value
     assert not hasattr(again, "b")
+    tweet = object.__new__(Tweet)
+    object.__setattr__(tweet, "topic", "a")
+    again = roundtrip(OWN, tweet)
+    assert again.topic == "a"
+    assert not hasattr(again, "time")
 
 
 def test_properties_are_bypassed() -> None:
     value = Property()
     vars(value)["size"] = 1
     assert roundtrip(OWN, value).size == 2
+    stored = Shadowed(1)
+    assert (stored.size, roundtrip(OWN, stored).size) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -523,6 +548,11 @@ class Unknown:
     pass
 
 
+def with_attribute(value: Any) -> Any:
+    value.note = "a"
+    return value
+
+
 class Failing:
     @property
     def __dict__(self) -> Any:  # type: ignore[override]
@@ -549,6 +579,17 @@ WAY_OUT = r"Store plain values instead, or register how it is converted to plain
         ),
         (Unknown(), rf"The class {__name__}.Unknown is unknown to the job. Call env.register_type\(Unknown\)."),
         (Unknown, r"Call env.register_type\(Unknown\)."),
+        (with_attribute(PairAndMore(1)), "PairAndMore has attributes that are not fields. Declare them as fields."),
+        (compressobj(), "zlib.Compress is not a data class: (it has parts that are|zlib.Compress is) written in C"),
+        (np.ndarray, "The class numpy.ndarray itself is not data."),
+        (
+            ZoneInfo.from_file(files("tzdata.zoneinfo").joinpath("UTC").open("rb")),
+            r"A ZoneInfo without a key cannot be serialized. Use ZoneInfo\(key\).",
+        ),
+        (
+            pd.Timestamp("2024-02-29", tz=tzoffset(None, 3600)),
+            r"A timestamp in tzoffset\(None, 3600\) cannot be serialized. Use zoneinfo.ZoneInfo.",
+        ),
         (np.array([object()]), "An array of object cannot be serialized. Use an array of numbers, times or strings."),
         (pd.DataFrame({"a": [1]}), "pandas.core.frame.DataFrame"),
     ],
@@ -607,7 +648,52 @@ def test_registered_type() -> None:
         OWN.loads(codec.dumps(value), "test")
 
 
+def test_failure_of_a_registered_type_is_named() -> None:
+    def take_apart(money: Money) -> int:
+        raise ValueError("no cents")
+
+    codec = Codec(TypeRegistry(registered=[RegisteredType(Money, take_apart, Money)]))
+    with pytest.raises(SerializationError, match="A value cannot be serialized: no cents"):
+        codec.dumps(Money(5))
+
+
+def test_class_is_found_by_its_former_names() -> None:
+    types = TypeRegistry([Tweet, Open, Open.Shade], registered=[RegisteredType(Open, None, None, ("old.shop.Open",))])
+    assert types.class_named(f"{__name__}.Tweet") is Tweet
+    assert types.class_named("old.shop.Open") is Open
+    assert types.class_named("old.shop.Open.Shade") is Open.Shade
+    assert types.class_named("old.shop.Open.Removed") is None
+    assert types.class_named("old.shop.Tweet") is None
+
+
+def test_numbers_are_little_endian_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pretend that the machine is not: then its own numbers are in the wrong order, and are swapped twice."""
+    numbers = [*range(100, 200)]
+    little = PLAIN.dumps(numbers)
+    monkeypatch.setattr(encoder, "byteorder", "big")
+    big = PLAIN.dumps(numbers)
+    assert sorted(big) == sorted(little)
+    assert big != little
+    monkeypatch.setattr(decoder, "byteorder", "big")
+    assert PLAIN.loads(big, "test") == numbers
+
+
 def test_tags_of_node_kinds_are_unique() -> None:
     tags = [vars(nodes)[name] for name in nodes.__all__ if isinstance(vars(nodes).get(name), int)]
     tags = [tag for tag in tags if tag not in (nodes.MANY, nodes.MAX_DEPTH, nodes.MAX_WIDTH)]
     assert sorted(tags) == sorted(set(tags))
+
+
+@pytest.mark.parametrize("value", [None, True, -7, 2.5, "text", b"bytes", 1 << 80, "\ud800"])
+def test_single_plain_value_is_encoded_like_a_column_of_one(value: Any) -> None:
+    codec = Codec(TypeRegistry())
+    (column,) = msgspec.msgpack.decode(codec.dumps_columns([[value]]))
+    assert codec.dumps(value) == msgspec.msgpack.encode(column)
+    assert codec.loads(codec.dumps(value), "a value") == value
+
+
+@pytest.mark.parametrize("rest", [b"", b"\xa1\xff", b"\x01\x01", b"\x91\x01", b"\xd4\x01a"])
+def test_damaged_plain_value_names_its_owner(rest: bytes) -> None:
+    codec = Codec(TypeRegistry())
+    with pytest.raises(CorruptDataError, match=r"^A value of count: "):
+        codec.loads(codec.dumps(0)[:-1] + rest, "A value of count")

@@ -49,6 +49,10 @@ Meters = NewType("Meters", float)
 POINT: dict[str, Any] = {"struct": [["x", "int64"], ["y", "float64"]]}
 
 
+class Unresolvable(NamedTuple):
+    value: Unknown  # type: ignore[name-defined]  # noqa: F821 - only for type checkers
+
+
 @pytest.mark.parametrize(
     ("form", "expected"),
     [
@@ -71,6 +75,7 @@ POINT: dict[str, Any] = {"struct": [["x", "int64"], ["y", "float64"]]}
         (int | str, None),
         (list[int | str], None),
         (Node, None),
+        (Unresolvable, None),
         (object, None),
         (Any, None),
         (Sequence[int], None),
@@ -87,15 +92,16 @@ def test_type_of_declared_type(form: object, expected: object) -> None:
     ("form", "values", "columns"),
     [
         (int, [1, True, None, 1 << 63, -(1 << 63), 1.5, "x"], [1, 1, None, None, -(1 << 63), None, None]),
-        (float, [1.5, 2, None, "x", float("inf")], [1.5, 2.0, None, None, float("inf")]),
-        (str, ["ü", "\udc80", "", None], ["ü", None, "", None]),
+        (float, [1.5, 2, None, "x", float("inf"), 2**53 + 1], [1.5, 2.0, None, None, float("inf"), None]),
+        (str, ["ü", "\udc80", "", None, 1], ["ü", None, "", None, None]),
         (bytes, [b"\x00", "x"], [b"\x00", None]),
         (bool, [True, 0], [True, None]),
         (Colour, [Colour.RED, None], ["RED", None]),
         (UUID, [UUID(int=1)], ["00000000-0000-0000-0000-000000000001"]),
-        (date, [date(2026, 1, 2), "x"], [date(2026, 1, 2), None]),
+        (date, [date(2026, 1, 2), "x", datetime(2026, 1, 2, 3)], [date(2026, 1, 2), None, None]),
         (time, [time(1, 2, 3, 4)], ["01:02:03.000004"]),
-        (timedelta, [timedelta(days=1, microseconds=1)], [86_400_000_001]),
+        (timedelta, [timedelta(days=1, microseconds=1), timedelta.max], [86_400_000_001, None]),
+        (timedelta, [timedelta(days=200_000, microseconds=1)], [200_000 * 86_400_000_000 + 1]),
         (
             datetime,
             [datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=1))), datetime(2026, 1, 1)],
@@ -106,7 +112,7 @@ def test_type_of_declared_type(form: object, expected: object) -> None:
             [Decimal("1.5"), Decimal("1e-19"), Decimal("1e20"), Decimal("NaN"), Decimal("-12345678901234567890")],
             [Decimal("1.5"), None, None, None, Decimal("-12345678901234567890")],
         ),
-        (dict[str, int], [{"a": 1}, {}, None, {"a": "x"}], [[("a", 1)], [], None, None]),
+        (dict[str, int], [{"a": 1}, {}, None, {"a": "x"}, {None: 1}], [[("a", 1)], [], None, None, None]),
         (list[int], [[1, None], [1 << 70], (3,)], [[1, None], None, [3]]),
         (tuple[int, str], [(1, "a"), (1,)], [{"_1": 1, "_2": "a"}, None]),
         (Options, [{"depth": 1}, {}], [{"depth": 1}, {"depth": None}]),

@@ -95,6 +95,7 @@ def test_repr_of_a_source_hides_secrets() -> None:
             "the value of the option 'fetch.wait.max.ms'. Inv",
         ),
         ({"options": {"security.protocol": "hush"}}, "the value of the option 'security.protocol'.$"),
+        ({"options": {"linger.ms": [5]}}, "the value of the option 'linger.ms'"),
         ({"options": {5: "x"}}, "the names of options must be strings, got int"),
     ],
 )
@@ -107,6 +108,8 @@ def test_server_with_a_password_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="without a user or password") as refused:
         KafkaSource("SASL_SSL://me:hush@host:9092", topics="t", decode=values(int))
     assert "hush" not in str(refused.value)
+    with pytest.raises(ConfigurationError, match=r'KafkaSource requires bootstrap_servers: "host:port,host:port"'):
+        KafkaSource("", topics="t", decode=values(int))
 
 
 @pytest.mark.parametrize("name", [name for name in OPTION_NAMES if name != "ssl.ca.certificate.stores"])

@@ -15,7 +15,10 @@ from dsv2 import (
     ErrorPolicy,
     ExecutionEnvironment,
     InvalidKeyError,
+    OutputTag,
     PlanError,
+    Resource,
+    ResourceError,
     UserFunctionError,
 )
 from dsv2.arrow import ArrowProcessFunction
@@ -82,16 +85,16 @@ class TestRules:
         assert counters(harness) == {"errors_skipped": 2}
 
     @pytest.mark.parametrize(
-        ("policy", "error"),
+        ("policy", "kind"),
         [
-            (ErrorPolicy().skip(ValueError), TypeError()),
-            (ErrorPolicy().fail(ValueError).skip(), ValueError()),
-            (ErrorPolicy().skip(), ContractError("a mistake")),
-            (ErrorPolicy().skip(ValueError).dead_letter(KeyError), ContractError("a mistake")),
+            (ErrorPolicy().skip(ValueError), TypeError),
+            (ErrorPolicy().fail(ValueError).skip(), ValueError),
+            (ErrorPolicy().skip(), ContractError),
+            (ErrorPolicy().skip(ValueError).dead_letter(KeyError), ContractError),
         ],
     )
-    def test_error_fails_the_job(self, policy: ErrorPolicy, error: Exception) -> None:
-        harness = harness_of(policy)
+    def test_error_fails_the_job(self, policy: ErrorPolicy, kind: type[Exception]) -> None:
+        harness, error = harness_of(policy), kind("a mistake")
         with pytest.raises(UserFunctionError) as failed:
             harness.input.push(1, error)
         assert failed.value.cause is error
@@ -133,6 +136,8 @@ class TestRules:
         [
             (lambda: ErrorPolicy().skip("ValueError"), "skip takes subclasses of Exception, not 'ValueError'"),  # type: ignore[arg-type]
             (lambda: ErrorPolicy().fail(KeyboardInterrupt), "fail takes subclasses of Exception, not <class"),  # type: ignore[arg-type]
+            (lambda: ErrorPolicy().skip(ResourceError), "skip: ResourceError always fails the job"),
+            (lambda: ErrorPolicy().retry(ValueError, ResourceError, times=1), "retry: ResourceError always fails"),
             (lambda: ErrorPolicy().retry(times=0), "times must be a whole number from 1 to 30, not 0"),
             (lambda: ErrorPolicy().retry(times=2, backoff=timedelta(seconds=-1)), "backoff must be 0 or more"),
             (lambda: ErrorPolicy().limit(total=-1), "total must be a whole number of at least 0, not -1"),
@@ -142,6 +147,40 @@ class TestRules:
     def test_wrong_arguments_are_refused(self, build: Callable[[], object], message: str) -> None:
         with pytest.raises(ConfigurationError, match=message):
             build()
+
+
+def no_model() -> Any:
+    raise ValueError("no such file")
+
+
+class TestResources:
+    """Without its model every record fails, so that a policy would drop them all."""
+
+    @pytest.mark.parametrize(
+        "policy",
+        [
+            ErrorPolicy().skip(),
+            ErrorPolicy().skip(ValueError, Exception),
+            ErrorPolicy().dead_letter(),
+            ErrorPolicy().retry(Exception, times=2, backoff=timedelta(seconds=1)).skip(),
+        ],
+    )
+    def test_resource_that_cannot_be_opened_fails_the_job(self, policy: ErrorPolicy) -> None:
+        model, clock = Resource(no_model), ManualClock()
+        function = MapFunction[Any, Any](lambda record: model.get())
+        harness = OneInputHarness(function, error_policy=policy, clock=clock)
+        with pytest.raises(UserFunctionError, match=r"ResourceError: .* no such file") as caught:
+            harness.input.push(1)
+        assert isinstance(caught.value.cause, ResourceError)
+        assert clock.now_ms() == 0  # nothing was repeated
+
+    def test_resource_of_a_key_selector_fails_the_job(self) -> None:
+        model = Resource(no_model)
+        env = ExecutionEnvironment.get_instance(runtime="local")
+        result = env.from_collection([1]).key_by(lambda record: model.get()).process(Raising())
+        result.with_error_policy(ErrorPolicy().skip()).to_sink(CollectSink())
+        with pytest.raises(UserFunctionError, match=r"ResourceError: .* no such file"):
+            env.execute()
 
 
 class TestLimits:
@@ -276,7 +315,7 @@ class TestOperators:
         with pytest.raises(ConfigurationError, match=r"set_error_policy at .*: an error policy is an ErrorPolicy"):
             env.set_error_policy(policy)
 
-    @pytest.mark.parametrize("kind", ["source", "sink", "tables", "temporal join"])
+    @pytest.mark.parametrize("kind", ["source", "sink", "tables", "temporal join", "union", "sample", "limit"])
     def test_operators_that_cannot_have_one_are_refused(self, kind: str) -> None:
         class Tables(ArrowProcessFunction[Order, Order]):
             def process_batch(self, batch: Any, output: Any, ctx: Any) -> None: ...
@@ -289,6 +328,9 @@ class TestOperators:
             "source": lambda: source,
             "sink": lambda: source.to_sink(CollectSink()),
             "tables": lambda: source.process(Tables()),
+            "union": lambda: source.union(source),
+            "sample": lambda: source.sample(0.5),
+            "limit": lambda: source.limit(1),
             "temporal join": lambda: keyed.connect_and_process(
                 keyed, processing_time_temporal_join(lambda left, right, output, ctx: None)
             ),
@@ -299,6 +341,25 @@ class TestOperators:
         operator.with_error_policy(ErrorPolicy().skip())
         with pytest.raises(PlanError, match="cannot have an error policy"):
             env.build_plan()
+
+    def test_operators_without_callbacks_have_no_side_outputs(self) -> None:
+        source = ExecutionEnvironment.get_instance(runtime="local").from_collection([1])
+        tag = OutputTag("notes", str)
+        for result in (source.union(source), source.sample(0.5), source.limit(1)):
+            with pytest.raises(PlanError, match=r"of (Union|Sample|Limit) at .* does not declare the output"):
+                result.side_output(tag)
+
+    def test_deduplicate_skips_records_without_a_key(self) -> None:
+        """And no default policy changes a union, whose dead letters nobody could expect."""
+        env, sink, letters = ExecutionEnvironment.get_instance(runtime="local"), CollectSink[Any](), CollectSink[Any]()
+        env.set_error_policy(ErrorPolicy().dead_letter(ZeroDivisionError))
+        source = env.from_collection([1, 0, 1])
+        result = source.union(source).deduplicate(lambda record: 1 // record, None)
+        result.to_sink(sink)
+        result.dead_letters(object).union(result.dead_letters(object)).limit(3).to_sink(letters)
+        env.execute()
+        assert sink.results == [1]
+        assert [letter.error_type for letter in letters.results] == ["ZeroDivisionError"] * 3
 
     def test_function_with_a_policy_is_not_chained_to_a_source(self) -> None:
         """Because tasks that read sources keep no state, such as the number of failures."""

@@ -388,6 +388,9 @@ def fail_somewhere(callback: str) -> None:
 class Ticking(OneInputStreamProcessFunction[int, int], TickingFunction):
     def process_record(self, record: int, output: Any, ctx: Any) -> None: ...
 
+    def dsv2_uses_processing_timers(self) -> bool:
+        return True
+
     def tick(self, now_ms: int, watermarks: Any) -> None:
         raise ValueError(f"at {now_ms}")
 

@@ -14,7 +14,16 @@ import pytest
 
 from dsv2 import Dsv2Error, JobProgress, JobResult, JobStatus, RuntimeExecutionMode
 from dsv2.local import LocalRuntime
-from examples import flight_delays, flight_weather, grades, news_clicks, sales, windowed_sales, word_count
+from examples import (
+    flight_delays,
+    flight_scores,
+    flight_weather,
+    grades,
+    news_clicks,
+    sales,
+    windowed_sales,
+    word_count,
+)
 from examples.watching import interrupts_noted, watch
 from tests.conformance.harness import Program, Setting, run_programs
 from tests.durations import ms
@@ -52,12 +61,15 @@ PROGRAMS: dict[str, tuple[Callable[[Sequence[str]], int], list[str]]] = {
     "grades": (grades.main, ["Ada       1     88"]),
     "flight_delays": (flight_delays.main, ["carrier"]),
     "flight_weather": (flight_weather.main, ["EWR"]),
+    "flight_scores": (flight_scores.main, ["carrier", "delay at takeoff"]),
 }
 
 
 @pytest.fixture
 def few_flights(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The programs read a week instead of the year."""
+    """The programs read a week instead of the year, or half a day instead of a month."""
+    some = {month: flight_scores.takeoffs(month)[:400] for month in (1, 2)}
+    monkeypatch.setattr(flight_scores, "takeoffs", some.__getitem__)
     for module, table in (
         (flight_delays, "flights_by_takeoff"),
         (flight_weather, "flights_by_schedule"),

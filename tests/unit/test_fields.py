@@ -143,8 +143,8 @@ def test_unpicklable_configuration_comes_from_the_program(configuration: Any) ->
 
 
 WAY_OUT = (
-    " Fields of a function are part of its state: store plain values in them, or define __getstate__ (without the "
-    "field) and __setstate__ (which recreates it)."
+    " Fields of a function are part of its state: store plain values in them. Hold a model or a client in a "
+    "dsv2.Resource. Or define __getstate__ (without the field) and __setstate__ (which recreates it)."
 )
 
 

@@ -87,9 +87,18 @@ class Caller:
 selector = Caller()
 """
 
+# A selector that is used before the helper that it captures is assigned.
+UNASSIGNED = """
+def around():
+    def selector(record): return helper(record)
+    yield selector
+    helper = str
+selector = next(around())
+"""
+
 RECORD = """
 from __future__ import annotations
-import dataclasses, typing
+import dataclasses, functools, typing
 class Part:
     def get(self): {part}
 {head}
@@ -193,6 +202,11 @@ SAME: dict[str, tuple[Selector, Selector]] = {
     "another field getter": (operator.attrgetter("topic"), operator.attrgetter("topic")),
     "another item getter": (operator.itemgetter(0, 1), operator.itemgetter(0, 1)),
     "another partial": (functools.partial(getattr, name="a"), functools.partial(getattr, name="a")),
+    "a name of an outer function that has no value yet": (
+        defined(UNASSIGNED), defined(f"\n{UNASSIGNED}")),
+    "a module that is missing": (
+        defined("def selector(record):\n import missing_of_the_user\n return record.topic"),
+        defined("def selector(record):\n\n import missing_of_the_user\n return record.topic")),
     "a recursion": (
         defined("def selector(record): return record and selector(record.parent)"),
         defined("\ndef selector(record): return record and selector(record.parent)")),
@@ -309,6 +323,15 @@ RECORDS_DIFFERENT: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "another method of a field": (
         {"body": " part: Part\n def own(self): return self.part.get()", "part": "return 1"},
         {"body": " part: Part\n def own(self): return self.part.get()", "part": "return 2"}),
+    "another static method": (
+        {"body": " def own(self): return self.key()\n @staticmethod\n def key(): return 1"},
+        {"body": " def own(self): return self.key()\n @staticmethod\n def key(): return 2"}),
+    "another class method": (
+        {"body": " def own(self): return self.key()\n @classmethod\n def key(cls): return 1"},
+        {"body": " def own(self): return self.key()\n @classmethod\n def key(cls): return 2"}),
+    "another cached property": (
+        {"body": " def own(self): return self.key\n @functools.cached_property\n def key(self): return 1"},
+        {"body": " def own(self): return self.key\n @functools.cached_property\n def key(self): return 2"}),
     "another operator": (
         {"body": " def own(self): return self < 1\n def __lt__(self, other): return 1"},
         {"body": " def own(self): return self < 1\n def __lt__(self, other): return 2"}),
@@ -339,6 +362,29 @@ def test_digest_ignores_equivalent_selectors(change: str) -> None:
 def test_digest_detects_changed_selectors(change: str) -> None:
     before, after = DIFFERENT[change]
     assert fingerprint(before) != fingerprint(after)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import package_of_the_user.helper as helper; return helper.pick(record)",
+        "from package_of_the_user import helper; return helper.pick(record)",
+        "from package_of_the_user.helper import pick; return pick(record)",
+        "from .helper import pick; return pick(record)",
+        "".join(f"record[{number}.5]; " for number in range(600)) + "from .helper import pick; return pick(record)",
+    ],
+    ids=["module", "module of a package", "function", "relative", "after many constants"],
+)
+def test_digest_detects_changes_of_an_imported_module(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def digest(pick: Selector) -> str:
+        helper = module_of(pick=pick)
+        package = ModuleType("package_of_the_user")
+        vars(package).update(helper=helper, __path__=[])
+        monkeypatch.setitem(sys.modules, "package_of_the_user", package)
+        monkeypatch.setitem(sys.modules, "package_of_the_user.helper", helper)
+        return fingerprint(defined(f"def selector(record): {source}", __package__="package_of_the_user"))
+
+    assert digest(lower) == digest(lower) != digest(upper)
 
 
 def test_digest_is_short_hex() -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from dsv2 import UserFunctionError
 from dsv2.record_batch import RecordBatch
-from dsv2.runtime.exchange.edges import new_edge
+from dsv2.runtime.exchange import edges
+from dsv2.runtime.exchange.edges import HashEdge, new_edge
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, ChannelWriter, Frame
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.state.key_groups import subtask_of
@@ -265,8 +266,34 @@ def test_failing_key_selector_is_named() -> None:
         (frozenset(), "InvalidKeyError: A key of type frozenset cannot be assigned to a subtask"),
     ],
 )
-def test_invalid_key_is_an_error_of_the_key_selector(key: Any, message: str) -> None:
+@pytest.mark.parametrize(
+    "emit",
+    [
+        lambda edge, record: edge.emit(record),
+        lambda edge, record: edge.emit_stamped(record, 5),
+        lambda edge, record: edge.emit_batch(RecordBatch([record])),
+        lambda edge, record: edge.emit_batch(RecordBatch([record], [5])),
+    ],
+    ids=["record", "stamped", "batch", "stamped batch"],
+)
+def test_invalid_key_is_an_error_of_the_key_selector(emit: Any, key: Any, message: str) -> None:
     with pytest.raises(UserFunctionError) as caught:
-        Sent("failing").edge.emit({"key": key})
+        emit(Sent("failing").edge, {"key": key})
     assert str(caught.value).startswith(message)
     assert caught.value.callback == "key selector"
+
+
+def test_routes_of_many_keys_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edges, "_CACHED_KEYS", 3)
+    sent = Sent("hash")
+    edge = sent.edge
+    assert isinstance(edge, HashEdge)
+    for first in (0, 10, 20):
+        for number in range(first, first + 10):
+            edge.emit(number)
+            edge.emit_stamped(number, 5)
+        edge.emit_batch(RecordBatch([*range(first, first + 10)], [5] * 10))
+        edge.flush(sent.frames.append)
+        assert (edge._routes, edge._stamped_routes, edge._pair_routes) == ({}, {}, {})
+    places = {(record, frame.subtask) for frame in sent.frames for record in frame.batch.records}
+    assert places == {(number, subtask_of(number, 128, 4)) for number in range(30)}

@@ -18,7 +18,7 @@ from dsv2 import (
     Trigger,
     WatermarkDeclarationError,
 )
-from dsv2.sinks import CollectSink
+from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import CollectionSource, DataGeneratorSource
 from dsv2.watermark import LongWatermarkBuilder, new_builder
 from tests.durations import ms
@@ -114,20 +114,27 @@ REFUSED_VALUES: list[tuple[Build, str]] = [
     (lambda s: s.non_keyed.map(str).with_name(""), "A name must be a non-empty string, not '' (at HERE)."),
     (lambda s: s.env.from_collection([1, None]), "must not contain None: None is not a record."),
     (lambda s: s.env.from_collection([1], records_per_batch=0), "records_per_batch must be a whole number of at"),
+    (lambda s: s.env.from_dataframe(DataFrame(), dict, records_per_batch=0), "records_per_batch must be a whole num"),
+    (lambda s: FileSink("", schema=int), "FileSink requires a path."),
     (lambda s: s.env.from_dataframe([1], dict), "from_dataframe requires a Spark DataFrame, got list."),
     (lambda s: s.env.set_parallelism(0), "parallelism must be a whole number of at least 1, not 0."),
     (lambda s: s.env.set_execution_mode("BATCH"),
      "mode must be one of 'streaming', 'batch', 'automatic', or a member of RuntimeExecutionMode, not 'BATCH'."),
     (lambda s: s.env.register_type(1), "register_type takes a class, not 1."),
+    (lambda s: s.env.register_type(set, take_apart=list), "register_type(set) requires both take_apart and build, as"),
+    (lambda s: s.env.register_type(set, take_apart=0, build=0), "register_type(set) requires both take_apart and b"),
     (lambda s: s.env.get_instance("flink"), "Unknown runtime 'flink': choose one of local, spark."),
     (lambda s: s.env.get_instance(), "The Spark runtime requires a session: get_instance(spark=session)"),
     (lambda s: s.env.get_instance("local", spark=s), 'runtime="local" takes none.'),
     (lambda s: s.env.get_instance(object(), spark=s), 'spark=... requires runtime="spark".'),
+    (lambda s: s.env.get_instance("spark", spark=s, fast=True), 'fast=True requires runtime="local".'),
     (lambda s: Trigger.processing_time(ms(-1)), "interval must be 0 or more, not -1 ms."),
     (lambda s: Trigger.processing_time(5), "interval must be a datetime.timedelta, such as timedelta(seconds=5), not"),  # type: ignore[arg-type]
     (lambda s: s.env.set_callback_timeout(60_000), "timeout must be a datetime.timedelta, such as timedelta("),
     (lambda s: s.env.set_callback_timeout(ms(0)), "timeout must be at least 1 ms, not 0 ms."),
     (lambda s: s.env.execute(trigger=5), "trigger must be a Trigger, such as Trigger.available_now(), not 5."),
+    (lambda s: s.env.execute(as_new_job=True), "as_new_job=True requires savepoint=..., from which the new job star"),
+    (lambda s: s.env.execute(on_change="ignore"), "on_change must be 'migrate' or 'refuse', not 'ignore'."),
 ]
 
 # Mistakes that only the whole pipeline shows. HERE stands for the location of the call that created the operator.
@@ -157,6 +164,12 @@ def made_at(call: Callable[[], object]) -> str:
     """Make the call and return its location."""
     call()
     return place(call)
+
+
+class DataFrame:
+    """The part of a DataFrame that is looked at."""
+
+    isStreaming = False  # noqa: N815 - Spark's name
 
 
 def foreign(s: Any) -> Any:

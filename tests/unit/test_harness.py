@@ -276,6 +276,27 @@ def test_snapshots_of_all_subtasks_are_rescaled() -> None:
     assert sum(harness.progress.counters["opened"] for harness in after) == 2
 
 
+def test_counter_in_a_redistributed_field() -> None:
+    class Counted(OneInputStreamProcessFunction[int, int]):
+        def open(self, ctx: NonPartitionedContext[int]) -> None:
+            self.seen = ctx.metric_group.counter("seen")
+
+        def process_record(self, record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+            self.seen.inc()
+            output.collect(self.seen.count)
+
+        def redistribute_fields(self, parts: list[Any], parallelism: int) -> list[Any]:
+            return [dict(parts[0]) for _ in range(parallelism)]
+
+    before = [OneInputHarness(Counted(), parallelism=2, subtask=index) for index in (0, 1)]
+    before[0].input.push(1, 2)
+    before[1].input.push(3)
+    after = OneInputHarness(Counted(), rescaled=[harness.snapshot() for harness in before])
+    after.input.push(4)
+    assert after.output.records == [4]
+    assert after.progress.counters["seen"] == 4
+
+
 def test_task_info() -> None:
     class Told(OneInputStreamProcessFunction[int, Any]):
         def process_record(self, record: int, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:

@@ -183,6 +183,29 @@ BOMBS: dict[str, Any] = {
 }
 
 
+ONE = [nodes.SEQUENCES, "tuple", atoms(1), atoms(1)]
+LETTER = [nodes.SEQUENCES, "tuple", atoms(1), atoms("a")]
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        (converted("Fraction", atoms("1"), atoms(2)), "A fraction must consist of two integers"),
+        (converted("Fraction", atoms(1), atoms(0)), "A fraction must consist of two integers"),
+        (converted("datetime", atoms("2024-02-29"), atoms(0), atoms(1)), "A int is not a time zone"),
+        ([nodes.CONVERTED, "pyspark.Row", atoms(1)], "A row must consist of names and values"),
+        (converted("pyspark.Row", LETTER, atoms(1)), "A row must consist of names and values"),
+        (converted("pyspark.Row", ONE, LETTER), "The field names of a row must be strings"),
+        ([nodes.RECORDS, "tests.hostile:Point", ["x", "y"], [atoms(1, 2), atoms(1)]], "Point differ in length"),
+        ([nodes.RECORDS, "tests.hostile:Point", ["x", "y"], [atoms(1)]], "Point and their values differ in number"),
+        (graph(["Fraction", atoms(None), 2, converted("Fraction", atoms(1), atoms(2))]), "contents differ in number"),
+    ],
+)
+def test_damaged_parts_are_named(node: Any, said: str) -> None:
+    with pytest.raises(CorruptDataError, match=said):
+        load(node)
+
+
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_are_refused(name: str) -> None:
     with pytest.raises(CorruptDataError):

@@ -16,7 +16,7 @@ FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT /
 
 # What users program against and what they build with it. It does not depend on how jobs run.
 MODEL = {"context", "error_policy", "errors", "functions", "output_tag"}
-MODEL |= {"record_batch", "sinks", "sources", "spi", "state", "watermark"}
+MODEL |= {"record_batch", "resource", "sinks", "sources", "spi", "state", "watermark"}
 PLAN = MODEL | {"graph", "job"}
 RUNTIME = PLAN | {"clock", "columnar", "extension", "tracebacks"}
 RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange", "operator", "sources", "rescale")}
@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "callables": set[str](),
     "columnar": set[str](),
     "record_batch": {"columnar"},
+    "resource": {"callables", "errors"},
     "clock": set[str](),
     "errors": set[str](),
     "folders": set[str](),
@@ -51,7 +52,11 @@ MAY_IMPORT = {
     "configurable": MODEL | {"graph"},
     "stream_arguments": MODEL | {"callables", "graph"},
     "stream_base": MODEL | {"configurable", "graph", "stream_arguments"},
-    "streams": MODEL | {"callables", "configurable", "graph", "stream_arguments", "stream_base"},
+    "stream_broadcast": MODEL | {"graph", "stream_arguments", "stream_base"},
+    "stream_operators": MODEL | {"arguments", "graph", "stream_arguments", "stream_base", "streams"},
+    "streams": MODEL
+    | {"callables", "configurable", "graph", "stream_arguments", "stream_base"}
+    | {"stream_broadcast", "stream_operators"},
     "environment": PLAN | {"arguments", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
@@ -62,7 +67,8 @@ MAY_IMPORT = {
     "runtime.sources": RUNTIME | RUNTIMES - {"runtime.rescale"},
     "runtime.rescale": RUNTIME | {"program"} | RUNTIMES - {"runtime.sources"},
     "program": PLAN | {"runtime.serde", "runtime.report", "runtime.state"},
-    "savepoint": {"errors", "folders", "program", "runtime.serde", "runtime.state", "version"},
+    "savepoint": {"callables", "context", "errors", "folders", "graph", "program", "sources", "state", "version"}
+    | {"runtime.report", "runtime.serde", "runtime.state"},
     "local": RUNTIME | RUNTIMES | {"arguments", "folders", "program", "savepoint", "unfinished"},
     "cli": {"errors", "savepoint", "version"},
     "__main__": {"cli"},

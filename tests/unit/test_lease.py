@@ -162,6 +162,21 @@ def test_drivers_on_this_machine_are_checked(folder: Folder, time: Time) -> None
     assert time.now < before + 2
 
 
+def test_nothing_is_certain_where_processes_cannot_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On other systems than Linux."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    described = describe_driver([gone.pid])
+    gone.wait()
+    assert is_gone(described)
+
+    def no_such_file(path: str) -> str:
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "readlink", no_such_file)
+    assert not is_gone(described)
+    assert not is_gone(describe_driver([gone.pid]))
+
+
 def test_driver_whose_jvm_still_runs_is_waited_for(folder: Folder, time: Time) -> None:
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     lease(folder, "a", time, describe_driver([other.pid, os.getpid()])).acquire()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,23 +12,29 @@ import pytest
 
 from dsv2 import (
     ConfigurationError,
+    DroppedStateWarning,
     ExecutionEnvironment,
     IncompatibleCheckpointError,
     JobHandle,
     JobStatus,
     Trigger,
+    UserFunctionError,
 )
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, window
+from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
+from dsv2.program.checked_json import from_json, to_json
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink
-from dsv2.state import RedistributionStrategy, StateDeclarations
+from dsv2.state import RedistributionStrategy, StateDeclarations, StateTtl
 from dsv2.testing import ManualClock, Stop, TestSource
-from dsv2.watermark import LongWatermarkDeclaration, new_builder
 from tests.durations import ms
-from tests.windows import Told
+from tests.windows import Told, ToldOfState
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 SEEN = StateDeclarations.list_state_builder("seen", int).redistribute_by(RedistributionStrategy.SPLIT).build()
@@ -63,10 +70,11 @@ class Program:
         self,
         *,
         stop: int | None = None,
-        start: Path | None = None,
+        start: Path | str | None = None,
         parallelism: int = 2,
         source_parallelism: int = 1,
         seed: int = 0,
+        allow_dropped_state: bool = False,
     ) -> JobHandle:
         """Run until ``stop`` records have been read (None: all), and add to ``results``."""
         items = self._records if stop is None else [*self._records[:stop], Stop(), *self._records[stop:]]
@@ -74,7 +82,7 @@ class Program:
         sink = CollectSink[Any]()
         stream = env.from_source(TestSource[Any](items), "in").with_uid("in").with_parallelism(source_parallelism)
         self._build(stream, parallelism).to_sink(sink).with_uid("out")
-        job = env.execute_async("local", savepoint=start)
+        job = env.execute_async("local", savepoint=start, allow_dropped_state=allow_dropped_state)
         job.await_termination()
         self.results += sink.results
         return job
@@ -82,6 +90,21 @@ class Program:
 
 def counting(stream: Any, parallelism: int) -> Any:
     return stream.key_by(lambda number: number % 10).process(Counting()).with_uid("f").with_parallelism(parallelism)
+
+
+HELD = StateDeclarations.value_state("held", int)
+
+
+class Holding(OneInputStreamProcessFunction[int, int]):
+    def uses_states(self) -> Any:
+        return [HELD]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        ctx.state_manager.get_state(HELD).update(record)
+
+
+def holding(stream: Any, parallelism: int) -> Any:
+    return stream.key_by(lambda number: number).process(Holding()).with_uid("f").with_parallelism(parallelism)
 
 
 def windows(stream: Any, parallelism: int) -> Any:
@@ -143,6 +166,54 @@ def test_state_is_readable_as_tables(tmp_path: Path) -> None:
         savepoint.timers("g")
 
 
+def test_states_of_windows_are_not_shown_as_empty(tmp_path: Path) -> None:
+    def with_state(stream: Any, parallelism: int) -> Any:
+        generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
+        timed = stream.process(generator.build_as_process_function()).with_uid("g").key_by(lambda number: number % 10)
+        return timed.process(window(WindowStrategy.tumbling(ms(20)), ToldOfState(True))).with_uid("f")
+
+    Program(RECORDS, with_state).run(stop=9).savepoint(tmp_path / "a")
+    savepoint = Savepoint.open(tmp_path / "a")
+    assert savepoint.operators["f"] == ()
+    with pytest.raises(ConfigurationError, match=r"no state 'records'\. Windows keep it"):
+        savepoint.state("f", "records")
+
+
+class Expiring(OneInputStreamProcessFunction[int, int]):
+    """Has states with time to live."""
+
+    LAST = StateDeclarations.value_state("last", int, ttl=StateTtl(ms(50)))
+    BY_PARITY = StateDeclarations.map_state("by parity", str, int, ttl=StateTtl(ms(50)))
+    ALL = StateDeclarations.list_state("all", int, ttl=StateTtl(ms(50)))
+
+    def uses_states(self) -> Any:
+        return [self.LAST, self.BY_PARITY, self.ALL]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        states = ctx.state_manager
+        states.get_state(self.LAST).update(record)
+        states.get_state(self.BY_PARITY).put("odd" if record % 2 else "even", record)
+        states.get_state(self.ALL).add(record)
+
+
+def test_tables_of_states_with_time_to_live_have_plain_values(tmp_path: Path) -> None:
+    def expiring(stream: Any, parallelism: int) -> Any:
+        return stream.key_by(lambda number: number // 10).process(Expiring()).with_uid("f")
+
+    Program(range(20), expiring).run(stop=12).savepoint(tmp_path / "a")
+    savepoint = Savepoint.open(tmp_path / "a")
+    assert repr(savepoint) == f"<savepoint of 'local' after micro-batch 1: {tmp_path / 'a'}>"
+    assert repr(savepoint.state("f", "last")) == "<state 'last' of 'f'>"
+    tables = [savepoint.state("f", name).to_arrow() for name in ("last", "by parity", "all")]
+    last, by_parity, everything = (dict(zip(*map(table.column, ("key", "value")), strict=True)) for table in tables)
+    assert {key.as_py(): value.as_py() for key, value in last.items()} == {0: 9, 1: 11}
+    assert {key.as_py(): dict(value.as_py()) for key, value in by_parity.items()} == {
+        0: {"even": 8, "odd": 9},
+        1: {"even": 10, "odd": 11},
+    }
+    assert {key.as_py(): value.as_py() for key, value in everything.items()} == {0: [*range(10)], 1: [10, 11]}
+
+
 def test_empty_state_is_an_empty_table(tmp_path: Path) -> None:
     Program(RECORDS, counting).run(stop=0).savepoint(tmp_path / "a")
     table = Savepoint.open(tmp_path / "a").state("f", "count")
@@ -160,6 +231,33 @@ def test_savepoint_needs_a_folder_of_its_own(tmp_path: Path) -> None:
     job.savepoint(tmp_path / "a")
     with pytest.raises(ConfigurationError, match="is not empty"):
         job.savepoint(tmp_path / "a")
+
+
+def test_savepoint_cannot_be_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    with pytest.raises(ConfigurationError, match=r"/a is a file\. A savepoint needs a folder of its own"):
+        Program(RECORDS, counting).run(stop=5).savepoint(tmp_path / "a")
+
+
+def test_path_may_be_a_uri(tmp_path: Path) -> None:
+    job = Program(RECORDS, counting).run(stop=5)
+    assert job.savepoint(f"file:{tmp_path}/a b") == f"{tmp_path}/a b"
+    assert Savepoint.open(f"file://{tmp_path}/a b").positions == {"in": {"position": 5}}
+    Program(RECORDS, counting).run(start=f"file:///{tmp_path}/a b", stop=6)
+    for refused in (
+        lambda: job.savepoint("s3://jobs/a"),
+        lambda: Program(RECORDS, counting).run(start="s3a://jobs/a"),
+        lambda: Savepoint.open("hdfs:/jobs/a"),
+    ):
+        with pytest.raises(ConfigurationError, match=r"jobs/a is not on the local disk\. (The local|Open it with)"):
+            refused()
+
+
+def test_integers_are_not_rounded_in_pandas(tmp_path: Path) -> None:
+    number = 2**53 + 1
+    Program([number, 1 << 70], holding).run(stop=2).savepoint(tmp_path / "a")
+    values = Savepoint.open(tmp_path / "a").state("f", "held").to_pandas()["value"].tolist()
+    assert sorted(values, key=str) == [number, None]
 
 
 def test_start_from_something_else_is_refused_before_anything_runs(tmp_path: Path) -> None:
@@ -180,6 +278,85 @@ def test_changed_kind_of_state_is_refused(tmp_path: Path) -> None:
     Program(RECORDS, counting).run(stop=5).savepoint(tmp_path / "a")
     with pytest.raises(IncompatibleCheckpointError, match=r"state 'count'.*its type was int and is now str"):
         Program(RECORDS, changed).run(start=tmp_path / "a")
+
+
+def test_dropped_states_do_not_come_back(tmp_path: Path) -> None:
+    def forgetting(stream: Any, parallelism: int) -> Any:
+        class Forgets(Counting):
+            def uses_states(self) -> Any:
+                return []
+
+            def process_record(self, record: int, output: Any, ctx: Any) -> None:
+                pass
+
+        return stream.key_by(lambda number: number % 10).process(Forgets()).with_uid("f").with_parallelism(parallelism)
+
+    Program(RECORDS, counting).run(stop=10).savepoint(tmp_path / "a")
+    with pytest.warns(DroppedStateWarning, match="holds the state 'count', the state 'seen'"):
+        without = Program(RECORDS, forgetting).run(stop=20, start=tmp_path / "a", allow_dropped_state=True)
+    without.savepoint(tmp_path / "b")
+    Program(RECORDS, counting).run(stop=30, start=tmp_path / "b").savepoint(tmp_path / "c")
+    savepoint = Savepoint.open(tmp_path / "c")
+    assert sum(savepoint.state("f", "count").to_arrow()["value"].to_pylist()) == 10
+    seen = savepoint.state("f", "seen").to_arrow()["value"].to_pylist()
+    assert sorted(number for numbers in seen for number in numbers) == sorted(RECORDS[20:30])
+
+
+class Total(OneInputStreamProcessFunction[int, int]):
+    """Adds up all records in a field."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        self.total += record
+        output.collect(self.total)
+
+
+class NoTotal(OneInputStreamProcessFunction[int, int]):
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        pass
+
+
+def test_dropped_fields_do_not_come_back(tmp_path: Path) -> None:
+    def with_function(function: Any) -> Callable[[Any, int], Any]:
+        return lambda stream, parallelism: stream.process(function()).with_uid("f").with_parallelism(parallelism)
+
+    Program(range(9), with_function(Total)).run(stop=3, parallelism=1).savepoint(tmp_path / "a")
+    without = Program(range(9), with_function(NoTotal))
+    with pytest.warns(DroppedStateWarning, match="the field 'total' of its function"):
+        job = without.run(stop=6, parallelism=1, start=tmp_path / "a", allow_dropped_state=True)
+    job.savepoint(tmp_path / "b")
+    again = Program(range(9), with_function(Total))
+    again.run(parallelism=1, start=tmp_path / "b")
+    assert again.results == [6, 13, 21]
+
+
+def test_key_that_a_sample_shows_to_have_changed_is_refused(tmp_path: Path) -> None:
+    Program(RECORDS, counting).run(stop=5).savepoint(tmp_path / "a")
+    folder = LocalFolder(str(tmp_path / "a"))
+    entry = from_json(folder.read("savepoint.json"))
+    record = b64encode(Codec(TypeRegistry()).dumps(13)).decode()
+    sample = {"key_of": "f", "input": 0, "record": record, "hash": stable_hash(3), "key": "3"}
+    folder.write("savepoint.json", to_json(entry | {"keys": [sample]}))
+    Program(RECORDS, counting).run(start=tmp_path / "a", stop=6)
+    folder.write("savepoint.json", to_json(entry | {"keys": [sample | {"hash": stable_hash(4), "key": "4"}]}))
+    with pytest.raises(IncompatibleCheckpointError, match=r"for 13 it returned 4, and now it returns 3"):
+        Program(RECORDS, counting).run(start=tmp_path / "a")
+
+
+def test_open_windows_without_keys_stay_in_their_subtasks(tmp_path: Path) -> None:
+    def windows_of_all(stream: Any, parallelism: int) -> Any:
+        windowed = stream.shuffle().process(window(WindowStrategy.global_(), Told())).with_uid("f")
+        return windowed.with_parallelism(parallelism)
+
+    Program(range(40), windows_of_all).run(stop=20, parallelism=2).savepoint(tmp_path / "a")
+    more = Program(range(40), windows_of_all)
+    more.run(start=tmp_path / "a", parallelism=3)
+    fired = [records for kind, *_, records in more.results if kind == "trigger"]
+    assert sorted(record for records in fired for record in records) == list(range(40))
+    with pytest.raises(IncompatibleCheckpointError, match=r"subtask 1 has open windows.*with_parallelism\(2\) or more"):
+        Program(range(40), windows_of_all).run(start=tmp_path / "a", parallelism=1)
 
 
 def test_batch_jobs_do_not_start_from_savepoints(tmp_path: Path) -> None:
@@ -224,49 +401,29 @@ def test_new_operator_learns_that_its_input_has_ended(tmp_path: Path, chained: b
     assert results == (["end"] if chained else ["end"] * 2)
 
 
-class Marks(OneInputStreamProcessFunction[int, int]):
-    """Forwards records. Even ones are also watermarks."""
-
-    def __init__(self, *declarations: LongWatermarkDeclaration) -> None:
-        self.declarations = declarations
-
-    def declare_watermarks(self) -> tuple[LongWatermarkDeclaration, ...]:
-        return self.declarations
-
-    def process_record(self, record: int, output: Any, ctx: Any) -> None:
-        output.collect(record)
-        for declared in self.declarations if record % 2 == 0 else ():
-            ctx.non_partitioned_context.watermark_manager.emit_watermark(declared.new_watermark(record))
+def test_failed_job_has_no_savepoint(tmp_path: Path) -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
+    numbers: Any = env.from_collection([1, 0]).flat_map(lambda number: [1 // number])
+    numbers.to_sink(CollectSink())
+    job = env.execute_async("failing")
+    with pytest.raises(UserFunctionError, match="ZeroDivisionError") as failed:
+        job.savepoint(tmp_path / "a")
+    assert failed.value.record == "0"
 
 
-def test_aligned_watermark_that_blocks_channels_must_stay_declared(tmp_path: Path) -> None:
-    aligned = new_builder("even").type_long().combine_wait_for_all_channels(True).aligned().build()
+def test_operator_that_has_ended_gets_no_new_input(tmp_path: Path) -> None:
+    def run(uid: str, start: Path | None = None) -> JobHandle:
+        env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[2]))
+        env.from_source(TestSource[Any]([*range(20), Stop()])).with_uid("in").to_sink(CollectSink()).with_uid("numbers")
+        short: Any = env.from_collection([1, 2]).with_uid(uid).shuffle().process(Ends()).with_uid("a")
+        short.to_sink(CollectSink()).with_uid("out")
+        job = env.execute_async("ends", savepoint=start, allow_dropped_state=True)
+        job.await_termination()
+        return job
 
-    def marked(*declarations: LongWatermarkDeclaration) -> Callable[[Any, int], Any]:
-        def build(stream: Any, parallelism: int) -> Any:
-            keyed = stream.key_by(lambda number: number % 2).process(Marks(*declarations)).with_uid("marks")
-            return keyed.with_parallelism(parallelism).shuffle().process(Ends()).with_uid("end").with_parallelism(1)
-
-        return build
-
-    Program(range(40), marked(aligned)).run(stop=25, parallelism=3).savepoint(tmp_path / "a")
-    Program(range(40), marked(aligned)).run(start=tmp_path / "a", parallelism=3)
-    with pytest.raises(IncompatibleCheckpointError, match=r"blocked channels.*no longer declares 'even'"):
-        Program(range(40), marked()).run(start=tmp_path / "a", parallelism=3)
-
-
-def test_watermark_that_waits_behind_a_blocked_channel_must_stay_declared(tmp_path: Path) -> None:
-    aligned = new_builder("even").type_long().combine_wait_for_all_channels(True).aligned().build()
-    behind = new_builder("behind").type_long().build()  # always follows ``even``, so the gate has not combined it
-
-    def marked(*declarations: LongWatermarkDeclaration) -> Callable[[Any, int], Any]:
-        def build(stream: Any, parallelism: int) -> Any:
-            keyed = stream.key_by(lambda number: number % 2).process(Marks(*declarations)).with_uid("marks")
-            return keyed.with_parallelism(parallelism).shuffle().process(Ends()).with_uid("end").with_parallelism(1)
-
-        return build
-
-    Program(range(40), marked(aligned, behind)).run(stop=25, parallelism=3).savepoint(tmp_path / "a")
-    Program(range(40), marked(aligned, behind)).run(start=tmp_path / "a", parallelism=3)
-    with pytest.raises(IncompatibleCheckpointError, match=r"blocked channels.*no longer declares 'behind'"):
-        Program(range(40), marked(aligned)).run(start=tmp_path / "a", parallelism=3)
+    run("short").savepoint(tmp_path / "a")
+    ended = pytest.raises(
+        IncompatibleCheckpointError, match=r"uid 'a'.*has received the end of its input 0.*other uids"
+    )
+    with pytest.warns(DroppedStateWarning, match="'short'"), ended:
+        run("another", tmp_path / "a")

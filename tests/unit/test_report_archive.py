@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from dsv2.folders import Folder, LocalFolder
 from dsv2.graph import Plan
 from dsv2.runtime.sources.offsets import Report
 from dsv2.sinks import CollectSink
-from runtime_spark.source_reports import ReportArchive, ReportFile
+from runtime_spark.source_reports import FileBoard, ReportArchive, ReportFile
+from tests.support import operator_named
 
 
 @pytest.fixture
@@ -62,3 +64,38 @@ def test_damaged_report_is_named_and_may_be_deleted(checkpoint: Folder, plan: Pl
     checkpoint.delete("dsv2/reports/1.json")
     archive_of(checkpoint, plan, tmp_path / "b").restore()
     assert ReportFile(str(tmp_path / "b"), 0).read() == [report(plan, 0)]
+
+
+def test_reports_that_were_not_written_are_empty(tmp_path: Path) -> None:
+    assert ReportFile(str(tmp_path), 0).read() == []
+
+
+def test_job_without_reports_has_no_files(checkpoint: Folder, tmp_path: Path) -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    env.from_collection([1]).to_sink(CollectSink())
+    archive = archive_of(checkpoint, env.build_plan(), tmp_path / "a")
+    archive.restore({"other": []})
+    archive.add(0, [])
+    assert list((tmp_path / "a").iterdir()) == []
+    assert checkpoint.numbers("dsv2/reports", suffix=".json") == []
+
+
+def test_planners_of_a_group_see_each_other(tmp_path: Path) -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    generator = EventTimeExtension.new_watermark_generator_builder(len)
+    aligned = generator.build_as_watermark_strategy().with_watermark_alignment("g", timedelta(seconds=1))
+    for name in ("a", "b"):
+        source = FilesSource(tmp_path, text_lines(str), pattern="*.txt")
+        env.from_source(source, name, watermarks=aligned).with_uid(name).to_sink(CollectSink())
+    plan = env.build_plan()
+    first, second = (operator_named(plan, uid).id for uid in ("a", "b"))
+    boards = [FileBoard(plan, str(tmp_path)) for _ in range(2)]  # each in its own process
+    boards[0].report(first, 7)
+    assert boards[0].least("g") == (False, 7)
+    boards[1].report(second, 5)
+    assert boards[0].least("g") == boards[1].least("g") == (True, 5)
+    boards[1].report(second, None)  # idle
+    assert boards[0].least("g") == (True, 7)
+    written = (tmp_path / f"{second}.time").stat().st_ino
+    boards[1].report(second, None)
+    assert (tmp_path / f"{second}.time").stat().st_ino == written, "nothing is new"

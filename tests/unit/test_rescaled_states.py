@@ -9,13 +9,19 @@ from typing import Any
 import pytest
 
 from dsv2 import IncompatibleCheckpointError
-from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
+from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.graph import Exchange, Plan
-from dsv2.runtime.rescale import EarlierInput, EarlierOperator, InputChange, Senders, changes
+from dsv2.program.description import describe
+from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
+from dsv2.runtime.operator.time_sender import SentBefore
+from dsv2.runtime.rescale import EarlierInput, EarlierOperator, InputChange, ProgramSuccession, Senders, changes
 from dsv2.runtime.rescale.fields import rescaled_fields
 from dsv2.runtime.rescale.time import event_time, input_status, sent_time
+from dsv2.runtime.sources.offsets import NOTHING_SENT
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.sinks import CollectSink
+from dsv2.sources import DataGeneratorSource
 from dsv2.watermark.event_time import LONG_MIN
 from tests.support import job_context, local_environment, operator_named
 
@@ -62,6 +68,26 @@ class Custom(Nothing):
         return [everything[index::parallelism] for index in range(parallelism)]
 
 
+class Unmovable(Nothing):
+    """Decides what is checkpointed, but not how it is redistributed."""
+
+    def __getstate__(self) -> Any:
+        return None
+
+
+class KeyedUnmovable(Unmovable):
+    keyed_fields = ("counts",)
+
+
+class Misnamed(Nothing):
+    keyed_fields = "counts"
+
+
+class Windowed(OneInputWindowStreamProcessFunction[int, int]):
+    def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
+        pass
+
+
 def plan_of(function: Any, parallelism: int, senders: int = 1, uid: str = "in") -> Plan:
     env = local_environment()
     stream: Any = env.from_collection(list[int](), uid).with_parallelism(senders)
@@ -74,7 +100,7 @@ def redistributed(function: Any, parts: Sequence[Any], parallelism: int) -> list
     """The fields of the new subtasks, from those of the old ones."""
     plan = plan_of(function, parallelism)
     codec = job_context(plan).codec
-    custom = isinstance(function, Custom)
+    custom = isinstance(function, Custom | Unmovable)
     old = [codec.dumps(part if custom else (part, [])) for part in parts]
     new = [codec.loads(part, "New") for part in rescaled_fields(operator_named(plan, "f"), old, codec)]
     return new if custom else [fields for fields, _ in new]
@@ -83,7 +109,8 @@ def redistributed(function: Any, parts: Sequence[Any], parallelism: int) -> list
 @pytest.mark.parametrize("before", [1, 2, 3])
 @pytest.mark.parametrize("after", [1, 3, 8])
 def test_keyed_fields_go_to_the_owners_of_their_keys(before: int, after: int) -> None:
-    parts: list[dict[str, Any]] = [{"counts": defaultdict(int), "limit": 7} for _ in range(before)]
+    others = {"limit": 7} if before > 1 else {}
+    parts: list[dict[str, Any]] = [{"counts": defaultdict(int), **others} for _ in range(before)]
     for key in range(20):
         parts[subtask_of(key, 128, before)]["counts"][key] = key * 10
     new = redistributed(Topics(), parts, after)
@@ -91,7 +118,17 @@ def test_keyed_fields_go_to_the_owners_of_their_keys(before: int, after: int) ->
     for index, fields in enumerate(new):
         assert all(subtask_of(key, 128, after) == index for key in fields["counts"])
         assert fields["counts"].default_factory is int
-        assert fields["limit"] == 7
+        assert fields.items() >= others.items()
+
+
+def test_fields_of_a_single_subtask_are_not_copied_to_several() -> None:
+    assert redistributed(Nothing(), [{}], 3) == [{}] * 3
+    assert redistributed(Nothing(), [{"total": 5}], 1) == [{"total": 5}]
+    assert redistributed(Nothing(), [{"total": 5}] * 2, 3) == [{"total": 5}] * 3
+    assert redistributed(Topics(), [{"counts": {}}], 3) == [{"counts": {}}] * 3
+    for function, fields in ((Nothing(), {"total": 5}), (Topics(), {"counts": {}, "total": 5})):
+        with pytest.raises(IncompatibleCheckpointError, match=r"only subtask of .* the field 'total' .*keyed_fields"):
+            redistributed(function, [fields], 3)
 
 
 def test_keyed_fields_of_subtasks_that_have_none() -> None:
@@ -120,6 +157,15 @@ class Returning(Nothing):
         (Nothing(), [{"a": 1}, {"a": 2}], "differ in the field 'a' of the function: 1 and 2 (subtasks 0 and 1), so "),
         (Nothing(), [{"a": 1}, {"a": 2}], "name it in the function's attribute keyed_fields"),
         (Nothing(), [{"a": 1}, {"a": 2}], "define redistribute_fields(parts, parallelism)"),
+        (Nothing(), [{"a": [0] * 99 + [1]}, {"a": [0] * 99 + [2]}], "differ in fields of the function (subtasks 0 and"),
+        (Unmovable(), [[1], [2]], "differ in what __getstate__ returned (subtasks 0 and 1)"),
+        (KeyedUnmovable(), [[1], [2]], "the function defines __getstate__, so keyed_fields have no meaning"),
+        (Misnamed(), [{}], "keyed_fields must be a tuple with the names of fields, not 'counts'"),
+        (
+            window(WindowStrategy.count(3), Windowed()),
+            [{"a": 1, "b": 2}, {"a": 1, "b": 3}],
+            "the field 'b' of the func",
+        ),
         (Topics(), [{"limit": 1}, {"limit": 2}], "differ in the field 'limit' of the function: 1 and 2"),
         (Topics(), [{"counts": {1: 1}}, {"counts": {1: 2}}], "has the key 1 in two subtasks"),
         (Topics(), [{"counts": {(): 1, None: 3}}], "must have partition keys"),
@@ -174,6 +220,58 @@ def test_another_sender_is_new() -> None:
     found = changes(plan_of(Nothing(), 2, uid="other"), earlier(plan_of(Nothing(), 2)))
     assert [one.senders for one in found["f"].inputs] == [Senders.NEW]
     assert found["f"].keeps_data
+
+
+class Both(TwoInputNonBroadcastStreamProcessFunction[int, int, int]):
+    def process_record_from_first_input(self, record: int, output: Any, ctx: Any) -> None:
+        pass
+
+    def process_record_from_second_input(self, record: int, output: Any, ctx: Any) -> None:
+        pass
+
+
+ENDED, SILENT, IDLE = SentBefore(NOTHING_SENT, True), SentBefore(NOTHING_SENT, False), SentBefore((1, 0, 7, 0), False)
+
+
+def announced(plan: Plan, before: Plan, uid: str, sent: dict[str, list[SentBefore]]) -> list[Any]:
+    """The kinds of control elements by channel, for each subtask of the operator ``uid``."""
+    operator, codec = operator_named(plan, uid), job_context(plan).codec
+    succession = ProgramSuccession(plan, describe(before), codec, sent)
+    return [
+        {channel: [kind for _, kind, _, _ in controls] for channel, controls in succession.announcements(operator, one)}
+        for one in range(operator.parallelism)
+    ]
+
+
+def test_what_sources_had_sent_is_announced_on_new_channels_only() -> None:
+    plan = plan_of(Nothing(), 2, senders=3)
+    sent = {plan.operators[0].uid: [ENDED, SILENT, IDLE]}
+    assert announced(plan, plan, "f", sent) == [{}, {}]
+    assert announced(plan, plan_of(Nothing(), 2, uid="other"), "f", sent) == [{0: [END], 2: [WATERMARK, STATUS]}] * 2
+    assert announced(plan, plan_of(Nothing(), 2, uid="other"), "g", sent) == [{}, {}]
+
+
+def test_what_sources_had_sent_is_announced_to_the_inputs_of_a_new_operator() -> None:
+    def build(*, consumers: bool) -> Plan:
+        env = local_environment()
+        first, second = (
+            env.from_source(DataGeneratorSource(abs, count=9)).with_uid(uid).with_parallelism(3)
+            for uid in ("one", "two")
+        )
+        first.to_sink(CollectSink()).with_uid("first")
+        second.to_sink(CollectSink()).with_uid("second")
+        if consumers:
+            mapped: Any = second.map(abs).with_uid("map").with_parallelism(3)
+            mapped.process(Nothing()).with_uid("forward").with_parallelism(3).to_sink(CollectSink()).with_uid("third")
+            both: Any = first.shuffle().connect_and_process(second.shuffle(), Both())
+            both.with_uid("both").with_parallelism(1).to_sink(CollectSink()).with_uid("fourth")
+        return env.build_plan()
+
+    plan, before = build(consumers=True), build(consumers=False)
+    assert [operator.uid for operator in plan.chained_to_sources] == ["map"]
+    sent = {"two": [ENDED, SILENT, ENDED]}
+    assert announced(plan, before, "both", sent) == [{3: [END], 5: [END]}]
+    assert announced(plan, before, "forward", sent) == [{0: [END]}, {}, {0: [END]}]
 
 
 def test_event_time_is_that_of_the_slowest_subtask() -> None:

@@ -10,16 +10,21 @@ import pyarrow as pa
 import pytest
 
 from dsv2 import CorruptDataError
+from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.sources.offsets import NOTHING_SENT
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.rows import RowKind, StateRow
+from dsv2.savepoint.metadata import Origin, SavepointInfo, SourcePosition
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclarations
 from runtime_spark.layout import Layout
 from runtime_spark.rows import MAX_FRAME_BYTES, RESTORE_CHANNEL
+from runtime_spark.savepoint.origin import CheckpointOrigin
+from runtime_spark.savepoint.restoration import OpenSavepoint, Restoration
 from runtime_spark.savepoint.restore_frames import FrameMaker
 from runtime_spark.savepoint.row_payload import decode_rows, encode_rows
 from runtime_spark.savepoint.state_rows import to_row_batches
@@ -104,3 +109,28 @@ def test_damaged_key_is_refused() -> None:
 def test_empty_batches_have_no_frames() -> None:
     make = FrameMaker(pack_job(PLAN, LAYOUT, TypeRegistry.of(PLAN)))
     assert sum(batch.num_rows for batch in make(iter(list[pa.RecordBatch]()))) == 0
+
+
+def reader(ended: int | None) -> dict[str, Any]:
+    return {"ended": ended, "idle": False, "sender": NOTHING_SENT}
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "offset", "ended"),
+    [
+        (2, {"batch": 7, "readers": [reader(None), reader(5)]}, [False, True]),
+        (3, {"batch": 7, "readers": [reader(None), reader(5)]}, None),
+        (3, {"batch": 7, "readers": [reader(4), reader(5)]}, [True, True, True]),
+        (2, {"position": 9, "ended": True}, [True, True]),
+        (2, {"position": 9}, None),
+        (2, {"batch": -1}, None),
+    ],
+)
+def test_subtasks_of_sources_that_had_ended(parallelism: int, offset: dict[str, Any], ended: list[bool] | None) -> None:
+    env = local_environment()
+    env.from_collection([1], "in").with_uid("in").with_parallelism(parallelism).to_sink(CollectSink()).with_uid("out")
+    programs: list[dict[str, Any]] = [{"operators": {}}]
+    info = SavepointInfo("id", Origin("job", "id", 0), programs, [], {"in": SourcePosition(offset)}, {}, {})
+    origin = CheckpointOrigin.of(None, info, programs[0], as_new_job=True)
+    restoration = Restoration(origin, OpenSavepoint(LocalFolder("/savepoint"), info))
+    assert restoration.notes(env.build_plan()).ended == ({} if ended is None else {"in": ended})

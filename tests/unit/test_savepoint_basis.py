@@ -13,6 +13,7 @@ from dsv2 import ConfigurationError, CorruptDataError, IncompatibleCheckpointErr
 from dsv2.folders import LocalFolder
 from dsv2.graph import Plan
 from dsv2.program.checked_json import to_json
+from dsv2.runtime.sources.sent_before import has_ended
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sinks import CollectSink
 from runtime_spark.layout import Layout
@@ -20,7 +21,6 @@ from runtime_spark.manifest import write_manifest
 from runtime_spark.placement import Placement
 from runtime_spark.savepoint.basis import SavepointBasis, read_basis
 from runtime_spark.savepoint.origin import CheckpointOrigin
-from runtime_spark.savepoint.restoration import has_ended
 from tests.support import local_environment
 
 CHECKPOINT = UUID(int=7)

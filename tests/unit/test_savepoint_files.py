@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,9 +16,10 @@ from dsv2.program.checked_json import from_json, to_json
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.rows import RowKind, StateRow
+from dsv2.savepoint import Savepoint
 from dsv2.savepoint.metadata import Origin, SourcePosition
 from dsv2.savepoint.reader import SavepointReader
-from dsv2.savepoint.tables import TableId
+from dsv2.savepoint.tables import TableId, rows_in
 from dsv2.savepoint.writer import SavepointWriter
 
 CODEC = Codec(TypeRegistry())
@@ -33,13 +36,14 @@ ROWS = [
 ]
 COLUMNS = {"count": "int64", "Count": None, "recent": {"list": "string"}}
 PROGRAM = {"operators": {"a": {"states": {name: {"column": column} for name, column in COLUMNS.items()}}}}
+EARLIER: dict[str, Any] = {"operators": {}}
 POSITIONS = {"in": SourcePosition({"position": 3}, [{"batch": 1}]), "other": SourcePosition({})}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> LocalFolder:
     folder = LocalFolder(str(tmp_path / "savepoint"))
-    writer = SavepointWriter(folder, [{}, PROGRAM], CODEC)
+    writer = SavepointWriter(folder, [EARLIER, PROGRAM], CODEC)
     writer.write(ROWS)
     writer.finish(Origin("a job", "its id", 7), POSITIONS, {"out": {"batch_id": 7}}, {"a": ["b"]})
     return folder
@@ -56,7 +60,7 @@ def test_rows_and_description_are_read_back(folder: LocalFolder) -> None:
         assert sorted(savepoint.rows(uid)) == sorted(row for of, row in ROWS if of == uid)
     assert list(savepoint.rows("another")) == []
     assert savepoint.info.origin == Origin("a job", "its id", 7)
-    assert savepoint.info.programs == [{}, PROGRAM]
+    assert savepoint.info.programs == [EARLIER, PROGRAM]
     assert savepoint.info.fields == {"a": ["b"]}
     assert savepoint.info.sources == POSITIONS
     assert savepoint.info.sinks == {"out": {"batch_id": 7}}
@@ -73,8 +77,13 @@ def test_rows_and_description_are_read_back(folder: LocalFolder) -> None:
     assert all(Path(folder.path, "state") in file.parents for file in files(folder))
 
 
+def test_file_of_another_kind_is_damaged() -> None:
+    with pytest.raises(CorruptDataError, match=r"state/a\.parquet is damaged: .* Restore the savepoint from a backup"):
+        list(rows_in(b"not Parquet", "state/a.parquet"))
+
+
 def test_savepoint_without_state(tmp_path: Path) -> None:
-    writer = SavepointWriter(LocalFolder(str(tmp_path)), [{}], CODEC)
+    writer = SavepointWriter(LocalFolder(str(tmp_path)), [EARLIER], CODEC)
     writer.write([])
     written = writer.finish(Origin("a job", "its id", -1), {}, {}, {})
     assert SavepointReader(LocalFolder(str(tmp_path))).info == written
@@ -97,7 +106,7 @@ def test_tables_have_typed_columns(folder: LocalFolder) -> None:
 
 def test_folder_must_be_empty(folder: LocalFolder) -> None:
     with pytest.raises(ConfigurationError, match="savepoint is not empty"):
-        SavepointWriter(folder, [{}, PROGRAM], CODEC)
+        SavepointWriter(folder, [EARLIER, PROGRAM], CODEC)
 
 
 def test_folder_without_description_is_no_savepoint(folder: LocalFolder) -> None:
@@ -159,6 +168,117 @@ def test_changed_file_of_the_same_size_is_noticed_when_it_is_read(folder: LocalF
     for read in (savepoint.verify, lambda: list(savepoint.rows("a"))):
         with pytest.raises(CorruptDataError, match=f"{file.name} was changed"):
             read()
+
+
+def edited(folder: LocalFolder, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the description, as somebody could who knows its format."""
+    entry = from_json(folder.read("savepoint.json"))
+    change(entry)
+    folder.write("savepoint.json", to_json(entry))
+
+
+@pytest.mark.parametrize("outside", ["../outside", "state/../../outside", "/tmp/outside", "state", "state/.hidden", ""])
+def test_description_cannot_name_files_elsewhere(folder: LocalFolder, outside: str) -> None:
+    def moved(entry: dict[str, Any]) -> None:
+        table = entry["tables"][0]
+        entry["files"] = {
+            name.replace(f"{table['folder']}/", f"{outside}/"): file for name, file in entry["files"].items()
+        }
+        table["folder"] = outside
+
+    edited(folder, moved)
+    with pytest.raises(CorruptDataError, match=r"savepoint\.json is damaged: a folder cannot be"):
+        SavepointReader(folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["../savepoint.json", "state/x", "{0}/../a", "{0}/", "{0}/.a", "{0}/a/b", "/etc/passwd"]
+)
+def test_files_are_in_the_folders_of_tables(folder: LocalFolder, name: str) -> None:
+    file = {"size": 3, "sha256": ""}
+    edited(folder, lambda entry: entry["files"].update({name.format(entry["tables"][0]["folder"]): file}))
+    with pytest.raises(CorruptDataError, match=r"savepoint\.json is damaged: a file cannot be"):
+        SavepointReader(folder)
+
+
+@pytest.mark.parametrize("part", ["savepoint_id", "origin", "programs", "keys", "fields", "holding", "sinks"])
+@pytest.mark.parametrize("value", [None, 5, [1], {"a": 1}])
+def test_parts_of_other_types_are_damaged(folder: LocalFolder, part: str, value: Any) -> None:
+    if (part, value) == ("sinks", {"a": 1}):
+        value = "text"
+    edited(folder, lambda entry: entry.update({part: value}))
+    with pytest.raises(CorruptDataError, match=r"savepoint\.json is damaged"):
+        SavepointReader(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda entry: entry.update(programs=[]),
+        lambda entry: entry.update(programs=[{}]),
+        lambda entry: entry["programs"][-1]["operators"].update(b=1),
+        lambda entry: entry["programs"][-1]["operators"].update(b={"states": 1}),
+        lambda entry: entry["origin"].update(batch_id="1"),
+        lambda entry: entry["sources"].update(x={"offset": 1}),
+        lambda entry: entry["tables"][0]["id"].update(kind="other"),
+        lambda entry: entry["tables"][0]["id"].update(uid=1),
+        lambda entry: entry["tables"][0].update(key="text"),
+        lambda entry: entry["tables"][0].update(value={"list": {"struct": []}}),
+        lambda entry: entry["tables"][0].update(value={"map": ["string"]}),
+        lambda entry: next(iter(entry["files"].values())).update(size="1"),
+    ],
+)
+def test_details_of_other_types_are_damaged(folder: LocalFolder, change: Callable[[dict[str, Any]], object]) -> None:
+    edited(folder, change)
+    with pytest.raises(CorruptDataError, match=r"savepoint\.json is damaged"):
+        SavepointReader(folder)
+
+
+def test_deeply_nested_description_is_damaged(folder: LocalFolder) -> None:
+    folder.write("savepoint.json", b"[" * 200_000)
+    with pytest.raises(CorruptDataError, match=r"savepoint\.json is damaged: it is nested too deeply"):
+        SavepointReader(folder)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "state/notes.txt", "state/0099-other/part-0.parquet"])
+def test_foreign_files_beside_the_tables_are_refused(folder: LocalFolder, name: str) -> None:
+    folder.write(name, b"x")
+    with pytest.raises(CorruptDataError, match=rf"savepoint/{'/'.join(name.split('/')[:2])} does not belong"):
+        SavepointReader(folder)
+
+
+def test_state_is_not_read_from_a_damaged_file(folder: LocalFolder) -> None:
+    file = next(file for file in files(folder) if file.parent.name.endswith("keyed-count"))
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + b"?")
+    with pytest.raises(CorruptDataError, match=f"{file.name} was changed"):
+        Savepoint(folder).state("a", "count").to_arrow()
+    file.write_bytes(damaged := content[:40] + b"????" + content[44:-4] + b"????")
+    name = str(file.relative_to(folder.path))
+    edited(folder, lambda entry: entry["files"][name].update(sha256=sha256(damaged).hexdigest()))
+    with pytest.raises(CorruptDataError, match=f"{file.name} is damaged: .* Restore"):
+        Savepoint(folder).state("a", "count").to_arrow()
+
+
+def test_file_is_no_savepoint(folder: LocalFolder) -> None:
+    with pytest.raises(ConfigurationError, match=r"parquet is not a savepoint"):
+        SavepointReader(LocalFolder(str(files(folder)[0])))
+
+
+def test_difference_of_keys_that_several_subtasks_have(tmp_path: Path) -> None:
+    def savepoint(name: str, *values: int) -> Savepoint:
+        folder = LocalFolder(str(tmp_path / name))
+        program = {"format_version": 1, "python": "", "operators": {}, "watermarks": {}, "former_names": {}}
+        writer = SavepointWriter(folder, [program], CODEC)
+        rows = [StateRow(i, RowKind.IN_PANE, "0", dumped("k"), dumped(value)) for i, value in enumerate(values)]
+        writer.write(("a", row) for row in rows)
+        writer.finish(Origin("a job", "its id", 7), {}, {}, {})
+        return Savepoint(folder)
+
+    first = savepoint("first", 1, 2)
+    assert not first.diff(savepoint("same", 2, 1))
+    (change,) = first.diff(savepoint("other", 3, 2)).tables.values()
+    assert (change.added, change.removed, change.changed) == (0, 0, 1)
 
 
 def test_hidden_files_are_ignored(folder: LocalFolder) -> None:

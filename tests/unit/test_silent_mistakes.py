@@ -17,6 +17,7 @@ import pytest
 from dsv2 import (
     Collector,
     ExecutionEnvironment,
+    OutputTag,
     PartitionedContext,
     PlanError,
     SchemaError,
@@ -25,14 +26,14 @@ from dsv2 import (
 )
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinFunction, interval_join, join, window_join
-from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, reduce, window
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, reduce, window, with_late_output
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
 from dsv2.sinks import CollectSink, FileSink
-from dsv2.testing import OneInputHarness
+from dsv2.testing import OneInputHarness, TwoInputNonBroadcastHarness
 from dsv2.watermark import WatermarkHandlingResult
 from runtime_spark.sinks import check_sink
 from tests.durations import ms
@@ -178,6 +179,11 @@ class ReturnsRecord(OneInputWindowStreamProcessFunction[Any, Any]):
         return window.get_all_records()
 
 
+class ReturnsOnRecord(ReturnsRecord):
+    def on_record(self, record: Any, output: Any, ctx: Any, window: Any) -> Any:
+        return record
+
+
 class ReturnsPair(JoinFunction[Any, Any, Any]):
     def process_record(self, left: Any, right: Any, output: Any, ctx: Any) -> Any:
         return left, right
@@ -211,6 +217,8 @@ def stamped(s: Any) -> Any:
         (lambda s: s.process(undecorated(yields)), "is a generator, which never runs"),
         (lambda s: s.process(undecorated(awaits)), "is a coroutine, which never runs"),
         (lambda s: stamped(s).key_by(str).process(window(TEN, ReturnsRecord())), r"returned \[3\]"),
+        (lambda s: stamped(s).key_by(str).process(window(TEN, ReturnsOnRecord())), "returned 3"),
+        (lambda s: stamped(s).shuffle().process(returns), "returned 3"),
         (lambda s: s.connect_and_process(s.shuffle(), ReturnsFromInputs()), "returned 3"),
         (lambda s: s.key_by(str).connect_and_process(s.key_by(str), join(ReturnsPair())), r"returned \(3, 3\)"),
         (
@@ -234,6 +242,16 @@ def test_return_value_for_a_record_is_refused(build: Callable[[Any], Any], said:
         warnings.simplefilter("error")  # Python's own warning about a coroutine that was never awaited
         with pytest.raises(UserFunctionError, match=f"The callback {said}"):
             run([3], build)
+
+
+@pytest.mark.parametrize("first", ["left", "right"])
+@pytest.mark.parametrize("build", [join, lambda function: interval_join(function, ms(0), ms(0))])
+def test_return_value_of_a_join_is_refused(build: Any, first: str) -> None:
+    harness = TwoInputNonBroadcastHarness[Any, Any, Any](build(ReturnsPair()), first_key=str, second_key=str)
+    inputs = [harness.first_input, harness.second_input]
+    inputs[first == "right"].push(3, timestamp=1)
+    with pytest.raises(UserFunctionError, match=r"The callback returned \(3, 3\)"):
+        inputs[first == "left"].push(3, timestamp=1)
 
 
 def with_method(name: str) -> Any:
@@ -417,6 +435,22 @@ def to_weight(record: str) -> Weight:
     return Weight(record, 1.5)
 
 
+def to_unknown(record: str) -> Unknown:  # type: ignore[name-defined]  # noqa: F821 - only for type checkers
+    return record
+
+
+class Unresolvable(NamedTuple):
+    word: Unknown  # type: ignore[name-defined]  # noqa: F821
+
+
+def to_unresolvable(record: str) -> Unresolvable:
+    return Unresolvable(record)
+
+
+def to_several(record: str) -> tuple[str, ...]:
+    return (record, record)
+
+
 def to_pair(record: str) -> tuple[str, int]:
     return record, 1
 
@@ -476,10 +510,29 @@ def test_records_without_fields_are_refused() -> None:
         check(lambda s: s.map(to_pair), Count)
 
 
+class Table:
+    """The part of a DataFrame that the plan looks at."""
+
+    isStreaming = False  # noqa: N815 - Spark's name
+
+
+def test_schema_must_fit_the_rows_of_a_dataframe() -> None:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    rows: Any = env.from_dataframe(Table(), Total)
+    rows.to_sink(FileSink("somewhere", schema=Missing))
+    plan = env.build_plan()
+    with pytest.raises(SchemaError, match="Total has no field 'total'"):
+        check_sink(plan, plan.operators[-1])
+
+
 def test_properties_and_undeclared_types_are_accepted() -> None:
     check(lambda s: s.map(to_weight), Total)
     check(lambda s: s.map(lambda word: Missing(word, 1)), Total)
     check(lambda s: s.process(One()), Total)
+    check(lambda s: s.map(to_unknown), Total)
+    check(lambda s: s.map(to_several), Total)
+    check(lambda s: s.map(to_unresolvable), Total)
+    check(lambda s: stamped(s).key_by(str).process(with_late_output(reduce(TEN, max), OutputTag("late", str))), Total)
 
 
 FAILING = """
@@ -490,6 +543,8 @@ env = ExecutionEnvironment.get_instance(runtime="local")
 env.from_collection([0]).map(lambda record: 1 // record).to_sink(CollectSink())
 job = env.execute_async("halves")
 print(job)
+env.from_collection([1]).to_sink(CollectSink())
+env.execute_async("finished")
 """
 
 
@@ -501,6 +556,7 @@ def test_unchecked_failure_is_a_warning_at_exit(asks: str, warned: bool, tmp_pat
         [sys.executable, program], capture_output=True, text=True, check=True, cwd=Path.cwd(), env=None
     )
     assert done.stdout == "<job 'halves': FAILED>\n"
+    assert done.stderr.count("UnfinishedJobWarning: Job") == warned
     said = f"{program}:7: UnfinishedJobWarning: Job 'halves' failed, and the program never checked its result. ZeroDiv"
     assert (said in done.stderr) == warned
 

@@ -72,7 +72,7 @@ def test_nested_file_sinks_are_refused() -> None:
 
 
 def test_separate_folders_are_accepted() -> None:
-    plan_with(files("/data/out"), files("/data/out2"), files("/data/other"), files("s3a://data/out"))
+    plan_with(files("/data/out"), files("/data/out2"), files("/data/other"), files("s3a://data/out"), CollectSink())
     assert not contains(normalized("s3a://bucket/out"), normalized("s3a://bucket/out-late"))
 
 

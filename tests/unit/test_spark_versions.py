@@ -52,6 +52,12 @@ def test_old_pyspark_is_refused_before_missing_imports_fail() -> None:
     assert said.startswith("The installed PySpark has version 4.1.2; dsv2 supports 4.2 and 4.3.")
 
 
+def test_missing_runtime_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "runtime_spark", None)
+    with pytest.raises(ConfigurationError, match=r"The spark runtime cannot be loaded .*pip install 'dsv2\[spark\]'"):
+        ExecutionEnvironment.get_instance(spark=object()).load_runtime()
+
+
 def test_unsupported_spark_is_refused_before_the_job_starts() -> None:
     env = ExecutionEnvironment.get_instance("local")
     env.from_collection([1]).to_sink(CollectSink())

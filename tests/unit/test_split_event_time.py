@@ -190,7 +190,7 @@ class Driver:
 
 
 def signals_of(found: dict[int, ReaderOrder]) -> dict[int, tuple[str, ...]]:
-    return {subtask: order.tells for subtask, order in found.items()}
+    return {subtask: order.signals for subtask, order in found.items()}
 
 
 def spans(ends: dict[str, int], **options: Any) -> Spans:

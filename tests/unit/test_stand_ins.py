@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -223,6 +224,24 @@ def nodes_as_bytes(node: Any) -> bytes:
     import msgspec
 
     return msgspec.msgpack.encode(node)
+
+
+def test_fields_and_values_must_match_in_number() -> None:
+    node = (nodes.RECORDS, "a:b", ["x"], [(nodes.ATOMS, [1]), (nodes.ATOMS, [2])])
+    with pytest.raises(CorruptDataError, match="The fields of a:b and their values differ in number"):
+        _STAND_INS.loads(nodes_as_bytes(node), "a value")
+
+
+def test_content_is_shown() -> None:
+    assert [str(_STAND_INS.loads(_REAL.dumps(value), "a value")) for value in (Colour.RED, Id(5))] == ["RED", "5"]
+
+
+def test_copy_knows_no_classes() -> None:
+    """Tasks get a copy."""
+    types = StandIns()
+    value = Codec(types).loads(_REAL.dumps(Point(1, "a")), "a value")
+    with pytest.raises(SerializationError, match="is not a class that was read"):
+        Codec(copy.copy(types)).dumps(value)
 
 
 def test_other_classes_are_not_encoded() -> None:

@@ -10,11 +10,15 @@ import pytest
 from dsv2 import CorruptDataError
 from dsv2.extension.window import TimeType, WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state import row_loader
+from dsv2.runtime.state.row_routing import RowRouter
 from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.sinks import CollectSink
 from dsv2.state import RedistributionStrategy, StateDeclarations, StateTtl
 from tests.durations import ms
-from tests.support import Driver, KeptEntries, local_environment
+from tests.support import Driver, KeptEntries, local_environment, operator_named
 from tests.windows import Told, ToldOfState, WindowDriver
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
@@ -51,6 +55,12 @@ def driver(in_map: bool = False) -> Driver:
     stream = env.from_collection(list[int](), "in").key_by(abs)
     stream.process(Remembering()).with_uid("f").to_sink(CollectSink()).with_uid("out")
     return Driver(env.build_plan(), "f", entries=KeptEntries() if in_map else None)
+
+
+@pytest.fixture(params=[row_loader._ROWS_BETWEEN_SNAPSHOTS, 3], ids=["at once", "in pieces"], autouse=True)
+def rows_between_snapshots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stored pages are written in between if there are many rows."""
+    monkeypatch.setattr(row_loader, "_ROWS_BETWEEN_SNAPSHOTS", request.param)
 
 
 @pytest.mark.parametrize("in_map", [False, True])
@@ -112,3 +122,14 @@ def test_operator_without_rows_is_opened() -> None:
 def test_row_without_value_is_refused() -> None:
     with pytest.raises(CorruptDataError, match="f, subtask 0: a row has no value"):
         driver().restart_from([("f", StateRow(0, RowKind.PART, "fields", None, None))])
+    with pytest.raises(CorruptDataError, match=r"f'.*, subtask 0: a row has no value"):
+        driver().restart_from([("f", StateRow(0, RowKind.KEYED, "count", None, None))])
+
+
+def test_row_without_key_is_refused() -> None:
+    env = local_environment()
+    env.from_collection([1]).key_by(abs).process(Remembering()).with_uid("f").to_sink(CollectSink())
+    router = RowRouter(operator_named(env.build_plan(), "f"), Codec(TypeRegistry()))
+    with pytest.raises(CorruptDataError, match=r"Keyed state of KeyedProcess \(uid 'f'\), .*: a row has no key"):
+        router.subtasks_of(StateRow(0, RowKind.KEYED, "count", None, b""))
+    assert router.subtasks_of(StateRow(0, RowKind.PART, "fields", None, b"")) == range(1)

@@ -8,7 +8,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import ConfigurationError, ExecutionEnvironment, PlanError, UserFunctionError
+from dsv2 import (
+    ConfigurationError,
+    ExecutionEnvironment,
+    IncompatibleCheckpointError,
+    PlanError,
+    UserFunctionError,
+)
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinFunction, JoinType, OnSnapshotTimeout, processing_time_temporal_join
 from dsv2.local import LocalRuntime
@@ -371,6 +377,19 @@ class Choosy(Numbering):
         self.pairs = state // 10
 
 
+class NumberingByKey(JoinFunction[Probe, Row, Any]):
+    """Numbers the pairs of each key in a field."""
+
+    keyed_fields = ("pairs",)
+
+    def __init__(self) -> None:
+        self.pairs: dict[str, int] = {}
+
+    def process_record(self, left: Probe, right: Row, output: Any, ctx: Any) -> None:
+        self.pairs[left.key] = self.pairs.get(left.key, 0) + 1
+        output.collect((self.pairs[left.key], right.value))
+
+
 class TestState:
     @pytest.mark.parametrize("function", [Numbering(), Choosy()])
     def test_restart_changes_nothing(self, function: Any) -> None:
@@ -411,6 +430,23 @@ class TestState:
         results = first + [record for one in new for record in one.output.records]
         assert sorted(results) == sorted((number, f"of {key}") for key in keys for number in (1, 2))
         assert sum(map(waiting, new)) == 0
+
+    def test_keyed_fields_of_its_function_are_redistributed(self) -> None:
+        old = [harness_of(any_join(NumberingByKey()), parallelism=3, max_parallelism=8, subtask=n) for n in range(3)]
+        for key in "abcdef":
+            own = old[subtask_of(key, 8, 3)]
+            own.second_input.push_use_processing_time()
+            own.second_input.push(Row(key, f"of {key}"))
+            own.first_input.push(Probe(key, 1))
+        for idle in old:
+            idle.second_input.push_use_processing_time()
+        snapshots = [one.snapshot() for one in old]
+        new = harness_of(any_join(NumberingByKey()), parallelism=1, max_parallelism=8, rescaled=snapshots)
+        new.first_input.push(*(Probe(key, 2) for key in "abcdef"))
+        assert new.output.records == [(2, f"of {key}") for key in "abcdef"]
+        snapshots[1] = harness_of(any_join(NumberingByKey()), parallelism=3, max_parallelism=8, subtask=1).snapshot()
+        with pytest.raises(IncompatibleCheckpointError, match="differ in fields of the extension"):
+            harness_of(any_join(NumberingByKey()), parallelism=1, max_parallelism=8, rescaled=snapshots)
 
     def test_joined_records_leave_no_state(self) -> None:
         harness = harness_of()

@@ -16,6 +16,7 @@ from dsv2.local import LocalRuntime
 from dsv2.record_batch import RecordBatch, Timestamps
 from dsv2.runtime.exchange.frames import ChannelWriter, Frame
 from dsv2.sinks import CollectSink
+from dsv2.spi import greatest_timestamp
 from dsv2.testing import (
     OneInputHarness,
     StampedRecord,
@@ -343,3 +344,11 @@ def test_channel_keeps_each_record_with_its_timestamp(
 
 def pairs(frame: Frame) -> list[tuple[Any, int | None]]:
     return list(frame.batch.pairs())
+
+
+def test_integers_that_add_up_to_something_else() -> None:
+    class Odd(int):
+        def __radd__(self, other: object) -> Any:
+            return "a sum"
+
+    assert greatest_timestamp(["a", "b"], [Odd(5), Odd(7)]) == 7

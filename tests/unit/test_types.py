@@ -226,8 +226,8 @@ LOCK = threading.Lock()
 REFUSED: list[tuple[Callable[[Any, Any], object], str]] = [
     (lambda env, numbers: numbers.process(Function(LOCK)).with_uid("bad"),
      "Field 'field' (lock) of the function of Process (uid 'bad'), defined at HERE, cannot be pickled: cannot pickle "
-     "'_thread.lock' object. Use plain values, or define __getstate__ (without the field) and __setstate__ "
-     "(which recreates it)."),
+     "'_thread.lock' object. Use plain values. Hold a model or a client in a dsv2.Resource. Or define __getstate__ "
+     "(without the field) and __setstate__ (which recreates it)."),
     (lambda env, numbers: numbers.map(lambda number, lock=LOCK: number).with_uid("bad"),
      "Field 'function' (function) of the function of Map (uid 'bad'), defined at HERE, cannot be pickled: "),
     (lambda env, numbers: numbers.key_by(lambda number, lock=LOCK: number).process(Function()).with_uid("bad"),

@@ -79,6 +79,25 @@ class TestAggregate:
             driver.record("a2", 3)
         assert (caught.value.callback, caught.value.key, caught.value.record) == ("add", "'a'", "'a2'")
 
+    @pytest.mark.parametrize(
+        "strategy",
+        [WindowStrategy.sliding(ms(10), ms(5)), WindowStrategy.count(3), WindowStrategy.global_()],
+        ids=lambda strategy: strategy.layout,
+    )
+    def test_failing_function_is_named_in_every_strategy(self, strategy: WindowStrategy) -> None:
+        driver = WindowDriver(aggregate(strategy, aggregate_of(lambda: 0, lambda record, n: n + 1 // (1 - n), str)))
+        driver.record("a1", 3)
+        with pytest.raises(UserFunctionError) as caught:
+            driver.record("a2", 3)
+        assert (caught.value.callback, caught.value.key, caught.value.record) == ("add", "'a'", "'a2'")
+
+    def test_failing_result_is_named(self) -> None:
+        driver = WindowDriver(aggregate(TEN, aggregate_of(lambda: 0, one_more, lambda number: 1 // (number - 2))))
+        driver.record("a1", 3).record("b1", 3).record("b2", 3).record("c1", 3)
+        with pytest.raises(UserFunctionError) as caught:
+            driver.event_time(9)
+        assert (caught.value.callback, caught.value.key) == ("get_result", "'b'")
+
 
 def joined(first: str, second: str) -> str:
     return first + second[1:]

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
 
-from dsv2 import IllegalRedistributionModeError, OutputTag, PlanError, StateDeclarationError, UserFunctionError
+from dsv2 import (
+    IllegalRedistributionModeError,
+    OutputTag,
+    PlanError,
+    SerializationError,
+    StateDeclarationError,
+    UserFunctionError,
+)
 from dsv2.errors import ConfigurationError
 from dsv2.extension.window import (
     OneInputWindowStreamProcessFunction,
@@ -29,11 +37,11 @@ from dsv2.state import (
     ValueStateDeclaration,
     aggregate_of,
 )
-from dsv2.testing import TwoInputNonBroadcastHarness, TwoOutputHarness
+from dsv2.testing import OneInputHarness, TwoInputNonBroadcastHarness, TwoOutputHarness
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.durations import ms
 from tests.support import local_environment, one_input, our_files, watermark
-from tests.windows import CountLetters, FlinkGenerator, Tally, Told, ToldOfTwo, WindowDriver, key_of
+from tests.windows import CountLetters, FlinkGenerator, Tally, Told, ToldOfTwo, ToldTwice, WindowDriver, key_of
 
 TEN = WindowStrategy.tumbling(ms(10))
 LATE = OutputTag("late", str)
@@ -155,6 +163,14 @@ class TestWindowStates:
         # Flink fails when the state is accessed.
         with pytest.raises(error, match=message):
             WindowDriver(window(TEN, Summing(state)))
+
+    def test_no_collection_of_window_states_is_refused(self) -> None:
+        class Nothing(Told):
+            def use_window_states(self) -> Any:
+                return None
+
+        with pytest.raises(StateDeclarationError, match="use_window_states returned None, not a collection of decl"):
+            WindowDriver(window(TEN, Nothing()))
 
     def test_sessions_have_no_states(self) -> None:
         with pytest.raises(StateDeclarationError, match="cannot be a state of sessions, because sessions merge"):
@@ -342,6 +358,42 @@ class TestHooks:
         for name, output in (("first", harness.first_output), ("second", harness.second_output)):
             assert (output.watermarks, output.records) == ([SIGNAL.new_watermark(5)], [name])
 
+    def test_overridden_on_record_may_call_the_default(self) -> None:
+        class Once(Told):
+            def on_record(self, *args: Any) -> None:
+                if args[0] != "a1":
+                    super().on_record(*args)
+
+        class OnceOfTwo(ToldOfTwo):
+            def on_record1(self, *args: Any) -> None:
+                super().on_record1(*args)
+
+            def on_record2(self, *args: Any) -> None:
+                super().on_record2(*args)
+
+        class OnceTwice(ToldTwice):
+            def on_record(self, *args: Any) -> None:
+                super().on_record(*args)
+
+        driver = WindowDriver(window(TEN, Once())).record("a1", 3).record("a2", 3).event_time(9)
+        assert driver.out()[0] == ("trigger", "a", 0, 10, ("a2",))
+        driver = both(WindowDriver(window(TEN, OnceOfTwo()))).event_time(9, 0).event_time(9, 1)
+        assert driver.out()[0] == ("trigger", "a", 0, 10, ("a1",), ("a2",))
+        driver = WindowDriver(window(TEN, OnceTwice())).record("a1", 3).event_time(9)
+        assert driver.out()[0] == ("trigger", "a", 0, 10, ("a1",))
+
+    def test_watermarks_pass_by_default(self) -> None:
+        one = OneInputHarness[str, Any](window(TEN, Told()), key=key_of, declarations=[SIGNAL])
+        two = TwoInputNonBroadcastHarness[str, str, Any](
+            window(TEN, ToldOfTwo()), first_key=key_of, second_key=key_of, declarations=[SIGNAL]
+        )
+        twice = TwoOutputHarness[str, Any, Any](window(TEN, ToldTwice()), key=key_of, declarations=[SIGNAL])
+        for number, side in enumerate((one.input, two.first_input, two.second_input, twice.input)):
+            side.push_watermark(SIGNAL.new_watermark(number))
+        assert one.output.watermarks == [SIGNAL.new_watermark(0)]
+        assert two.output.watermarks == [SIGNAL.new_watermark(1), SIGNAL.new_watermark(2)]
+        assert twice.second_output.watermarks == [SIGNAL.new_watermark(3)]
+
     def test_timers_are_refused(self) -> None:
         class Timing(Told):
             def on_record(self, record: Any, output: Any, ctx: Any, window: Any) -> None:
@@ -373,6 +425,14 @@ class TestHooks:
         error = caught.value
         assert (error.callback, error.cause_type, error.key) == (callback, "ValueError", "'a'")
         assert not our_files(error.traceback_text)
+
+    @pytest.mark.parametrize("strategy", [TEN, WindowStrategy.count(3)], ids=lambda strategy: strategy.layout)
+    def test_unserializable_record_is_named_with_its_key(self, strategy: WindowStrategy) -> None:
+        driver = WindowDriver(window(strategy, Told()), key=lambda record: record[0]).record(("a", 1), 3)
+        with pytest.raises(SerializationError) as refused:
+            driver.record(("b", sys.stdout), 3).restart()
+        assert ", subtask 0, key 'b': " in str(refused.value)
+        assert "cannot be checkpointed" in str(refused.value)
 
     @pytest.mark.parametrize("callback", ["on_record1", "on_record2", "on_late_record1", "on_late_record2"])
     def test_failing_callback_of_two_inputs_is_named(self, callback: str) -> None:

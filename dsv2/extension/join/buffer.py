@@ -97,8 +97,7 @@ class JoinBuffer:
         """Remove ``rows``, which ``between`` has returned and which are marked as matched."""
         for bucket in {row[TIME] // self._width for row in rows}:
             pane = self._panes.get(bucket * 2 + self._side)
-            if pane is None:
-                continue
+            assert pane is not None  # ``between`` has found the rows in it
             pane.live[key] = [row for row in pane.live[key] if not row[MATCHED]]
             if not pane.live[key]:
                 del pane.live[key]

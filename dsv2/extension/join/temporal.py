@@ -54,7 +54,9 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
     """The join that ``processing_time_temporal_join`` creates. ``timeout`` is in ms."""
 
     dsv2_remember_keys = False
-    dsv2_takes_error_policy = False  # one callback joins all records that have waited for the snapshot
+    dsv2_refuses_error_policy = (
+        "one callback joins all records that have waited for the snapshot. Check the records in a function before it."
+    )
     kept_fields = ("_is_over",)
 
     def __init__(

@@ -9,17 +9,35 @@ from dsv2.extension.window.functions import (
     WindowProcessFunction,
 )
 from dsv2.extension.window.strategy import TimeType, WindowStrategy
+from dsv2.extension.window.triggers import (
+    CountTrigger,
+    DeltaTrigger,
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    TriggerContext,
+    TriggerResult,
+    WindowTrigger,
+)
 
 __all__ = (
+    "CountTrigger",
+    "DeltaTrigger",
+    "EventTimeTrigger",
     "OneInputWindowContext",
     "OneInputWindowStreamProcessFunction",
+    "ProcessingTimeTrigger",
+    "PurgingTrigger",
     "TimeType",
+    "TriggerContext",
+    "TriggerResult",
     "TwoInputNonBroadcastWindowStreamProcessFunction",
     "TwoInputWindowContext",
     "TwoOutputWindowStreamProcessFunction",
     "WindowContext",
     "WindowProcessFunction",
     "WindowStrategy",
+    "WindowTrigger",
     "aggregate",
     "reduce",
     "window",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ("CONTENTS", "COUNT", "EARLY", "ENDS", "STATES")
+__all__ = ("CONTENTS", "COUNT", "EARLY", "ENDS", "STATES", "TRIGGER")
 
 # Strings are names of user states; numbers from 0 are used by the runtime. All but COUNT hold a dict by window start.
 CONTENTS: Final = -1
@@ -18,3 +18,5 @@ COUNT: Final = -4
 
 STATES: Final = -5
 """The states of each window, by name."""
+TRIGGER: Final = -6
+"""The state and the timers of the trigger of each window."""

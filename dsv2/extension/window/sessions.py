@@ -33,6 +33,9 @@ class SessionWindows(Windows):
         slot = self._merge(entry, sorted(overlapping), time, end)
         contents = entry[CONTENTS]
         self._window.activate(contents, slot, slot, time, end)
+        if self._triggering is not None:
+            self._put_and_decide(entry, slot, contents, record, side)
+            return
         self._put(contents, slot, record, side)
         self._expect_early(entry, slot)
 
@@ -42,7 +45,9 @@ class SessionWindows(Windows):
         if overlapping == [(start, end)]:
             return start
         windows, ends = entry.setdefault(CONTENTS, {}), entry.setdefault(ENDS, {})
-        contents = [windows.pop(s) for s, _ in overlapping]
+        triggering = self._triggering
+        purged = [s for s, _ in overlapping if triggering is not None and triggering.is_purged(entry, s)]
+        contents = [content for s, _ in overlapping for content in [windows.pop(s)] if s not in purged]
         content = contents[0] if contents else self._contents.empty()
         for other in contents[1:]:
             content = self._contents.merge(content, other)
@@ -54,6 +59,8 @@ class SessionWindows(Windows):
         ends[start] = end
         self._timers.register_timer(end - 1)
         self._merge_early(entry, [s for s, _ in overlapping], start)
+        if triggering is not None:
+            triggering.merge(entry, [s for s, _ in overlapping], start)
         return start
 
     @staticmethod

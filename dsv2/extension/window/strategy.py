@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
-from typing import Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from dsv2.arguments import as_choice, as_milliseconds, is_whole_number
 from dsv2.errors import ConfigurationError
+from dsv2.extension.window.triggers import WindowTrigger
 
 __all__ = (
     "CountWindowStrategy",
@@ -57,6 +58,7 @@ class WindowStrategy(ABC):
     time_type: TimeType = field(default=TimeType.EVENT, kw_only=True)
     """The time that ends windows. Global and count windows use event time, which ends with the input."""
     early_firing: EarlyFiring | None = field(default=None, kw_only=True)
+    trigger: WindowTrigger[Any] | None = field(default=None, kw_only=True)
 
     @property
     @abstractmethod
@@ -136,7 +138,30 @@ class WindowStrategy(ABC):
         counted_in = _time_type(time_type)
         if counted_in is TimeType.EVENT and self.time_type is TimeType.PROCESSING:
             raise ConfigurationError("Windows in processing time cannot fire early in event time.")
+        if self.trigger is not None:
+            raise ConfigurationError("Windows with a trigger cannot fire early. Let the trigger register timers.")
         return replace(self, early_firing=EarlyFiring(milliseconds, counted_in))
+
+    def with_trigger(self, trigger: WindowTrigger[Any]) -> Self:
+        """The same windows, fired by ``trigger`` instead of their end (Flink ``WindowedStream.trigger``).
+
+        The end of a window still removes it, after the allowed lateness, without firing it. Records that have not been
+        fired are then dropped.
+
+        Args:
+            trigger: For count windows there is none. Sessions require one that can merge.
+        """
+        if not isinstance(trigger, WindowTrigger):
+            raise ConfigurationError(f"with_trigger takes a WindowTrigger (an instance), not {trigger!r}.")
+        if isinstance(self, CountWindowStrategy):
+            raise ConfigurationError(
+                "Count windows have their own trigger. Use WindowStrategy.global_().with_trigger(CountTrigger(n))."
+            )
+        if isinstance(self, SessionWindowStrategy) and not trigger.can_merge:
+            raise ConfigurationError(f"{trigger} cannot be used for sessions, because it cannot merge.")
+        if self.early_firing is not None:
+            raise ConfigurationError("Windows that fire early cannot have a trigger. Let the trigger register timers.")
+        return replace(self, trigger=trigger)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from dsv2.errors import ContractError
 from dsv2.extension.window.contents import NOTHING
-from dsv2.extension.window.entry import EARLY, STATES
+from dsv2.extension.window.entry import EARLY, STATES, TRIGGER
 from dsv2.extension.window.strategy import SlidingWindowStrategy
 from dsv2.extension.window.windows import WindowEnvironment, Windows
 from dsv2.record_batch import RecordBatch
@@ -31,11 +31,12 @@ class TimeWindows(Windows):
         self._offset = strategy.offset
         self._lateness = strategy.allowed_lateness
         self._panes = self._key.panes
-        self._has_entries = environment.window.has_states or self._early is not None
+        has_trigger = self._triggering is not None
+        self._has_entries = environment.window.has_states or self._early is not None or has_trigger
         self._clears_keys = self._callbacks.clears or self._has_entries
         # Whether a record that is not late only has to be put into its window.
         tumbles = strategy.size == strategy.slide and self._by_event and self._early is None
-        self._takes_batches = tumbles and self._callbacks.only_keeps[0]
+        self._takes_batches = tumbles and not has_trigger and self._callbacks.only_keeps[0]
 
     def add(self, record: Any, side: int) -> None:
         """Put ``record`` into its windows."""
@@ -99,6 +100,8 @@ class TimeWindows(Windows):
         pane, end = self._existing(slot), slot + self._size
         contents = pane.take_all()
         fires, expires = pane.deadline == end - 1, pane.deadline == end - 1 + self._lateness
+        if self._triggering is not None:
+            fires = False
         if fires and self._callbacks.trigger_all is not None:
             self._callbacks.trigger_all(contents, end)
             fires = False
@@ -121,6 +124,8 @@ class TimeWindows(Windows):
             self._window.activate(contents, key, slot, slot, end)
             self._callbacks.on_trigger(end)
         if expires:
+            if self._triggering is not None:
+                self._decide_at_end(slot, end - 1 + self._lateness)
             if self._callbacks.clears:
                 contents[key] = self._contents.empty()
                 self._window.activate(contents, key, slot, slot, end)
@@ -131,7 +136,21 @@ class TimeWindows(Windows):
         """Remove the window ``slot`` of the current key."""
         del contents[self._key.key]
         if self._has_entries:
-            self._forget(self._current_entry(), slot, (STATES, EARLY))
+            self._forget(self._current_entry(), slot, (STATES, EARLY, TRIGGER))
+
+    def _decide_at_end(self, slot: int, last: int) -> None:
+        """Let the trigger decide at its timers up to ``last``, because the window is removed before they fire."""
+        assert self._triggering is not None
+        entry = self._current_entry()
+        for time in self._triggering.due_until(entry, slot, last, self._time_type):
+            self._decide_at(entry, slot, time, self._time_type)
+
+    def _place(self, slot: int) -> Any:
+        return self._key.key
+
+    def _content_of(self, entry: KeyEntry, slot: int) -> dict[Any, Any]:
+        self._content(slot, self._key.key)
+        return self._existing(slot).live
 
     def _add_to(self, start: int, record: Any, side: int, watermark: int) -> None:
         contents = self._pane(start, watermark).live
@@ -139,6 +158,9 @@ class TimeWindows(Windows):
         if self._content(start, key) is _ABSENT:
             contents[key] = self._contents.empty()
         self._window.activate(contents, key, start, start, end)
+        if self._triggering is not None:
+            self._put_and_decide(self._current_entry(), start, contents, record, side)
+            return
         self._put(contents, key, record, side)
         if end - 1 <= watermark:
             self._callbacks.on_trigger(end)

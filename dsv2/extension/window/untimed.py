@@ -37,8 +37,14 @@ class _UntimedWindows(Windows):
 
     def _add_to(self, entry: KeyEntry, slot: int, record: Any, side: int) -> None:
         self._show(entry, slot)
+        if self._triggering is not None:
+            self._put_and_decide(entry, slot, entry[CONTENTS], record, side)
+            return
         self._put(entry[CONTENTS], slot, record, side)
         self._expect_early(entry, slot)
+
+    def _bounds(self, entry: KeyEntry, slot: int) -> tuple[int, int]:
+        return _NO_TIME, _NO_TIME
 
 
 class GlobalWindow(_UntimedWindows):

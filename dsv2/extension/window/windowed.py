@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from dsv2.errors import InternalError, PlanError
+from dsv2.errors import PlanError
 from dsv2.extension.event_time import EventTimeManager, EventTimeProcessFunction
 from dsv2.extension.window.callbacks import Callbacks, IncrementalCallbacks, Shape
 from dsv2.extension.window.contents import Contents
@@ -70,7 +71,8 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Skippab
     @property
     def written_by_user(self) -> Collection[object]:
         function: object = self.function
-        return function.written_by_user if isinstance(function, IncrementalFunction) else (function,)
+        parts = function.written_by_user if isinstance(function, IncrementalFunction) else (function,)
+        return parts if self.strategy.trigger is None else (*parts, self.strategy.trigger)
 
     @property
     def dsv2_emits_only_at_end(self) -> bool:
@@ -78,7 +80,8 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Skippab
 
     @property
     def state_layout(self) -> str:
-        return f"{self.strategy.layout}, which hold {self._new_contents().layout}"
+        layout = f"{self.strategy.layout}, which hold {self._new_contents().layout}"
+        return layout if self.strategy.trigger is None else f"{layout} and are fired by {self.strategy.trigger}"
 
     def dsv2_check_position(self, position: Position) -> None:
         if position.parallel and not position.keyed and not isinstance(self.strategy, GlobalWindowStrategy):
@@ -91,6 +94,8 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Skippab
     def dsv2_uses_processing_timers(self) -> bool:
         early = self.strategy.early_firing
         by_clock = TimeType.PROCESSING
+        if self.strategy.trigger is not None and self.strategy.trigger.uses_processing_time:
+            return True
         return self.strategy.time_type is by_clock or (early is not None and early.time_type is by_clock)
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
@@ -122,11 +127,11 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Skippab
     def close(self) -> None:
         self.function.close()
 
-    def _new_contents(self) -> Contents:
-        raise NotImplementedError
+    @abstractmethod
+    def _new_contents(self) -> Contents: ...
 
-    def _new_window(self, contents: Contents, key: PartitionAccess) -> CurrentWindow:
-        raise NotImplementedError
+    @abstractmethod
+    def _new_window(self, contents: Contents, key: PartitionAccess) -> CurrentWindow: ...
 
     def _new_callbacks(self, ctx: Any, outputs: Sequence[Any], window: CurrentWindow) -> Callbacks:
         kind = IncrementalCallbacks if isinstance(self.function, IncrementalFunction) else Callbacks
@@ -176,6 +181,5 @@ def _new_windows(strategy: WindowStrategy, environment: WindowEnvironment) -> Wi
             return SessionWindows(strategy, environment)
         case CountWindowStrategy():
             return CountWindows(strategy, environment)
-        case GlobalWindowStrategy():
-            return GlobalWindow(strategy, environment)
-    raise InternalError(f"There is no implementation of {strategy}.")
+    assert isinstance(strategy, GlobalWindowStrategy)
+    return GlobalWindow(strategy, environment)

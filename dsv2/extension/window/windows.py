@@ -17,8 +17,10 @@ from dsv2.extension.window.callbacks import Callbacks
 from dsv2.extension.window.contents import Contents
 from dsv2.extension.window.current_window import CurrentWindow
 from dsv2.extension.window.early import EarlyFirings
-from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, STATES
+from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, STATES, TRIGGER
 from dsv2.extension.window.strategy import TimeType, WindowStrategy
+from dsv2.extension.window.triggering import Triggering
+from dsv2.extension.window.triggers import TriggerResult
 from dsv2.record_batch import RecordBatch
 from dsv2.spi import FailedCallbackError, KeyEntry, partition_access
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
@@ -28,7 +30,7 @@ __all__ = ("NEVER", "WindowEnvironment", "Windows")
 NEVER: Final = LONG_MAX + 1
 """The end of a window without end, which fires when the input has ended."""
 
-_PARTS = (CONTENTS, ENDS, EARLY, STATES)
+_PARTS = (CONTENTS, ENDS, EARLY, STATES, TRIGGER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class Windows(ABC):
         self._by_event = strategy.time_type is TimeType.EVENT
         self._timers = environment.event_time if self._by_event else processing_time
         self._early = None if early is None else EarlyFirings(early, environment.ctx, environment.event_time)
+        trigger = strategy.trigger
+        self._triggering = None if trigger is None else Triggering(trigger, environment.ctx, environment.event_time)
         self._ctx = environment.ctx
         self._key = partition_access(environment.ctx.state_manager)
         self._current_entry = self._key.entry
@@ -76,9 +80,13 @@ class Windows(ABC):
     def on_timer(self, time: int, time_type: TimeType) -> None:
         """Handle a timer of the current key."""
         entry = self._current_entry()
+        if self._triggering is not None:
+            for slot in self._triggering.due(entry, time, time_type):
+                self._decide_at(entry, slot, time, time_type)
         if time_type is self._time_type and CONTENTS in entry:
             for slot in self._due(entry, time):
-                self._fire(entry, slot)
+                if self._triggering is None:
+                    self._fire(entry, slot)
                 self._remove(entry, slot)
         if self._early is not None and time_type is self._early.time_type and EARLY in entry:
             for slot in self._early.due(entry, time):
@@ -86,8 +94,13 @@ class Windows(ABC):
                     self._fire(entry, slot)
 
     def skip_timer(self, time: int, time_type: TimeType) -> None:
-        """Remove the windows of the current key that a timer has failed to fire. Early firings are given up."""
+        """Remove the windows of the current key that a timer has failed to fire.
+
+        Early firings and timers of triggers are given up.
+        """
         entry = self._current_entry()
+        if self._triggering is not None:
+            self._triggering.skip(entry, time, time_type)
         if time_type is self._time_type and CONTENTS in entry:
             for slot in self._due(entry, time):
                 self._forget(entry, slot, _PARTS)
@@ -136,6 +149,44 @@ class Windows(ABC):
             contents[place] = self._contents.put(contents[place], record, side)
         except BaseException as error:
             raise FailedCallbackError(self._contents.callback) from error
+
+    def _put_and_decide(self, entry: KeyEntry, slot: int, contents: dict[Any, Any], record: Any, side: int) -> None:
+        """Put a record into the current window, which has a trigger, and let it decide."""
+        assert self._triggering is not None
+        place = self._place(slot)
+        if self._triggering.revive(entry, slot):
+            contents[place] = self._contents.empty()
+        self._put(contents, place, record, side)
+        self._react(entry, slot, self._triggering.on_record(entry, slot, self._bounds(entry, slot), record))
+
+    def _decide_at(self, entry: KeyEntry, slot: int, time: int, time_type: TimeType) -> None:
+        """Let the trigger of a window decide at one of its timers."""
+        assert self._triggering is not None
+        bounds = self._bounds(entry, slot)
+        self._react(entry, slot, self._triggering.on_timer(entry, slot, bounds, time, time_type))
+
+    def _react(self, entry: KeyEntry, slot: int, result: TriggerResult) -> None:
+        assert self._triggering is not None
+        if self._triggering.is_purged(entry, slot):
+            return  # as in Flink, a window without content does not fire
+        if result.fires:
+            self._fire(entry, slot)
+        if result.purges:
+            self._content_of(entry, slot)[self._place(slot)] = None
+            self._triggering.purge(entry, slot)
+
+    def _place(self, slot: int) -> Any:
+        """The key of the window's content in the dict that holds it."""
+        return slot
+
+    def _content_of(self, entry: KeyEntry, slot: int) -> dict[Any, Any]:
+        """The dict that holds the content of the window."""
+        contents: dict[Any, Any] = entry[CONTENTS]
+        return contents
+
+    def _bounds(self, entry: KeyEntry, slot: int) -> tuple[int, int]:
+        """The start and the exclusive end of a window for its trigger."""
+        return slot, self._end_of(entry, slot)
 
     def _expect_early(self, entry: KeyEntry, slot: int) -> None:
         if self._early is not None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from dsv2.columnar import column_names
-from dsv2.errors import InternalError, InvalidKeyError
+from dsv2.errors import InvalidKeyError
 from dsv2.graph import Edge, Exchange, KeySelector, Plan
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
@@ -194,8 +194,7 @@ class HashEdge(EdgeEmitter):
         plan: Plan,
         edge: Edge,
     ) -> None:
-        if edge.key_selector is None:
-            raise InternalError("A hash edge requires a key selector.")
+        assert edge.key_selector is not None
         self._target = plan.operators[edge.target]
         self._tolerates = self._target.error_policy is not None
         self._select: KeySelector = _tolerant(edge.key_selector) if self._tolerates else edge.key_selector

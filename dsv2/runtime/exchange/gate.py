@@ -7,7 +7,8 @@ aligned watermark.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any, NoReturn, Protocol, TypeAlias
 
 from dsv2.errors import InternalError
@@ -18,7 +19,10 @@ from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.combiner import Combiner, new_combiner
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, USE_PROCESSING_TIME, EventTimeCombiner
 
-__all__ = ("GateListener", "InputGate")
+__all__ = ("BLOCKED", "GateListener", "InputGate")
+
+BLOCKED = "dsv2-blocked"
+"""The identifier by which a gate holds the elements of all channels, instead of that of an aligned watermark."""
 
 _Piece: TypeAlias = tuple[RecordBatch[Any], list[Control], int]
 """The rest of a frame: records, controls, and the number of records already removed, which positions include."""
@@ -66,6 +70,25 @@ class InputGate:
         self._held: dict[int, tuple[str, list[_Piece]]] = {}
         # elements that are no longer blocked; processed by the outermost call of receive
         self._released: deque[tuple[int, _Piece]] = deque()
+        self._room: float = inf  # for further records while it is blocked
+        self._on_full: Callable[[], NoReturn] | None = None
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the elements of all channels are held until ``unblock``."""
+        return any(identifier == BLOCKED for identifier, _ in self._held.values())
+
+    def block(self, max_records: int, on_full: Callable[[], NoReturn]) -> None:
+        """Hold the elements of all channels until ``unblock``. With more than ``max_records``, call ``on_full``."""
+        for channel in range(self._channels):
+            self._held.setdefault(channel, (BLOCKED, []))
+        self._room = max_records - self.held_records
+        self._on_full = on_full
+
+    def unblock(self) -> None:
+        """Process the elements that were held by ``block``."""
+        self._release(BLOCKED)
+        self._process_released()
 
     @property
     def ended(self) -> bool:
@@ -93,7 +116,7 @@ class InputGate:
 
     def _accept(self, channel: int, piece: _Piece) -> None:
         if channel in self._held:
-            self._held[channel][1].append(piece)
+            self._hold(channel, piece)
             return
         batch, controls, gone = piece
         if batch and channel in self._ended:
@@ -110,6 +133,14 @@ class InputGate:
             self.control(channel, kind, identifier, value)
         if done < len(batch):
             self._listener.on_records(self._input, batch.slice(done) if done else batch)
+
+    def _hold(self, channel: int, piece: _Piece) -> None:
+        identifier, pieces = self._held[channel]
+        pieces.append(piece)
+        if identifier == BLOCKED:
+            self._room -= len(piece[0])
+            if self._room < 0 and self._on_full is not None:
+                self._on_full()
 
     def control(self, channel: int, kind: int, identifier: str, value: int | bool) -> None:
         """Process one control element of ``channel``. Not for aligned watermarks if there are several channels."""

@@ -6,14 +6,14 @@ watermark is complete and their records are processed. Then they end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any, TypeAlias
 
 from dsv2.runtime.exchange.frames import END
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.channel_rules import rules_of
 
-__all__ = ("GateState", "former_channels", "with_new_channels")
+__all__ = ("GateState", "former_channels", "held_records", "with_new_channels")
 
 GateState: TypeAlias = tuple[Any, ...]
 """``InputGate.snapshot()``."""
@@ -27,6 +27,16 @@ def former_channels(state: GateState) -> list[int]:
     """Return the former channels of a gate."""
     channels, _, ended, _, _, held = state
     return sorted({channel for channel in (*ended, *held) if channel >= channels})
+
+
+def held_records(state: GateState) -> int:
+    """Return the number of records that a gate holds back behind aligned watermarks.
+
+    Records that were decoded without the program, and may have no length, count as one.
+    """
+    *_, held = state
+    held_pieces = (records for _, pieces in held.values() for records, *_ in pieces)
+    return sum(len(records) if isinstance(records, Sized) else 1 for records in held_pieces)
 
 
 def with_new_channels(state: GateState, channels: int, declarations: Mapping[str, WatermarkDeclaration]) -> GateState:

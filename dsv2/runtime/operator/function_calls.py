@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from dsv2.errors import ContractError
+from dsv2.functions import ProcessFunction
 from dsv2.graph import KeySelector, OperatorKind
 from dsv2.runtime.exchange.collector import CurrentTimestamp, OutputCollector
 from dsv2.runtime.exchange.emitter import Emitter, EndGuard, KeyGuard
@@ -42,12 +43,13 @@ from dsv2.runtime.state.handles import Handle
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.partition import EventTimers, PartitionState, PartitionTimers, SubtaskStates
 from dsv2.runtime.state.timers import TimerService
+from dsv2.runtime.state.ttl_handles import EventClock
 from dsv2.spi import BatchFunction, ColumnarFunction, KeyedBatchFunction, PaneFunction, TickingFunction, check_returned
 from dsv2.state import StateDeclaration
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from dsv2.watermark.event_time import EventTimeOfInputs
 
-__all__ = ("FunctionCalls", "Timing")
+__all__ = ("FunctionCalls", "Timing", "reacts_to_end")
 
 R = TypeVar("R")
 
@@ -70,6 +72,7 @@ class _InputCallbacks:
 
 _CALLBACKS = {
     OperatorKind.ONE_INPUT: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
+    OperatorKind.UNION: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
     OperatorKind.TWO_OUTPUT: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
     OperatorKind.TWO_INPUT: (
         _InputCallbacks("process_record_from_first_input", "on_watermark_from_first_input", "end_first_input"),
@@ -86,6 +89,16 @@ _CALLBACKS = {
         ),
     ),
 }
+
+
+def reacts_to_end(function: ProcessFunction, kind: OperatorKind, number: int) -> bool:
+    """Whether ``function``, of an operator of ``kind``, defines what happens at the end of its input ``number``."""
+    callback = getattr(type(function), _callbacks_of(kind, number).end)
+    return not callback.__module__.startswith("dsv2.functions.")
+
+
+def _callbacks_of(kind: OperatorKind, number: int) -> _InputCallbacks:
+    return _CALLBACKS[kind][0 if kind is OperatorKind.UNION else number]
 
 
 class FunctionCalls:
@@ -126,10 +139,11 @@ class FunctionCalls:
         self._failed_visit: tuple[BaseException | None, Any] = (None, NO_KEY)
         self._partition = PartitionState(operator.keyed, store)
         owner = f"State of {operator}, defined at {operator.location}, subtask {instance.subtask}"
-        self.states = FunctionStates(
-            function, store, self._partition, job.codec, job.time, owner, self._fail_migration, new_dict
-        )
         self._current = CurrentTimestamp()
+        clock = EventClock(timing.event_time, self._current)
+        self.states = FunctionStates(
+            function, store, self._partition, job.codec, job.time, clock, owner, self._fail_migration, new_dict
+        )
         self._event_time_manager = EventTimers(self._partition, timing.event_timers, timing.event_time)
         main = len(operator.output_keys)
         self._emitters = [
@@ -156,7 +170,7 @@ class FunctionCalls:
         )
         processing_time = PartitionTimers(self._partition, timing.processing_timers, job.time)
         self._partitioned = Partitioned(self._non_partitioned, self._partition, processing_time, self._current)
-        self._callbacks = _CALLBACKS[operator.kind]
+        self._callbacks = [_callbacks_of(operator.kind, number) for number in range(len(operator.input_keys))]
         self.processors = [self._new_processor(index) for index in range(len(self._callbacks))]
         """The processor of each input."""
 

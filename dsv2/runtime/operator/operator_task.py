@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from dsv2.errors import JobError
+from dsv2.graph import OperatorKind
 from dsv2.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.emitter import Emitter
 from dsv2.runtime.exchange.frames import END, START, WATERMARK
@@ -113,6 +114,8 @@ class OperatorTask:
         """Emit START downstream and call ``open`` of the function. Called once per subtask."""
         self._opened = True
         self._control(START, "", 0)
+        if (wait := self.operator.broadcast_wait) is not None:
+            self.gates[0].block(wait.max_records, self._on_full)
         self._calls.init()
         self._calls.open()
 
@@ -151,14 +154,20 @@ class OperatorTask:
         """Process a combined watermark of an input: call the function and forward the watermark unless it polls it."""
         if identifier == EVENT_TIME:
             self._on_event_time(input_index, value)
-            return
+        else:
+            self._on_generalized(input_index, identifier, value)
+        wait = self.operator.broadcast_wait
+        if wait is not None and input_index == 1 and wait.is_over(identifier, value):
+            self.gates[0].unblock()
+
+    def _on_generalized(self, input_index: int, identifier: str, value: int | bool) -> None:
         self._watermarks[identifier] = value
         declaration = self._job.declarations[identifier]
         is_bool = isinstance(declaration, BoolWatermarkDeclaration)
         watermark = BoolWatermark(bool(value), identifier) if is_bool else LongWatermark(value, identifier)
         if not self._agrees(input_index, watermark, declaration.default_handling_strategy):
             return
-        if len(self.gates) > 1 and declaration.combination_policy.combine_across_inputs:
+        if self._combines_inputs(declaration):
             combiner = self._across(declaration)
             self._forward(identifier, combiner, combiner.update(input_index, value))
         else:
@@ -197,11 +206,30 @@ class OperatorTask:
         self._calls.end(input_index)
         for identifier, combiner in self._across_inputs.items():
             self._forward(identifier, combiner, combiner.end(input_index))
+        if self.operator.broadcast_wait is not None and input_index == 1:
+            self.gates[0].unblock()
+        if self._closed:
+            return  # the first input had ended as well
         if self._all_inputs_ended():
             self._control(END, "", 0)
             self.close()
         else:
             self._report_idle()
+
+    def _on_full(self) -> NoReturn:
+        """Report that too many records wait for the broadcast side.
+
+        Raises:
+            JobError: Always.
+        """
+        wait = self.operator.broadcast_wait
+        assert wait is not None
+        raise JobError(
+            f"{self.operator}, defined at {self.operator.location}, subtask {self._subtask}: more than "
+            f"{wait.max_records} records wait for the broadcast side, of which {wait} has not arrived. Check that the "
+            f"broadcast side sends it, read less of the main side in a micro-batch, or increase max_records of "
+            f"WaitForBroadcast."
+        )
 
     def on_crossing(self, input_index: int, waiting: Mapping[int, str]) -> NoReturn:
         """Report aligned watermarks that no reading order can align.
@@ -246,6 +274,8 @@ class OperatorTask:
                 self._calls.event_time_watermark(moved)
 
     def _end_time(self, input_index: int) -> None:
+        if self._all_inputs_ended():
+            self._calls.states.expire()  # the end of the input expires nothing more
         if self._passes_time(input_index, LongWatermark(LONG_MAX, EVENT_TIME)):
             self._move_event_time(self._event_time.end(input_index))
         if self._all_inputs_ended():
@@ -290,6 +320,10 @@ class OperatorTask:
         """Return the names of the function's fields in the last ``snapshot``."""
         return self._fields.kept
 
+    def keep_fields(self, names: Collection[str]) -> None:
+        """Remove restored fields of the function whose names are not in ``names``."""
+        self._fields.keep_only(names)
+
     def snapshot(self) -> dict[str, Any]:
         """Return the state as built-in values and bytes."""
         self._calls.begin_micro_batch()
@@ -329,6 +363,8 @@ class OperatorTask:
         self._calls.states.restore(state["subtask_state"])
         for gate, gate_state in zip(self.gates, state["gates"], strict=True):
             gate.restore(gate_state)
+        if (wait := self.operator.broadcast_wait) is not None and self.gates[0].blocked:
+            self.gates[0].block(wait.max_records, self._on_full)  # also new channels
         self._watermarks = state["watermarks"]
         for identifier, combiner_state in state["across_inputs"].items():
             self._across(self._job.declarations[identifier]).restore(combiner_state)
@@ -338,9 +374,15 @@ class OperatorTask:
         self._records_in = state["records_in"]
         self._settled = False
 
+    def restore_states(self, states: Mapping[str, bytes]) -> None:
+        """Restore the states of the subtask, of a function that is opened afterwards."""
+        self._calls.states.restore(states)
+
     def _settle(self) -> None:
         """Report what has become true since the snapshot, because the parallelism has changed."""
         self._settled = True
+        if self.operator.broadcast_wait is None and self.gates[0].blocked:
+            self.gates[0].unblock()  # the program no longer waits
         for index, gate in enumerate(self.gates):
             gate.settle()
             if gate.ended and index not in self._ended_inputs:
@@ -375,6 +417,17 @@ class OperatorTask:
         while combined is not None:
             self._control(WATERMARK, identifier, combined)
             combined = combiner.following()
+
+    def _combines_inputs(self, declaration: WatermarkDeclaration) -> bool:
+        policy = declaration.combination_policy
+        if self.operator.kind is not OperatorKind.UNION:
+            return len(self.gates) > 1 and policy.combine_across_inputs
+        if policy.aligned:
+            raise JobError(
+                f"{self.operator}, defined at {self.operator.location}: the aligned watermark "
+                f"{declaration.identifier!r} cannot pass a union. Declare it without aligned()."
+            )
+        return True
 
     def _across(self, declaration: WatermarkDeclaration) -> Combiner:
         combiner = self._across_inputs.get(declaration.identifier)

@@ -296,9 +296,7 @@ class KeyedBatchProcessor(KeyedProcessor):
                     touch(key)
                 partition.key = key
                 current.timestamp = timestamp
-                returned = process(record, output, ctx)
-                if returned is not None:
-                    refuse_returned(returned)
+                process(record, output, ctx)
             except BaseException as error:
                 raise FailedRecordError(record) from error
 

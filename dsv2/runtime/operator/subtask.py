@@ -8,13 +8,13 @@ same frames in the same order at the same time produce the same frames and the s
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
-from dsv2.record_batch import RecordBatch
+from dsv2.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.emitter import Observer
 from dsv2.runtime.exchange.frames import Control, EmitFrame
 from dsv2.runtime.exchange.gate import InputGate
@@ -22,7 +22,7 @@ from dsv2.runtime.operator.chain import PIECE_RECORDS, ChainBuilder
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.operator_task import OperatorTask
-from dsv2.runtime.operator.subtask_restore import SubtaskRestore, Succession
+from dsv2.runtime.operator.subtask_restore import Announcement, SubtaskRestore, Succession
 from dsv2.runtime.serde.codec import BlobKind
 
 __all__ = ("Subtask",)
@@ -151,8 +151,10 @@ class Subtask:
         operators = self._plan.operators
         chained = [edge for edge in self._plan.edges if self._plan.is_chained(edge)]
         chained_to = {operators[edge.target].uid: operators[edge.source].uid for edge in chained}
-        codec, guarded = self._job.codec, self._guarded
-        return SubtaskRestore(self._tasks, self._chain.edges, chained_to, self._index, succession, codec, guarded)
+        edges, codec = self._chain.edges, self._job.codec
+        return SubtaskRestore(
+            self._tasks, edges, chained_to, self._index, succession, codec, self._guarded, self._receive_first
+        )
 
     def progress(self) -> list[dict[str, Any]]:
         """Return the progress of each operator of the chain as built-in values."""
@@ -172,6 +174,11 @@ class Subtask:
         task = OperatorTask(instance, channels, outputs, self._job)
         self._tasks.append(task)
         return task
+
+    def _receive_first(self, announcements: Iterable[Announcement]) -> None:
+        self.begin_batch()  # what is due comes before the end of an input
+        for channel, controls in announcements:
+            self.receive(channel, NO_RECORDS, controls)
 
     def _guarded(self, action: Callable[[], object]) -> None:
         try:

@@ -8,16 +8,21 @@ from typing import Any, Protocol, TypeAlias
 
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Operator
+from dsv2.graph.stateful import mentioned_names
 from dsv2.runtime.exchange.edges import EdgeEmitter, EdgeName
+from dsv2.runtime.exchange.frames import Control
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.row_loader import RowLoader
 from dsv2.runtime.state.rows import RowKind, StateRow
 
-__all__ = ("OperatorParts", "Succession", "SubtaskRestore")
+__all__ = ("Announcement", "OperatorParts", "Succession", "SubtaskRestore")
 
 OperatorParts: TypeAlias = dict[str, Any]
 """What ``OperatorTask.snapshot`` returns, without the keyed store."""
+
+Announcement: TypeAlias = tuple[int, list[Control]]
+"""A channel, numbered over all inputs, and control elements for it."""
 
 
 class Succession(Protocol):
@@ -29,6 +34,14 @@ class Succession(Protocol):
         Raises:
             IncompatibleCheckpointError: The parts cannot be carried to the new program.
         """
+
+    def announcements(self, operator: Operator, subtask: int) -> Sequence[Announcement]:
+        """Return what sources had sent before on the channels into a subtask of ``operator`` that are new."""
+
+    def first_states(
+        self, operator: Operator, subtask: int, given: Sequence[Mapping[str, bytes]]
+    ) -> Mapping[str, bytes]:
+        """Return the states of a new subtask of an operator that no program has run, but whose states were given."""
 
 
 class SubtaskRestore:
@@ -45,6 +58,7 @@ class SubtaskRestore:
         succession: Decides about everything that is not keyed.
         codec: Decodes the rows.
         guarded: Runs an action, and closes the functions if it fails.
+        receive: Processes control elements of channels, before the first micro-batch.
     """
 
     def __init__(
@@ -56,6 +70,7 @@ class SubtaskRestore:
         succession: Succession,
         codec: Codec,
         guarded: Callable[[Callable[[], object]], None],
+        receive: Callable[[Sequence[Announcement]], None],
     ) -> None:
         self._tasks = tasks
         self._edges = {edge.name: edge for edge in edges}
@@ -64,8 +79,10 @@ class SubtaskRestore:
         self._succession = succession
         self._codec = codec
         self._guarded = guarded
+        self._receive = receive
         self._loaders: dict[str, RowLoader] = {task.operator.uid: task.row_loader() for task in tasks}
         self._parts: dict[str, dict[int, dict[str, Any]]] = {}  # by uid and old subtask
+        self._states: dict[str, dict[int, dict[str, bytes]]] = {}  # states of the subtasks, likewise
         self._positions: dict[EdgeName, dict[int, tuple[int, int]]] = {}  # by edge and old subtask
 
     def add(self, uid: str, rows: Iterable[StateRow]) -> None:
@@ -74,10 +91,16 @@ class SubtaskRestore:
         Raises:
             CorruptDataError: A row cannot be decoded.
         """
-        load = self._loaders[uid].add
+        loader = self._loaders[uid]
+        load = loader.add
         for row in rows:
-            if row.kind is RowKind.PART or row.kind is RowKind.SUBTASK_STATE:
+            if row.kind is RowKind.PART:
                 self._add_part(uid, row)
+            elif row.kind is RowKind.SUBTASK_STATE:
+                if loader.is_declared(row):
+                    assert row.state is not None
+                    assert row.value is not None
+                    self._states.setdefault(uid, {}).setdefault(row.subtask, {})[row.state] = row.value
             elif row.kind is RowKind.EDGE:
                 name, position = self._decode(uid, row)
                 self._positions.setdefault(name, {})[row.subtask] = position
@@ -85,7 +108,7 @@ class SubtaskRestore:
                 load(row)
 
     def finish(self) -> None:
-        """Restore the operators that the savepoint has, and open the others.
+        """Restore the operators that the savepoint has, and open the others, which may have been given states.
 
         Raises:
             IncompatibleCheckpointError: The state of an operator cannot be carried to the new program.
@@ -93,13 +116,21 @@ class SubtaskRestore:
         """
         for task in self._tasks:
             self._loaders[task.operator.uid].finish()
-            old = self._parts.get(task.operator.uid)
+            uid = task.operator.uid
+            old, states = self._parts.get(uid), self._states.get(uid, {})
             if old is None:
+                if states:
+                    given = [states[index] for index in sorted(states)]
+                    task.restore_states(self._succession.first_states(task.operator, self._subtask, given))
                 self._guarded(task.open)
             else:
-                in_order = [old[index] for index in sorted(old)]
-                task.restore_parts(self._succession.parts(task.operator, self._subtask, in_order))
+                parts = [{**old[index], "subtask_state": states.get(index, {})} for index in sorted(old)]
+                used = mentioned_names(task.operator.function)
+                task.restore_parts(self._succession.parts(task.operator, self._subtask, parts))
+                task.keep_fields(used)
         self._restore_edges()
+        if announcements := self._succession.announcements(self._tasks[-1].operator, self._subtask):
+            self._receive(announcements)
 
     def _restore_edges(self) -> None:
         """Continue the edges of the old program, and inform the consumers that are new."""
@@ -117,12 +148,8 @@ class SubtaskRestore:
                 self._guarded(announce)
 
     def _add_part(self, uid: str, row: StateRow) -> None:
-        parts = self._parts.setdefault(uid, {}).setdefault(row.subtask, {"subtask_state": {}})
-        if row.kind is RowKind.SUBTASK_STATE:
-            parts["subtask_state"][row.state] = row.value
-        else:
-            assert row.state is not None
-            parts[row.state] = self._decode(uid, row)
+        assert row.state is not None
+        self._parts.setdefault(uid, {}).setdefault(row.subtask, {})[row.state] = self._decode(uid, row)
 
     def _decode(self, uid: str, row: StateRow) -> Any:
         owner = f"State of {uid}, subtask {row.subtask}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from dsv2.runtime.exchange.frames import STATUS, WATERMARK
+from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK, Control
 from dsv2.watermark.event_time import (
     EVENT_TIME,
     IDLE_STATUS,
@@ -15,7 +15,34 @@ from dsv2.watermark.event_time import (
     SentEventTime,
 )
 
-__all__ = ("TimeSender",)
+__all__ = ("SentBefore", "TimeSender")
+
+
+class SentBefore(NamedTuple):
+    """What a reader of a source had sent when a savepoint was taken.
+
+    Attributes:
+        time: Its event time and status (``SentEventTime.snapshot``).
+        ended: Whether it has ended.
+    """
+
+    time: tuple[Any, ...]
+    ended: bool
+
+    def controls(self) -> list[Control]:
+        """The control elements for a receiver that did not exist before."""
+        controls: list[Control] = []
+
+        def add(kind: int, identifier: str, value: int | bool) -> None:
+            controls.append((0, kind, identifier, value))
+
+        if self.ended:
+            add(END, "", 0)
+        else:
+            sender = TimeSender(add)
+            sender.restore(self.time)
+            sender.announce(add)
+        return controls
 
 
 class TimeSender:

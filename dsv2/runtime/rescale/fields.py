@@ -1,7 +1,8 @@
 """Redistributes the fields of a function.
 
 ``redistribute_fields`` of the function decides if it is defined. Otherwise the fields named in ``keyed_fields`` are
-distributed by key, and the others must be equal in all old subtasks. They are copied.
+distributed by key, and the others must be equal in all old subtasks. They are copied. Of a single old subtask it is not
+known whether they are equal in all, so they are not copied to several.
 """
 
 from __future__ import annotations
@@ -50,6 +51,13 @@ class _KeptHandle(_Kept):
 _KEPT = {kind.reference_kind: kind for kind in (_KeptCounter, _KeptTimers, _KeptHandle)}
 
 
+_WAYS_OUT = (
+    "If it is a dict by partition key, name it in the function's attribute keyed_fields. Otherwise define "
+    "redistribute_fields(parts, parallelism), which returns the fields of each new subtask, or use declared state for "
+    "data that records change."
+)
+
+
 def rescaled_fields(operator: Operator, parts: Sequence[bytes], codec: Codec) -> list[bytes]:
     """Return the fields of each new subtask of ``operator``.
 
@@ -67,6 +75,7 @@ def rescaled_fields(operator: Operator, parts: Sequence[bytes], codec: Codec) ->
     keyed = _keyed_fields(operator, function)
     if redistribute is None and not keyed:
         _check_equal(operator, parts, codec)
+        _check_single(operator, parts, codec, ())
         return [parts[0]] * operator.parallelism
     old = [decode_fields(operator, part, codec, _KEPT) for part in parts]
     if any(codec.dumps(fields.of_wrapping) != codec.dumps(old[0].of_wrapping) for fields in old):
@@ -121,6 +130,7 @@ def _by_key(
     for index, other in enumerate(others):
         if other != others[0]:
             _refuse(operator, difference_of_fields(operator.function, parts[0], parts[index], codec, keyed), 0, index)
+    _check_single(operator, parts, codec, keyed)
     new: list[dict[str, Any]] = [
         {name: value for name, value in states[0].items() if name not in keyed} for _ in range(operator.parallelism)
     ]
@@ -174,12 +184,27 @@ def _check_equal(operator: Operator, parts: Sequence[bytes], codec: Codec) -> No
             _refuse(operator, difference_of_fields(operator.function, parts[0], part, codec), 0, index)
 
 
+def _check_single(operator: Operator, parts: Sequence[bytes], codec: Codec, keyed: Collection[str]) -> None:
+    """Refuse to copy the fields of one subtask to several."""
+    if len(parts) > 1 or operator.parallelism == 1:
+        return
+    fields = decode_fields(operator, parts[0], codec, _KEPT)
+    if fields.is_custom:
+        names = ["what __getstate__ returned"]
+    else:
+        changed = (name for name, value in fields.state.items() if name not in keyed and not isinstance(value, _Kept))
+        names = [f"the field {name!r}" for name in sorted(changed)]
+    if names:
+        raise IncompatibleCheckpointError(
+            f"The only subtask of {operator}, defined at {operator.location}, has {', '.join(names)} of the function. "
+            f"dsv2 cannot give it to {operator.parallelism} subtasks. {_WAYS_OUT}"
+        )
+
+
 def _refuse(operator: Operator, difference: str, first: int, second: int) -> NoReturn:
     raise IncompatibleCheckpointError(
         f"The subtasks of {operator}, defined at {operator.location}, differ in {difference} (subtasks {first} and "
-        f"{second}), so dsv2 cannot give it to {operator.parallelism} subtasks. If it is a dict by partition key, name "
-        f"it in the function's attribute keyed_fields. Otherwise define redistribute_fields(parts, parallelism), which "
-        f"returns the fields of each new subtask, or use declared state for data that records change."
+        f"{second}), so dsv2 cannot give it to {operator.parallelism} subtasks. {_WAYS_OUT}"
     )
 
 

@@ -52,13 +52,11 @@ def rescaled_gate(
 
     Args:
         states: The gates of the old subtasks for this input, ordered by index.
-        change: What has changed.
+        change: What has changed. The senders are not new.
         subtask: The index of the new subtask.
         declarations: The watermark declarations of the new program by identifier.
         route: Decides about held records. Not called if the input is or was broadcast or becomes forward.
     """
-    if change.senders is Senders.NEW:
-        return new_gate(change.channels)
     joined = _joined(states, change, subtask, declarations, route)
     if change.senders is Senders.SAME:
         return _selected(joined, change, subtask, declarations)

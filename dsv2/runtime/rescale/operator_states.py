@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Operator
 from dsv2.runtime.exchange.frames import WATERMARK
+from dsv2.runtime.exchange.gate import BLOCKED
+from dsv2.runtime.operator.function_calls import reacts_to_end
 from dsv2.runtime.rescale.change import OperatorChange, Senders
 from dsv2.runtime.rescale.fields import rescaled_fields
 from dsv2.runtime.rescale.gates import new_gate, rescaled_gate
@@ -20,7 +22,7 @@ from dsv2.state import ListStateDeclaration, RedistributionMode, RedistributionS
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import EVENT_TIME, USE_PROCESSING_TIME
 
-__all__ = ("OperatorState", "owner_of", "rescaled_states")
+__all__ = ("OperatorState", "owner_of", "rescaled_states", "subtask_states")
 
 OperatorState: TypeAlias = dict[str, Any]
 """``OperatorTask.snapshot()`` without "store"."""
@@ -60,8 +62,8 @@ def rescaled_states(
 
     Raises:
         IncompatibleCheckpointError: Something cannot be carried: the fields of the function differ between the
-            subtasks, the parallelism exceeds the maximum, an operator that has ended got a new input, or a watermark is
-            no longer declared while channels are blocked.
+            subtasks, the parallelism exceeds the maximum, an input that has ended or whose channels are blocked has
+            another sender, or a watermark is no longer declared while channels are blocked.
     """
     _check(operator, change, states)
     wanted = range(operator.parallelism) if subtasks is None else subtasks
@@ -81,7 +83,7 @@ def _undeclared(
     """The watermarks in the gates that the new program no longer declares."""
     gates = [gate for state in states for gate in state["gates"]]
     held = {identifier for gate in gates for blocked in gate[5].values() for identifier in _held_watermarks(*blocked)}
-    known = {EVENT_TIME, USE_PROCESSING_TIME, *declarations}
+    known = {EVENT_TIME, USE_PROCESSING_TIME, BLOCKED, *declarations}
     undeclared = {identifier for gate in gates for identifier in gate[1]}.union(held) - known
     if held and undeclared:
         raise IncompatibleCheckpointError(
@@ -105,11 +107,25 @@ def _check(operator: Operator, change: OperatorChange, states: Sequence[Operator
             f"{operator} cannot have {operator.parallelism} subtasks. Its max parallelism is "
             f"{operator.max_parallelism}."
         )
-    has_ended = all(closed for _, closed in (state["lifecycle"] for state in states))
-    if has_ended and any(one.senders is Senders.NEW for one in change.inputs):
+    for number, one in enumerate(change.inputs):
+        if one.senders is Senders.NEW and number < change.inputs_before:
+            _check_replaced(operator, number, states)
+
+
+def _check_replaced(operator: Operator, number: int, states: Sequence[OperatorState]) -> None:
+    """Refuse another sender for an input that its former sender has not left as if it had never been there."""
+    where = f"{operator}, defined at {operator.location},"
+    has_ended = any(number in state["inputs"][0] for state in states)
+    all_closed = all(closed for _, closed in (state["lifecycle"] for state in states))
+    if has_ended and (all_closed or reacts_to_end(operator.function, operator.kind, number)):
         raise IncompatibleCheckpointError(
-            f"{operator}, defined at {operator.location}, has received the end of all inputs and passed it on, so it "
-            f"cannot get a new input. Give it and the operators after it other uids, so that they begin again."
+            f"{where} has received the end of its input {number} and reacted to it, so that input cannot have another "
+            f"sender. Give it and the operators after it other uids, so that they begin again."
+        )
+    if any(state["gates"][number][5] for state in states):
+        raise IncompatibleCheckpointError(
+            f"{where} holds back records of its input {number} behind an aligned watermark, which another sender would "
+            f"never complete. Keep its sender, or take the savepoint when no channel is blocked."
         )
 
 
@@ -124,7 +140,7 @@ def _data(
     total = {name: sum(state["counters"].get(name, 0) for state in states) for name in counters}
     records = sum(state["records_in"] for state in states)
     fields = rescaled_fields(operator, [state["fields"] for state in states], codec)
-    of_subtask = _subtask_states(operator, [state["subtask_state"] for state in states], codec)
+    of_subtask = subtask_states(operator, [state["subtask_state"] for state in states], codec)
     return [
         {
             "fields": fields[index],
@@ -181,7 +197,8 @@ def _route(operator: Operator, number: int, record: Any, subtask: int) -> int:
     return subtask % operator.parallelism if select is None else owner_of(operator, select(record), subtask)
 
 
-def _subtask_states(operator: Operator, old: Sequence[Mapping[str, bytes]], codec: Codec) -> list[dict[str, bytes]]:
+def subtask_states(operator: Operator, old: Sequence[Mapping[str, bytes]], codec: Codec) -> list[dict[str, bytes]]:
+    """Return the states of the new subtasks, by stored name, from those of the old ones."""
     declared = {declaration.name: declaration for declaration in operator.function.uses_states()}
     new: list[dict[str, bytes]] = [{} for _ in range(operator.parallelism)]
     for stored in sorted({stored for state in old for stored in state}):

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dsv2.graph import Exchange, Operator, Plan
-from dsv2.runtime.rescale.change import EarlierInput, EarlierOperator, changes
-from dsv2.runtime.rescale.operator_states import OperatorState, rescaled_states
+from dsv2.runtime.exchange.frames import Control
+from dsv2.runtime.operator.time_sender import SentBefore
+from dsv2.runtime.rescale.change import EarlierInput, EarlierOperator, Senders, changes
+from dsv2.runtime.rescale.operator_states import OperatorState, rescaled_states, subtask_states
 from dsv2.runtime.serde.codec import Codec
 
 __all__ = ("ProgramSuccession", "earlier_operators")
@@ -37,11 +39,15 @@ class ProgramSuccession:
         plan: The new program.
         program: The description of the earlier program, see ``earlier_operators``.
         codec: Decodes and encodes state.
+        sent: What the readers of the sources that the earlier program had have sent, by uid.
     """
 
-    def __init__(self, plan: Plan, program: Mapping[str, Any], codec: Codec) -> None:
-        self._declarations = plan.declarations
+    def __init__(
+        self, plan: Plan, program: Mapping[str, Any], codec: Codec, sent: Mapping[str, Sequence[SentBefore]]
+    ) -> None:
+        self._plan = plan
         self._codec = codec
+        self._sent = sent
         self._changes = changes(plan, earlier_operators(program))
 
     def parts(self, operator: Operator, subtask: int, old: Sequence[OperatorState]) -> OperatorState:
@@ -51,5 +57,35 @@ class ProgramSuccession:
             IncompatibleCheckpointError: See ``rescaled_states``.
         """
         change = self._changes[operator.uid]
-        (state,) = rescaled_states(operator, change, old, self._declarations, self._codec, [subtask])
+        (state,) = rescaled_states(operator, change, old, self._plan.declarations, self._codec, [subtask])
         return state
+
+    def first_states(
+        self, operator: Operator, subtask: int, given: Sequence[Mapping[str, bytes]]
+    ) -> Mapping[str, bytes]:
+        """Return the states of a subtask of an operator that no program has run, but whose states were given.
+
+        Args:
+            operator: The operator.
+            subtask: The subtask.
+            given: The states by stored name, for each subtask of the program for which they were given.
+        """
+        return subtask_states(operator, given, self._codec)[subtask]
+
+    def announcements(self, operator: Operator, subtask: int) -> list[tuple[int, list[Control]]]:
+        """Return what sources had sent before on the channels into a subtask of ``operator`` that are new.
+
+        Returns:
+            Channels, numbered over all inputs, with control elements. Channels of which nothing is known are left out.
+        """
+        change = self._changes.get(operator.uid)
+        found: list[tuple[int, list[Control]]] = []
+        first = 0
+        for edge in self._plan.edges_into[operator.id]:
+            source = self._plan.operators[self._plan.chain_heads[edge.source]]
+            sent = self._sent.get(source.uid, ())
+            if change is None or change.inputs[edge.input].senders is Senders.NEW:
+                channels = sent[subtask : subtask + 1] if edge.exchange is Exchange.FORWARD else sent
+                found += [(first + number, one.controls()) for number, one in enumerate(channels) if one.controls()]
+            first += self._plan.channels_of(edge)
+        return found

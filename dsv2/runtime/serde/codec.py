@@ -35,6 +35,8 @@ SIGNED_HEADER_BYTES = _HEADER.size + _SIGNATURE_BYTES
 """The size of the header of a signed blob, including the signature."""
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
+_ATOM = _pack((nodes.ATOMS, [0]))[:-1]
+"""What precedes a value that MessagePack itself distinguishes."""
 
 T = TypeVar("T")
 
@@ -70,6 +72,11 @@ class Codec:
 
     def dumps(self, value: Any) -> bytes:
         """Serialize ``value``. Raises ``SerializationError`` if it is not data."""
+        if type(value) in nodes.ATOMIC:  # most keys and values of savepoints, one call for each
+            try:
+                return _ATOM + _pack(value)
+            except (OverflowError, UnicodeEncodeError):
+                pass  # it requires the careful form
         return self._dumps(lambda encoder: self._node(value, encoder))
 
     def dumps_columns(self, columns: Sequence[Sequence[Any]]) -> bytes:
@@ -87,6 +94,13 @@ class Codec:
         Raises:
             CorruptDataError: The bytes are not a result of ``dumps``.
         """
+        if data[: len(_ATOM)] == _ATOM:
+            try:
+                value = _unpack(data[len(_ATOM) :])
+                if type(value) in nodes.ATOMIC:
+                    return value
+            except Exception:
+                pass  # raised again below, with the owner
         decoder = ColumnDecoder(self._types, references or {}, len(data))
         return _read(data, owner, lambda node: _only(decoder.column(node)))
 

@@ -44,7 +44,7 @@ __all__ = (
 Node: TypeAlias = Any
 """A tuple ``(tag, ...)`` on the way out, a list on the way in."""
 
-ATOMS: Final = 0  # values that MessagePack itself tells apart
+ATOMS: Final = 0  # values that MessagePack itself distinguishes
 NUMBERS: Final = 1  # type code of an array, its bytes, little-endian: many whole numbers of 64 bits, or many floats
 INTEGERS: Final = 2  # bytes: whole numbers beyond 64 bits
 TEXTS: Final = 3  # bytes: strings with surrogates

@@ -21,6 +21,7 @@ from typing_extensions import is_protocol
 from dsv2.errors import ConfigurationError, CorruptDataError, SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan, RegisteredType
+from dsv2.resource import Resource
 from dsv2.runtime.serde.data_types import L
 from dsv2.runtime.serde.former_names import current_name
 from dsv2.runtime.serde.layouts import (
@@ -110,6 +111,11 @@ class TypeRegistry:
                 _check_states(registry, operator.body, f"{operator}, defined at {operator.location},")
         return registry
 
+    def with_classes(self, kinds: Iterable[type]) -> TypeRegistry:
+        """Return a registry with more classes. Those of the standard library are left out, as in ``of``."""
+        more = [kind for kind in kinds if not _is_standard(kind.__module__)]
+        return TypeRegistry([*self._classes.values(), *more], self._modules, self._registered)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._classes, self._modules, self._registered)
 
@@ -181,6 +187,10 @@ class TypeRegistry:
     def _new_layout(self, kind: type) -> ClassLayout | Converter:
         if (converter := self._converters.get(name_of(kind)) or converter_of(kind)) is not None:
             return converter
+        if kind is Resource:
+            raise SerializationError(
+                "A Resource is not data. Create it as a class attribute or in the constructor of the function."
+            )
         name = kind.__qualname__
         way_out = (
             f"Store plain values instead, or register how it is converted to plain values: "
@@ -347,6 +357,7 @@ def _explain(part: Any, what: str, error: Exception) -> str:
         except Exception:
             return (
                 f"Field {name!r} ({type(value).__qualname__}) of {what} cannot be pickled: {error}. "
-                f"Use plain values, or define __getstate__ (without the field) and __setstate__ (which recreates it)."
+                f"Use plain values. Hold a model or a client in a dsv2.Resource. Or define __getstate__ (without the "
+                f"field) and __setstate__ (which recreates it)."
             )
     return f"{what[0].upper()}{what[1:]} cannot be pickled: {error}. It must not capture sessions, locks or open files."

@@ -38,7 +38,7 @@ class AlignmentBoard(ABC):
         return all(has_reported for has_reported, _ in reports), min(times, default=None)
 
     @abstractmethod
-    def tell(self, operator_id: int, time: int | None) -> None:
+    def report(self, operator_id: int, time: int | None) -> None:
         """Report that a source has reached ``time`` (ms); None if it is idle or has ended."""
 
     @abstractmethod
@@ -53,7 +53,7 @@ class LocalBoard(AlignmentBoard):
         super().__init__(plan)
         self._times: dict[int, int | None] = {}
 
-    def tell(self, operator_id: int, time: int | None) -> None:
+    def report(self, operator_id: int, time: int | None) -> None:
         self._times[operator_id] = time
 
     def _read(self, operator_id: int) -> tuple[bool, int | None]:
@@ -92,11 +92,11 @@ class Aligner:
         Raises:
             ContractError: A reader has several splits and the enumerator cannot pause single splits.
         """
-        singly = isinstance(enumerator, SupportsPauseOrResumeSplits)
+        singly = enumerator.can_pause_splits
         if not singly and not self._alignment.allow_unaligned_splits:
             self._check_single(readers, enumerator)
         own = _least(split for reader in readers for split in reader.splits.values())
-        self._board.tell(self._operator.id, own)
+        self._board.report(self._operator.id, own)
         everyone, least = self._board.least(self._alignment.group)
         fresh = None if least is None else least + self._alignment.max_drift_ms
         now = self._clock.now_ms()
@@ -123,7 +123,8 @@ class Aligner:
         to_resume = [split for split in splits if split.paused and split.at.split_id not in ahead]
         for split in (*to_pause, *to_resume):
             split.paused = not split.paused
-        if (to_pause or to_resume) and isinstance(enumerator, SupportsPauseOrResumeSplits):
+        if (to_pause or to_resume) and enumerator.can_pause_splits:
+            assert isinstance(enumerator, SupportsPauseOrResumeSplits)
             enumerator.pause_or_resume_splits([split.at for split in to_pause], [split.at for split in to_resume])
 
 

@@ -84,7 +84,7 @@ class ReaderOrder:
         first: Whether the job starts with this micro-batch.
         last: Whether the reader ends with it.
         sent: The last watermark of its splits that it has sent, in ms.
-        tells: What to emit in addition to the records: ``ACTIVE``, ``WATERMARK``, ``IDLE``.
+        signals: What to emit in addition to the records: ``ACTIVE``, ``WATERMARK``, ``IDLE``.
         now_ms: The time at which the micro-batch was planned, in ms.
         sender: The event time that the reader has sent (``SentEventTime.snapshot``).
     """
@@ -95,7 +95,7 @@ class ReaderOrder:
     first: bool
     last: bool
     sent: int | None = None
-    tells: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()
     now_ms: int = 0
     sender: tuple[Any, ...] = NOTHING_SENT
 
@@ -113,7 +113,7 @@ class ReaderOrder:
     def has_work(self) -> bool:
         """Whether the reader has anything to do."""
         sends = any(isinstance(step, WatermarkOrder) for step in self.steps)
-        return bool(self.portions or sends or self.first or self.last or self.tells)
+        return bool(self.portions or sends or self.first or self.last or self.signals)
 
 
 def orders(offset: SourceOffset, splits: Serializer[Any]) -> list[ReaderOrder]:
@@ -130,7 +130,7 @@ def orders(offset: SourceOffset, splits: Serializer[Any]) -> list[ReaderOrder]:
             batch == 0,
             reader["ended"] == batch,
             reader["sent"],
-            tuple(reader["tells"]),
+            tuple(reader["signals"]),
             offset["now_ms"],
             tuple(reader["sender"]),
         )

@@ -71,7 +71,7 @@ class ReaderState:
         idle: The status that it last sent downstream. None: unknown.
         sent: The last watermark of its splits that it has sent, in ms.
         sender: The event time that it has sent (``SentEventTime.snapshot``).
-        tells: The statuses and watermark to emit in this micro-batch.
+        signals: The statuses and watermark to emit in this micro-batch.
         watermarks: Watermarks of the enumerator to emit in this micro-batch, by identifier.
     """
 
@@ -81,13 +81,13 @@ class ReaderState:
     idle: bool | None = False
     sent: int | None = None
     sender: Sequence[Any] = NOTHING_SENT
-    tells: list[str] = field(default_factory=list)
+    signals: list[str] = field(default_factory=list)
     watermarks: dict[str, int | bool] = field(default_factory=dict)
 
     def begin_batch(self) -> None:
         """Reset what belongs to the previous micro-batch, and remove the splits that ended in it."""
         self.splits = {split_id: held for split_id, held in self.splits.items() if not held.last}
-        self.tells = []
+        self.signals = []
         self.watermarks = {}
         for held in self.splits.values():
             held.start = None
@@ -100,15 +100,15 @@ class ReaderState:
             held.note_time(now_ms, 0 if strategy is None else strategy.idle_after_ms)
         if self.no_more_splits and all(held.last for held in self.splits.values()):
             self.ended = batch
-        self._tell_status()
+        self._update_status()
         if strategy is not None and strategy.emits and combined(self._times(), self.sent) is not None:
-            self.tells.append(WATERMARK)
+            self.signals.append(WATERMARK)
 
-    def _tell_status(self) -> None:
+    def _update_status(self) -> None:
         # A reader without splits is idle, but not if it ends.
         idle = all(held.idle for held in self.splits.values())
         if self.idle is not idle and not (idle and self.ended is not None):
-            self.tells.append(IDLE if idle else ACTIVE)
+            self.signals.append(IDLE if idle else ACTIVE)
             self.idle = idle
 
     def _times(self) -> Iterable[SplitTime]:
@@ -122,7 +122,7 @@ class ReaderState:
             "idle": self.idle,
             "sent": self.sent,
             "sender": self.sender,
-            "tells": self.tells,
+            "signals": self.signals,
             "watermarks": self.watermarks,
         }
 
@@ -224,4 +224,4 @@ class Readers:
     @property
     def any_tells(self) -> bool:
         """Whether any reader has a status or watermark to emit, which requires a micro-batch."""
-        return any(state.tells or state.watermarks for state in self.states)
+        return any(state.signals or state.watermarks for state in self.states)

@@ -142,7 +142,7 @@ class SourceTask:
 class _StatelessOperator(Emitter):
     """An operator chained to a source. It only processes batches."""
 
-    __slots__ = ("_instance", "_output", "_process", "records_in", "records_out")
+    __slots__ = ("_instance", "_output", "_process", "records_in")
 
     def __init__(self, instance: FunctionInstance, function: BatchFunction, output: Emitter) -> None:
         super().__init__(
@@ -153,7 +153,6 @@ class _StatelessOperator(Emitter):
         self._process = function.process_record_batch
         self._output = output
         self.records_in = 0
-        self.records_out = 0
 
     @property
     def operator(self) -> Operator:
@@ -163,12 +162,17 @@ class _StatelessOperator(Emitter):
     def emit_batch(self, batch: RecordBatch[Any]) -> None:
         self.records_in += len(batch)
         try:
-            self._process(batch, self._emit)
+            self._process(batch, self._output.emit_batch)
         except FailedRecordError as failed:
             self.fail("process_record", failed.__cause__ or failed, failed.record)
 
     def control(self, kind: int, identifier: str, value: int | bool) -> None:
         self._output.control(kind, identifier, value)
+
+    @property
+    def records_out(self) -> int:
+        """Number of records emitted so far."""
+        return self._output.records_sent
 
     @property
     def records_sent(self) -> int:
@@ -177,7 +181,3 @@ class _StatelessOperator(Emitter):
     def fail(self, callback: str, error: BaseException, record: Any = NO_RECORD) -> NoReturn:
         """Raise the error that the user sees."""
         self._instance.fail(callback, error, record)
-
-    def _emit(self, batch: RecordBatch[Any]) -> None:
-        self.records_out += len(batch)
-        self._output.emit_batch(batch)

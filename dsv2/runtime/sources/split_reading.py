@@ -88,13 +88,13 @@ class SplitReading:
         """
         if self._order.first:
             self._begin()
-        if ACTIVE in self._order.tells:
+        if ACTIVE in self._order.signals:
             self._sender.forward_status(False)
         yield from self._do_steps()
         self._task.end_portion()
         if self._clock is not None:
             self._send_time(self._clock.finish())
-        if IDLE in self._order.tells:
+        if IDLE in self._order.signals:
             self._sender.forward_status(True)
         if self._order.last:
             self._task.end()

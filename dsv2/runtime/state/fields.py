@@ -116,6 +116,12 @@ class FunctionFields:
                 object.__delattr__(self._function, name)
         self._changed = set(changed)
 
+    def keep_only(self, names: Collection[str]) -> None:
+        """Remove restored fields whose names are not in ``names``: the program no longer uses them."""
+        for name in sorted(self._changed.difference(names)):
+            object.__delattr__(self._function, name)
+            self._changed.discard(name)
+
     def _set(self, fields: dict[str, Any]) -> None:
         for name, value in fields.items():
             object.__setattr__(self._function, name, value)
@@ -148,8 +154,8 @@ class FunctionFields:
         except (SerializationError, CorruptDataError) as error:
             raise SerializationError(
                 f"{self._operator}, defined at {self._operator.location}: {what} cannot be checkpointed. {error} "
-                f"Fields of a function are part of its state: store plain values in them, or define __getstate__ "
-                f"(without the field) and __setstate__ (which recreates it)."
+                f"Fields of a function are part of its state: store plain values in them. Hold a model or a client in "
+                f"a dsv2.Resource. Or define __getstate__ (without the field) and __setstate__ (which recreates it)."
             ) from error
 
 

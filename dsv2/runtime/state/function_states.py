@@ -20,13 +20,15 @@ from dsv2.runtime.state.handles import (
     StateColumn,
     ValueHandle,
 )
-from dsv2.runtime.state.keyed_store import PagedKeyedStore
+from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.state.migrations import FailedMigration, Migrations, split_name, stored_name
 from dsv2.runtime.state.pages import encode_state
 from dsv2.runtime.state.partition import PartitionState
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.runtime.state.ttl_handles import (
     EntryLookup,
+    EventClock,
+    EventExpiryIndex,
     ExpiringAggregatingHandle,
     ExpiringHandle,
     ExpiringListHandle,
@@ -34,7 +36,6 @@ from dsv2.runtime.state.ttl_handles import (
     ExpiringReducingHandle,
     ExpiringValueHandle,
     ExpiryIndex,
-    expire,
 )
 from dsv2.state import (
     AggregatingStateDeclaration,
@@ -44,6 +45,7 @@ from dsv2.state import (
     RedistributionMode,
     ReducingStateDeclaration,
     StateDeclaration,
+    TtlTimeCharacteristic,
     ValueStateDeclaration,
 )
 
@@ -76,6 +78,7 @@ class FunctionStates:
         partition: PartitionState,
         codec: Codec,
         time: BatchTime,
+        event_clock: EventClock,
         owner: str,
         fail: FailedMigration,
         new_dict: Callable[[], dict[Any, Any]] = dict,
@@ -88,22 +91,25 @@ class FunctionStates:
             partition: The current key.
             codec: Serializes subtask states.
             time: The time of the micro-batch.
+            event_clock: Event time of the operator.
             owner: Names the states in error messages.
             fail: Called if a converter raises an exception.
             new_dict: Creates the dict that holds subtask states.
         """
         self._store = store
         self._partition = partition
-        self._time = time
         self._fail = fail
         migrations = Migrations(function.uses_states(), fail)
         if migrations:
             store.convert_with(migrations)
         self._subtask_state = _SubtaskState(codec, owner, migrations, new_dict())
         self._entry_of_current_key = _entry_of_current_key(store, partition)
-        self._expiries = ExpiryIndex(store, partition, time)
+        self._expiries = {
+            TtlTimeCharacteristic.PROCESSING_TIME: ExpiryIndex(store, partition, Domain.EXPIRY, time),
+            TtlTimeCharacteristic.EVENT_TIME: EventExpiryIndex(store, partition, event_clock),
+        }
         self._handles = {declaration.name: self._new_handle(declaration) for declaration in function.uses_states()}
-        self._expiring = [handle for handle in self._handles.values() if isinstance(handle, ExpiringHandle)]
+        self._expiring = self._expiring_handles(function)
         partition.handles = self._handles
         partition.new_handle = self._entry_handle
 
@@ -122,8 +128,8 @@ class FunctionStates:
 
     def expire(self) -> None:
         """Remove expired values."""
-        if self._expiring:
-            expire(self._store, self._expiring, self._time.now_ms)
+        for expiries, handles in self._expiring:
+            expiries.expire(handles)
 
     def snapshot(self) -> dict[str, bytes]:
         """Return the subtask states by name. States of keys are in the keyed store."""
@@ -133,9 +139,19 @@ class FunctionStates:
         """Restore a ``snapshot``."""
         self._subtask_state.restore(state)
 
+    def _expiring_handles(self, function: ProcessFunction) -> list[tuple[ExpiryIndex, list[ExpiringHandle]]]:
+        """The handles of the states with time to live, by the index of their deadlines."""
+        found: dict[TtlTimeCharacteristic, list[ExpiringHandle]] = {}
+        for declaration in function.uses_states():
+            handle = self._handles[declaration.name]
+            if declaration.time_to_live is not None and isinstance(handle, ExpiringHandle):
+                found.setdefault(declaration.time_to_live.time_characteristic, []).append(handle)
+        return [(self._expiries[characteristic], handles) for characteristic, handles in found.items()]
+
     def _new_handle(self, declaration: StateDeclaration) -> Handle:
-        if declaration.time_to_live is not None:
-            return _EXPIRING_HANDLES[type(declaration)](declaration, self._entry_of_current_key, self._expiries)
+        if (ttl := declaration.time_to_live) is not None:
+            expiries = self._expiries[ttl.time_characteristic]
+            return _EXPIRING_HANDLES[type(declaration)](declaration, self._entry_of_current_key, expiries)
         name = stored_name(declaration)
         if declaration.redistribution_mode is RedistributionMode.NONE:
             return _new_handle(declaration, self._store.column(name), self._partition)

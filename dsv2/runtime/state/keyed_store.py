@@ -28,12 +28,13 @@ class Domain:
     EVENT_TIME: Final = 0
     PROCESSING_TIME: Final = 1
     EXPIRY: Final = 2
+    EVENT_EXPIRY: Final = 3
 
 
 _CROWDED = 4 * KEYS_PER_PAGE
 """Average size at which pages are split at once, to keep walks over their timers short; else at the snapshot."""
 
-_DOMAINS = (Domain.EVENT_TIME, Domain.PROCESSING_TIME, Domain.EXPIRY)
+_DOMAINS = (Domain.EVENT_TIME, Domain.PROCESSING_TIME, Domain.EXPIRY, Domain.EVENT_EXPIRY)
 _EMPTY: KeyEntry = {}
 
 

@@ -7,9 +7,10 @@ from typing import Any, TypeAlias
 
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.state.keyed_store import PagedKeyedStore
+from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import TIMERS, RowKind, StateRow
+from dsv2.spi import KeyEntry
 
 __all__ = ("RowLoader",)
 
@@ -51,12 +52,16 @@ class RowLoader:
         if row.kind is RowKind.PANE:
             self._panes[_slot(row), row.subtask] = self._decode(row.value)
             return
-        if row.kind in _OF_STATES and row.state is not None and split_name(row.state)[0] not in self._states:
+        if row.kind in _OF_STATES and not self.is_declared(row):
             return
         self._add_of_key(row, self._decode(row.key))
         self._loaded += 1
         if self._loaded % _ROWS_BETWEEN_SNAPSHOTS == 0:
             self._store.snapshot()  # stores the pages, which frees them if they are outside the state blob
+
+    def is_declared(self, row: StateRow) -> bool:
+        """Whether the function declares the state of ``row``, which is a row of a state."""
+        return row.state is not None and split_name(row.state)[0] in self._states
 
     def finish(self) -> None:
         """Set the deadlines of the panes. Called after the last row."""
@@ -76,10 +81,11 @@ class RowLoader:
             assert row.state is not None
             store.column(row.state)[key] = self._decode(row.value)
         elif row.kind is RowKind.EXPIRING:
-            store.entry(key)[row.state] = self._decode(row.value)
+            _add_expiring(store.entry(key), row.state, self._decode(row.value))
         elif row.kind is RowKind.TIMERS:
             assert row.state is not None
-            store.entry(key)[TIMERS[row.state]] = self._decode(row.value)
+            if TIMERS[row.state] != Domain.EXPIRY:
+                store.entry(key)[TIMERS[row.state]] = self._decode(row.value)
         elif row.kind is RowKind.ENTRY:
             store.entry(key).update(self._decode(row.value))
 
@@ -87,6 +93,16 @@ class RowLoader:
         if data is None:
             raise CorruptDataError(f"{self._owner}: a row has no value.")
         return self._codec.loads(data, self._owner)
+
+
+def _add_expiring(entry: KeyEntry, state: str | None, value: Any) -> None:
+    """Add a value with its expiry: a pair, a list of pairs, or a dict of pairs.
+
+    The deadline of the key follows from its values. That in the savepoint may be one of a state that was dropped.
+    """
+    entry[state] = value
+    pairs = value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]
+    entry[Domain.EXPIRY] = [min([*entry.get(Domain.EXPIRY, ()), *(expiry for _, expiry in pairs)])]
 
 
 def _slot(row: StateRow) -> int:

@@ -35,6 +35,7 @@ TIMERS: Mapping[str, int] = {
     "event": Domain.EVENT_TIME,
     "processing": Domain.PROCESSING_TIME,
     "expiry": Domain.EXPIRY,
+    "event-expiry": Domain.EVENT_EXPIRY,
 }
 """The time domains of timers by the name that rows have for them."""
 _TIMER_NAMES = {domain: name for name, domain in TIMERS.items()}

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
+from dsv2.errors import ContractError
 from dsv2.runtime.state.handles import Handle, default_maker
 from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.state.migrations import stored_name
 from dsv2.runtime.state.partition import PartitionState
-from dsv2.runtime.state.timers import BatchTime
 from dsv2.spi import KeyEntry
 from dsv2.state import (
     AggregatingStateDeclaration,
@@ -27,6 +27,8 @@ from dsv2.state import (
 )
 
 __all__ = (
+    "EventClock",
+    "EventExpiryIndex",
     "ExpiringAggregatingHandle",
     "ExpiringHandle",
     "ExpiringListHandle",
@@ -35,42 +37,103 @@ __all__ = (
     "ExpiringValueHandle",
     "EntryLookup",
     "ExpiryIndex",
-    "expire",
 )
-
+from dsv2.watermark.event_time import LONG_MAX, LONG_MIN, EventTimeOfInputs
 
 EntryLookup: TypeAlias = Callable[[], KeyEntry]
 """Finds the entry of the current key."""
 
 
+class ExpiryClock(Protocol):
+    """The time by which values expire."""
+
+    @property
+    def now_ms(self) -> int:
+        """The current time, in ms."""
+
+
+class CurrentStamp(Protocol):
+    """The timestamp of the record or timer that is being processed."""
+
+    timestamp: int | None
+
+
+class EventClock:
+    """Event time of the operator."""
+
+    __slots__ = ("_current", "_event_time")
+
+    def __init__(self, event_time: EventTimeOfInputs, current: CurrentStamp) -> None:
+        self._event_time = event_time
+        self._current = current
+
+    @property
+    def now_ms(self) -> int:
+        """Event time. At the end of the input, nothing more expires."""
+        now = self._event_time.current
+        return now if now < LONG_MAX else LONG_MIN
+
+    def ahead_ms(self) -> int:
+        """Return by how much the current record or timer is ahead of event time, in ms; 0 if it is behind.
+
+        Raises:
+            ContractError: Neither the record has a timestamp, nor has event time begun.
+        """
+        now, timestamp = self.now_ms, self._current.timestamp
+        if timestamp is None and self._event_time.current == LONG_MIN:
+            raise ContractError(
+                "A state with a time to live in event time cannot be updated: the record has no timestamp, and event "
+                "time has not begun. Put a generator before the function "
+                "(EventTimeExtension.new_watermark_generator_builder)."
+            )
+        return 0 if timestamp is None else max(0, timestamp - now)
+
+
 class ExpiryIndex:
-    """The expiry deadlines of the keys of one operator in one subtask."""
+    """The expiry deadlines of the keys of one operator in one subtask, in one time ``domain``."""
 
-    __slots__ = ("_partition", "_store", "time")
+    __slots__ = ("_partition", "_store", "domain", "time")
 
-    def __init__(self, store: PagedKeyedStore, partition: PartitionState, time: BatchTime) -> None:
+    def __init__(self, store: PagedKeyedStore, partition: PartitionState, domain: int, time: ExpiryClock) -> None:
         self._store = store
         self._partition = partition
+        self.domain = domain
         self.time = time
 
-    def note(self, entry: KeyEntry, expiry: int) -> None:
-        """Register that a value in the ``entry`` of the current key expires at ``expiry`` (ms)."""
-        deadlines = entry.get(Domain.EXPIRY)
+    def new_expiry(self, entry: KeyEntry, duration_ms: int) -> int:
+        """Return when a value in the ``entry`` of the current key expires that is updated now, and register it."""
+        expiry = self.time.now_ms + duration_ms
+        deadlines = entry.get(self.domain)
         if deadlines is None or expiry < deadlines[0]:
-            entry[Domain.EXPIRY] = [expiry]
-            self._store.add_deadline(Domain.EXPIRY, self._partition.key, expiry)
+            entry[self.domain] = [expiry]
+            self._store.add_deadline(self.domain, self._partition.key, expiry)
+        return expiry
+
+    def expire(self, handles: Sequence[ExpiringHandle]) -> None:
+        """Remove the values of all keys that have expired."""
+        now, domain, store = self.time.now_ms, self.domain, self._store
+        for _, key in store.take_due(domain, now):
+            entry = store.entry(key)
+            left = [expiry for handle in handles if (expiry := handle.purge(entry, now)) is not None]
+            if left:
+                entry[domain] = [min(left)]
+                store.add_deadline(domain, key, min(left))
+            else:
+                del entry[domain]
 
 
-def expire(store: PagedKeyedStore, handles: Iterable[ExpiringHandle], now: int) -> None:
-    """Remove the values of all keys that have expired at ``now`` (ms)."""
-    for _, key in store.take_due(Domain.EXPIRY, now):
-        entry = store.entry(key)
-        left = [expiry for handle in handles if (expiry := handle.purge(entry, now)) is not None]
-        if left:
-            entry[Domain.EXPIRY] = [min(left)]
-            store.add_deadline(Domain.EXPIRY, key, min(left))
-        else:
-            del entry[Domain.EXPIRY]
+class EventExpiryIndex(ExpiryIndex):
+    """Those in event time: the time of an update may be ahead of it."""
+
+    __slots__ = ("_clock",)
+
+    def __init__(self, store: PagedKeyedStore, partition: PartitionState, clock: EventClock) -> None:
+        super().__init__(store, partition, Domain.EVENT_EXPIRY, clock)
+        self._clock = clock
+
+    def new_expiry(self, entry: KeyEntry, duration_ms: int) -> int:
+        """Return when a value expires that is updated at the time of the current record."""
+        return super().new_expiry(entry, duration_ms + self._clock.ahead_ms())
 
 
 class ExpiringHandle(Handle, ABC):
@@ -91,16 +154,20 @@ class ExpiringHandle(Handle, ABC):
 
     def clear(self) -> None:
         """Remove the value."""
-        _remove(self._lookup(), self._name)
+        self._remove(self._lookup())
 
     @abstractmethod
     def purge(self, entry: KeyEntry, now: int) -> int | None:
         """Remove values in ``entry`` that have expired at ``now`` (ms). Return the first expiry of the rest."""
 
     def _new_expiry(self, entry: KeyEntry) -> int:
-        expiry = self._time.now_ms + self._duration
-        self._expiries.note(entry, expiry)
-        return expiry
+        return self._expiries.new_expiry(entry, self._duration)
+
+    def _remove(self, entry: KeyEntry) -> None:
+        """Remove the state. After the last one, remove the deadline too, so that the entry can be dropped."""
+        entry.pop(self._name, None)
+        if len(entry) == 1:
+            entry.pop(self._expiries.domain, None)
 
 
 class _ExpiringCell(ExpiringHandle):
@@ -293,7 +360,7 @@ class ExpiringMapHandle(ExpiringHandle):
         cells = entry.get(self._name, {})
         cells.pop(key, None)
         if not cells:
-            _remove(entry, self._name)
+            self._remove(entry)
 
     def contains(self, key: Any) -> bool:
         """Whether the map contains ``key``."""
@@ -336,10 +403,3 @@ class ExpiringMapHandle(ExpiringHandle):
 
 def _first_expiry(cells: Iterable[tuple[Any, int]]) -> int:
     return min(expiry for _, expiry in cells)
-
-
-def _remove(entry: KeyEntry, name: str) -> None:
-    """Remove a state. After the last one, remove the deadline too, so that the entry can be dropped."""
-    entry.pop(name, None)
-    if len(entry) == 1:
-        entry.pop(Domain.EXPIRY, None)

@@ -1,0 +1,79 @@
+"""``dsv2 savepoint edit``: writes a changed copy of a savepoint."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dsv2.cli.report import Report
+from dsv2.cli.with_spark import add_settings, open_savepoint, settings_of, spark_commands
+from dsv2.errors import ConfigurationError
+from dsv2.savepoint import SavepointEditor
+from dsv2.savepoint.paths import is_remote
+
+__all__ = ("add_command",)
+
+_Apply = Callable[..., SavepointEditor]
+
+
+def _set_position(editor: SavepointEditor, uid: str, text: str) -> SavepointEditor:
+    try:
+        offset = json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f"--set-position {uid} {text}: the offset is not JSON: {error}.") from error
+    return editor.set_position(uid, offset)
+
+
+_EDITS: Mapping[str, tuple[tuple[str, ...], str, _Apply]] = {
+    "rename-operator": (("UID", "NEW"), "give an operator or a source another uid", SavepointEditor.rename_operator),
+    "drop-operator": (("UID",), "drop an operator or a source", SavepointEditor.drop_operator),
+    "rename-state": (("UID", "STATE", "NEW"), "rename a state", SavepointEditor.rename_state),
+    "drop-state": (("UID", "STATE"), "drop a state", SavepointEditor.drop_state),
+    "set-position": (("UID", "OFFSET"), "set where a source continues, as JSON; null: at its beginning", _set_position),
+}
+"""The changes by option: their arguments, the help, and the method."""
+
+
+def add_command(commands: Any) -> None:
+    """Add the command to those of ``dsv2 savepoint``."""
+    edit = commands.add_parser(
+        "edit",
+        help="write a changed copy of a savepoint",
+        description="Write a changed copy of a savepoint. Changes are made in their order. The original stays.",
+    )
+    edit.add_argument("path", help="the folder of the savepoint")
+    edit.add_argument("new", help="the folder of the copy, which must not exist or must be empty")
+    for name, (arguments, text, _) in _EDITS.items():
+        edit.add_argument(
+            f"--{name}", nargs=len(arguments), metavar=arguments, action=_Append, dest="edits", default=[], help=text
+        )
+    edit.add_argument("--spark", action="store_true", help="use Spark, for state that does not fit in memory")
+    edit.add_argument("--json", action="store_true", help="print JSON")
+    add_settings(edit)
+    edit.set_defaults(run=_edit)
+
+
+class _Append(argparse.Action):
+    """Collects the changes of all options in their order."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        assert option_string is not None
+        namespace.edits = [*namespace.edits, (self.option_strings[0].removeprefix("--"), values)]
+
+
+def _edit(arguments: argparse.Namespace) -> Report:
+    changes: Sequence[tuple[str, list[str]]] = arguments.edits
+    if not changes:
+        raise ConfigurationError(f"Name a change: {', '.join(f'--{name}' for name in _EDITS)}.")
+    editor = open_savepoint(arguments.path, arguments).edit()
+    for name, values in changes:
+        editor = _EDITS[name][2](editor, *values)
+    if arguments.spark or is_remote(arguments.new):
+        path: str = spark_commands().write(editor, arguments.new, settings_of(arguments))
+    else:
+        path = editor.write(arguments.new)
+    text = [f"{name} {' '.join(values)}" for name, values in changes]
+    data = {"path": path, "changes": [{"change": name, "arguments": values} for name, values in changes]}
+    return Report([*text, f"The new savepoint is in {path}."], data)

@@ -1,0 +1,70 @@
+"""Whether the main side of a broadcast connection waits for the broadcast side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dsv2.errors import ConfigurationError
+from dsv2.watermark import (
+    BoolWatermark,
+    BoolWatermarkDeclaration,
+    LongWatermark,
+    LongWatermarkDeclaration,
+    Watermark,
+    WatermarkDeclaration,
+)
+from dsv2.watermark.event_time import LONG_MIN
+
+__all__ = ("WaitForBroadcast",)
+
+
+@dataclass(frozen=True)
+class WaitForBroadcast:
+    """The main side waits until the broadcast side has ended, or has sent a watermark.
+
+    Records and watermarks of the main side are buffered in order, in the state of the subtask. They are processed as
+    soon as the wait is over. ``JobProgress`` reports the number of records as ``records_held``. The state with them is
+    written in each micro-batch, so the wait should be short.
+
+    Args:
+        until: The watermark that ends the wait. Given the declaration of a flag, its value True; given one of a number,
+            any value; given a watermark (``DECLARATION.new_watermark(5)``), its value or a higher one. What counts is
+            the value combined over the channels of the broadcast side. None: the end of the broadcast side.
+        max_records: The number of records that each subtask may buffer. With more the job fails.
+
+    Raises:
+        ConfigurationError: ``until`` or ``max_records`` is invalid.
+    """
+
+    until: WatermarkDeclaration | Watermark | None = None
+    max_records: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        kinds = (LongWatermarkDeclaration, BoolWatermarkDeclaration, LongWatermark, BoolWatermark, type(None))
+        if not isinstance(self.until, kinds):
+            raise ConfigurationError(
+                f"WaitForBroadcast: until must be a watermark, its declaration or None, not {self.until!r}."
+            )
+        count = self.max_records
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise ConfigurationError(
+                f"WaitForBroadcast: max_records must be a whole number of at least 1, not {count!r}."
+            )
+
+    @property
+    def identifier(self) -> str | None:
+        """The identifier of the watermark that ends the wait."""
+        return None if self.until is None else self.until.identifier
+
+    def is_over(self, identifier: str, value: int | bool) -> bool:
+        """Whether a watermark of the broadcast side ends the wait."""
+        return identifier == self.identifier and value >= self._least
+
+    @property
+    def _least(self) -> int | bool:
+        if isinstance(self.until, LongWatermark | BoolWatermark):
+            return self.until.value
+        return True if isinstance(self.until, BoolWatermarkDeclaration) else LONG_MIN
+
+    def __str__(self) -> str:
+        return "its end" if self.until is None else f"its watermark {self.identifier!r}"

@@ -1,0 +1,58 @@
+"""Checks of operators with several inputs, made while the plan is built."""
+
+from __future__ import annotations
+
+from dsv2.errors import PlanError
+from dsv2.graph.plan import Operator, OperatorKind, Plan
+from dsv2.watermark.event_time import EVENT_TIME
+
+__all__ = ("check_unions", "check_waits")
+
+
+def check_unions(plan: Plan) -> None:
+    """Raise ``PlanError`` if an operator before a union declares an aligned watermark.
+
+    The inputs of a union are combined, but do not wait for each other.
+    """
+    for union in plan.operators:
+        if union.kind is not OperatorKind.UNION:
+            continue
+        for operator in _upstream(plan, union):
+            for name in (declaration.identifier for declaration in operator.body.declare_watermarks()):  # type: ignore[union-attr]
+                if plan.declarations[name].combination_policy.aligned:
+                    raise PlanError(
+                        f"{union} at {union.location}: the aligned watermark {name!r}, which {operator} at "
+                        f"{operator.location} declares, cannot pass a union. Declare it without aligned(), or connect "
+                        f"the streams with a function that has two inputs."
+                    )
+
+
+def check_waits(plan: Plan) -> None:
+    """Raise ``PlanError`` if an operator waits for a watermark that nothing declares, or that one channel can send."""
+    for operator in plan.operators:
+        name = None if operator.broadcast_wait is None else operator.broadcast_wait.identifier
+        if name is not None and name not in plan.declarations:
+            raise PlanError(
+                f"{operator} at {operator.location} waits for the watermark {name!r} of its broadcast side, but no "
+                f"function or source of the job declares it."
+            )
+        if name not in (None, EVENT_TIME) and not _waits_for_all(plan, name):
+            raise PlanError(
+                f"{operator} at {operator.location} waits for the watermark {name!r} of its broadcast side, which the "
+                f"first subtask can send alone. Declare it with combine_wait_for_all_channels(True)."
+            )
+
+
+def _waits_for_all(plan: Plan, identifier: str) -> bool:
+    return plan.declarations[identifier].combination_policy.combine_wait_for_all_channels
+
+
+def _upstream(plan: Plan, operator: Operator) -> list[Operator]:
+    found = {edge.source: plan.operators[edge.source] for edge in plan.edges_into[operator.id]}
+    waiting = list(found)
+    while waiting:
+        for edge in plan.edges_into[waiting.pop()]:
+            if edge.source not in found:
+                found[edge.source] = plan.operators[edge.source]
+                waiting.append(edge.source)
+    return list(found.values())

@@ -1,0 +1,55 @@
+"""A savepoint that is being edited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dsv2.graph import Plan
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.savepoint.given_state import GivenState, StateData
+from dsv2.savepoint.metadata import SavepointInfo
+from dsv2.savepoint.reader import SavepointReader
+from dsv2.savepoint.row_edits import Edit
+from dsv2.savepoint.tables import SavepointTable, TableId
+
+__all__ = ("Draft", "Given")
+
+
+@dataclass(frozen=True)
+class Given:
+    """A state that was given, after a number of edits."""
+
+    after: int
+    state: GivenState
+    data: StateData
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A savepoint and its edits.
+
+    Attributes:
+        info: The edited description.
+        types: The classes of keys and values.
+        original: The savepoint that is edited; None: there is none.
+        edits: The edits of rows, in order.
+        given: The states that were given.
+        plan: The program, if no other has run.
+    """
+
+    info: SavepointInfo
+    types: TypeRegistry
+    original: SavepointReader | None = None
+    edits: tuple[Edit, ...] = ()
+    given: tuple[Given, ...] = ()
+    plan: Plan | None = None
+
+    def tables(self) -> Iterator[tuple[TableId, SavepointTable]]:
+        """Return the tables of the original that are left, with what they have become."""
+        for table in () if self.original is None else self.original.info.tables:
+            becomes: TableId | None = table.id
+            for edit in self.edits:
+                becomes = None if becomes is None else edit.moved(becomes)
+            if becomes is not None:
+                yield becomes, table

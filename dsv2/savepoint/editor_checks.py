@@ -1,0 +1,155 @@
+"""Checks of what the methods of ``SavepointEditor`` are called with, before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+
+from dsv2.callables import takes
+from dsv2.errors import ConfigurationError
+from dsv2.graph import OperatorKind
+from dsv2.program.class_changes import Classes
+from dsv2.program.type_shapes import shown
+from dsv2.runtime.report.short_repr import shorten
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.migrations import split_name
+from dsv2.runtime.state.rows import RowKind
+from dsv2.savepoint.given_state import GivenState, StateData, local_values
+from dsv2.savepoint.metadata import JsonObject
+from dsv2.savepoint.tables import TableId
+from dsv2.state import RedistributionMode, StateDeclaration
+from dsv2.state.types import classes_in
+
+__all__ = (
+    "check_callable",
+    "check_can_hold",
+    "check_classes",
+    "check_converted",
+    "check_declaration",
+    "check_given",
+    "check_versions",
+    "classes_of_state",
+    "expiry_of",
+    "is_keyed",
+    "listed",
+    "stored_as",
+)
+
+_OF_STATES = (RowKind.KEYED, RowKind.EXPIRING, RowKind.SUBTASK_STATE)
+_FORM = ("kind", "mode", "time_to_live")
+
+
+def listed(names: Collection[str]) -> str:
+    """Return names for an error."""
+    return ", ".join(map(repr, sorted(names))) or "none"
+
+
+def is_keyed(operator: JsonObject) -> bool:
+    """Whether an operator has keys."""
+    return any(one["key"] is not None for one in operator["inputs"])
+
+
+def stored_as(name: str, described: JsonObject) -> str:
+    """Return the stored name of the current version of a state."""
+    version = described.get("version", 1)
+    return name if version == 1 else f"{name}@{version}"
+
+
+def classes_of_state(declaration: StateDeclaration) -> set[type]:
+    """Return the classes that the values of a state may contain."""
+    return set[type]().union(*map(classes_in, declaration.types))
+
+
+def check_callable(function: object, method: str, form: str) -> None:
+    """Check the function of an edit."""
+    if not callable(function) or not takes(function, form.partition(")")[0].count(",") + 1):
+        raise ConfigurationError(f"{method} takes a function {form}, not {function!r}.")
+
+
+def check_versions(uid: str, name: str, stored: str, tables: Iterable[TableId]) -> None:
+    """Check that a state has no values of an earlier version."""
+    found = {table.state for table in tables if table.uid == uid and table.kind in _OF_STATES}
+    others = sorted(other for other in found if other and other != stored and split_name(other)[0] == name)
+    if others:
+        raise ConfigurationError(
+            f"State {name!r} of {uid!r} holds values of version {split_name(others[0])[1]}, which the job has not "
+            f"converted yet. It does so when it reads them, with migrate=..."
+        )
+
+
+def check_classes(uid: str, name: str, classes: Classes, types: TypeRegistry) -> None:
+    """Check that the classes of a state are known."""
+    unknown = sorted(kind for kind in classes if types.class_named(kind) is None)
+    if unknown:
+        raise ConfigurationError(
+            f"State {name!r} of {uid!r} holds values of {', '.join(unknown)}. To map them, name the classes: "
+            f"edit(types=[...])."
+        )
+
+
+def check_converted(uid: str, name: str, before: JsonObject, after: JsonObject, new_name: str) -> None:
+    """Check the declaration of converted values."""
+    parts = [("name", name, new_name), *((part, before[part], after[part]) for part in _FORM)]
+    for part, was, is_now in parts:
+        if was != is_now:
+            raise ConfigurationError(
+                f"State {name!r} of {uid!r}: its {part.replace('_', ' ')} is {was}, and the declaration has {is_now}."
+            )
+    if after["version"] < before.get("version", 1):
+        raise ConfigurationError(
+            f"State {name!r} of {uid!r}: its version is {before['version']}, and the declaration has "
+            f"{after['version']}. A version only increases."
+        )
+
+
+def check_declaration(uid: str, name: str, before: JsonObject, after: JsonObject) -> None:
+    """Check that a declaration is that of the program."""
+    for part in (*_FORM, "types", "version"):
+        if before.get(part, after[part]) != after[part]:
+            was, is_now = (_shown(part, of[part]) for of in (before, after))
+            raise ConfigurationError(
+                f"State {name!r} of {uid!r}: its {part.replace('_', ' ')} is {was}, and the declaration has {is_now}. "
+                f"To declare it differently, drop it first: drop_state({uid!r}, {name!r})."
+            )
+
+
+def check_can_hold(uid: str, operator: JsonObject, declaration: StateDeclaration) -> None:
+    """Check that an operator can have a state."""
+    if not isinstance(declaration, StateDeclaration):
+        raise ConfigurationError(
+            f"put_state takes a declaration, such as StateDeclarations.value_state(...), not {declaration!r}."
+        )
+    if operator["kind"] == OperatorKind.SOURCE.value or operator["stateless"]:
+        raise ConfigurationError(f"Operator {uid!r} is a source, or runs in one, so it has no states.")
+    if declaration.redistribution_mode is RedistributionMode.NONE and not is_keyed(operator):
+        raise ConfigurationError(f"{declaration} belongs to keys, and operator {uid!r} has none.")
+
+
+def check_given(state: GivenState, data: StateData) -> None:
+    """Convert the values of a table, and check that no key occurs twice."""
+    codec, keys = Codec(state.types), set[bytes]()
+    for row in state.rows(local_values(state, data)):
+        if row.key is not None:
+            if row.key in keys:
+                key = codec.loads(row.key, state.shown)
+                raise ConfigurationError(f"{state.shown}: the key {shorten(key)} occurs twice.")
+            keys.add(row.key)
+
+
+def expiry_of(uid: str, declaration: StateDeclaration, written_at: datetime | None) -> int | None:
+    """Return when given values expire, in ms."""
+    ttl = declaration.time_to_live
+    if (ttl is None) != (written_at is None):
+        needs = "has no time to live, so omit written_at" if ttl is None else "has a time to live: give written_at=..."
+        raise ConfigurationError(f"State {declaration.name!r} of {uid!r} {needs}.")
+    if ttl is None or written_at is None:
+        return None
+    if not isinstance(written_at, datetime) or written_at.utcoffset() is None:
+        raise ConfigurationError(f"written_at must be a datetime with a time zone, not {written_at!r}.")
+    return round(written_at.timestamp() * 1000) + ttl.duration_ms
+
+
+def _shown(part: str, value: Any) -> str:
+    return ", ".join(map(shown, value)) if part == "types" else str(value)

@@ -1,0 +1,73 @@
+"""Checks the description of a savepoint, which anybody may have written.
+
+What passes names no file outside of the savepoint, and has the types that its readers rely on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from dsv2.program.column_types import is_column_type
+from dsv2.runtime.state.rows import RowKind
+
+if TYPE_CHECKING:
+    from dsv2.savepoint.metadata import SavepointInfo
+    from dsv2.savepoint.tables import SavepointTable
+
+__all__ = ("check_structure",)
+
+_KINDS = [kind.value for kind in RowKind]
+_FOLDER = re.compile(r"state(/[^/\\.][^/\\]*)+")
+_FILE = re.compile(r"[^/\\._][^/\\]*")
+
+
+def check_structure(info: SavepointInfo) -> None:
+    """Check a description.
+
+    Raises:
+        ValueError: A part has another type than it must have, or a name is that of a file outside of the savepoint.
+    """
+    origin = info.origin
+    _check("origin", origin, _all(str, (origin.job_name, origin.job_id)) and type(origin.batch_id) is int)
+    _check("savepoint_id", info.savepoint_id, isinstance(info.savepoint_id, str))
+    _check("programs", info.programs, isinstance(info.programs, list) and bool(info.programs))
+    _check("programs", info.programs, _all(dict, info.programs))
+    operators = info.program.get("operators")
+    _check("programs", operators, isinstance(operators, dict) and _all(dict, operators.values()))
+    assert operators is not None
+    _check("programs", operators, _all(dict, (operator.get("states") for operator in operators.values())))
+    for uid, source in info.sources.items():
+        _check(f"the position of {uid!r}", source, isinstance(source.offset, dict) and isinstance(source.reports, list))
+    _check("keys", info.keys, isinstance(info.keys, list) and _all(dict, info.keys))
+    _check("fields", info.fields, isinstance(info.fields, dict) and _all(list, info.fields.values()))
+    _check("holding", info.holding, isinstance(info.holding, list) and _all(str, info.holding))
+    _check("sinks", info.sinks, isinstance(info.sinks, dict))
+    for table in info.tables:
+        _check_table(table)
+    folders = {table.folder for table in info.tables}
+    without = folders - {name.rpartition("/")[0] for name in info.files}
+    _check("a table without files", without, not without)
+    for name, file in info.files.items():
+        folder, _, own_name = name.rpartition("/")
+        _check("a file", name, folder in folders and _FILE.fullmatch(own_name) is not None)
+        _check("a file", name, type(file.size) is int and isinstance(file.sha256, str))
+
+
+def _check_table(table: SavepointTable) -> None:
+    of = table.id
+    _check("a table", of, isinstance(of.uid, str) and isinstance(of.state, str | None))
+    _check("the kind of a table", of.kind, of.kind in _KINDS)
+    _check("a folder", table.folder, isinstance(table.folder, str) and _FOLDER.fullmatch(table.folder) is not None)
+    for column in (table.key, table.value):
+        _check("a column", column, column is None or is_column_type(column))
+
+
+def _all(kind: type, values: Iterable[object]) -> bool:
+    return all(isinstance(value, kind) for value in values)
+
+
+def _check(part: str, value: Any, valid: bool) -> None:
+    if not valid:
+        raise ValueError(f"{part} cannot be {str(value)[:200]!r}")

@@ -1,0 +1,140 @@
+"""The phases of an upgrade, recognised by the files of savepoints, checkpoints and sinks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ("PHASES", "Phase", "Scene", "phase_reached", "attempt")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Where an upgrade happens.
+
+    Attributes:
+        folder: The folder of the life.
+        place: The new savepoint, or the new checkpoint or generation.
+        before: The previous generation; None: there is none.
+        newest: The last micro-batch that was logged there.
+        discarded: What identifies an earlier attempt in ``place``.
+    """
+
+    folder: Path
+    place: Path
+    before: Path | None = None
+    newest: int = -1
+    discarded: int = 0
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A phase of an upgrade. ``is_counted``: Whether a kill in it counts; otherwise the upgrade is over."""
+
+    name: str
+    reached: Callable[[Scene], bool]
+    is_counted: bool = True
+
+
+def attempt(generation: Path) -> int:
+    """What identifies the present attempt to begin a generation; 0 if there is none."""
+    file = generation / "dsv2/generation.json"
+    return file.stat().st_mtime_ns if file.exists() else 0
+
+
+def first_batch(generation: Path) -> int:
+    """The number that sinks give to the first micro-batch of a generation."""
+    origin = generation / "dsv2/origin.json"
+    return int(json.loads(origin.read_text())["first_batch"]) if origin.exists() else 0
+
+
+def phase_reached(phases: Sequence[Phase], scene: Scene) -> Phase | None:
+    """The last of ``phases`` that the upgrade has reached."""
+    return next((phase for phase in reversed(phases) if phase.reached(scene)), None)
+
+
+def _has(name: str) -> Callable[[Scene], bool]:
+    if "*" in name:
+        return lambda scene: next(scene.place.glob(name), None) is not None
+    return lambda scene: (scene.place / name).exists()
+
+
+def _in_sink(place: str) -> Callable[[Scene], bool]:
+    """Whether the first micro-batch has written ``place`` of a sink."""
+
+    def reached(scene: Scene) -> bool:
+        has_begun = (scene.place / "offsets/0").exists()
+        return has_begun and (scene.folder / place.format(first=first_batch(scene.place))).exists()
+
+    return reached
+
+
+def _waits_at(gate: str) -> Callable[[Scene], bool]:
+    return lambda scene: (scene.folder / f"{gate}.waiting").exists()
+
+
+def _of_attempt(phase: Phase) -> Phase:
+    def reached(scene: Scene) -> bool:
+        return attempt(scene.place) not in (0, scene.discarded) and phase.reached(scene)
+
+    return Phase(phase.name, reached, phase.is_counted)
+
+
+def _cleanup(reached: Callable[[Scene], bool]) -> Callable[[Scene], bool]:
+    return lambda scene: (scene.place / "commits/0").exists() and reached(scene)
+
+
+def _has_lost_newest(scene: Scene) -> bool:
+    assert scene.before is not None
+    return not (scene.before / f"offsets/{scene.newest}").exists()
+
+
+def _has_lost_commits(scene: Scene) -> bool:
+    assert scene.before is not None
+    return not (scene.before / "commits").exists()
+
+
+_FIRST_MICRO_BATCH = (
+    Phase("manifest written", _has("dsv2/manifest.json")),
+    Phase("run begun", _has("dsv2/runs.json")),
+    Phase("metadata", _has("metadata")),
+    Phase("offsets", _has("offsets/0")),
+    Phase("state", _has("state/*/*/1[._]*")),
+    Phase("files begun", _in_sink("counted/batch_id={first}")),
+    Phase("files written", _in_sink("total/batch_id={first}/_SUCCESS")),
+    Phase("Kafka begun", _waits_at("message")),
+    Phase("Kafka written", _waits_at("row")),
+)
+
+PHASES = {
+    "create": (
+        Phase("tables begun", _has("state/0")),
+        Phase("a table written", _has("state/0/_SUCCESS")),
+        Phase("more tables written", _has("state/1/_SUCCESS")),
+        Phase("savepoint complete", _has("savepoint.json")),
+    ),
+    "restore": (
+        Phase("lease taken", _has("dsv2/drivers/*.json")),
+        *_FIRST_MICRO_BATCH,
+        Phase("committed", _has("commits/0")),
+    ),
+    "migrate": tuple(
+        map(
+            _of_attempt,
+            (
+                Phase("generation begun", _has("dsv2/generation.json")),
+                Phase("tables begun", _has("savepoint/state/0")),
+                Phase("a table written", _has("savepoint/state/0/_SUCCESS")),
+                Phase("savepoint complete", _has("savepoint/savepoint.json")),
+                *_FIRST_MICRO_BATCH,
+                Phase("committed", _has("commits/0")),
+                Phase("cleanup begun", _cleanup(_has_lost_newest)),
+                Phase("cleanup half done", _cleanup(_has_lost_commits)),
+                Phase("cleaned up", _cleanup(lambda scene: not _has("savepoint")(scene)), is_counted=False),
+            ),
+        )
+    ),
+}
+"""The phases of each kind of upgrade, in their order. A gate is shut only for the phase that it defines."""

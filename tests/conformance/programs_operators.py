@@ -1,0 +1,250 @@
+"""Programs with union, deduplicate, sample, limit, and a main side that waits for its broadcast side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dsv2 import StateTtl, WaitForBroadcast
+from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
+from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
+from dsv2.watermark import Watermark, WatermarkHandlingResult, new_builder
+from tests.conformance.functions import FEW, NUMBERS, is_of_others, mod3, parity
+from tests.conformance.harness import Pipeline, Program, Run
+from tests.durations import ms
+
+__all__ = ("PROGRAMS", "WITH_STATE")
+
+
+class UnionOfStreams(Program):
+    """Records of all streams arrive, in the order of their stream. One of them is given twice."""
+
+    OTHERS = range(100, 120)
+
+    def build(self, p: Pipeline) -> None:
+        numbers = p.source(NUMBERS)
+        united = numbers.union(p.source(self.OTHERS), numbers.map(lambda number: number + 1000), numbers)
+        p.collect(united)
+        p.collect(united.key_by(parity).process(Counting()), "counted")
+
+    def check(self, run: Run) -> None:
+        both = [*NUMBERS, *NUMBERS, *self.OTHERS, *(number + 1000 for number in NUMBERS)]
+        run.expect_all(*both)
+        run.expect_all(*((key, count + 1) for key in (0, 1) for count in range(len(both) // 2)), name="counted")
+        if run.parallelism == 1:
+            assert [number for number in run.out() if number in self.OTHERS] == list(self.OTHERS)
+
+
+class Counting(OneInputStreamProcessFunction[int, tuple[int, int]]):
+    """Counts the records of each key in a field."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        key = parity(record)
+        self.counts[key] = self.counts.get(key, 0) + 1
+        output.collect((key, self.counts[key]))
+
+
+class EventTimeOfUnion(Program):
+    """Event time is the least of the streams, so no record is late. It ends when all have ended."""
+
+    SLOW, FAST = range(0, 600, 20), range(500, 1_500, 100)
+
+    def build(self, p: Pipeline) -> None:
+        generator = EventTimeExtension.new_watermark_generator_builder(value_of_time).per_event_watermark()
+        slow, fast = (
+            p.source(times, 1).process(generator.build_as_process_function()).with_parallelism(1)
+            for times in (self.SLOW, self.FAST)
+        )
+        p.collect(slow.union(fast).process(IsLate()).with_parallelism(1))
+
+    def check(self, run: Run) -> None:
+        late = [record for record in run.out() if record[0] == "late"]
+        assert late == []
+        times = [time for kind, time in run.out() if kind == "time"]
+        assert times == sorted(times)
+        assert times[-1] == (1 << 63) - 1
+        assert sum(kind == "record" for kind, _ in run.out()) == len(self.SLOW) + len(self.FAST)
+
+
+def value_of_time(record: int) -> int:
+    """The timestamp of a record."""
+    return record
+
+
+class IsLate(OneInputEventTimeStreamProcessFunction[int, tuple[str, int]]):
+    """Emits records and event time in the order in which it receives them."""
+
+    def __init__(self) -> None:
+        self.time = -(1 << 63)
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        output.collect(("late" if record <= self.time else "record", record))
+
+    def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
+        self.time = timestamp
+        output.collect(("time", timestamp))
+
+
+LEAST = new_builder("least-of-union").type_long().combine_function_min().combine_wait_for_all_channels(True).build()
+
+
+class Sender(OneInputStreamProcessFunction[int, int]):
+    """Sends a watermark in ``end_input``."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def declare_watermarks(self) -> Any:
+        return [LEAST]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None: ...
+
+    def end_input(self, ctx: Any) -> None:
+        ctx.watermark_manager.emit_watermark(LEAST.new_watermark(self.value))
+
+
+class Receiver(OneInputStreamProcessFunction[int, int]):
+    """Emits the watermarks that it receives."""
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None: ...
+
+    def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        if not is_of_others(watermark) and watermark.identifier == LEAST.identifier:
+            output.collect(watermark.value)
+        return WatermarkHandlingResult.PEEK
+
+
+class WatermarksOfUnion(Program):
+    """A watermark waits for all streams, and is combined over them."""
+
+    def build(self, p: Pipeline) -> None:
+        first, second, third = (p.source(FEW).process(Sender(value)) for value in (7, 5, 9))
+        p.collect(first.union(second, third).process(Receiver()).with_parallelism(1))
+
+    def check(self, run: Run) -> None:
+        assert run.out()
+        assert run.out()[0] == 5
+        assert run.out() == sorted(run.out())
+
+
+class Deduplicated(Program):
+    """The first record of each key, from any stream."""
+
+    def build(self, p: Pipeline) -> None:
+        numbers = p.source(NUMBERS)
+        p.collect(numbers.union(numbers).deduplicate(mod3, None))
+        p.collect(numbers.union(numbers).deduplicate(lambda number: number, None), "all")
+
+    def check(self, run: Run) -> None:
+        assert sorted(map(mod3, run.out())) == [0, 1, 2]
+        if run.parallelism == 1:
+            assert run.out() == [0, 1, 2]
+        run.expect_all(*NUMBERS, name="all")
+
+
+class Sampled(Program):
+    """About a fraction of the records, each at most once."""
+
+    MANY = range(40)
+
+    def build(self, p: Pipeline) -> None:
+        numbers = p.source(self.MANY)
+        p.collect(numbers.sample(0.5, seed=3))
+        p.collect(numbers.sample(1), "all")
+
+    def check(self, run: Run) -> None:
+        assert 10 <= len(run.out()) <= 30
+        assert len(set(run.out())) == len(run.out())
+        run.expect_all(*self.MANY, name="all")
+
+
+class Limited(Program):
+    """The first records that arrive, of all subtasks together."""
+
+    def build(self, p: Pipeline) -> None:
+        p.collect(p.source(NUMBERS).limit(5))
+        p.collect(p.source(FEW).limit(5), "fewer")
+        p.collect(p.source(FEW).limit(0), "none")
+
+    def check(self, run: Run) -> None:
+        assert len(set(run.out())) == 5
+        assert set(run.out()) <= set(NUMBERS)
+        if run.parallelism == 1:
+            assert run.out() == [0, 1, 2, 3, 4]
+        run.expect_all(*FEW, name="fewer")
+        run.expect_all(name="none")
+
+
+RULES_COMPLETE = (
+    new_builder("rules-complete").type_bool().combine_function_and().combine_wait_for_all_channels(True).build()
+)
+
+
+class RulesThenMark(OneInputStreamProcessFunction[int, int]):
+    """Forwards rules, and says after the last one that they are complete."""
+
+    def declare_watermarks(self) -> Any:
+        return [RULES_COMPLETE]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        output.collect(record)
+
+    def end_input(self, ctx: Any) -> None:
+        ctx.watermark_manager.emit_watermark(RULES_COMPLETE.new_watermark(True))
+
+
+class WithRules(TwoInputBroadcastStreamProcessFunction[int, int, tuple[int, int]]):
+    """Emits each record with the number of rules that it has seen."""
+
+    def __init__(self) -> None:
+        self.rules = 0
+
+    def process_record_from_non_broadcast_input(self, record: int, output: Any, ctx: Any) -> None:
+        output.collect((record, self.rules))
+
+    def process_record_from_broadcast_input(self, record: int, ctx: Any) -> None:
+        self.rules += 1
+
+
+class RulesFirst(Program):
+    """The main side waits for all rules, which arrive while records do, in any number of micro-batches."""
+
+    RULES = range(20)
+
+    def build(self, p: Pipeline) -> None:
+        numbers = p.source(NUMBERS)
+        rules = p.source(self.RULES)
+        marked = rules.process(RulesThenMark())
+        at_end, at_watermark = WaitForBroadcast(), WaitForBroadcast(RULES_COMPLETE)
+        p.collect(numbers.connect_and_process(rules.broadcast(), WithRules(), wait_for_broadcast=at_end))
+        keyed = numbers.key_by(mod3)
+        p.collect(keyed.connect_and_process(rules.broadcast(), WithRules(), wait_for_broadcast=at_end), "keyed")
+        swapped = marked.broadcast().connect_and_process(keyed, WithRules(), wait_for_broadcast=at_watermark)
+        p.collect(swapped, "at watermark")
+
+    def check(self, run: Run) -> None:
+        for name in ("out", "keyed", "at watermark"):
+            run.expect_all(*((number, len(self.RULES)) for number in NUMBERS), name=name)
+        run.expect_channel_order(lambda record: int(record[0]))
+
+
+class ExpiresInEventTime(Program):
+    """A key is forgotten by the timestamps of its records, however fast they are processed."""
+
+    TIMES = range(0, 1_000, 40)
+
+    def build(self, p: Pipeline) -> None:
+        generator = EventTimeExtension.new_watermark_generator_builder(value_of_time).per_event_watermark()
+        timed = p.source(self.TIMES, 1).process(generator.build_as_process_function()).with_parallelism(1)
+        ttl = StateTtl(ms(100), time_characteristic="event-time")
+        p.collect(timed.deduplicate(lambda number: "key", ttl).with_parallelism(1))
+
+    def check(self, run: Run) -> None:
+        # When the record of 160 arrives, event time is 119: one less than the timestamp of the record before.
+        assert run.out() == list(range(0, 1_000, 160))
+
+
+WITH_STATE = (Deduplicated(), RulesFirst(), ExpiresInEventTime())
+PROGRAMS = (UnionOfStreams(), EventTimeOfUnion(), WatermarksOfUnion(), *WITH_STATE, Sampled(), Limited())

@@ -1,0 +1,23 @@
+"""Resources in the workers of Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark.processes import JobProcess
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_each_worker_opens_it_once_and_closes_it_at_the_end(tmp_path: Path) -> None:
+    program = JobProcess(tmp_path, "resource_job")
+    program.start()
+    program.finish()
+    notes = [line.rsplit(" ", 1) for line in (tmp_path / "notes").read_text().splitlines()]
+    (batches,) = (int(event.split()[1]) for event, _ in notes if event.startswith("batches"))
+    opened, closed = (sorted(process for event, process in notes if event == kind) for kind in ("open", "close"))
+    assert batches >= 5
+    assert len(opened) == len(set(opened)) == 2
+    assert closed == opened

@@ -1,0 +1,92 @@
+"""The types of resources and of the operators that need no function. Checked by ``test_typing.py``, never run."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from functools import partial
+from typing import assert_type
+
+from dsv2 import (
+    ConfiguredGlobalStream,
+    ConfiguredKeyedStream,
+    ConfiguredStream,
+    Resource,
+    StateTtl,
+    WaitForBroadcast,
+    new_builder,
+)
+from dsv2.extension.window import (
+    CountTrigger,
+    DeltaTrigger,
+    OneInputWindowStreamProcessFunction,
+    PurgingTrigger,
+    TriggerContext,
+    TriggerResult,
+    WindowStrategy,
+    WindowTrigger,
+    window,
+)
+from dsv2.extension.window.strategy import GlobalWindowStrategy
+from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
+from dsv2.state import TtlTimeCharacteristic
+from tests.typing.given import Given
+
+DONE = new_builder("done").type_bool().build()
+
+
+def load(path: str) -> date:
+    return date.fromisoformat(path)
+
+
+def resources() -> None:
+    assert_type(Resource(date.today), Resource[date])
+    assert_type(Resource(partial(load, "2024-01-01"), close=date.isoformat).get(), date)
+    assert_type(Resource(lambda: load("2024-01-01")).get(), date)
+
+
+def operators(g: Given) -> None:
+    assert_type(g.non_keyed.union(g.non_keyed), ConfiguredStream[int])
+    assert_type(g.non_keyed.union(g.non_keyed, g.non_keyed.map(str).map(len)).with_uid("all"), ConfiguredStream[int])
+    assert_type(g.non_keyed.deduplicate(str, timedelta(hours=1)), ConfiguredStream[int])
+    assert_type(
+        g.non_keyed.deduplicate(lambda record: record + 1, StateTtl(timedelta(1)), version=2), ConfiguredStream[int]
+    )
+    assert_type(g.non_keyed.deduplicate(str, None), ConfiguredStream[int])
+    assert_type(g.non_keyed.sample(0.5, seed=1), ConfiguredStream[int])
+    assert_type(g.other_non_keyed.limit(10), ConfiguredGlobalStream[date])
+
+
+def waits(g: Given, f: TwoInputBroadcastStreamProcessFunction[int, date, bytes]) -> None:
+    wait = WaitForBroadcast(DONE, max_records=10)
+    WaitForBroadcast(DONE.new_watermark(True))
+    assert_type(g.non_keyed.connect_and_process(g.other_broadcast, f, wait_for_broadcast=wait), ConfiguredStream[bytes])
+    assert_type(g.keyed.connect_and_process(g.other_broadcast, f, wait_for_broadcast=wait), ConfiguredStream[bytes])
+    assert_type(
+        g.keyed.connect_and_process(g.other_broadcast, f, bytes.hex, wait_for_broadcast=wait),
+        ConfiguredKeyedStream[str, bytes],
+    )
+    assert_type(g.other_broadcast.connect_and_process(g.keyed, f, wait_for_broadcast=wait), ConfiguredStream[bytes])
+
+
+class Every(WindowTrigger[int]):
+    def on_record(self, record: int, timestamp: int | None, ctx: TriggerContext) -> TriggerResult:
+        ctx.state = record
+        ctx.register_event_timer(ctx.end_time)
+        return TriggerResult.FIRE if timestamp == ctx.start_time else TriggerResult.CONTINUE
+
+
+def triggers(f: OneInputWindowStreamProcessFunction[int, bytes]) -> None:
+    strategy = WindowStrategy.global_()
+    assert_type(strategy.with_trigger(CountTrigger(3)), GlobalWindowStrategy)
+    assert_type(PurgingTrigger(Every()), PurgingTrigger[int])
+    assert_type(DeltaTrigger(0.5, distance), DeltaTrigger[int])
+    assert_type(window(strategy.with_trigger(PurgingTrigger(Every())), f), OneInputStreamProcessFunction[int, bytes])
+
+
+def distance(last: int, record: int) -> float:
+    return abs(record - last)
+
+
+def lifetimes() -> None:
+    StateTtl(timedelta(1), time_characteristic=TtlTimeCharacteristic.EVENT_TIME)
+    StateTtl(timedelta(1), "on-read-and-write", "event-time")
