@@ -30,6 +30,9 @@ class Succession(Protocol):
             IncompatibleCheckpointError: The parts cannot be carried to the new program.
         """
 
+    def has_new_senders(self, uid: str, number: int) -> bool:
+        """Whether the operator ``uid`` is new, or its input ``number`` has received from other operators before."""
+
 
 class SubtaskRestore:
     """Collects the rows for one new subtask.
@@ -108,7 +111,7 @@ class SubtaskRestore:
             positions = self._positions.get(name)
             if positions is not None:
                 edge.succeed([positions[index] for index in sorted(positions)], self._subtask)
-            elif name[0] in restored:
+            elif name[0] in restored and self._succession.has_new_senders(name[2], name[3]):
                 restored[name[0]].announce(edge.control)
         for task in self._tasks:
             upstream = self._chained_to.get(task.operator.uid)

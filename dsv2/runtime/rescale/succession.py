@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dsv2.graph import Exchange, Operator, Plan
-from dsv2.runtime.rescale.change import EarlierInput, EarlierOperator, changes
+from dsv2.runtime.rescale.change import EarlierInput, EarlierOperator, Senders, changes
 from dsv2.runtime.rescale.operator_states import OperatorState, rescaled_states
 from dsv2.runtime.serde.codec import Codec
 
@@ -53,3 +53,8 @@ class ProgramSuccession:
         change = self._changes[operator.uid]
         (state,) = rescaled_states(operator, change, old, self._declarations, self._codec, [subtask])
         return state
+
+    def has_new_senders(self, uid: str, number: int) -> bool:
+        """Whether the operator ``uid`` is new, or its input ``number`` has received from other operators before."""
+        change = self._changes.get(uid)
+        return change is None or change.inputs[number].senders is Senders.NEW
