@@ -215,6 +215,9 @@ class _OneSubtask:
         (states,) = given
         return states
 
+    def has_new_senders(self, uid: str, number: int) -> bool:
+        return False
+
 
 class Driver:
     """Subtask ``index`` of the chain with the head ``uid``: elements in, elements out."""

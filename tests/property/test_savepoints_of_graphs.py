@@ -122,7 +122,7 @@ def test_graphs_continue_in_other_runtimes_and_layouts(spark: SparkSession) -> N
     # A draw takes two jobs on Spark. Examples are not shrunk, and the first one, the smallest, does not count.
     @settings(examples(1), phases=[Phase.explicit, Phase.reuse, Phase.generate], suppress_health_check=[*HealthCheck])
     @given(
-        st.lists(graphs(most_sources=2), min_size=3, max_size=3),
+        st.lists(graphs(most_sources=2), min_size=2, max_size=2),
         RUNTIMES,
         st.lists(PARALLELISMS, min_size=3, max_size=3),
         st.lists(st.integers(0, 100), min_size=2, max_size=2, unique=True).map(sorted),

@@ -118,6 +118,11 @@ def test_state(process: ProgramProcess, tmp_path: Path) -> None:
     check(report, rows=[4, 2], verdicts=4)
 
 
+def test_savepoint(process: ProgramProcess, tmp_path: Path) -> None:
+    report = run_short(process, "savepoint", tmp_path)
+    check(report, rows=[1, 1], verdicts=4)
+
+
 def test_vectorised(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "vectorised", tmp_path)
     check(report, rows=[4], verdicts=1)  # it compares the results itself

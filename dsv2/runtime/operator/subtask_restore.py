@@ -43,6 +43,9 @@ class Succession(Protocol):
     ) -> Mapping[str, bytes]:
         """Return the states of a new subtask of an operator that no program has run, but whose states were given."""
 
+    def has_new_senders(self, uid: str, number: int) -> bool:
+        """Whether the operator ``uid`` is new, or its input ``number`` has received from other operators before."""
+
 
 class SubtaskRestore:
     """Collects the rows for one new subtask.
@@ -139,7 +142,7 @@ class SubtaskRestore:
             positions = self._positions.get(name)
             if positions is not None:
                 edge.succeed([positions[index] for index in sorted(positions)], self._subtask)
-            elif name[0] in restored:
+            elif name[0] in restored and self._succession.has_new_senders(name[2], name[3]):
                 restored[name[0]].announce(edge.control)
         for task in self._tasks:
             upstream = self._chained_to.get(task.operator.uid)

@@ -89,3 +89,8 @@ class ProgramSuccession:
                 found += [(first + number, one.controls()) for number, one in enumerate(channels) if one.controls()]
             first += self._plan.channels_of(edge)
         return found
+
+    def has_new_senders(self, uid: str, number: int) -> bool:
+        """Whether the operator ``uid`` is new, or its input ``number`` has received from other operators before."""
+        change = self._changes.get(uid)
+        return change is None or change.inputs[number].senders is Senders.NEW
