@@ -73,7 +73,7 @@ class Attempts:
         return result
 
     def begin_micro_batch(self) -> None:
-        """Start to count failures anew."""
+        """Reset the count of failures of the micro-batch."""
         self._failures = 0
 
     def _repeats(self, failure: UserFunctionError, attempt: int) -> bool:
