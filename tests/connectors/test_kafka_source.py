@@ -118,12 +118,14 @@ def test_only_committed_messages_are_read(topics: Topics) -> None:
     topics.transaction(topic).send(b"-1", b"-2").abort()
     topics.transaction(topic).send(b"3").commit()
     topics.transaction(topic, 1).send(b"-3").abort()  # a range without any message
+    topics.await_commits(topic)
     pending = topics.transaction(topic).send(b"4")
     topics.send(topic, [b"5"])  # after the open transaction
     assert read(source_of(topics, topic), 1) == [1, 2, 3]
     everything = read(source_of(topics, topic, options={"isolation.level": "read_uncommitted"}))
     assert sorted(everything) == [-3, -2, -1, 1, 2, 3, 4, 5]
     pending.commit()
+    topics.await_commits(topic)
     assert read(source_of(topics, topic), 1) == [1, 2, 3, 4, 5]
     # For any limit, although some offsets have no message.
     run = Run(unbounded(topics, topic))
