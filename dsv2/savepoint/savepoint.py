@@ -192,7 +192,7 @@ class StateTable:
         return pa.concat_tables(self.parts())
 
     def parts(self) -> Iterator[pa.Table]:
-        """Return the table in parts with the same columns, at least one, of which one at a time is in memory.
+        """Return the table in one or more parts with the same columns. Only one part at a time is in memory.
 
         Raises:
             CorruptDataError: A file is damaged; names it.

@@ -211,7 +211,7 @@ def test_operator_between_others_begins_again(tmp_path: Path) -> None:
     job, _ = run([*range(10), Stop(), 10, 11, 12], build)
     path = Savepoint.open(job.savepoint(tmp_path / "a")).edit().drop_operator("b").write(tmp_path / "b")
     assert {name[2] for name, _ in rows_of(str(tmp_path / "a"), "a", RowKind.EDGE)} == {"b"}
-    assert rows_of(path, "a", RowKind.EDGE) == []  # so that "b" is told what "a" has sent
+    assert rows_of(path, "a", RowKind.EDGE) == []  # so that "b" receives what "a" has sent
     edited = Savepoint.open(path).edit()
     _, results = run(REST, build, start=path)
     assert {(0, 2), (1, 2), (2, 2)} <= set(results)

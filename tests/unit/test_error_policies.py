@@ -350,7 +350,7 @@ class TestOperators:
                 result.side_output(tag)
 
     def test_deduplicate_skips_records_without_a_key(self) -> None:
-        """And no default policy changes a union, whose dead letters nobody could expect."""
+        """The default policy does not apply to a union."""
         env, sink, letters = ExecutionEnvironment.get_instance(runtime="local"), CollectSink[Any](), CollectSink[Any]()
         env.set_error_policy(ErrorPolicy().dead_letter(ZeroDivisionError))
         source = env.from_collection([1, 0, 1])

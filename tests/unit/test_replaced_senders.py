@@ -26,7 +26,7 @@ class Forward(OneInputStreamProcessFunction[Any, Any]):
 
 
 class Ends(Forward):
-    """Also tells the end of its input."""
+    """Also reports the end of its input."""
 
     def end_input(self, ctx: Any) -> None:
         ctx.apply_to_all_partitions(lambda output, partition: output.collect("end"))

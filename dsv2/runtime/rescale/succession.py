@@ -76,7 +76,7 @@ class ProgramSuccession:
         """Return what sources had sent before on the channels into a subtask of ``operator`` that are new.
 
         Returns:
-            Channels, numbered over all inputs, with control elements. Channels of which nothing is known are left out.
+            Channels, numbered over all inputs, with control elements. Channels without any are left out.
         """
         change = self._changes.get(operator.uid)
         found: list[tuple[int, list[Control]]] = []
