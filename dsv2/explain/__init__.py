@@ -1,0 +1,39 @@
+"""Explains pipelines before they run: their operators, exchanges and watermarks, as text, diagrams and JSON.
+
+``env.explain()`` is the usual entry point. Nothing here runs a job or changes one, and ``import dsv2`` does not load it.
+"""
+
+from dsv2.explain.explanation import Explanation, Format, explain, json_schema
+from dsv2.explain.model import (
+    Code,
+    EdgeView,
+    Finding,
+    OperatorView,
+    Place,
+    PlanView,
+    Processing,
+    Severity,
+    StateView,
+    WatermarkView,
+)
+from dsv2.runtime_view import ExplainingRuntime, Fact, RuntimeView
+
+__all__ = (
+    "Code",
+    "EdgeView",
+    "ExplainingRuntime",
+    "Explanation",
+    "Fact",
+    "Finding",
+    "Format",
+    "OperatorView",
+    "Place",
+    "PlanView",
+    "Processing",
+    "RuntimeView",
+    "Severity",
+    "StateView",
+    "WatermarkView",
+    "explain",
+    "json_schema",
+)
