@@ -1,9 +1,9 @@
 """Explains pipelines before they run: their operators, exchanges and watermarks, as text, diagrams and JSON.
 
-``env.explain()`` is the usual entry point. Nothing here runs a job or changes one, and ``import dsv2`` does not load it.
+``env.explain()`` is the usual entry point. It neither runs nor changes a job.
 """
 
-from dsv2.explain.explanation import Explanation, Format, explain, json_schema
+from dsv2.explain.explanation import Explanation, Format, explain
 from dsv2.explain.model import (
     Code,
     EdgeView,
@@ -16,6 +16,7 @@ from dsv2.explain.model import (
     StateView,
     WatermarkView,
 )
+from dsv2.explain.schema import json_schema
 from dsv2.runtime_view import ExplainingRuntime, Fact, RuntimeView
 
 __all__ = (

@@ -21,7 +21,7 @@ from dsv2.explain.view import view_of
 from dsv2.graph import Plan
 from dsv2.runtime_view import RuntimeView
 
-__all__ = ("Explanation", "Format", "explain", "json_schema")
+__all__ = ("Explanation", "Format", "explain")
 
 Format: TypeAlias = Literal["text", "mermaid", "svg", "json"]
 """The formats of an explanation."""
@@ -99,12 +99,6 @@ def explain(plan: Plan, format: Format = "text", *, runtime: RuntimeView | None 
         ConfigurationError: The format is unknown.
     """
     return Explanation(view_of(plan, runtime), format)
-
-
-def json_schema() -> dict[str, object]:
-    """Return the JSON schema of the format ``json``."""
-    schema = msgspec.json.schema(PlanView)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A plan of dsv2", **schema}
 
 
 def _to_json(view: PlanView) -> str:

@@ -12,7 +12,7 @@ _BROAD = frozenset("mwMW@%—…")
 
 def width_of(text: str, size: float, *, bold: bool = False) -> float:
     """The width in pixels of ``text`` in a sans-serif font of ``size`` pixels, rather too large than too small."""
-    return sum(map(_width, text)) * size * (1.06 if bold else 1)
+    return sum(map(_width, text)) * size * (1.12 if bold else 1)
 
 
 def cut(text: str, width: float, size: float, *, bold: bool = False) -> str:
@@ -30,7 +30,7 @@ def _width(letter: str) -> float:
     if unicodedata.east_asian_width(letter) in "WF":
         return 1.05
     if letter in _NARROW:
-        return 0.34
+        return 0.38
     if letter in _BROAD:
-        return 0.95
-    return 0.7 if letter.isupper() else 0.57
+        return 1.0
+    return 0.72 if letter.isupper() else 0.62

@@ -6,7 +6,8 @@ screen readers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
@@ -15,7 +16,7 @@ from dsv2.explain.layout import Layout, Point, Size, lay_out
 from dsv2.explain.measure import cut, width_of
 from dsv2.explain.model import EdgeView, OperatorView, PlanView, Severity
 from dsv2.explain.text import to_text
-from dsv2.explain.wording import about, details, edge_text, headline, place_text, printable, short_location
+from dsv2.explain.wording import about, details, edge_text, headline, printable, short_location
 from dsv2.graph import OperatorKind
 
 __all__ = ("to_svg",)
@@ -28,6 +29,7 @@ _LINE = 16
 _TITLE = 20
 _LINK = 14  # between chained operators
 _RAIL = 14  # left of cards, for links that skip operators
+_LANE = 7  # between such links
 _LEAST, _MOST = 170, 300  # the width of a card
 _SPACE = 34  # between rows, without labels of edges
 
@@ -45,6 +47,7 @@ _STYLE = """
 .dsv2-plan text { fill: var(--soft); font-size: 12px; }
 .dsv2-plan .title { fill: var(--ink); font-size: 13px; font-weight: 600; }
 .dsv2-plan .plan { fill: var(--ink); font-size: 16px; font-weight: 600; }
+.dsv2-plan .error { fill: var(--bad); }
 .dsv2-plan .level { font-size: 11px; }
 .dsv2-plan .source { fill: var(--source); } .dsv2-plan .function { fill: var(--function); }
 .dsv2-plan .sink { fill: var(--sink); }
@@ -68,13 +71,14 @@ class _Card:
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """A chain."""
+    """A chain. ``lanes``: For operators whose links skip others, the place of these links left of the cards."""
 
     label: str
     cards: Sequence[_Card]
     width: float
     height: float
     rail: float
+    lanes: Mapping[int, int]
 
 
 def to_svg(view: PlanView) -> str:
@@ -89,8 +93,12 @@ def to_svg(view: PlanView) -> str:
     }
     layout = lay_out(sizes, ends)
     title = printable(f"{view.job_name}: {headline(view)}")
-    width = max(layout.width, width_of(title, 16)) + 2 * _MARGIN
-    height = layout.height + _HEADER + _MARGIN
+    width = max(layout.width, width_of(title, 16, bold=True)) + 2 * _MARGIN
+    error = (
+        [] if view.error is None else textwrap.wrap(printable(view.error), max(40, int((width - 2 * _MARGIN) / 7.5)))
+    )
+    header = _HEADER + _LINE * len(error)
+    height = layout.height + header + _MARGIN
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="dsv2-plan" role="img" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" style="max-width: 100%; height: auto">',
@@ -99,7 +107,11 @@ def to_svg(view: PlanView) -> str:
         f"<style>{_STYLE}</style>",
         f'<rect class="paper" width="{width:.0f}" height="{height:.0f}" rx="8"/>',
         f'<text class="plan" x="{_MARGIN}" y="28">{_text(title)}</text>',
-        f'<g transform="translate({(width - layout.width) / 2:.1f} {_HEADER})">',
+        *(
+            f'<text class="error" x="{_MARGIN}" y="{48 + _LINE * n}">{_text(line)}</text>'
+            for n, line in enumerate(error)
+        ),
+        f'<g transform="translate({(width - layout.width) / 2:.1f} {header})">',
         *_edges(boxes, edges, ends, layout, view),
         *(line for head, box in boxes.items() for line in _drawn(view, box, layout.places[head])),
         "</g>",
@@ -114,8 +126,10 @@ def _box(view: PlanView, chain: Sequence[OperatorView]) -> _Box:
     titles = max(width_of(_titled(operator), 13, bold=True) for operator in chain)
     width = min(max(widest, titles + 24, _LEAST), _MOST) + 2 * _PAD
     above = {edge.target: edge.source for edge in view.edges if edge.chained}
-    skips = any(above.get(operator.id) != before.id for before, operator in pairwise(chain))
-    rail = _RAIL if skips else 0
+    chain = _depth_first(chain, above)
+    skipping = dict.fromkeys(above[one.id] for before, one in pairwise(chain) if above[one.id] != before.id)
+    lanes = {operator: lane for lane, operator in enumerate(skipping)}
+    rail = _RAIL + _LANE * (len(lanes) - 1) if lanes else 0
     cards = []
     top = float(_LABEL + _PAD / 2)
     for operator in chain:
@@ -123,17 +137,24 @@ def _box(view: PlanView, chain: Sequence[OperatorView]) -> _Box:
         height = _TITLE + _LINE * len(lines) + _PAD
         cards.append(_Card(operator, lines, top, height))
         top += height + _LINK
-    label = _label(view, chain[0])
+    label = _label(chain[0])
     outer = max(width + rail + 2 * _PAD, width_of(label, 11) + 2 * _PAD)
-    return _Box(label, cards, outer, top - _LINK + _PAD, rail)
+    return _Box(label, cards, outer, top - _LINK + _PAD, rail, lanes)
 
 
-def _label(view: PlanView, head: OperatorView) -> str:
-    if head.kind is OperatorKind.SINK:
-        return "Sink"
-    if head.kind is OperatorKind.SOURCE:
-        place = place_text(view, head)
-        return printable(f"Source, {place}" if place else "Source")
+def _depth_first(chain: Sequence[OperatorView], above: Mapping[int, int]) -> list[OperatorView]:
+    """The operators of a chain, each followed by those that read it, so that most links lead to the next one."""
+    found: list[OperatorView] = []
+    waiting = [chain[0]]
+    while waiting:
+        found.append(waiting.pop())
+        waiting += [one for one in reversed(chain) if above.get(one.id) == found[-1].id]
+    return found
+
+
+def _label(head: OperatorView) -> str:
+    if head.kind in (OperatorKind.SOURCE, OperatorKind.SINK):
+        return head.kind.value.capitalize()
     return "Function" if head.level is None else f"Level {head.level}"
 
 
@@ -160,7 +181,8 @@ def _drawn(view: PlanView, box: _Box, place: Point) -> Iterator[str]:
             yield f'<path class="line inside" d="M{middle:.1f} {top - _LINK:.1f}V{top - 5:.1f}"/>{_arrow(middle, top)}'
         else:
             start, end = tops[upstream] + _TITLE - 5, top + _TITLE - 5
-            path = f"M{left:.1f} {start:.1f}H{left - 9:.1f}V{end:.1f}H{left - 5:.1f}"
+            lane = left - 9 - _LANE * box.lanes[upstream]
+            path = f"M{left:.1f} {start:.1f}H{lane:.1f}V{end:.1f}H{left - 5:.1f}"
             yield f'<path class="line inside" d="{path}"/>{_arrow(left, end, right=True)}'
     for card in box.cards:
         yield from _card(view, card, left, y + card.top, box.width - _PAD - (left - x))
@@ -228,7 +250,8 @@ def _edge_label(box: _Box, edge: EdgeView, place: Point, port: Point, line: int,
     half = width_of(text, 11) / 2
     x = min(max(port[0], place[0] + half), place[0] + box.width - half)
     tooltip = f"<title>{_text(full)}</title>"
-    return f'<text class="on-edge" x="{x:.1f}" y="{port[1] - 11 - _LINE * line:.1f}" text-anchor="middle">{tooltip}{_text(text)}</text>'
+    y = port[1] - 11 - _LINE * line
+    return f'<text class="on-edge" x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{tooltip}{_text(text)}</text>'
 
 
 def _ports(
@@ -270,11 +293,8 @@ def _ports(
 
 def _arrow(x: float, y: float, *, right: bool = False) -> str:
     """The head of an arrow whose tip is at a point."""
-    corners = (
-        f"{x - 6:.1f},{y - 4:.1f} {x - 6:.1f},{y + 4:.1f}"
-        if right
-        else f"{x - 4:.1f},{y - 6:.1f} {x + 4:.1f},{y - 6:.1f}"
-    )
+    base = ((x - 6, y - 4), (x - 6, y + 4)) if right else ((x - 4, y - 6), (x + 4, y - 6))
+    corners = " ".join(f"{across:.1f},{down:.1f}" for across, down in base)
     return f'<polygon class="head" points="{x:.1f},{y:.1f} {corners}"/>'
 
 

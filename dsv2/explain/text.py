@@ -74,9 +74,8 @@ def _operator(view: PlanView, operator: OperatorView) -> Iterator[str]:
 
 
 def _watermarks(view: PlanView) -> list[str]:
-    return ["Watermarks", *(line for each in view.watermarks for line in _watermark(view, each))] * bool(
-        view.watermarks
-    )
+    lines = [line for watermark in view.watermarks for line in _watermark(view, watermark)]
+    return ["Watermarks", *lines] if lines else []
 
 
 def _watermark(view: PlanView, watermark: WatermarkView) -> Iterator[str]:
@@ -109,10 +108,9 @@ def _finding(view: PlanView, finding: Finding) -> Iterator[str]:
 
 
 def _wrapped(text: str, first: str = "  ", later: str = "  ") -> list[str]:
-    lines = [printable(line) for line in text.splitlines()]
-    options = {"width": _WIDTH, "break_long_words": False, "break_on_hyphens": False}
-    return [
-        part
-        for number, line in enumerate(lines)
-        for part in textwrap.wrap(line, initial_indent=later if number else first, subsequent_indent=later, **options)
-    ]
+    wrapper = textwrap.TextWrapper(_WIDTH, first, later, break_long_words=False, break_on_hyphens=False)
+    lines: list[str] = []
+    for line in text.splitlines():
+        lines += wrapper.wrap(printable(line))
+        wrapper.initial_indent = later
+    return lines

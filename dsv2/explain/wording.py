@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from datetime import timedelta
 
 from dsv2.explain.model import EdgeView, Finding, OperatorView, Place, PlanView, Processing, StateView
-from dsv2.graph import OperatorKind
+from dsv2.graph import Exchange, OperatorKind
 from dsv2.state import RedistributionMode, TtlTimeCharacteristic
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME
 
@@ -33,6 +32,7 @@ _PLACES = {
     Place.DRIVER: "on the driver",
     Place.SINK_TASK: "in parallel",
 }
+_UNITS = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1000, "ms": 1}
 _PROCESSING = {
     Processing.BATCHES: "called with batches",
     Processing.STAMPED_BATCHES: "called with batches, if records have timestamps",
@@ -102,7 +102,8 @@ def edge_text(edge: EdgeView) -> str:
         text = "unknown exchange" if edge.exchange is None else edge.exchange.value
     if edge.key is not None and not edge.chained:
         version = "" if edge.key.version is None else f" (version {edge.key.version})"
-        text = f"{text} by {edge.key.text}{version}"
+        how = " by" if edge.exchange is Exchange.HASH else ", keyed by"
+        text = f"{text}{how} {edge.key.text}{version}"
     return f"{edge.output}: {text}" if isinstance(edge.output, str) else text
 
 
@@ -141,8 +142,14 @@ def _state_text(state: StateView) -> str:
         facts.append(state.mode.value)
     if state.ttl_ms is not None:
         clock = ", event time" if state.ttl_time is TtlTimeCharacteristic.EVENT_TIME else ""
-        facts.append(f"time to live {timedelta(milliseconds=state.ttl_ms)}{clock}")
+        facts.append(f"time to live {_duration(state.ttl_ms)}{clock}")
     return f"{state.name} ({', '.join(facts)})"
+
+
+def _duration(milliseconds: int) -> str:
+    """A duration in the largest unit of which it is a multiple."""
+    number, unit = next((milliseconds // size, unit) for unit, size in _UNITS.items() if milliseconds % size == 0)
+    return f"{number} {unit}"
 
 
 def _count(number: int, what: str) -> str:

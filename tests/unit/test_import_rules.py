@@ -59,7 +59,8 @@ MAY_IMPORT = {
     "streams": MODEL
     | {"callables", "configurable", "graph", "stream_arguments", "stream_base"}
     | {"stream_broadcast", "stream_operators"},
-    "environment": PLAN | {"arguments", "explain", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
+    "environment": PLAN
+    | {"arguments", "explain", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
     "runtime.report": RUNTIME | {"runtime.serde"},
