@@ -88,12 +88,16 @@ def order(number: int) -> Order:
     return Order("tea", 1, number)
 
 
+def time_of(order: Order) -> int:
+    return order.at
+
+
 def pipeline(env: ExecutionEnvironment) -> None:
     """Build the pipeline."""
     env.set_parallelism(2)
     orders = env.from_source(DataGeneratorSource(order), "orders").with_uid("orders")
     limits: BroadcastStream[int] = env.from_collection([1, 2], "limits").with_uid("limits").broadcast()
-    time = EventTimeExtension.new_watermark_generator_builder(lambda order: order.at).build_as_process_function()
+    time = EventTimeExtension.new_watermark_generator_builder(time_of).build_as_process_function()
     checked = orders.map(lambda order: order).with_uid("parse").process(Check()).with_uid("check")
     checked.side_output(REJECTED).to_sink(CollectSink()).with_uid("rejects")
     reserved = (

@@ -102,7 +102,7 @@ def explain(plan: Plan, format: Format = "text", *, runtime: RuntimeView | None 
 
 
 def _to_json(view: PlanView) -> str:
-    return json.dumps(msgspec.to_builtins(view), indent=2, ensure_ascii=False)
+    return json.dumps(msgspec.to_builtins(view), indent=2)
 
 
 _RENDERERS: Mapping[Format, Callable[[PlanView], str]] = MappingProxyType(

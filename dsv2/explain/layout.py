@@ -65,14 +65,14 @@ def lay_out(boxes: Mapping[int, Size], edges: Sequence[tuple[int, int]]) -> Layo
     centres = _centres(rows, sizes, links)
     left = min((centres[one] - sizes[one].width / 2 for one in sizes), default=0)
     tops, height = _heights(rows, sizes)
-    places = {one: (centres[one] - left - sizes[one].width / 2, tops[rows_of[one]][0]) for one in boxes}
+    right = max((centres[one] + sizes[one].width / 2 for one in sizes), default=0)
+    places = {one: (centres[one] - sizes[one].width / 2 - left, tops[rows_of[one]][0]) for one in boxes}
 
     def bend(number: int) -> tuple[Point, Point]:
         top, bottom = tops[rows_of[number]]
         return (centres[number] - left, top), (centres[number] - left, bottom)
 
-    width = max((places[one][0] + sizes[one].width for one in boxes), default=0)
-    return Layout(places, [[bend(number) for number in path[1:-1]] for path in paths], width, height)
+    return Layout(places, [[bend(number) for number in path[1:-1]] for path in paths], right - left, height)
 
 
 def _rows(boxes: Sequence[int], edges: Sequence[tuple[int, int]]) -> dict[int, int]:

@@ -248,7 +248,7 @@ class PlanView:
     Attributes:
         format_version: The version of the JSON format.
         job_name: The name of the job.
-        mode: ``streaming`` or ``batch``, or ``automatic`` if the plan could not be built.
+        mode: ``streaming`` or ``batch``. If the plan could not be built, the mode that the user has set.
         levels: The number of levels.
         operators: The operators, upstream first.
         edges: The edges.

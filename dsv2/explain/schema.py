@@ -11,10 +11,11 @@ import msgspec
 
 from dsv2.explain import model
 from dsv2.explain.model import PlanView
-from dsv2.runtime_view import Fact, RuntimeView
+from dsv2.runtime_view import Fact
 
 __all__ = ("json_schema",)
 
+_CLASSES = {**vars(model), "Fact": Fact}
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
@@ -22,7 +23,7 @@ def json_schema() -> dict[str, Any]:
     """Return the JSON schema of the format ``json``."""
     (schema,), definitions = msgspec.json.schema_components([PlanView], ref_template="#/$defs/{name}")
     for name, definition in definitions.items():
-        documented = inspect.getdoc(vars(model).get(name) or {"Fact": Fact, "RuntimeView": RuntimeView}.get(name)) or ""
+        documented = inspect.getdoc(_CLASSES[name]) or ""
         definition["description"] = documented.partition("\n\n")[0]
         for attribute, text in _ATTRIBUTE.findall(documented):
             definition["properties"][attribute]["description"] = " ".join(text.split())

@@ -154,7 +154,7 @@ def _depth_first(chain: Sequence[OperatorView], above: Mapping[int, int]) -> lis
 
 def _label(head: OperatorView) -> str:
     if head.kind in (OperatorKind.SOURCE, OperatorKind.SINK):
-        return head.kind.value.capitalize()
+        return str(head.kind.value).capitalize()
     return "Function" if head.level is None else f"Level {head.level}"
 
 
@@ -175,15 +175,17 @@ def _drawn(view: PlanView, box: _Box, place: Point) -> Iterator[str]:
     left = x + _PAD + box.rail
     for before, card in pairwise(box.cards):
         upstream = above[card.operator.id]
+        link = f'data-edge="{upstream}-{card.operator.id}-0"'
         top = y + card.top
         if upstream == before.operator.id:
             middle = left + (box.width - _PAD - (left - x)) / 2
-            yield f'<path class="line inside" d="M{middle:.1f} {top - _LINK:.1f}V{top - 5:.1f}"/>{_arrow(middle, top)}'
+            path = f"M{middle:.1f} {top - _LINK:.1f}V{top - 5:.1f}"
+            yield f'<path class="line inside" {link} d="{path}"/>{_arrow(middle, top)}'
         else:
             start, end = tops[upstream] + _TITLE - 5, top + _TITLE - 5
             lane = left - 9 - _LANE * box.lanes[upstream]
             path = f"M{left:.1f} {start:.1f}H{lane:.1f}V{end:.1f}H{left - 5:.1f}"
-            yield f'<path class="line inside" d="{path}"/>{_arrow(left, end, right=True)}'
+            yield f'<path class="line inside" {link} d="{path}"/>{_arrow(left, end, right=True)}'
     for card in box.cards:
         yield from _card(view, card, left, y + card.top, box.width - _PAD - (left - x))
 

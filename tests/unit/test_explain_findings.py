@@ -105,7 +105,7 @@ def joined(left: Callable[[Any], Any], right: Callable[[Any], Any], *, ends: boo
 
     def build(env: ExecutionEnvironment) -> None:
         others = right((bounded if ends else endless)(env, "others"))
-        function = interval_join(lambda one, other, output, ctx: None, -MINUTE, MINUTE)
+        function: Any = interval_join(lambda one, other, output, ctx: None, -MINUTE, MINUTE)
         keyed = left(endless(env)).key_by(str).connect_and_process(others.key_by(str), function)
         written(keyed.with_uid("join"))
 
@@ -207,7 +207,7 @@ def read_completely(env: ExecutionEnvironment) -> None:
 def kept(ttl: Any, source: Any = endless) -> Build:
     def build(env: ExecutionEnvironment) -> None:
         others = source(env, "others").key_by(str)
-        function = join(lambda one, other, output, ctx: None, ttl=ttl)
+        function: Any = join(lambda one, other, output, ctx: None, ttl=ttl)
         written(source(env).key_by(str).connect_and_process(others, function).with_uid("join"))
 
     return build
