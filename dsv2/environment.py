@@ -388,6 +388,11 @@ class ExecutionEnvironment:
         self._builder.executed_at = caller_location()
         self._builder = PlanBuilder(executed_before=self._builder.executed_at)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has been added since the environment was created or executed a pipeline."""
+        return not self._builder.nodes
+
     def load_runtime(self) -> JobRuntime:
         """The runtime of this environment."""
         return self._runtime()

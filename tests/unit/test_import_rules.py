@@ -73,7 +73,8 @@ MAY_IMPORT = {
     "savepoint": {"callables", "context", "errors", "folders", "graph", "program", "sources", "state", "version"}
     | {"runtime.report", "runtime.serde", "runtime.state"},
     "local": RUNTIME | RUNTIMES | {"arguments", "folders", "program", "savepoint", "unfinished"},
-    "cli": {"errors", "savepoint", "version"},
+    "cli": {"errors", "savepoint", "version"}
+    | {"environment", "explain", "graph", "job", "runtime_view", "tracebacks"},  # to build and run pipelines
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
