@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ("add_completion",)
 
-_SHELLS = ("bash", "zsh", "tcsh")
+_SHELLS = ("bash", "zsh")
 
 
 def add_completion(parser: argparse.ArgumentParser) -> None:

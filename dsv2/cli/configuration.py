@@ -11,7 +11,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -46,6 +46,9 @@ class _File(_Layer, forbid_unknown_fields=True):
     """A TOML file. ``pipelines``: What differs for single ones, by ``module:function``."""
 
     pipelines: dict[str, _Layer] = {}
+
+
+L = TypeVar("L", bound=_Layer)
 
 
 class Configuration(msgspec.Struct, frozen=True):
@@ -122,7 +125,7 @@ def configuration_of(arguments: argparse.Namespace) -> Configuration:
     for layer in reversed(layers):
         settings |= layer.settings
         spark |= {name: _spark_text(value) for name, value in layer.spark.items()}
-    runtime = first("runtime") or "spark"
+    runtime: RuntimeName = first("runtime") or "spark"
     # A local run of a configured job has no checkpoint. One that is asked for is refused later.
     checkpoint = first("checkpoint") if runtime == "spark" else options.checkpoint
     return Configuration(
@@ -173,11 +176,10 @@ def _file(path: str | None) -> _File:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"The configuration file {file} cannot be read: {error}") from error
-    checked: _File = _checked(content, _File, f"the configuration file {file}")
-    return checked
+    return _checked(content, _File, f"the configuration file {file}")
 
 
-def _checked(values: Mapping[str, Any], kind: type[Any], where: str) -> Any:
+def _checked(values: Mapping[str, Any], kind: type[L], where: str) -> L:
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
