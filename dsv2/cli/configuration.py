@@ -23,18 +23,18 @@ __all__ = ("Configuration", "add_options", "add_run_options", "configuration_of"
 _FILE = "dsv2.toml"
 _PREFIX = "DSV2_"
 
-RuntimeName: TypeAlias = Literal["spark", "local"]
-Mode: TypeAlias = Literal["streaming", "batch", "automatic"]
+_RuntimeName: TypeAlias = Literal["spark", "local"]
+_Mode: TypeAlias = Literal["streaming", "batch", "automatic"]
 
 
 class _Layer(msgspec.Struct, forbid_unknown_fields=True):
     """What one place configures. None: nothing."""
 
-    runtime: RuntimeName | None = None
+    runtime: _RuntimeName | None = None
     checkpoint: str | None = None
     savepoint: str | None = None
     parallelism: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    mode: Mode | None = None
+    mode: _Mode | None = None
     name: str | None = None
     available_now: bool | None = None
     state_key: str | None = None
@@ -71,11 +71,11 @@ class Configuration(msgspec.Struct, frozen=True):
     """
 
     target: str
-    runtime: RuntimeName
+    runtime: _RuntimeName
     checkpoint: str | None
     savepoint: str | None
     parallelism: int | None
-    mode: Mode
+    mode: _Mode
     name: str
     available_now: bool
     state_key: str | None
@@ -125,7 +125,7 @@ def configuration_of(arguments: argparse.Namespace) -> Configuration:
     for layer in reversed(layers):
         settings |= layer.settings
         spark |= {name: _spark_text(value) for name, value in layer.spark.items()}
-    runtime: RuntimeName = first("runtime") or "spark"
+    runtime: _RuntimeName = first("runtime") or "spark"
     # A local run of a configured job has no checkpoint. One that is asked for is refused later.
     checkpoint = first("checkpoint") if runtime == "spark" else options.checkpoint
     return Configuration(

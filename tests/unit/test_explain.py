@@ -34,8 +34,9 @@ from dsv2.runtime.operator.processors import (
 )
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
+from tests.documented_plans import DIAGRAMS, draw
 from tests.documents import ROOT
-from tests.explained_program import GOLDEN, golden_file, recorded
+from tests.explained_program import GOLDEN, SCHEMA, golden_file, recorded
 from tests.support import Driver, local_environment, one_input
 from tests.unit.test_arrow_functions import Sum
 
@@ -54,7 +55,13 @@ def test_json_is_the_model() -> None:
 
 
 def test_documented_schema_is_current() -> None:
-    assert json.loads((ROOT / "docs" / "assets" / "plan.schema.json").read_text()) == json_schema()
+    assert json.loads(SCHEMA.read_text()) == json_schema()
+
+
+@pytest.mark.parametrize("path", DIAGRAMS)
+def test_documented_diagram_is_current(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert (ROOT / path).read_text(encoding="utf-8") == draw(path), "./run python -m tests.documented_plans"
 
 
 def texts(svg: str) -> list[str]:
