@@ -40,9 +40,13 @@ class Flow:
             if declaration.default_handling_strategy is WatermarkHandlingStrategy.FORWARD
         }
         self._sent: dict[int, frozenset[str]] = {}
+        self._endless: set[int] = set()
         for operator in plan.operators:  # upstream operators come first
             received = self.received(operator) & self._forwarded
             self._sent[operator.id] = received | set(self.declared[operator.id])
+            unbounded = isinstance(operator.body, BaseSource) and not operator.body.bounded
+            if unbounded or any(map(self.may_never_end, plan.edges_into[operator.id])):
+                self._endless.add(operator.id)
 
     def arriving(self, edge: Edge) -> frozenset[str]:
         """The identifiers that may arrive on ``edge``."""
@@ -71,10 +75,7 @@ class Flow:
 
     def may_never_end(self, edge: Edge) -> bool:
         """Whether a source upstream of ``edge`` is unbounded."""
-        source = self.plan.operators[edge.source]
-        if isinstance(source.body, BaseSource):
-            return not source.body.bounded
-        return any(map(self.may_never_end, self.plan.edges_into[source.id]))
+        return edge.source in self._endless
 
     def downstream(self, operator: Operator) -> Iterator[Operator]:
         """The functions downstream of ``operator``, and itself."""
