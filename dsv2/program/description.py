@@ -16,12 +16,22 @@ from dsv2.program.column_types import ColumnType, column_type
 from dsv2.program.fingerprint import PYTHON, fingerprint
 from dsv2.program.type_shapes import Shape, name_of, shape_of
 from dsv2.runtime.serde.codec import FORMAT_VERSION
+from dsv2.sinks import Sink
 from dsv2.sources import Source
 from dsv2.spi import WrappingFunction
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateTtl, TtlTimeCharacteristic
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("FURTHER", "Description", "declared_states", "describe", "describe_state", "essence", "state_shape")
+__all__ = (
+    "FURTHER",
+    "Description",
+    "declared_states",
+    "describe",
+    "describe_sinks",
+    "describe_state",
+    "essence",
+    "state_shape",
+)
 
 Description: TypeAlias = dict[str, Any]
 """The description of a program, as JSON values."""
@@ -49,6 +59,23 @@ def describe(plan: Plan) -> Description:
     }
 
 
+def describe_sinks(plan: Plan) -> dict[str, Description]:
+    """Describe the sinks, by uid. They may change freely, so they are no part of the description of a program."""
+    return {
+        operator.uid: {
+            "kind": _class_name(operator),
+            "target": operator.body.describe_target(),
+            "exactly_once": operator.body.exactly_once,
+        }
+        for operator in plan.operators
+        if isinstance(operator.body, Sink)
+    }
+
+
+def _class_name(operator: Operator) -> str:
+    return f"{type(operator.body).__module__}.{type(operator.body).__qualname__}"
+
+
 def essence(program: Description) -> Description:
     """Return ``program`` without the parts that may change freely."""
     operators = {
@@ -61,7 +88,7 @@ def essence(program: Description) -> Description:
 def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
     return {
         "kind": operator.kind.value,
-        "function": f"{type(operator.body).__module__}.{type(operator.body).__qualname__}",
+        "function": _class_name(operator),
         "defined_at": operator.location,
         "automatic_uid": operator.automatic_uid,
         "parallelism": operator.parallelism,

@@ -16,7 +16,7 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.keys import declared_key
 from dsv2.program.class_changes import classes_of
 from dsv2.program.column_types import ColumnType
-from dsv2.program.description import FURTHER, describe, describe_state, state_shape
+from dsv2.program.description import FURTHER, describe, describe_sinks, describe_state, state_shape
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.migrations import split_name, stored_name
 from dsv2.savepoint.draft import Draft, Given
@@ -44,7 +44,7 @@ from dsv2.savepoint.editor_checks import (
     stored_as,
 )
 from dsv2.savepoint.given_state import GivenState, StateData, is_on_spark
-from dsv2.savepoint.metadata import PYTHON_VERSION, JsonObject, Origin, SavepointInfo
+from dsv2.savepoint.metadata import PYTHON_VERSION, JsonObject, Origin, SavepointInfo, sink_positions
 from dsv2.savepoint.paths import local_folder
 from dsv2.savepoint.row_edits import DropOperator, DropState, Edit, FilterKeys, MapState, RenameOperator, RenameState
 from dsv2.savepoint.source_positions import check_first_position, check_new_position
@@ -84,8 +84,8 @@ class SavepointEditor:
     def rename_operator(self, old: str, new: str) -> SavepointEditor:
         """Give an operator or a source another uid.
 
-        Its state, timers, windows and position keep their content. Sinks are not in a savepoint, so they cannot be
-        renamed.
+        Its state, timers, windows and position keep their content. Sinks cannot be renamed, because their outputs
+        know them by their uid.
 
         Raises:
             ConfigurationError: There is no operator ``old``, or there already is one with the uid ``new``.
@@ -358,5 +358,7 @@ def bootstrap(plan: Plan) -> SavepointEditor:
     """
     if plan.mode is RuntimeExecutionMode.BATCH:
         raise ConfigurationError("A BATCH job has no state to restore, so it cannot start from a savepoint.")
-    info = SavepointInfo("", Origin(plan.job_name, str(uuid4()), -1), [describe(plan)], [], {}, {}, {})
+    origin = Origin(plan.job_name, str(uuid4()), -1)
+    sinks = sink_positions(describe_sinks(plan), origin)
+    info = SavepointInfo("", origin, [describe(plan)], [], {}, sinks, {})
     return SavepointEditor(Draft(info, TypeRegistry.of(plan), plan=plan))

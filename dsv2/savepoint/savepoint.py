@@ -16,7 +16,7 @@ from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint.difference import SavepointDifference, difference
 from dsv2.savepoint.draft import Draft
 from dsv2.savepoint.editor import SavepointEditor
-from dsv2.savepoint.metadata import Origin, SavepointInfo
+from dsv2.savepoint.metadata import Origin, SavepointInfo, SinkPosition
 from dsv2.savepoint.paths import local_folder
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import SavepointTable, table_in
@@ -86,6 +86,11 @@ class Savepoint:
     def positions(self) -> Mapping[str, Mapping[str, Any]]:
         """The offset of each source, by uid."""
         return {uid: source.offset for uid, source in self.info.sources.items()}
+
+    @property
+    def sinks(self) -> Mapping[str, SinkPosition]:
+        """What each sink has written, by uid. A job that continues from here writes the next micro-batch."""
+        return self.info.sinks
 
     def state(self, uid: str, name: str, *, version: int | None = None) -> StateTable:
         """Return a declared state as a table.

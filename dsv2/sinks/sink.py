@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum
@@ -16,12 +17,19 @@ from dsv2.sinks.paths import contains, normalized
 
 __all__ = ("CollectSink", "DriverSink", "FileSink", "FileSinkFormat", "ForeachBatchSink", "PrintSink", "Sink")
 
+_USER_AND_PASSWORD = re.compile(r"(?<=://).*:.*(?=@)", re.DOTALL)
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Sink(ABC, Generic[T_contra]):
-    """Base class of all sinks."""
+    """Base class of all sinks.
+
+    Attributes:
+        exactly_once: Whether each record is written once, also across restarts and savepoints. Shown by savepoints.
+    """
+
+    exactly_once: bool = False
 
     def check(self) -> None:
         """Called while the plan is built. Raises ``PlanError`` if no runtime can write the sink."""
@@ -32,6 +40,10 @@ class Sink(ABC, Generic[T_contra]):
         Called while the plan is built, for each pair of sinks.
         """
         return None
+
+    def describe_target(self) -> str:
+        """Return where the sink writes, without secrets, to be shown by savepoints. Empty: not known."""
+        return ""
 
     @property
     def record_types(self) -> Collection[type]:
@@ -148,6 +160,8 @@ class FileSink(Sink[T], Generic[T]):
         ConfigurationError: ``path`` is empty, or ``format`` is unknown.
     """
 
+    exactly_once = True
+
     def __init__(
         self,
         path: str | PathLike[str],
@@ -170,6 +184,9 @@ class FileSink(Sink[T], Generic[T]):
         if contains(own, its) or contains(its, own):
             return f"{self.path} and {other.path} are nested, so readers of the outer folder would read both"
         return None
+
+    def describe_target(self) -> str:
+        return _USER_AND_PASSWORD.sub("***", self.path)
 
     @property
     def record_types(self) -> Collection[type]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.savepoint import Savepoint
-from dsv2.sinks import CollectSink
+from dsv2.sinks import CollectSink, ParallelSink, SinkBatch
 from dsv2.state import RedistributionStrategy, StateDeclarations, StateTtl
 from dsv2.testing import ManualClock, Stop, TestSource
 from tests.durations import ms
@@ -427,3 +428,27 @@ def test_operator_that_has_ended_gets_no_new_input(tmp_path: Path) -> None:
     )
     with pytest.warns(DroppedStateWarning, match="'short'"), ended:
         run("another", tmp_path / "a")
+
+
+class Ledger(ParallelSink[int]):
+    exactly_once = True
+
+    def describe_target(self) -> str:
+        return "the ledger"
+
+    def write(self, batch: SinkBatch[int]) -> None:
+        list(batch.batches)
+
+
+def test_savepoint_tells_what_each_sink_has_written(tmp_path: Path) -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[2]))
+    numbers = env.from_source(TestSource[int]([1, 2, 3, Stop(), 4])).with_uid("in")
+    numbers.to_sink(Ledger()).with_uid("ledger")
+    numbers.to_sink(CollectSink()).with_uid("list")
+    job = env.execute_async("sinks")
+    savepoint = Savepoint.open(job.savepoint(tmp_path / "s"))
+    of_job = {"job_id": savepoint.origin.job_id, "batch_id": 1}
+    assert {uid: asdict(sink) for uid, sink in savepoint.sinks.items()} == {
+        "ledger": {"kind": f"{__name__}.Ledger", "target": "the ledger", "exactly_once": True, **of_job},
+        "list": {"kind": "dsv2.sinks.sink.CollectSink", "target": "", "exactly_once": False, **of_job},
+    }
