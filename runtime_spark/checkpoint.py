@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import RunOptions
+from dsv2.program.description import describe_sinks
 from dsv2.program.dropped import dropped_state
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.savepoint.reader import SavepointReader

@@ -1,8 +1,8 @@
 """Notes in a checkpoint for later starts, in addition to the manifest of the first start.
 
 They hold the descriptions of later programs, samples of keys, the names of stored function fields, which sources have
-ended, and the sinks. The JSON file is replaced when there is something new, mostly in the first micro-batches. Without notes, a
-restart is compared only with the manifest.
+ended, and the sinks. The JSON file is replaced when there is something new, mostly in the first micro-batches. Without
+notes, a restart is compared only with the manifest.
 """
 
 from __future__ import annotations

@@ -100,7 +100,8 @@ def with_state(info: SavepointInfo, uid: str, name: str, described: JsonObject) 
 def with_position(info: SavepointInfo, uid: str, offset: JsonObject | None) -> SavepointInfo:
     """Set the position of a source; None: it has none, so it begins as in a new job."""
     if offset is None:
-        return replace(info, sources=_without(info.sources, uid))
+        sources = _without(info.sources, uid)
+        return _with_operator(replace(info, sources=sources), uid, lambda source: {**source, "split_sources": []})
     before = info.sources.get(uid, SourcePosition({}))
     return replace(info, sources={**info.sources, uid: replace(before, offset=offset)})
 
@@ -108,14 +109,17 @@ def with_position(info: SavepointInfo, uid: str, offset: JsonObject | None) -> S
 def _with_states(
     info: SavepointInfo, uid: str, change: Callable[[Mapping[str, JsonObject]], Mapping[str, JsonObject]]
 ) -> SavepointInfo:
+    return _with_operator(info, uid, lambda operator: {**operator, "states": change(operator["states"])})
+
+
+def _with_operator(info: SavepointInfo, uid: str, change: Callable[[JsonObject], JsonObject]) -> SavepointInfo:
+    """Change the description of an operator in all programs that have it."""
+
     def program(before: Description) -> Description:
         operators = before["operators"]
         if uid not in operators:
             return before
-        return {
-            **before,
-            "operators": {**operators, uid: {**operators[uid], "states": change(operators[uid]["states"])}},
-        }
+        return {**before, "operators": {**operators, uid: change(operators[uid])}}
 
     return replace(info, programs=list(map(program, info.programs)))
 
