@@ -105,6 +105,7 @@ def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
         "split_sources": _split_sources(operator.body),
         "needs_clock": plan.needs_clock(operator),
         "state_layout": operator.body.state_layout if isinstance(operator.body, WrappingFunction) else "",
+        "contents": operator.body.contents if isinstance(operator.body, WrappingFunction) else "",
     }
 
 

@@ -35,7 +35,7 @@ from dsv2.sinks import CollectSink, ParallelSink, SinkBatch
 from dsv2.state import RedistributionStrategy, StateDeclarations, StateTtl
 from dsv2.testing import ManualClock, Stop, TestSource
 from tests.durations import ms
-from tests.windows import Told, ToldOfState
+from tests.windows import Told
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 SEEN = StateDeclarations.list_state_builder("seen", int).redistribute_by(RedistributionStrategy.SPLIT).build()
@@ -165,19 +165,6 @@ def test_state_is_readable_as_tables(tmp_path: Path) -> None:
         savepoint.state("f", "sum")
     with pytest.raises(ConfigurationError, match=r"has no operator 'g'\. It has: 'f', 'in'"):
         savepoint.timers("g")
-
-
-def test_states_of_windows_are_not_shown_as_empty(tmp_path: Path) -> None:
-    def with_state(stream: Any, parallelism: int) -> Any:
-        generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
-        timed = stream.process(generator.build_as_process_function()).with_uid("g").key_by(lambda number: number % 10)
-        return timed.process(window(WindowStrategy.tumbling(ms(20)), ToldOfState(True))).with_uid("f")
-
-    Program(RECORDS, with_state).run(stop=9).savepoint(tmp_path / "a")
-    savepoint = Savepoint.open(tmp_path / "a")
-    assert savepoint.operators["f"] == ()
-    with pytest.raises(ConfigurationError, match=r"no state 'records'\. Windows keep it"):
-        savepoint.state("f", "records")
 
 
 class Expiring(OneInputStreamProcessFunction[int, int]):
