@@ -10,6 +10,7 @@ from dsv2.program.description import Description
 from dsv2.savepoint.metadata import JsonObject, SavepointInfo, SourcePosition
 
 __all__ = (
+    "with_operator",
     "with_position",
     "with_state",
     "without_operator",
@@ -52,6 +53,14 @@ def with_renamed_operator(info: SavepointInfo, old: str, new: str) -> SavepointI
         fields={renamed(uid): names for uid, names in info.fields.items()},
         holding=sorted(map(renamed, info.holding)),
     )
+
+
+def with_operator(info: SavepointInfo, uid: str, described: JsonObject) -> SavepointInfo:
+    """Add an operator to the last program. It has not received anything, so all its senders are new."""
+    *earlier, last = info.programs
+    inputs = [{**one, "from": f"{one['from']} (added)"} for one in described["inputs"]]
+    operators = {**last["operators"], uid: {**described, "inputs": inputs}}
+    return replace(info, programs=[*earlier, {**last, "operators": operators}])
 
 
 def without_operator(info: SavepointInfo, uid: str) -> SavepointInfo:
