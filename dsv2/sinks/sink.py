@@ -27,9 +27,13 @@ class Sink(ABC, Generic[T_contra]):
 
     Attributes:
         exactly_once: Whether each record is written once, also across restarts and savepoints. Shown by savepoints.
+        accepts_other_records: Whether a micro-batch that is repeated by a changed program may have other records with
+            the same id: nothing relies on the id, or the sink notices it, as ``SinkInfo.is_written`` does. Otherwise
+            a job does not continue with a changed program within a micro-batch that may have been written in part.
     """
 
     exactly_once: bool = False
+    accepts_other_records: bool = False
 
     def check(self) -> None:
         """Called while the plan is built. Raises ``PlanError`` if no runtime can write the sink."""
@@ -81,6 +85,8 @@ class CollectSink(DriverSink[T], Generic[T]):
     ``results`` has the records of all.
     """
 
+    accepts_other_records = True
+
     def __init__(self) -> None:
         self._batches: dict[tuple[str, str], dict[int, list[T]]] = {}  # by job and uid
 
@@ -108,6 +114,8 @@ class PrintSink(DriverSink[T], Generic[T]):
         prefix: Printed before each record. Empty (default): only the record.
         format: Converts a record to text. Default: ``str``.
     """
+
+    accepts_other_records = True
 
     def __init__(self, prefix: str = "", *, format: Callable[[T], str] = str) -> None:
         self.prefix = prefix
@@ -161,6 +169,7 @@ class FileSink(Sink[T], Generic[T]):
     """
 
     exactly_once = True
+    accepts_other_records = True
 
     def __init__(
         self,

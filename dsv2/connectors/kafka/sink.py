@@ -35,6 +35,8 @@ class KafkaSink(ParallelSink[T], Generic[T]):
     Source: Flink ``KafkaSink``.
     """
 
+    accepts_other_records = True
+
     def __init__(
         self,
         bootstrap_servers: str,

@@ -25,6 +25,7 @@ class PostgresSink(ParallelSink[T], Generic[T]):
     """
 
     exactly_once = True
+    accepts_other_records = True
 
     def __init__(
         self,
