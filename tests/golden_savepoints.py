@@ -54,7 +54,7 @@ READ = 60
 SPANS = {"a": 70, "b": 50}
 """The splits of a source, of which half have been read."""
 
-_COUNT = aggregate_of(lambda: 0, lambda number, count: count + 1, lambda count: ("count", count))
+_COUNT: Any = aggregate_of(lambda: 0, lambda number, count: count + 1, lambda count: ("count", count))
 _any_interval_join: Any = interval_join  # each of their overloads accepts one type
 _any_temporal_join: Any = processing_time_temporal_join
 _any_window_join: Any = window_join

@@ -69,7 +69,7 @@ def restore(
         for operator in chain:
             router = RowRouter(operator, run.codec)
             for row in rows(operator.uid):
-                for subtask in router.subtasks_of(row):
+                for subtask in router.subtasks_of(row.subtask, row.kind, row.key):
                     restores[subtask].add(operator.uid, [row])
         for restoring in restores:
             restoring.finish()

@@ -155,8 +155,7 @@ class ContentsTable(StateTable):
             if name in self._layout.columns:
                 arrays[name] = to_array(columns[name], self._layout.columns[name])
                 continue
-            types[name] = types[name] or next(filter(None, map(_column_of, columns[name])), None)
-            found = types[name]
+            found = types[name] = types[name] or next(filter(None, map(_column_of, columns[name])), None)
             if found is not None:
                 arrays[name] = to_array(columns[name], found)
             elif rows:
@@ -171,7 +170,8 @@ def _column_of(value: Any) -> ColumnType | None:
         return None if element is None else {"list": element}
     if isinstance(value, dict):
         pairs = ([_column_of(key), _column_of(element)] for key, element in value.items())
-        return next(({"map": pair} for pair in pairs if None not in pair), None)
+        found: Iterator[ColumnType] = ({"map": pair} for pair in pairs if None not in pair)
+        return next(found, None)
     if isinstance(value, tuple) or dataclasses.is_dataclass(value):
         return _struct_of(value)
     return column_type_of_value(value)

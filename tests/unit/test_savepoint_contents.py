@@ -63,8 +63,8 @@ def rows_of(table: Any) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: [str(value) for value in row.values()])
 
 
-COUNT = aggregate_of(lambda: 0, lambda trade, count: count + 1, lambda count: count, merge=lambda a, b: a + b)
-DETAIL = aggregate_of(
+COUNT: Any = aggregate_of(lambda: 0, lambda trade, count: count + 1, lambda count: count, merge=lambda a, b: a + b)
+DETAIL: Any = aggregate_of(
     lambda: {"n": [0]}, lambda trade, found: {"n": [*found["n"], trade.time]}, lambda found: found["n"]
 )
 
@@ -167,7 +167,7 @@ def test_contents_without_rows(tmp_path: Path) -> None:
 
 
 def test_values_without_a_column_type_are_bytes(tmp_path: Path) -> None:
-    function = aggregate_of(lambda: {1: None}, lambda trade, found: found, lambda found: found)
+    function: Any = aggregate_of(lambda: {1: None}, lambda trade, found: found, lambda found: found)
     savepoint = savepoint_of(of_windows(WindowStrategy.global_(), function, aggregate), tmp_path)
     assert savepoint.contents("f").to_arrow().column_names == ["subtask", "key", "window", "end", "value_bytes"]
 
