@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from dsv2.program.differences import differences
 from dsv2.runtime.state.rows import StateRow
-from dsv2.savepoint.metadata import SavepointInfo
+from dsv2.savepoint.metadata import SinkPosition
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import TableId
 
 __all__ = ("SavepointDifference", "TableDifference", "difference")
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +34,16 @@ class SavepointDifference:
         program: The differences between their programs.
         positions: For each source with another position, its offsets in both; None where it has none.
         tables: The tables that differ.
+        sinks: For each sink that has another position or target, both; None where it does not exist.
     """
 
     program: Sequence[str]
     positions: Mapping[str, tuple[Any, Any]]
     tables: Mapping[TableId, TableDifference]
+    sinks: Mapping[str, tuple[SinkPosition | None, SinkPosition | None]]
 
     def __bool__(self) -> bool:
-        return bool(self.program or self.positions or self.tables)
+        return bool(self.program or self.positions or self.tables or self.sinks)
 
 
 def difference(first: SavepointReader, second: SavepointReader) -> SavepointDifference:
@@ -55,7 +59,8 @@ def difference(first: SavepointReader, second: SavepointReader) -> SavepointDiff
     tables: dict[TableId, TableDifference] = {}
     for uid in uids:
         tables |= _of_operator(uid, _by_table(uid, first), _by_table(uid, second))
-    return SavepointDifference(program, _positions(first.info, second.info), tables)
+    offsets = [{uid: source.offset for uid, source in one.info.sources.items()} for one in (first, second)]
+    return SavepointDifference(program, _changes(*offsets), tables, _changes(first.info.sinks, second.info.sinks))
 
 
 _Value: TypeAlias = bytes | tuple[bytes | None, ...] | None
@@ -94,9 +99,6 @@ def _of_operator(uid: str, first: _Rows, second: _Rows) -> dict[TableId, TableDi
     return found
 
 
-def _positions(first: SavepointInfo, second: SavepointInfo) -> dict[str, tuple[Any, Any]]:
-    pairs = {
-        uid: tuple(info.sources[uid].offset if uid in info.sources else None for info in (first, second))
-        for uid in sorted(first.sources.keys() | second.sources.keys())
-    }
+def _changes(first: Mapping[str, V], second: Mapping[str, V]) -> dict[str, tuple[V | None, V | None]]:
+    pairs = {uid: (first.get(uid), second.get(uid)) for uid in sorted(first.keys() | second.keys())}
     return {uid: (before, after) for uid, (before, after) in pairs.items() if before != after}

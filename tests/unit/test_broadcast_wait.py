@@ -184,9 +184,7 @@ def test_too_many_records_fail_with_a_report() -> None:
     harness.non_broadcast_input.push(1, 2)
     harness.restart()
     harness.non_broadcast_input.push(3)
-    with pytest.raises(
-        JobError, match=r"more than 3 records wait for the broadcast side, of which its watermark 'versi"
-    ):
+    with pytest.raises(JobError, match=r"more than 3 records wait for the broadcast side, and its watermark 'versi"):
         harness.non_broadcast_input.push(4)
 
 
