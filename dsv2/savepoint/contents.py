@@ -155,7 +155,9 @@ class ContentsTable(StateTable):
             if name in self._layout.columns:
                 arrays[name] = to_array(columns[name], self._layout.columns[name])
                 continue
-            found = types[name] = types[name] or next(filter(None, map(_column_of, columns[name])), None)
+            found = types[name]
+            if found is None:
+                found = types[name] = next((column for value in columns[name] if (column := _column_of(value))), None)
             if found is not None:
                 arrays[name] = to_array(columns[name], found)
             elif rows:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from dsv2.program.differences import differences
 from dsv2.runtime.state.rows import StateRow
+from dsv2.savepoint.buckets import RowBuckets
 from dsv2.savepoint.metadata import SinkPosition
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import TableId
@@ -24,6 +25,12 @@ class TableDifference:
     added: int
     removed: int
     changed: int
+
+    def __add__(self, other: TableDifference) -> TableDifference:
+        return TableDifference(self.added + other.added, self.removed + other.removed, self.changed + other.changed)
+
+
+_NONE = TableDifference(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,7 @@ class SavepointDifference:
 
 
 def difference(first: SavepointReader, second: SavepointReader) -> SavepointDifference:
-    """Compare two savepoints. One operator at a time is read into memory.
+    """Compare two savepoints. The rows of one operator at a time are on the local disk, and a part of them in memory.
 
     A key that has moved to another subtask has not changed.
 
@@ -58,7 +65,12 @@ def difference(first: SavepointReader, second: SavepointReader) -> SavepointDiff
     uids = sorted({table.id.uid for info in (first.info, second.info) for table in info.tables})
     tables: dict[TableId, TableDifference] = {}
     for uid in uids:
-        tables |= _of_operator(uid, _by_table(uid, first), _by_table(uid, second))
+        with RowBuckets(first.rows(uid)) as before, RowBuckets(second.rows(uid)) as after:
+            found: dict[TableId, TableDifference] = {}
+            for rows_before, rows_after in zip(before, after, strict=True):
+                for table, counts in _of_operator(_by_table(uid, rows_before), _by_table(uid, rows_after)).items():
+                    found[table] = found.get(table, _NONE) + counts
+        tables |= dict(sorted(found.items(), key=lambda of_table: (of_table[0].kind, of_table[0].state or "")))
     offsets = [{uid: source.offset for uid, source in one.info.sources.items()} for one in (first, second)]
     return SavepointDifference(program, _changes(*offsets), tables, _changes(first.info.sinks, second.info.sinks))
 
@@ -69,9 +81,9 @@ _Value: TypeAlias = bytes | tuple[bytes | None, ...] | None
 _Rows: TypeAlias = dict[TableId, dict[tuple[Any, ...], _Value]]
 
 
-def _by_table(uid: str, savepoint: SavepointReader) -> _Rows:
+def _by_table(uid: str, rows: Iterable[StateRow]) -> _Rows:
     tables: _Rows = {}
-    for row in savepoint.rows(uid):
+    for row in rows:
         table = tables.setdefault(TableId.of(uid, row.kind, row.state), {})
         identity = _identity(row)
         table[identity] = _joined(table[identity], row.value) if identity in table else row.value
@@ -87,14 +99,14 @@ def _identity(row: StateRow) -> tuple[Any, ...]:
     return (row.state, row.key) if row.kind.has_key else (row.subtask, row.state, row.kind)
 
 
-def _of_operator(uid: str, first: _Rows, second: _Rows) -> dict[TableId, TableDifference]:
+def _of_operator(first: _Rows, second: _Rows) -> dict[TableId, TableDifference]:
     found = {}
-    for table in sorted(first.keys() | second.keys(), key=lambda table: (table.kind, table.state or "")):
+    for table in first.keys() | second.keys():
         before, after = first.get(table, {}), second.get(table, {})
         both = before.keys() & after.keys()
         changed = sum(before[key] != after[key] for key in both)
         counts = TableDifference(len(after) - len(both), len(before) - len(both), changed)
-        if counts != TableDifference(0, 0, 0):
+        if counts != _NONE:
             found[table] = counts
     return found
 
