@@ -45,14 +45,27 @@ def _location(function: object) -> str | None:
 
 
 def _lambda_text(code: CodeType) -> str:
-    """The source of a lambda, or ``lambda`` if it is not available."""
+    """The source of a lambda, or ``lambda`` if it is not available or ambiguous."""
     lines = linecache.getlines(code.co_filename)
     found = [node for node in _lambdas(code.co_filename, "".join(lines)) if node.lineno == code.co_firstlineno]
-    if len(found) > 1:  # the body is where the last instructions are
-        places = {(start, end, first, last) for start, end, first, last in code.co_positions()}
-        found = [node for node in found if _place(node.body) in places] or found
+    if len(found) > 1:
+        found = _with_instructions(code, found)
     text = ast.get_source_segment("".join(lines), found[0]) if found else None
     return "lambda" if text is None else " ".join(text.split())
+
+
+def _with_instructions(code: CodeType, lambdas: list[ast.Lambda]) -> list[ast.Lambda]:
+    """The innermost of ``lambdas`` whose body contains all instructions of ``code``, or none if they have no places."""
+    places = [
+        ((line, column), (end_line, end_column))
+        for line, end_line, column, end_column in code.co_positions()
+        if None not in (line, end_line, column, end_column) and (line, column) != (end_line, end_column)
+    ]
+    if not places:
+        return []
+    start, end = min(place for place, _ in places), max(place for _, place in places)
+    around = [node for node in lambdas if _start(node.body) <= start and end <= _end(node.body)]
+    return sorted(around, key=_start)[-1:]
 
 
 @functools.lru_cache(maxsize=8)
@@ -69,8 +82,14 @@ def _find_lambdas(source: str) -> Iterator[ast.Lambda]:
     yield from (node for node in ast.walk(tree) if isinstance(node, ast.Lambda))
 
 
-def _place(node: ast.expr) -> tuple[int, int | None, int, int | None]:
-    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+def _start(node: ast.expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _end(node: ast.expr) -> tuple[int, int]:
+    assert node.end_lineno is not None  # it was parsed
+    assert node.end_col_offset is not None
+    return node.end_lineno, node.end_col_offset
 
 
 def _shortened(text: str) -> str:

@@ -225,6 +225,7 @@ def named(record: Any) -> Any:
 
 
 TWO = [lambda a: a.x, lambda a: (a.x, "y")]
+BRANCH, NESTED = lambda a: a if a else None, lambda a: lambda a: a
 
 
 @pytest.mark.parametrize(
@@ -232,6 +233,9 @@ TWO = [lambda a: a.x, lambda a: (a.x, "y")]
     [
         (TWO[0], "lambda a: a.x"),
         (TWO[1], 'lambda a: (a.x, "y")'),
+        (BRANCH, "lambda a: a if a else None"),
+        (NESTED, "lambda a: lambda a: a"),
+        (NESTED(1), "lambda a: a"),
         (lambda record: record[0], "lambda record: record[0]"),
         (named, "named"),
         (Keys().first, "Keys.first"),
