@@ -244,7 +244,7 @@ def test_no_function_accepts_arbitrary_keywords(module: str) -> None:
 
 
 def test_every_choice_accepts_strings() -> None:
-    answers = {"JobStatus", "Place", "Severity", "TriggerResult", "WatermarkHandlingResult"}
+    answers = {"JobStatus", "Place", "Processing", "Severity", "TriggerResult", "WatermarkHandlingResult"}
     by_method = {"NumericWatermarkCombinationFunction", "BoolWatermarkCombinationFunction"}
     exported = [getattr(import_module(module), name) for module in PUBLIC for name in import_module(module).__all__]
     enums = {value.__name__ for value in exported if inspect.isclass(value) and issubclass(value, Enum)}
