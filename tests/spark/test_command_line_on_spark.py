@@ -99,7 +99,7 @@ def test_pipeline_is_checked_and_run_with_a_session(
 
 def test_runtime_of_an_environment_is_explained(spark: SparkSession) -> None:
     env = ExecutionEnvironment.get_instance(SparkRuntime(spark, partitions=3, state_layout="map"))
-    env.from_dataframe(spark.range(3), Text).with_uid("texts").to_sink(FileSink("out", schema=Text))
+    env.from_dataframe(spark.range(3), Text).map(str).with_uid("texts").to_sink(CollectSink[str]())
     runtime = env.explain().view.runtime
     assert runtime is not None
     assert {fact.name: fact.value for fact in runtime.facts}["state layout"] == "map"

@@ -225,7 +225,8 @@ def named(record: Any) -> Any:
 
 
 TWO = [lambda a: a.x, lambda a: (a.x, "y")]
-BRANCH, NESTED = lambda a: a if a else None, lambda a: lambda a: a
+BRANCH = lambda a: a if a else None  # noqa: E731
+NESTED: Callable[[object], Callable[[object], object]] = lambda a: lambda a: a  # noqa: E731
 
 
 @pytest.mark.parametrize(

@@ -70,8 +70,8 @@ MAY_IMPORT = {
     "runtime.sources": RUNTIME | RUNTIMES - {"runtime.rescale"},
     "runtime.rescale": RUNTIME | {"program"} | RUNTIMES - {"runtime.sources"},
     "program": PLAN | {"runtime.serde", "runtime.report", "runtime.state"},
-    "savepoint": {"callables", "context", "errors", "folders", "graph", "program", "sources", "state", "version"}
-    | {"runtime.report", "runtime.serde", "runtime.state"},
+    "savepoint": {"callables", "context", "errors", "extension", "folders", "graph", "program", "sources", "state"}
+    | {"version", "runtime.report", "runtime.serde", "runtime.state"},
     "local": RUNTIME | RUNTIMES | {"arguments", "folders", "program", "savepoint", "unfinished"},
     "cli": {"errors", "savepoint", "version"}
     | {"environment", "explain", "graph", "job", "runtime_view", "tracebacks"},  # to build and run pipelines

@@ -96,6 +96,10 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Skippab
         layout = f"{self.strategy.layout}, which hold {self._new_contents().layout}"
         return layout if self.strategy.trigger is None else f"{layout} and are fired by {self.strategy.trigger}"
 
+    @property
+    def contents(self) -> str:
+        return self._new_contents().layout
+
     def dsv2_check_position(self, position: Position) -> None:
         if position.parallel and not position.keyed and not isinstance(self.strategy, GlobalWindowStrategy):
             raise PlanError(
