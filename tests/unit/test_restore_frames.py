@@ -110,6 +110,10 @@ def test_damaged_key_is_refused() -> None:
         frames_of([("f", StateRow(0, RowKind.KEYED, "count", b"?", b"?"))])
     with pytest.raises(CorruptDataError, match="rows"):
         decoded(encode_rows("f", EMPTY_ROWS, CODEC)[:-1])
+    (batch,) = to_row_batches([of_key(1)])
+    unknown = batch.drop_columns("uid").set_column(1, "kind", pa.array(["other"]))
+    with pytest.raises(CorruptDataError, match="rows are damaged: KeyError"):
+        decoded(encode_rows("f", unknown, CODEC))
 
 
 def test_empty_batches_have_no_frames() -> None:
