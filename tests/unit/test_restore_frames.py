@@ -25,7 +25,7 @@ from runtime_spark.layout import Layout
 from runtime_spark.rows import MAX_FRAME_BYTES, RESTORE_CHANNEL
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.savepoint.restoration import OpenSavepoint, Restoration
-from runtime_spark.savepoint.restore_frames import FrameMaker
+from runtime_spark.savepoint.restore_frames import FrameMaker, empty_frames
 from runtime_spark.savepoint.row_payload import EMPTY_ROWS, decode_rows, encode_rows
 from runtime_spark.savepoint.state_rows import to_row_batches
 from runtime_spark.worker import pack_job
@@ -103,6 +103,16 @@ def test_frames_are_split() -> None:
 
 def test_payload_of_no_rows() -> None:
     assert decoded(encode_rows("", EMPTY_ROWS, CODEC)) == []
+
+
+def test_each_subtask_has_a_frame_that_it_can_load() -> None:
+    frames = empty_frames(pack_job(PLAN, LAYOUT, TypeRegistry.of(PLAN)))
+    assert sorted(LAYOUT.addresses[slot][1] for slot, *_ in frames) == list(range(PARALLELISM))
+    for slot, *_, payload in frames:
+        head, _ = LAYOUT.addresses[slot]
+        uid, rows = decode_rows(payload, CODEC, "rows")
+        assert uid in {operator.uid for operator in PLAN.chains[head]}
+        assert list(rows) == []
 
 
 def test_damaged_key_is_refused() -> None:
