@@ -41,9 +41,9 @@ class AttemptingCalls(FunctionCalls):
         has_ended: Callable[[], bool],
         policy: ErrorPolicy,
         undo: UndoLog,
+        held: HeldOutput,
     ) -> None:
-        held, operator = HeldOutput(), instance.operator
-        hold = held.hold
+        operator, hold = instance.operator, held.hold
         letters = operator.dead_letter_output
         emit_letter: EmitStamped = _no_letters if letters is None else outputs[letters].emit_stamped
         self._attempts = Attempts(policy, instance, job, undo, held, emit_letter)

@@ -8,12 +8,16 @@ from datetime import timedelta
 
 from dsv2.clock import SystemClock
 from dsv2.context import RuntimeExecutionMode
+from dsv2.event_loop import EventLoop
+from dsv2.resource import Resource
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_store import PageStores, in_blob
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.watermark import WatermarkDeclaration
 
 __all__ = ("JobContext",)
+
+_OF_PROCESS = Resource(EventLoop, close=EventLoop.close)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,7 @@ class JobContext:
         attempt_number: The attempt of the task.
         page_stores: Creates the stores that hold keyed state between micro-batches.
         wait: Waits before a callback is repeated.
+        event_loop: Runs async functions.
     """
 
     job_name: str
@@ -39,3 +44,4 @@ class JobContext:
     attempt_number: int = 0
     page_stores: PageStores = in_blob
     wait: Callable[[timedelta], None] = SystemClock().wait
+    event_loop: Resource[EventLoop] = _OF_PROCESS

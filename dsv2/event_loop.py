@@ -1,0 +1,53 @@
+"""An asyncio event loop that runs only while a task waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+__all__ = ("EventLoop", "outside_of_loops")
+
+T = TypeVar("T")
+
+
+class EventLoop:
+    """Runs coroutines in the thread of the caller, between ``wait`` and ``wake``.
+
+    Args:
+        new_loop: Creates the event loop.
+    """
+
+    def __init__(self, new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop) -> None:
+        self._runner = asyncio.Runner(loop_factory=new_loop)
+        self.loop = self._runner.get_loop()
+        self.wake = self.loop.stop
+        """Ends ``wait`` after what is ready now. Called by coroutines."""
+
+    def wait(self) -> None:
+        """Run coroutines until one of them calls ``wake``."""
+        outside_of_loops(self.loop.run_forever)
+
+    def step(self) -> None:
+        """Run what is ready, without waiting."""
+        self.loop.stop()
+        self.wait()
+
+    def close(self) -> None:
+        """Cancel all coroutines and close the loop."""
+        outside_of_loops(self._runner.close)
+
+
+def outside_of_loops(run: Callable[[], T]) -> T:
+    """Return ``run()``, which runs an event loop.
+
+    A thread runs one loop at a time. If one runs already, as in a notebook, call ``run`` in another thread.
+    """
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return run()
+    del loop
+    with ThreadPoolExecutor(1, "dsv2-event-loop") as executor:
+        return executor.submit(run).result()

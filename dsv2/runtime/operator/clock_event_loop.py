@@ -1,0 +1,71 @@
+"""An event loop whose time is the job's clock, for tests."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from math import ceil
+from typing import Any
+
+from dsv2.clock import Clock, SystemClock
+from dsv2.event_loop import EventLoop
+from dsv2.resource import Resource
+
+__all__ = ("ClockEventLoop", "event_loop_of")
+
+
+def event_loop_of(clock: Clock) -> Resource[EventLoop]:
+    """The event loop of a job with ``clock``: a real one for the system clock."""
+    if isinstance(clock, SystemClock):
+        return Resource(EventLoop, close=EventLoop.close)
+    return Resource(partial(EventLoop, partial(ClockEventLoop, clock)), close=EventLoop.close)
+
+
+class ClockEventLoop(asyncio.SelectorEventLoop):
+    """Advances ``clock`` instead of waiting, so that ``asyncio.sleep`` and timeouts take no time.
+
+    While a thread of ``asyncio.to_thread`` runs, time stands still. Connections are not waited for: replace services by
+    coroutines.
+
+    Args:
+        clock: The clock. The loop reads it, and calls ``wait`` to advance it by whole milliseconds.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._begin = clock.now_ms()  # so that times are small and floating-point numbers exact enough
+        self._threads = 0
+        super().__init__(_ClockSelector(clock, lambda: self._threads > 0))
+
+    def time(self) -> float:
+        """The seconds since the loop was created, by the clock."""
+        return (self._clock.now_ms() - self._begin) / 1000
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """As in any loop. Time stands still until ``func`` returns."""
+        future = super().run_in_executor(executor, func, *args)
+        self._threads += 1
+        future.add_done_callback(self._thread_ended)
+        return future
+
+    def _thread_ended(self, future: asyncio.Future[Any]) -> None:
+        self._threads -= 1
+
+
+class _ClockSelector(selectors.DefaultSelector):
+    def __init__(self, clock: Clock, waits_for_threads: Callable[[], bool]) -> None:
+        super().__init__()
+        self._clock = clock
+        self._waits_for_threads = waits_for_threads
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Return what is ready, and advance the clock by ``timeout`` seconds if nothing is."""
+        if timeout is None or self._waits_for_threads():
+            return super().select(timeout if timeout == 0 else None)
+        ready = super().select(0)
+        if not ready and timeout > 0:
+            self._clock.wait(timedelta(milliseconds=ceil(timeout * 1000 - 1e-6)))
+        return ready
