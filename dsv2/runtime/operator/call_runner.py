@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, cast
 
 from dsv2.async_settings import AsyncSettings
 from dsv2.errors import UserFunctionError
@@ -34,6 +35,7 @@ class CallRunner:
     ) -> None:
         """``store``: The state of the keys. ``undo``: Its log. ``time``: The time of the event loop, in seconds."""
         self._callback = callback
+        self._process: Callable[[Any, Any, Any], Awaitable[object]] = cast(Any, callback.process)
         self._attempts = attempts
         self._timeout = None if settings.timeout is None else settings.timeout.total_seconds()
         self._store = store
@@ -48,70 +50,60 @@ class CallRunner:
         Raises:
             UserFunctionError: The policy does not cover the error of the function.
         """
-        return await self._run(record, key, timestamp, ())
+        call = partial(Call, key, timestamp, ())
+        return self._or_letter(await self._run(record, record, call))
 
     async def run_batch(self, records: list[Any], timestamps: Sequence[int | None]) -> Emissions:
         """Process a batch. If it fails and the policy does not fail the job, process each of its records alone."""
-        try:
-            return await self._run(records, NO_KEY, None, timestamps, gives_up=len(records) == 1)
-        except UserFunctionError as failure:
-            if len(records) == 1 or not self._attempts.covers(failure):
-                raise
+        shown = records[0] if len(records) == 1 else records
+        result = await self._run(records, shown, partial(Call, NO_KEY, None, timestamps))
+        if isinstance(result, list) or len(records) == 1 or not self._attempts.covers(result):
+            return self._or_letter(result)
         emissions: Emissions = []
         for record, timestamp in zip(records, timestamps, strict=True):
             emissions += await self.run_batch([record], [timestamp])
         return emissions
 
-    async def _run(
-        self, record: Any, key: Any, timestamp: int | None, timestamps: Sequence[int | None], *, gives_up: bool = True
-    ) -> Emissions:
-        if self._seconds_between_calls:
-            await self._turn()
+    async def _run(self, argument: Any, shown: Any, new_call: Callable[[], Call]) -> Emissions | UserFunctionError:
+        """Return what the call emits, or its failure. ``shown``: the record in the error."""
+        await self._turn()
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._repeat(record, key, timestamp, timestamps)
+                return await self._repeat(argument, shown, new_call)
         except TimeoutError as error:
-            failure = self.failure_of(self._late(error), record, key)
-        except UserFunctionError as error:
-            failure = error
-        if not gives_up:
-            raise failure
-        return self.give_up(failure)
+            return self.failure_of(self._late(error), shown, new_call().key)
 
-    async def _repeat(
-        self, record: Any, key: Any, timestamp: int | None, timestamps: Sequence[int | None]
-    ) -> Emissions:
-        process: Callable[[Any, Any, Any], Coroutine[Any, Any, object]]
-        process, output, ctx = self._callback.process, self._callback.output, self._callback.ctx  # type: ignore[assignment]
-        touched = self._store.touched
+    async def _repeat(self, argument: Any, shown: Any, new_call: Callable[[], Call]) -> Emissions | UserFunctionError:
         attempt = 0
         while True:
-            call = Call(key, timestamp, timestamps)
-            begin_call(call)
-            self._undo.begin()
-            known = NO_KEY
-            try:
-                if key is not NO_KEY and key not in touched:
-                    self._store.touch(key)
-                known = key
-                returned = await process(record, output, ctx)
-                if returned is not None:
-                    refuse_returned(returned)
-            except BaseException as error:
-                self._end(call, self._undo.undo_key)
-                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
-                    raise
-                failure = self.failure_of(error, record, known)
-            else:
-                self._end(call, self._undo.commit_key)
-                return call.held
-            pause = self._attempts.pause_before_retry(failure, attempt)
+            result = await self._attempt(argument, shown, new_call())
+            if isinstance(result, list):
+                return result
+            pause = self._attempts.pause_before_retry(result, attempt)
             if pause is None:
-                raise failure
+                return result
             attempt += 1
             await asyncio.sleep(pause.total_seconds())
-            if self._seconds_between_calls:
-                await self._turn()
+            await self._turn()
+
+    async def _attempt(self, argument: Any, shown: Any, call: Call) -> Emissions | UserFunctionError:
+        key, known, touched = call.key, NO_KEY, self._store.touched
+        begin_call(call)
+        self._undo.begin()
+        try:
+            if key is not NO_KEY and key not in touched:
+                self._store.touch(key)
+            known = key
+            returned = await self._process(argument, self._callback.output, self._callback.ctx)
+            if returned is not None:
+                refuse_returned(returned)
+        except BaseException as error:
+            self._end(call, self._undo.undo_key)
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise
+            return self.failure_of(error, shown, known)
+        self._end(call, self._undo.commit_key)
+        return call.held
 
     def failure_of(self, error: BaseException, record: Any, key: Any) -> UserFunctionError:
         """The error that the user sees for ``error``. Raises errors that are not failures of user code."""
@@ -124,6 +116,9 @@ class CallRunner:
         """What is emitted for a record that failed. Raises ``UserFunctionError`` if the policy does not cover it."""
         letter = self._attempts.give_up(failure)
         return [] if letter is None else [(self._attempts.emit_letter, letter, None)]
+
+    def _or_letter(self, result: Emissions | UserFunctionError) -> Emissions:
+        return result if isinstance(result, list) else self.give_up(result)
 
     def emit(self, emissions: Emissions) -> None:
         """Emit what a call has emitted."""
@@ -144,6 +139,8 @@ class CallRunner:
 
     async def _turn(self) -> None:
         """Wait until the next call may begin."""
+        if not self._seconds_between_calls:
+            return
         now = self._time()
         begin = max(now, self._next_call)
         self._next_call = begin + self._seconds_between_calls

@@ -85,7 +85,7 @@ class InFlightTimestamp(CurrentTimestamp):
     __slots__ = ("_outside",)
 
     @property
-    def timestamp(self) -> int | None:  # type: ignore[override]
+    def timestamp(self) -> int | None:
         """The timestamp in ms, or None."""
         call = current_call()
         return self._outside if call is None else call.timestamp
@@ -117,7 +117,7 @@ class InFlightPartition(PartitionState):
         super().__init__(keyed, store)
 
     @property
-    def key(self) -> Any:  # type: ignore[override]
+    def key(self) -> Any:
         """The current key, or ``NO_KEY``."""
         call = current_call()
         return self._outside if call is None else call.key
