@@ -163,7 +163,7 @@ def test_value_that_is_being_opened_is_not_closed() -> None:
 
 
 def test_open_that_is_not_a_coroutine_function() -> None:
-    with pytest.raises(UserFunctionError, match="which cannot be awaited. Use a Resource"):
+    with pytest.raises(UserFunctionError, match="which cannot be awaited"):
         OneInputHarness(Asks(dict)).input.push(1)
 
 
