@@ -61,4 +61,5 @@ WITH_KEYED_STATE = (
     *programs_windows.PROGRAMS,
     *programs_triggers.PROGRAMS,
     *programs_operators.WITH_STATE,
+    *programs_async.WITH_STATE,
 )

@@ -29,7 +29,7 @@ from tests.conformance.functions import NUMBERS, mod3
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.windows import FlinkGenerator
 
-__all__ = ("PROGRAMS",)
+__all__ = ("PROGRAMS", "WITH_STATE")
 
 TOTAL = StateDeclarations.value_state("total", int, default=0)
 PASSED = new_builder("passed by an async function").type_long().combine_function_min().build()
@@ -307,12 +307,5 @@ class LookupJoins(Program):
         assert counters["lookup_hits"] + counters["lookup_misses"] == len(NUMBERS)
 
 
-PROGRAMS = (
-    AsyncOrder(),
-    AsyncState(),
-    AsyncWatermarks(),
-    AsyncEventTime(),
-    AsyncBatches(),
-    AsyncServices(),
-    LookupJoins(),
-)
+WITH_STATE = (AsyncState(), AsyncEventTime())
+PROGRAMS = (AsyncOrder(), AsyncWatermarks(), AsyncBatches(), AsyncServices(), LookupJoins(), *WITH_STATE)
