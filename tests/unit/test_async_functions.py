@@ -346,6 +346,32 @@ class TestState:
         assert harness.output.records[-1] == ("a", 1)
 
 
+class FailsTheSecondTime(AsyncOneInputStreamProcessFunction[str, None]):
+    """Keeps a value for 100 ms."""
+
+    dsv2_remember_keys = False
+    SEEN = StateDeclarations.value_state("seen", int, ttl=StateTtl(ms(100)))
+
+    def uses_states(self) -> Any:
+        return [self.SEEN]
+
+    async def process_record(self, record: str, output: Any, ctx: Any) -> None:
+        ctx.state_manager.get_state(self.SEEN).update(1)
+        note(record)
+        if len(NOTES) == 2:
+            raise ValueError
+
+
+def test_failure_does_not_restore_what_has_expired_meanwhile() -> None:
+    policy = ErrorPolicy().skip(ValueError)
+    harness = OneInputHarness(FailsTheSecondTime(), key=lambda record: record, error_policy=policy, fast=True)
+    harness.input.push("a")
+    harness.advance_clock(ms(200))
+    harness.input.push("a")
+    harness.snapshot()
+    assert harness.keys == []
+
+
 class RefusedError(Exception):
     pass
 

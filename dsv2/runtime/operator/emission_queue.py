@@ -42,7 +42,7 @@ class EmissionQueue:
     def add(self) -> Segment:
         """Add a call. Returns its segment, for ``complete``."""
         self._count += 1
-        if self._ordered or not self._segments or not self._segments[-1].is_last:
+        if not self._segments or not self._segments[-1].is_last:
             self._segments.append(Segment())
         segment = self._segments[-1]
         segment.is_last = not self._ordered
