@@ -20,7 +20,7 @@ _HOST = "127.0.0.1"
 @contextmanager
 def service(milliseconds: int) -> Iterator[int]:
     """Run the service during the block. Returns its port."""
-    command = [sys.executable, "-m", "benchmarks.common.service", str(milliseconds)]
+    command = [sys.executable, __file__, str(milliseconds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
