@@ -95,7 +95,7 @@ def _close_all(close: Callable[[Any], Awaitable[object]] | None, values: _Values
         if loop.is_closed() or not opening.done() or opening.cancelled() or opening.exception() is not None:
             continue
         if close is not None:
-            outside_of_loops(partial(loop.run_until_complete, _closing(close, opening.result())))
+            outside_of_loops(partial(loop.run_until_complete, _closing(close, opening.result())), loop)
 
 
 async def _closing(close: Callable[[Any], Awaitable[object]], value: Any) -> None:

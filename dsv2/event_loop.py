@@ -27,7 +27,7 @@ class EventLoop:
 
     def wait(self) -> None:
         """Run coroutines until one of them calls ``wake``."""
-        outside_of_loops(self.loop.run_forever)
+        outside_of_loops(self.loop.run_forever, self.loop)
 
     def step(self) -> None:
         """Run what is ready, without waiting."""
@@ -36,18 +36,21 @@ class EventLoop:
 
     def close(self) -> None:
         """Cancel all coroutines and close the loop."""
-        outside_of_loops(self._runner.close)
+        outside_of_loops(self._runner.close, self.loop)
 
 
-def outside_of_loops(run: Callable[[], T]) -> T:
-    """Return ``run()``, which runs an event loop.
+def outside_of_loops(run: Callable[[], T], loop: asyncio.AbstractEventLoop) -> T:
+    """Return ``run()``, which runs ``loop``.
 
     A thread runs one loop at a time. If one runs already, as in a notebook, call ``run`` in another thread.
     """
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
+    if asyncio._get_running_loop() is None:
         return run()
-    del loop
     with ThreadPoolExecutor(1, "dsv2-event-loop") as executor:
-        return executor.submit(run).result()
+        running = executor.submit(run)
+        try:
+            return running.result()
+        except BaseException:
+            if not running.done():  # this thread was interrupted
+                loop.call_soon_threadsafe(loop.stop)
+            raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from itertools import accumulate
@@ -589,6 +590,44 @@ class TestWhatCoroutinesMayDo:
         with pytest.raises(UserFunctionError, match="did not return within 100 ms") as caught:
             env.execute()
         assert caught.value.record == "'hangs'"
+
+    def test_blocking_call_is_interrupted(self) -> None:
+        class Blocks(AsyncOneInputStreamProcessFunction[str, str]):
+            async def process_record(self, record: str, output: Any, ctx: Any) -> None:
+                await asyncio.sleep(0.001)
+                if record == "blocks":
+                    threading.Event().wait()
+
+        env = ExecutionEnvironment.get_instance(runtime="local")
+        env.set_callback_timeout(ms(100))
+        env.from_collection(["one", "blocks"]).process(Blocks()).to_sink(CollectSink[str]())
+        with pytest.raises(UserFunctionError, match="did not return within 100 ms") as caught:
+            env.execute()
+        assert caught.value.record == "'blocks'"
+        assert "threading.Event().wait()" in caught.value.traceback_text
+
+    def test_job_within_a_loop_is_interrupted(self) -> None:
+        class Hangs(AsyncOneInputStreamProcessFunction[str, str]):
+            async def process_record(self, record: str, output: Any, ctx: Any) -> None:
+                await asyncio.Event().wait()
+
+        async def main() -> None:
+            env = ExecutionEnvironment.get_instance(runtime="local")
+            env.set_callback_timeout(ms(100))
+            env.from_collection(["hangs"]).process(Hangs()).to_sink(CollectSink[str]())
+            env.execute()
+
+        with pytest.raises(UserFunctionError, match="did not return within 100 ms"):
+            asyncio.run(main())
+
+    def test_coroutine_that_cannot_continue_is_named(self) -> None:
+        async def process(record: int, output: Any, ctx: Any) -> None:
+            if record:
+                await asyncio.Event().wait()
+
+        with pytest.raises(UserFunctionError, match="no record can be completed") as caught:
+            calling(process).input.push(0, 1)
+        assert caught.value.record == "1"
 
 
 class TestBatches:

@@ -141,9 +141,11 @@ class AsyncProcessor(Processor):
 
     async def _process_key(self, key: Any, queued: _Queued) -> None:
         """Process records of one key until none waits."""
-        waiting = self._waiting[key]
+        task, waiting = asyncio.current_task(), self._waiting[key]
+        assert task is not None
         while True:
             record, timestamp, segment = queued
+            self._tasks[task] = record
             await self._settle(self._runner.run(record, key, timestamp), segment, record, key)
             if not waiting or self._failure is not None:
                 break
@@ -170,7 +172,7 @@ class AsyncProcessor(Processor):
         """End the current task."""
         task = asyncio.current_task()
         assert task is not None
-        del self._tasks[task]
+        self._tasks.pop(task, None)
         self._loop.wake()
 
     def _make_room(self) -> None:

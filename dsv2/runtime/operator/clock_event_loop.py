@@ -13,6 +13,7 @@ from typing import Any
 from dsv2.clock import Clock, SystemClock
 from dsv2.event_loop import EventLoop
 from dsv2.resource import Resource
+from dsv2.runtime.operator.callback_limit import CallbackTimeout
 
 __all__ = ("ClockEventLoop", "event_loop_of")
 
@@ -51,6 +52,14 @@ class ClockEventLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._thread_ended)
         return future
 
+    async def shutdown_default_executor(self, *args: Any, **kwargs: Any) -> None:
+        """As in any loop."""
+        self._threads += 1  # it waits for a thread
+        try:
+            await super().shutdown_default_executor(*args, **kwargs)
+        finally:
+            self._threads -= 1
+
     def _thread_ended(self, future: asyncio.Future[Any]) -> None:
         self._threads -= 1
 
@@ -62,9 +71,17 @@ class _ClockSelector(selectors.DefaultSelector):
         self._waits_for_threads = waits_for_threads
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return what is ready, and advance the clock by ``timeout`` seconds if nothing is."""
-        if timeout is None or self._waits_for_threads():
+        """Return what is ready, and advance the clock by ``timeout`` seconds if nothing is.
+
+        Raises:
+            CallbackTimeout: Nothing can become ready.
+        """
+        if self._waits_for_threads():
             return super().select(timeout if timeout == 0 else None)
+        if timeout is None:
+            if len(self.get_map()) == 1:  # the loop itself
+                raise CallbackTimeout("no record can be completed: their coroutines wait for what does not happen")
+            return super().select(None)
         ready = super().select(0)
         if not ready and timeout > 0:
             self._clock.wait(timedelta(milliseconds=ceil(timeout * 1000 - 1e-6)))
