@@ -627,7 +627,7 @@ class TestWhatCoroutinesMayDo:
 
         with pytest.raises(UserFunctionError, match="no record can be completed") as caught:
             calling(process).input.push(0, 1)
-        assert caught.value.record == "1"
+        assert (caught.value.callback, caught.value.record, caught.value.key) == ("process_record", "1", "0")
 
 
 class TestBatches:
@@ -650,6 +650,13 @@ class TestBatches:
         assert harness.output.records == [10, [1], 5, [2], 2, [5]]
         assert [letter.record for letter in harness.dead_letters.records] == [0]
         assert harness.progress.counters == {"errors_dead_lettered": 1}
+
+    def test_batch_that_takes_too_long_is_not_tried_again(self) -> None:
+        policy = ErrorPolicy().dead_letter(TimeoutError)
+        harness = OneInputHarness(in_batches(timeout=ms(5)), error_policy=policy)
+        harness.input.push(1, 2)
+        assert [letter.record for letter in harness.dead_letters.records] == [1, 2]
+        assert harness.clock.now_ms() == 5
 
     def test_failing_batch_fails_the_job(self) -> None:
         harness = OneInputHarness(in_batches())

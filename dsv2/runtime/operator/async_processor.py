@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeAlias
 
 from dsv2.async_settings import AsyncBatchSettings, AsyncSettings
@@ -49,7 +49,7 @@ class AsyncProcessor(Processor):
         self._capacity = settings.capacity
         self._loop = loop
         self._queue = EmissionQueue(ordered=settings.ordered)
-        self._tasks: dict[asyncio.Task[None], Any] = {}  # and the record of each
+        self._tasks: dict[asyncio.Task[None], tuple[Any, Any]] = {}  # and the record of each, with its key
         self._waiting: dict[Any, deque[_Queued]] = {}  # for an earlier record of their key, which is in flight
         self._timestamp: int | None = None
         self._stepped = loop.loop.time()
@@ -103,7 +103,7 @@ class AsyncProcessor(Processor):
         if self._tasks:
             for task in self._tasks:
                 task.cancel()
-            ending = self._loop.loop.create_task(_ended(self._tasks, self._loop.wake))
+            ending = self._loop.loop.create_task(_ended(list(self._tasks), self._loop.wake))
             with contextlib.suppress(Exception):
                 while not ending.done():
                     self._loop.wait()
@@ -126,13 +126,13 @@ class AsyncProcessor(Processor):
                 return
         queued = record, timestamp, self._queue.add()
         if select is None:
-            self._start(record, self._process(queued))
+            self._start(record, key, self._process(queued))
         else:
             self._waiting[key] = deque()
-            self._start(record, self._process_key(key, queued))
+            self._start(record, key, self._process_key(key, queued))
 
-    def _start(self, record: Any, coroutine: Coroutine[Any, Any, None]) -> None:
-        self._tasks[self._loop.loop.create_task(coroutine)] = record
+    def _start(self, record: Any, key: Any, coroutine: Coroutine[Any, Any, None]) -> None:
+        self._tasks[self._loop.loop.create_task(coroutine)] = record, key
 
     async def _process(self, queued: _Queued) -> None:
         record, timestamp, segment = queued
@@ -145,7 +145,7 @@ class AsyncProcessor(Processor):
         assert task is not None
         while True:
             record, timestamp, segment = queued
-            self._tasks[task] = record
+            self._tasks[task] = record, key
             await self._settle(self._runner.run(record, key, timestamp), segment, record, key)
             if not waiting or self._failure is not None:
                 break
@@ -190,7 +190,7 @@ class AsyncProcessor(Processor):
             try:
                 self._loop.wait()
             except CallbackTimeout as error:
-                raise self._runner.failure_of(error, next(iter(self._tasks.values())), NO_KEY) from error
+                raise self._runner.failure_of(error, *next(iter(self._tasks.values()))) from error
             self._stepped = self._loop.loop.time()
         self._release()
 
@@ -237,13 +237,13 @@ class AsyncBatchProcessor(AsyncProcessor):
             records, self._records = self._records, []
             timestamps, self._timestamps = self._timestamps, []
             self._make_room()
-            self._start(records, self._process_batch(records, timestamps, self._queue.add()))
+            self._start(records, NO_KEY, self._process_batch(records, timestamps, self._queue.add()))
 
     async def _process_batch(self, records: list[Any], timestamps: list[int | None], segment: Segment) -> None:
         await self._settle(self._runner.run_batch(records, timestamps), segment, records, NO_KEY)
         self._end()
 
 
-async def _ended(tasks: dict[asyncio.Task[None], Any], wake: Callable[[], None]) -> None:
-    await asyncio.wait(list(tasks), timeout=_SECONDS_TO_CANCEL)
+async def _ended(tasks: Iterable[asyncio.Task[None]], wake: Callable[[], None]) -> None:
+    await asyncio.wait(tasks, timeout=_SECONDS_TO_CANCEL)
     wake()

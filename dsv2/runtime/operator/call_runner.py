@@ -50,28 +50,37 @@ class CallRunner:
         Raises:
             UserFunctionError: The policy does not cover the error of the function.
         """
-        call = partial(Call, key, timestamp, ())
-        return self._or_letter(await self._run(record, record, call))
+        result, _ = await self._run(record, record, partial(Call, key, timestamp, ()))
+        return self._or_letter(result)
 
     async def run_batch(self, records: list[Any], timestamps: Sequence[int | None]) -> Emissions:
         """Process a batch. If it fails and the policy does not fail the job, process each of its records alone."""
         shown = records[0] if len(records) == 1 else records
-        result = await self._run(records, shown, partial(Call, NO_KEY, None, timestamps))
+        result, is_late = await self._run(records, shown, partial(Call, NO_KEY, None, timestamps))
         if isinstance(result, list) or len(records) == 1 or not self._attempts.covers(result):
             return self._or_letter(result)
         emissions: Emissions = []
         for record, timestamp in zip(records, timestamps, strict=True):
-            emissions += await self.run_batch([record], [timestamp])
+            if is_late:  # no time is left
+                assert result.cause is not None
+                emissions += self.give_up(self.failure_of(result.cause, record, NO_KEY))
+            else:
+                emissions += await self.run_batch([record], [timestamp])
         return emissions
 
-    async def _run(self, argument: Any, shown: Any, new_call: Callable[[], Call]) -> Emissions | UserFunctionError:
-        """Return what the call emits, or its failure. ``shown``: the record in the error."""
+    async def _run(
+        self, argument: Any, shown: Any, new_call: Callable[[], Call]
+    ) -> tuple[Emissions | UserFunctionError, bool]:
+        """Return what the call emits or its failure, and whether it was cancelled at the timeout.
+
+        ``shown``: The record in the error.
+        """
         await self._turn()
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._repeat(argument, shown, new_call)
+                return await self._repeat(argument, shown, new_call), False
         except TimeoutError as error:
-            return self.failure_of(self._late(error), shown, new_call().key)
+            return self.failure_of(self._late(error), shown, new_call().key), True
 
     async def _repeat(self, argument: Any, shown: Any, new_call: Callable[[], Call]) -> Emissions | UserFunctionError:
         attempt = 0
