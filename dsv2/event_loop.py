@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop  # asyncio is imported when it is used, because that takes long
 
 __all__ = ("EventLoop", "outside_of_loops")
 
@@ -16,11 +17,13 @@ class EventLoop:
     """Runs coroutines in the thread of the caller, between ``wait`` and ``wake``.
 
     Args:
-        new_loop: Creates the event loop.
+        new_loop: Creates the event loop. None: ``asyncio.new_event_loop``.
     """
 
-    def __init__(self, new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop) -> None:
-        self._runner = asyncio.Runner(loop_factory=new_loop)
+    def __init__(self, new_loop: Callable[[], AbstractEventLoop] | None = None) -> None:
+        import asyncio
+
+        self._runner = asyncio.Runner(loop_factory=new_loop or asyncio.new_event_loop)
         self.loop = self._runner.get_loop()
         self.wake = self.loop.stop
         """Ends ``wait`` after what is ready now. Called by coroutines."""
@@ -39,11 +42,14 @@ class EventLoop:
         outside_of_loops(self._runner.close, self.loop)
 
 
-def outside_of_loops(run: Callable[[], T], loop: asyncio.AbstractEventLoop) -> T:
+def outside_of_loops(run: Callable[[], T], loop: AbstractEventLoop) -> T:
     """Return ``run()``, which runs ``loop``.
 
     A thread runs one loop at a time. If one runs already, as in a notebook, call ``run`` in another thread.
     """
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
     if asyncio._get_running_loop() is None:
         return run()
     with ThreadPoolExecutor(1, "dsv2-event-loop") as executor:

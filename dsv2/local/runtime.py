@@ -24,8 +24,7 @@ from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.program.savepoint_check import check_savepoint
 from dsv2.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
-from dsv2.runtime.operator.clock_event_loop import event_loop_of
-from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.operator.job_context import JobContext, event_loop_of
 from dsv2.runtime.report.progress import job_progress
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry

@@ -23,8 +23,7 @@ from dsv2.local.wire import Wire
 from dsv2.output_tag import OutputTag
 from dsv2.resource import resources_in_use
 from dsv2.runtime.exchange.frames import Frame
-from dsv2.runtime.operator.clock_event_loop import event_loop_of
-from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.operator.job_context import JobContext, event_loop_of
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.report.progress import job_progress

@@ -152,6 +152,11 @@ def test_importing_dsv2_is_fast() -> None:
     assert int(calls) < 100_000  # about 0.1 s
 
 
+def test_asyncio_is_imported_for_async_functions_only() -> None:
+    code = "import sys, dsv2.runtime.operator.subtask; print('asyncio' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "False\n"
+
+
 @pytest.mark.parametrize("package", CLIENTS)
 def test_connectors_import_without_their_client_library(package: str) -> None:
     code = f"import sys, dsv2.connectors.{package}; print(*(name for name in {HEAVY} if name in sys.modules))"

@@ -6,23 +6,13 @@ import asyncio
 import selectors
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial
 from math import ceil
 from typing import Any
 
-from dsv2.clock import Clock, SystemClock
-from dsv2.event_loop import EventLoop
-from dsv2.resource import Resource
+from dsv2.clock import Clock
 from dsv2.runtime.operator.callback_limit import CallbackTimeout
 
-__all__ = ("ClockEventLoop", "event_loop_of")
-
-
-def event_loop_of(clock: Clock) -> Resource[EventLoop]:
-    """The event loop of a job with ``clock``: a real one for the system clock."""
-    if isinstance(clock, SystemClock):
-        return Resource(EventLoop, close=EventLoop.close)
-    return Resource(partial(EventLoop, partial(ClockEventLoop, clock)), close=EventLoop.close)
+__all__ = ("ClockEventLoop",)
 
 
 class ClockEventLoop(asyncio.SelectorEventLoop):

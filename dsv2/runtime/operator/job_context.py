@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
-from dsv2.clock import SystemClock
+from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.event_loop import EventLoop
 from dsv2.resource import Resource
@@ -15,7 +16,7 @@ from dsv2.runtime.state.page_store import PageStores, in_blob
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("JobContext",)
+__all__ = ("JobContext", "event_loop_of")
 
 _OF_PROCESS = Resource(EventLoop, close=EventLoop.close)
 
@@ -45,3 +46,16 @@ class JobContext:
     page_stores: PageStores = in_blob
     wait: Callable[[timedelta], None] = SystemClock().wait
     event_loop: Resource[EventLoop] = _OF_PROCESS
+
+
+def event_loop_of(clock: Clock) -> Resource[EventLoop]:
+    """Create the event loop of a job with ``clock``: a real one for the system clock."""
+    if isinstance(clock, SystemClock):
+        return Resource(EventLoop, close=EventLoop.close)
+    return Resource(partial(_on_clock, clock), close=EventLoop.close)
+
+
+def _on_clock(clock: Clock) -> EventLoop:
+    from dsv2.runtime.operator.clock_event_loop import ClockEventLoop  # imports asyncio, which takes long
+
+    return EventLoop(partial(ClockEventLoop, clock))

@@ -15,7 +15,6 @@ from dsv2.runtime.exchange.emitter import Emitter
 from dsv2.runtime.exchange.frames import END, START, WATERMARK
 from dsv2.runtime.exchange.gate import GateListener, InputGate
 from dsv2.runtime.exchange.held import HeldOutput
-from dsv2.runtime.operator.async_calls import AsyncCalls, AsyncGateListener
 from dsv2.runtime.operator.attempting_calls import AttemptingCalls
 from dsv2.runtime.operator.chain import ChainedEmitter
 from dsv2.runtime.operator.function_calls import FunctionCalls, Timing
@@ -83,6 +82,8 @@ class OperatorTask:
         listener: GateListener = self
         self._calls: FunctionCalls
         if is_async:
+            from dsv2.runtime.operator.async_calls import AsyncCalls, AsyncGateListener  # asyncio takes long to import
+
             self._calls = calls = AsyncCalls(*called, policy, undo)
             listener = AsyncGateListener(self, calls)
         elif policy is not None:
