@@ -19,6 +19,7 @@ from dsv2 import (
     ConfigurationError,
     ErrorPolicy,
     ExecutionEnvironment,
+    OutputTag,
     PlanError,
     StateDeclarations,
     UserFunctionError,
@@ -40,6 +41,7 @@ from tests.durations import ms
 NOTES: list[Any] = []
 CLOCKS: list[ManualClock] = []
 TOTAL = StateDeclarations.value_state("total", int, default=0)
+ASIDE = OutputTag("aside", str)
 MARK = new_builder("mark").type_long().combine_function_max().build()
 
 
@@ -544,6 +546,34 @@ class TestWhatCoroutinesMayDo:
         harness.input.push(1, 2)
         assert "The call for this record has ended" in str(NOTES)
         assert harness.output.records == []
+
+    def test_side_output_has_the_timestamp_of_its_record(self) -> None:
+        class Notes(AsyncOneInputStreamProcessFunction[int, int]):
+            async_settings = AsyncSettings(ordered=False)
+
+            def declare_outputs(self) -> Any:
+                return [ASIDE]
+
+            async def process_record(self, record: int, output: Any, ctx: Any) -> None:
+                await asyncio.sleep(record / 1000)
+                ctx.output(ASIDE, f"{record}")
+                output.collect_and_overwrite_timestamp(record, 0)
+
+        harness = OneInputHarness(Notes())
+        harness.input.push_all([StampedRecord(2, 20), StampedRecord(1, 10)])
+        assert harness.side_output(ASIDE).elements == [StampedRecord("1", 10), StampedRecord("2", 20)]
+        assert harness.output.elements == [StampedRecord(1, 0), StampedRecord(2, 0)]
+
+    def test_kept_key_is_that_of_the_record(self) -> None:
+        async def process(record: int, output: Any, ctx: Any) -> None:
+            await asyncio.sleep(0.01)
+            output.collect(record + (record == 3))
+
+        harness = calling(process, key=lambda record: record, output_key=lambda record: record)
+        harness.input.push(1, 2)
+        assert harness.output.records == [1, 2]
+        with pytest.raises(UserFunctionError, match="record 4 has the key 4, but the current key is 3"):
+            harness.input.push(3)
 
     def test_other_threads_cannot_emit(self) -> None:
         async def process(record: int, output: Any, ctx: Any) -> None:
