@@ -104,7 +104,7 @@ class AsyncProcessor(Processor):
             for task in self._tasks:
                 task.cancel()
             ending = self._loop.loop.create_task(_ended(list(self._tasks), self._loop.wake))
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception, CallbackTimeout):
                 while not ending.done():
                     self._loop.wait()
             self._tasks.clear()
@@ -179,16 +179,17 @@ class AsyncProcessor(Processor):
         while len(self._tasks) >= self._capacity or len(self._queue) >= _MOST_HELD:
             self._wait()
         now = self._loop.loop.time()
-        if now - self._stepped > _SECONDS_BETWEEN_STEPS:
-            self._stepped = now
-            self._loop.step()
-            self._release()
+        if self._tasks and now - self._stepped > _SECONDS_BETWEEN_STEPS:
+            self._run(self._loop.step)
 
     def _wait(self) -> None:
         """Run the event loop until a record is completed, and emit what can be emitted."""
+        self._run(self._loop.wait)
+
+    def _run(self, run: Callable[[], None]) -> None:
         if self._failure is None:
             try:
-                self._loop.wait()
+                run()
             except CallbackTimeout as error:
                 raise self._runner.failure_of(error, *next(iter(self._tasks.values()))) from error
             self._stepped = self._loop.loop.time()
