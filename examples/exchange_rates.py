@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from operator import attrgetter
 from threading import Thread
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from dsv2.extension.join import LookupCache, lookup_join
 from dsv2.sinks import CollectSink
 from examples.program import Table, execute, run_example
 
-__all__ = ("PAYMENTS", "InEuros", "Payment", "in_euros", "main", "rate_of", "rate_service")
+__all__ = ("PAYMENTS", "InEuros", "Payment", "at_rate", "in_euros", "main", "rate_of", "rate_service")
 
 CENTS = {"EUR": 100, "USD": 86, "GBP": 115, "JPY": 1, "CHF": 107}
 """What one unit of a currency is worth, in cents."""
@@ -50,14 +51,19 @@ def in_euros(payments: NonKeyedPartitionStream[Payment], port: int) -> NonKeyedP
     """Convert payments with the rates of the service at ``port``."""
     converted = lookup_join(
         partial(rate_of, port),
-        lambda payment: payment.currency,
-        lambda payment, rate: InEuros(payment, None if rate is None else payment.amount * rate),
+        attrgetter("currency"),
+        at_rate,
         "left",
         cache=LookupCache(max_keys=1000, ttl=timedelta(minutes=1)),
         settings=AsyncSettings(capacity=100, timeout=timedelta(seconds=30)),
     )
     patient = ErrorPolicy().retry(OSError, times=5, backoff=timedelta(milliseconds=100), jitter=0.5)
     return payments.process(converted).with_error_policy(patient).with_uid("in euros")
+
+
+def at_rate(payment: Payment, rate: int | None) -> InEuros:
+    """Convert a payment."""
+    return InEuros(payment, None if rate is None else payment.amount * rate)
 
 
 async def rate_of(port: int, currency: str) -> int | None:

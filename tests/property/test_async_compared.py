@@ -81,7 +81,7 @@ class Service(AsyncOneInputStreamProcessFunction[Item, tuple[int, int]]):
     async def total(self, record: Item, ctx: Any) -> int:
         state = ctx.state_manager
         assert state.current_key == record.key
-        before = state.get_state(TOTAL).value()
+        before: int = state.get_state(TOTAL).value()
         state.get_state(TOTAL).update(-1)
         state.get_state(SEEN).add(record.number)
         await asyncio.sleep(record.wait / 2000)

@@ -733,7 +733,7 @@ class TestChecks:
 
     def test_coroutine_in_another_function_is_refused_with_advice(self) -> None:
         class Wrong(OneInputStreamProcessFunction[int, int]):
-            async def process_record(self, record: Any, output: Any, ctx: Any) -> Any:
+            async def process_record(self, record: Any, output: Any, ctx: Any) -> Any:  # type: ignore[override]
                 pass
 
         with pytest.raises(PlanError, match="use an AsyncOneInputStreamProcessFunction"):
@@ -741,7 +741,7 @@ class TestChecks:
 
     def test_other_callbacks_are_no_coroutines(self) -> None:
         class Wrong(Waiting):
-            async def end_input(self, ctx: Any) -> Any:
+            async def end_input(self, ctx: Any) -> Any:  # type: ignore[override]
                 pass
 
         with pytest.raises(PlanError, match="end_input is a coroutine"):

@@ -100,7 +100,8 @@ def test_it_is_closed_when_the_job_fails_and_opened_by_the_next() -> None:
     asks = Asks()
     for _ in range(2):
         env = ExecutionEnvironment.get_instance(runtime="local")
-        env.from_collection([1, "two"]).process(asks).map(lambda number: number + 1).to_sink(CollectSink[Any]())
+        numbers: list[Any] = [1, "two"]
+        env.from_collection(numbers).process(asks).map(lambda number: number + 1).to_sink(CollectSink[Any]())
         with pytest.raises(UserFunctionError):
             env.execute()
     assert EVENTS == ["open", "close"] * 2
