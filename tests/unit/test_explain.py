@@ -35,10 +35,10 @@ from dsv2.runtime.operator.processors import (
 )
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
+from tests.async_functions import Waiting
 from tests.documented_plans import DIAGRAMS, draw
 from tests.documents import ROOT
 from tests.explained_program import GOLDEN, SCHEMA, golden_file, recorded
-from tests.async_functions import Waiting
 from tests.support import Driver, local_environment, one_input
 from tests.unit.test_arrow_functions import Sum
 
