@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance import (
+    programs_async,
     programs_by_clock,
     programs_columns,
     programs_differences,
@@ -48,6 +49,7 @@ PROGRAMS = (
     *programs_differences.PROGRAMS,
     *programs_ends.PROGRAMS,
     *programs_operators.PROGRAMS,
+    *programs_async.PROGRAMS,
 )
 
 # Programs with states, timers, windows and join buffers.
@@ -59,4 +61,5 @@ WITH_KEYED_STATE = (
     *programs_windows.PROGRAMS,
     *programs_triggers.PROGRAMS,
     *programs_operators.WITH_STATE,
+    *programs_async.WITH_STATE,
 )

@@ -28,9 +28,8 @@ R = TypeVar("R")
 class AttemptingCalls(FunctionCalls):
     """Runs each callback as an attempt. Those that cannot be skipped (``open``, ``close``, ``tick``) fail the job."""
 
-    def __init__(self, environment: CallEnvironment, policy: ErrorPolicy, undo: UndoLog) -> None:
-        held, outputs, send_watermark = HeldOutput(), environment.outputs, environment.send_watermark
-        hold = held.hold
+    def __init__(self, environment: CallEnvironment, policy: ErrorPolicy, undo: UndoLog, held: HeldOutput) -> None:
+        outputs, send_watermark, hold = environment.outputs, environment.send_watermark, held.hold
         letters = environment.instance.operator.dead_letter_output
         emit_letter: EmitStamped = _no_letters if letters is None else outputs[letters].emit_stamped
         self._attempts = Attempts(policy, environment.instance, environment.job, undo, held, emit_letter)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from random import Random
+from typing import Any, NoReturn
 
 from dsv2.error_policy import DeadLetter, ErrorAction, ErrorPolicy
 from dsv2.errors import UserFunctionError
@@ -39,8 +40,9 @@ class Attempts:
         self._job = job
         self._undo = undo
         self._held = held
-        self._emit_letter = emit_letter
+        self.emit_letter = emit_letter
         self._failures = 0  # in this micro-batch
+        self._random = Random(f"{instance.operator.uid}/{instance.subtask}")  # a repeated task waits as long
         self.metrics: DefaultMetricGroup
 
     def run(self, callback: Callable[..., Any], *arguments: Any) -> bool:
@@ -57,9 +59,13 @@ class Attempts:
             except UserFunctionError as failure:
                 self._undo.undo()
                 self._held.discard()
-                if not self._repeats(failure, attempt):
-                    self._give_up(failure)
+                if (pause := self.pause_before_retry(failure, attempt)) is None:
+                    letter = self.give_up(failure)
+                    if letter is not None:
+                        self.emit_letter(letter, None)
                     return False
+                if pause:
+                    self._job.wait(pause)
                 attempt += 1
             else:
                 self._undo.commit()
@@ -76,25 +82,34 @@ class Attempts:
         """Reset the count of failures of the micro-batch."""
         self._failures = 0
 
-    def _repeats(self, failure: UserFunctionError, attempt: int) -> bool:
+    def pause_before_retry(self, failure: UserFunctionError, attempt: int) -> timedelta | None:
+        """How long to wait before the callback is called again; None if the policy does not repeat it.
+
+        ``attempt``: The number of the attempt that failed, from 0.
+        """
         error = failure.cause
         retry = None if error is None else self._policy.retry_for(error)
         if retry is None or attempt >= retry.times:
-            return False
+            return None
         self.metrics.counter("errors_retried").inc()
-        if pause := retry.pause_ms(attempt):
-            self._job.wait(timedelta(milliseconds=pause))
-        return True
+        return timedelta(milliseconds=retry.pause_ms(attempt, self._random.random))
 
-    def _give_up(self, failure: UserFunctionError) -> None:
-        action = ErrorAction.FAIL if failure.cause is None else self._policy.action_for(failure.cause)
-        if action is ErrorAction.FAIL:
+    def covers(self, failure: UserFunctionError) -> bool:
+        """Whether the policy skips an element that fails like this."""
+        return failure.cause is not None and self._policy.action_for(failure.cause) is not ErrorAction.FAIL
+
+    def give_up(self, failure: UserFunctionError) -> DeadLetter[Any] | None:
+        """Skip the element that failed. Returns its dead letter if the policy emits one.
+
+        Raises:
+            UserFunctionError: The policy does not cover the error, or a limit is exceeded.
+        """
+        if failure.cause is None or (action := self._policy.action_for(failure.cause)) is ErrorAction.FAIL:
             raise failure
         self.metrics.counter(_COUNTERS[action]).inc()
         self._failures += 1
         self._check_limits(failure)
-        if action is ErrorAction.DEAD_LETTER:
-            self._emit_letter(self._letter(failure), None)
+        return self._letter(failure) if action is ErrorAction.DEAD_LETTER else None
 
     def _check_limits(self, failure: UserFunctionError) -> None:
         counters = self.metrics.counters
@@ -125,9 +140,13 @@ class Attempts:
             time=self._job.time.now_ms,
         )
 
+    def fail_emission(self, error: BaseException) -> NoReturn:
+        """Raise the error that the user sees for one that a held emission raised."""
+        # A watermark that violates the rules. Failures of functions downstream already describe themselves.
+        self._instance.fail("emit_watermark", error)
+
     def _release(self) -> None:
         try:
             self._held.release()
         except BaseException as error:
-            # A watermark that violates the rules. Failures of functions downstream already describe themselves.
-            self._instance.fail("emit_watermark", error)
+            self.fail_emission(error)

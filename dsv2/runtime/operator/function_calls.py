@@ -129,6 +129,9 @@ def _callbacks_of(kind: OperatorKind, number: int) -> _InputCallbacks:
 class FunctionCalls:
     """Calls a function. Creates its contexts, collectors and processors."""
 
+    partition_kind: type[PartitionState] = PartitionState
+    timestamp_kind: type[CurrentTimestamp] = CurrentTimestamp
+
     def __init__(self, environment: CallEnvironment) -> None:
         instance, job, outputs = environment.instance, environment.job, environment.outputs
         store, timing = environment.store, environment.timing
@@ -142,9 +145,9 @@ class FunctionCalls:
         self._timing = timing
         self._has_ended = environment.has_ended
         self._failed_visit: tuple[BaseException | None, Any] = (None, NO_KEY)
-        self._partition = PartitionState(operator.keyed, store)
+        self._partition = self.partition_kind(operator.keyed, store)
         owner = f"State of {operator}, defined at {operator.location}, subtask {instance.subtask}"
-        self._current = CurrentTimestamp()
+        self._current = self.timestamp_kind()
         clock = EventClock(timing.event_time, self._current)
         self.states = FunctionStates(
             function,
