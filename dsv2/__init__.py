@@ -25,7 +25,7 @@ from dsv2.context import (
     WatermarkManager,
 )
 from dsv2.environment import ExecutionEnvironment
-from dsv2.error_policy import DeadLetter, ErrorPolicy
+from dsv2.error_policy import DeadLetter, ErrorPolicy, RecordPosition
 from dsv2.errors import (
     ConfigurationError,
     ContractError,
@@ -146,6 +146,7 @@ __all__ = (
     "ProcessingTimeManager",
     "RecordBatch",
     "RecordMutatedError",
+    "RecordPosition",
     "Resource",
     "ResourceError",
     "RuntimeContext",

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from dsv2.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError, ContractError, ResourceError
 
-__all__ = ("DeadLetter", "ErrorAction", "ErrorPolicy", "Retry")
+__all__ = ("DeadLetter", "ErrorAction", "ErrorPolicy", "RecordPosition", "Retry")
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -22,6 +22,24 @@ class ErrorAction(Enum):
     FAIL = "fail"
     SKIP = "skip"
     DEAD_LETTER = "dead_letter"
+
+
+@dataclass(frozen=True)
+class RecordPosition:
+    """Where a record is in its source, in the form in which ``execute(..., skip_records=...)`` takes it.
+
+    Attributes:
+        source: The uid of the source.
+        split: The partition, file or other split; 0 for sources without splits. See the table in ``docs/errors.md``.
+        offset: The offset, line, row or index in the split.
+    """
+
+    source: str
+    split: int | str
+    offset: int | str
+
+    def __str__(self) -> str:
+        return f"source {self.source!r}, split {self.split!r}, offset {self.offset!r}"
 
 
 @dataclass(frozen=True)
@@ -39,6 +57,7 @@ class DeadLetter(Generic[T_co]):
         traceback: The user's frames in its traceback.
         location: The user's file and line that created the operator.
         time: The processing time of the micro-batch in ms since the epoch.
+        position: Where the record is in its source, if this is known. None otherwise.
     """
 
     operator: str
@@ -51,6 +70,7 @@ class DeadLetter(Generic[T_co]):
     traceback: str
     location: str
     time: int
+    position: RecordPosition | None = None
 
 
 @dataclass(frozen=True, slots=True)
