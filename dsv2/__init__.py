@@ -25,7 +25,7 @@ from dsv2.context import (
     WatermarkManager,
 )
 from dsv2.environment import ExecutionEnvironment
-from dsv2.error_policy import DeadLetter, ErrorPolicy, RecordPosition
+from dsv2.error_policy import DeadLetter, ErrorPolicy
 from dsv2.errors import (
     ConfigurationError,
     ContractError,
@@ -67,6 +67,7 @@ from dsv2.graph import WaitForBroadcast
 from dsv2.job import JobHandle, JobProgress, JobResult, JobStatus, OperatorProgress, Trigger
 from dsv2.output_tag import OutputTag
 from dsv2.record_batch import RecordBatch
+from dsv2.record_position import RecordPosition
 from dsv2.resource import Resource
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink
 from dsv2.sources import CollectionSource, DataFrameSource, DataGeneratorSource
