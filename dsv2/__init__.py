@@ -4,7 +4,7 @@ The names that most programs need can be imported from here. Windows, joins and 
 connectors in ``dsv2.connectors``, functions on Arrow tables in ``dsv2.arrow``.
 """
 
-from dsv2.configurable import ConfiguredSink, ProcessConfigurable
+from dsv2.configurable import ProcessConfigurable
 from dsv2.context import (
     ApplyPartitionFunction,
     Collector,
@@ -72,6 +72,7 @@ from dsv2.resource import Resource
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink
 from dsv2.sources import CollectionSource, DataFrameSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
+from dsv2.stream_sinks import ConfiguredSink
 from dsv2.streams import (
     BroadcastStream,
     ConfiguredGlobalStream,

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsv2.graph import Operator
-from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import EmitFrame, Frame
-from dsv2.runtime.report.failure import raise_user_failure
+from dsv2.runtime.sources.indexed_reading import IndexedReading
 from dsv2.runtime.sources.offsets import ReaderOrder
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_reading import SplitReading
@@ -132,20 +131,13 @@ def _read_indexed(
 ) -> Iterator[None]:
     if portion.first:
         task.start()
-    step = operator.parallelism
+    step, reading = operator.parallelism, IndexedReading(source, operator, portion.subtask, task)
     own = range(portion.start + (portion.subtask - portion.start) % step, portion.stop, step)
     for begin in range(0, len(own), _READ_AT_ONCE):
         piece = own[begin : begin + _READ_AT_ONCE]
         task.seek((piece.start - portion.subtask) // step)
-        task.send(RecordBatch(_records(source, piece, operator, portion.subtask)))
+        reading.send(piece)
         yield
     task.end_portion()
     if portion.last:
         task.end()
-
-
-def _records(source: IndexedSource[Any], indices: range, operator: Operator, subtask: int) -> list[Any]:
-    try:
-        return source.read(indices)
-    except BaseException as error:
-        raise_user_failure(operator, subtask, "read", error)

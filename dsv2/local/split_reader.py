@@ -47,7 +47,9 @@ class SplitSourceRun:
         self._offset: SourceOffset = BEFORE_START if start is None else start.offset
         self._reports: list[Report] = [] if start is None else start.reports
         self._coordinator = self._new_coordinator()
-        self.readers = [SplitReader(plan, operator, index, receive, mutation) for index in range(operator.parallelism)]
+        self.readers = [
+            SplitReader(plan, operator, index, receive, mutation, clock) for index in range(operator.parallelism)
+        ]
         self.waits = False
         """Whether the last micro-batch had nothing to read."""
 
@@ -108,9 +110,16 @@ class SplitReader:
     """One subtask of a source with splits."""
 
     def __init__(
-        self, plan: Plan, operator: Operator, index: int, receive: EmitFrame, mutation: MutationCheck | None
+        self,
+        plan: Plan,
+        operator: Operator,
+        index: int,
+        receive: EmitFrame,
+        mutation: MutationCheck | None,
+        clock: Clock,
     ) -> None:
         self._plan = plan
+        self._clock = clock
         self._operator = operator
         functions = {chained.id: own_copy(chained) for chained in plan.chained_to_sources}
         watch = None if mutation is None else mutation.remember
@@ -125,7 +134,7 @@ class SplitReader:
     def follow(self, order: ReaderOrder) -> None:
         """Begin to execute ``order``."""
         assert isinstance(self._operator.body, Source)
-        self._reading = SplitReading(self._operator.body, self._plan, self._operator, order, self.task)
+        self._reading = SplitReading(self._operator.body, self._plan, self._operator, order, self.task, self._clock)
         self._runs = self._reading.run()
         self._ends = order.last
         self.can_read = True

@@ -33,6 +33,13 @@ class Sink(ABC, Generic[T_contra]):
         """
         return None
 
+    def check_record(self, record: T_contra) -> None:
+        """Raise an exception if ``record`` cannot be written.
+
+        Called before a record reaches the sink, in a subtask, if the sink has an error policy. Sinks that do not
+        override it cannot have one.
+        """
+
     @property
     def record_types(self) -> Collection[type]:
         """The record classes that the sink declares."""

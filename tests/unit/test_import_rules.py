@@ -53,12 +53,13 @@ MAY_IMPORT = {
     "unfinished": {"errors", "job"},
     "configurable": MODEL | {"graph"},
     "stream_arguments": MODEL | {"callables", "graph"},
-    "stream_base": MODEL | {"configurable", "graph", "stream_arguments"},
+    "stream_base": MODEL | {"configurable", "graph", "stream_arguments", "stream_sinks"},
+    "stream_sinks": MODEL | {"configurable", "stream_base", "streams"},
     "stream_broadcast": MODEL | {"graph", "stream_arguments", "stream_base"},
     "stream_operators": MODEL | {"arguments", "graph", "stream_arguments", "stream_base", "streams"},
     "streams": MODEL
     | {"callables", "configurable", "graph", "stream_arguments", "stream_base"}
-    | {"stream_broadcast", "stream_operators"},
+    | {"stream_broadcast", "stream_operators", "stream_sinks"},
     "environment": PLAN | {"arguments", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
@@ -79,7 +80,7 @@ MAY_IMPORT = {
     | RUNTIMES
     | {"folders", "program", "savepoint"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
-    "__init__": PLAN | {"configurable", "environment", "streams", "version"},
+    "__init__": PLAN | {"configurable", "environment", "stream_sinks", "streams", "version"},
 }
 
 # The dependencies of the package "dsv2" in pyproject.toml. Spark and its dependencies are an extra.

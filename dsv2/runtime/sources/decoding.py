@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from dsv2.clock import SystemClock
+from dsv2.clock import Clock, SystemClock
 from dsv2.error_policy import DeadLetter, ErrorAction, ErrorPolicy
 from dsv2.errors import UserFunctionError
 from dsv2.graph import Operator
@@ -34,7 +34,7 @@ class Decoding:
         task: Receives the records and the dead letters.
         now_ms: The processing time of the micro-batch in ms.
         callback: What decodes, in errors.
-        wait: Waits before a value is decoded again.
+        clock: Waits before a value is decoded again. None: the system clock.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class Decoding:
         task: SourceTask,
         now_ms: int,
         callback: str = "decode",
-        wait: Callable[[timedelta], None] = SystemClock().wait,
+        clock: Clock | None = None,
     ) -> None:
         self._operator = operator
         self._subtask = subtask
         self._task = task
         self._now_ms = now_ms
         self._callback = callback
-        self._wait = wait
+        self._clock = clock or SystemClock()
         self._policy = ErrorPolicy() if operator.error_policy is None else operator.error_policy
         self._failures = 0
         self._split: SplitName = 0
@@ -95,9 +95,7 @@ class Decoding:
             offsets = lambda: [f"{name_start()}#{number}" for number in range(first, first + count)]  # noqa: E731
         return Positions(self._operator.uid, self._split, offsets)
 
-    def _without_skipped(
-        self, batch: RecordBatch[Any], positions: Positions
-    ) -> tuple[RecordBatch[Any], Positions]:
+    def _without_skipped(self, batch: RecordBatch[Any], positions: Positions) -> tuple[RecordBatch[Any], Positions]:
         kept = [index for index, offset in enumerate(positions.offsets) if offset not in self._skips]
         if len(kept) == len(positions.offsets):
             return batch, positions
@@ -136,14 +134,12 @@ class Decoding:
         if retry is None or attempt >= retry.times:
             return False
         self._task.count("errors_retried")
-        self._wait(timedelta(milliseconds=retry.pause_ms(attempt)))
+        self._clock.wait(timedelta(milliseconds=retry.pause_ms(attempt)))
         return True
 
     def _give_up(self, error: BaseException, raw: Any, position: RecordPosition) -> None:
         try:
-            raise_user_failure(
-                self._operator, self._subtask, self._callback, error, record=raw, position=position
-            )
+            raise_user_failure(self._operator, self._subtask, self._callback, error, record=raw, position=position)
         except UserFunctionError as failure:
             action = self._policy.action_for(error)
             if action is ErrorAction.FAIL:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from dsv2.clock import Clock
 from dsv2.columnar import WholeNumbers
 from dsv2.graph import Operator, Plan
 from dsv2.record_batch import RecordBatch
@@ -62,16 +63,22 @@ class _Context(WatermarkEmitter):
 
 
 class SplitReading:
-    """Executes an ``order`` and sends the records to ``task``."""
+    """Executes an ``order`` and sends the records to ``task``. ``clock`` waits before a value is decoded again."""
 
     def __init__(
-        self, source: Source[Any, Any, Any], plan: Plan, operator: Operator, order: ReaderOrder, task: SourceTask
+        self,
+        source: Source[Any, Any, Any],
+        plan: Plan,
+        operator: Operator,
+        order: ReaderOrder,
+        task: SourceTask,
+        clock: Clock | None = None,
     ) -> None:
         self._source = source
         self._operator = operator
         self._order = order
         self._task = task
-        self._decoding = Decoding(operator, order.subtask, task, order.now_ms)
+        self._decoding = Decoding(operator, order.subtask, task, order.now_ms, clock=clock)
         self._sender = task.sender
         self._sender.restore(order.sender)
         self._reports = plan.readers_report(operator)
