@@ -28,6 +28,7 @@
     ├── MissingUidWarning            an operator with state has no user-defined uid
     ├── DroppedStateWarning          the checkpoint has state that the program does not use
     ├── UnreadStreamWarning          no operator reads a stream of the pipeline
+    ├── RecordNotSkippedWarning      a run has not come across a record that it was to skip
     └── UnfinishedJobWarning         the program ended while a job ran, or did not check its result
 """
 
@@ -53,6 +54,7 @@ __all__ = (
     "MissingUidWarning",
     "PlanError",
     "RecordMutatedError",
+    "RecordNotSkippedWarning",
     "ResourceError",
     "SchemaError",
     "SerializationError",
@@ -277,6 +279,10 @@ class DroppedStateWarning(Dsv2Warning):
 
 class UnreadStreamWarning(Dsv2Warning):
     """No operator reads a stream of the pipeline, so its records are lost."""
+
+
+class RecordNotSkippedWarning(Dsv2Warning):
+    """A run has not skipped a record of ``skip_records``: it was read before, or has not been read."""
 
 
 class UnfinishedJobWarning(Dsv2Warning):

@@ -13,6 +13,7 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.job import RunOptions
 from dsv2.program.dropped import dropped_state
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.sources.ranges import ranges_read
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import SinkRunInfo
 from runtime_spark.checkpoint_log import Beginning, beginning_of
@@ -32,12 +33,13 @@ from runtime_spark.lease import Lease
 from runtime_spark.manifest import Manifest, manifest_of, read_checkpoint_id, read_manifest, write_manifest
 from runtime_spark.migration import ChosenGeneration, another_driver
 from runtime_spark.notes import NoteBook, Notes
-from runtime_spark.placement import Placement, SourceStreams
+from runtime_spark.placement import Placement, SourceStreams, positions_at
 from runtime_spark.restart import check_restart, refuse_or_warn_of_dropped
 from runtime_spark.run_history import begin_run
 from runtime_spark.savepoint.restoration import restoration_of
 from runtime_spark.state_history import StateHistory, StateLedger
 from runtime_spark.state_metadata import check_state_metadata, relocate_state_metadata
+from runtime_spark.unblocking import Unblocking
 from runtime_spark.uncommitted_state import discard_uncommitted_state
 
 __all__ = ("Checkpoint",)
@@ -85,6 +87,7 @@ class Checkpoint:
         ancestry = Ancestry.read(self.folder)
         self._owner = OutputOwner(self.job_id, str(self.id) if ancestry is None else ancestry.checkpoint_id)
         first = self.first_batch + self._beginning.batch_id
+        self.unblocking = Unblocking(chosen.root, options.skip_records, first)
         check_outputs(spark, plan, self._owner, first, takes_over=self._is_new, repeats=self._may_repeat())
 
     def begin(self, streams: Sequence[SourceStreams]) -> tuple[Lease, SinkRunInfo]:
@@ -111,6 +114,7 @@ class Checkpoint:
             discard_uncommitted_state(self.folder, self._beginning.batch_id)
             relocate_state_metadata(self.folder)
             self._note_book.write(self._notes)
+            self.unblocking.write()
             run = begin_run(self.folder, run_id, self._beginning, self.first_batch)
             own_outputs(self._spark, self._plan, self._owner)
         except BaseException:
@@ -159,7 +163,29 @@ class Checkpoint:
             self._delete_others()  # this generation has a complete micro-batch
         ended = [(r["uid"], r["subtask"]) for r in reports if r.get("ended") and r["uid"] in self._sources]
         self._note_book.write(self._note_book.notes.with_reports(reports).with_ended(ended, self._sources))
+        self.unblocking.note_skipped(self.first_batch + batch_id, reports)
         self.ledger.add(batch_id, {(report["uid"], report["subtask"]) for report in reports if "uid" in report})
+
+    @property
+    def traced_batch(self) -> int | None:
+        """The micro-batch whose records are traced, because it failed in an earlier run. None: there is none."""
+        return self._beginning.batch_id if self.unblocking.failed_before else None
+
+    def note_failure(self, batch_id: int) -> None:
+        """Record that a callback has failed in a micro-batch, so that its repetition is traced."""
+        self.unblocking.note_failure(self.first_batch + batch_id)
+
+    def ranges_read(self, batch_id: int) -> list[str]:
+        """Describe what a micro-batch reads of each source."""
+        placement = Placement.read(self.folder)
+        before = {} if batch_id == 0 else positions_at(self.folder, placement, batch_id - 1)
+        after = positions_at(self.folder, placement, batch_id)
+        return [
+            described
+            for operator in self._plan.operators
+            if operator.kind is OperatorKind.SOURCE and operator.uid in after
+            for described in ranges_read(operator, before.get(operator.uid), after[operator.uid])
+        ]
 
     @property
     def is_complete(self) -> bool:

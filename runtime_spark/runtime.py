@@ -7,7 +7,7 @@ import itertools
 import os
 import weakref
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
 from typing import Literal
 from urllib.parse import urlparse
@@ -23,6 +23,7 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.missing_uids import check_uids
+from dsv2.graph.skips import with_skips
 from dsv2.job import JobHandle, RunOptions, Trigger
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import SinkRunInfo
@@ -119,6 +120,7 @@ class SparkRuntime:
         options: SourceOptions | None = None,
         history: StateHistory | None = None,
         restoration: Restoration | None = None,
+        traced_batch: int | None = None,
     ) -> CompiledPlan:
         """Convert ``plan`` to a DataFrame without running it.
 
@@ -127,6 +129,7 @@ class SparkRuntime:
             options: How the sources of a streaming job read, if this runtime starts its query.
             history: The history of the state in the checkpoint.
             restoration: The savepoint with which the checkpoint began. None (default): there is none.
+            traced_batch: The micro-batch whose records are traced. None (default): there is none.
 
         Raises:
             PlanError: A source is not valid.
@@ -142,6 +145,7 @@ class SparkRuntime:
                 self._state_key,
                 history,
                 restoration,
+                traced_batch,
             )
         except PySparkException as error:
             raise job_failure(error, plan.job_name) from error
@@ -158,6 +162,8 @@ class SparkRuntime:
         for operator in plan.operators:
             if operator.kind is OperatorKind.SINK:
                 check_sink(plan, operator)
+        if options.trace_records:
+            plan = replace(plan, traces=True)
         if plan.mode is RuntimeExecutionMode.BATCH:
             return self._start_batch(plan, options)
         return self._start_streaming(plan, options)
@@ -168,6 +174,7 @@ class SparkRuntime:
                 "A BATCH job has neither a checkpoint nor a trigger. Remove these arguments, or use STREAMING."
             )
         check_outputs_unused(self._spark, plan)
+        plan = with_skips(plan, options.skip_records)
         compiled = self.compile(plan)
         job_id = f"{self._spark.conf.get('spark.app.id')}-{next(_BATCH_JOBS)}"
         writer = SinkWriter(plan, compiled.layout, compiled.packed, job_id, SinkRunInfo(job_id))
@@ -198,12 +205,13 @@ class SparkRuntime:
             root = open_folder(self._spark, location)
             chosen = choose_generation(self._spark, root, plan, layout, options, self._state_key)
             checkpoint = Checkpoint(self._spark, chosen, plan, layout, options)
+            plan = with_skips(plan, checkpoint.unblocking.skips)
             restoration = checkpoint.restoration
             positions = {} if restoration is None else restoration.origin.sources
             archive = ReportArchive(checkpoint.folder, plan, reports)
             archive.restore({uid: position.reports for uid, position in positions.items()})
         source_options = SourceOptions(reports, trigger.target_batch_ms, positions)
-        compiled = self.compile(plan, source_options, checkpoint.history, restoration)
+        compiled = self.compile(plan, source_options, checkpoint.history, restoration, checkpoint.traced_batch)
         with usable(f"The checkpoint_location {location}"):
             lease, run = checkpoint.begin(source_streams(plan))
         sinks = SinkWriter(plan, compiled.layout, compiled.packed, checkpoint.job_id, run)
@@ -256,6 +264,7 @@ def compile_plan(
     state_key: StateKey | None = None,
     history: StateHistory | None = None,
     restoration: Restoration | None = None,
+    traced_batch: int | None = None,
 ) -> CompiledPlan:
     """Convert ``plan`` to a DataFrame. Nothing runs, except to count rows of a batch DataFrame in a streaming job."""
     for operator in plan.operators:
@@ -266,7 +275,7 @@ def compile_plan(
     origin = None
     if restoration is not None and restores:
         origin = RestoredProgram(restoration.origin.program, restoration.sent(plan))
-    packed = pack_job(plan, layout, registry, state_key, history, origin)
+    packed = pack_job(plan, layout, registry, state_key, history, origin, traced_batch)
     job_key = hashlib.sha256(packed).hexdigest()[:16]
     frames = source_frames(spark, plan, packed, job_key, clock, options)
     if restoration is not None:

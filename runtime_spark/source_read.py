@@ -109,7 +109,7 @@ def _read(
     At the end, ``report`` receives the progress of the source and of the operators chained to it. Raises
     ``UserFunctionError`` if user code raises.
     """
-    task = SourceTask(job.plan, operator, portion.subtask, emit, job.source_functions)
+    task = SourceTask(job.running_plan, operator, portion.subtask, emit, job.source_functions)
     if isinstance(portion, IndexRange):
         assert isinstance(source, IndexedSource)
         yield from _read_indexed(source, operator, portion, task)

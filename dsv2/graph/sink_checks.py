@@ -1,4 +1,4 @@
-"""Checks of records before a sink: a sink with an error policy is preceded by a function that calls ``check_record``."""
+"""Checks of records before sinks: a function that calls ``check_record`` precedes a sink with an error policy."""
 
 from __future__ import annotations
 

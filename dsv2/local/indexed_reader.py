@@ -15,6 +15,7 @@ from dsv2.local.mutation import MutationCheck
 from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.sources.continuation import check_content
 from dsv2.runtime.sources.indexed_reading import IndexedReading
+from dsv2.runtime.sources.ranges import indexed_range
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Halt, IndexedSource, ReadSchedule
@@ -46,6 +47,7 @@ class IndexedSourceRun:
         self.readers = [
             IndexedReader(plan, operator, index, receive, mutation) for index in range(operator.parallelism)
         ]
+        self._batch_start = 0  # where the micro-batch begins
         begin = _BEFORE_START if start is None else start.offset["position"]
         if start is not None:
             check_content(operator, start.offset, self._source.count)
@@ -69,11 +71,16 @@ class IndexedSourceRun:
 
     def begin_batch(self, records: int | None) -> None:
         """Begin a micro-batch of at most ``records`` records per reader (None: no limit)."""
+        self._batch_start = self._records_read
         count = self._source.count
         stop = None if records is None else self._records_read + records * len(self.readers)
         is_last = stop is None or (count is not None and stop > count)
         for reader in self.readers:
             reader.begin_batch(records, is_last=is_last)
+
+    def ranges_read(self) -> list[str]:
+        """Describe what the last micro-batch has read."""
+        return indexed_range(self._operator, self._batch_start, self._records_read)
 
     def halt(self, now_ms: int) -> Halt | None:
         """Return the halt at which all readers wait; None if there is none or it is over."""

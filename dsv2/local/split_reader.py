@@ -16,6 +16,7 @@ from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.sources.alignment import AlignmentBoard
 from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, ReaderOrder, Report, SourceOffset, orders
+from dsv2.runtime.sources.ranges import ranges_read
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_reading import SplitReading
 from dsv2.savepoint.metadata import SourcePosition
@@ -86,6 +87,10 @@ class SplitSourceRun:
     def _latest_reports(self) -> list[Report]:
         reports = [report for reader in self.readers if (report := reader.report()) is not None]
         return [*self._reports, *reports]  # those of other micro-batches do not count
+
+    def ranges_read(self) -> list[str]:
+        """Describe what the last micro-batch has read."""
+        return ranges_read(self._operator, None, self._offset)
 
     def commit(self) -> None:
         """Commit the micro-batch."""

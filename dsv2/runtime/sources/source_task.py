@@ -67,6 +67,11 @@ class SourceTask:
         self._output, *letters = self._outputs = self._chain.outputs(source)
         self._letters = letters[0] if letters else NowhereEmitter()
 
+    @property
+    def uid(self) -> str:
+        """The uid of the source."""
+        return self._source.uid
+
     def start(self) -> None:
         """Emit START downstream. Called once, when the job starts."""
         self.control(START)
