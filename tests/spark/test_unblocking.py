@@ -81,7 +81,9 @@ def test_every_way_out(spark: SparkSession, tmp_path: Path) -> None:
     # Skipped once. The job fails again at the next bad record.
     assert job.failure(skip_records={"lines": [("numbers.txt", 3)]}).record == "'six'"
     # The argument may stay. An operator that gets a policy continues with its state.
-    later = job.failure(policy=ErrorPolicy().skip(ValueError).limit(total=1), skip_records={"lines": [("numbers.txt", 3)]})
+    later = job.failure(
+        policy=ErrorPolicy().skip(ValueError).limit(total=1), skip_records={"lines": [("numbers.txt", 3)]}
+    )
     assert later.record == "'seven'"
     assert later.position is None
     # The fixed program processes the record at which it failed.

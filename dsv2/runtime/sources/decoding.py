@@ -8,7 +8,7 @@ from typing import Any
 
 from dsv2.clock import Clock, SystemClock
 from dsv2.error_policy import DeadLetter, ErrorAction, ErrorPolicy
-from dsv2.errors import UserFunctionError
+from dsv2.errors import JobError, UserFunctionError
 from dsv2.graph import Operator
 from dsv2.record_batch import RecordBatch
 from dsv2.record_position import Offset, RecordPosition, SplitName
@@ -21,6 +21,9 @@ __all__ = ("RECORDS_SKIPPED", "Decoding")
 
 RECORDS_SKIPPED = "records_skipped"
 """The counter of the records that ``skip_records`` has skipped."""
+
+_NOT_OF_THE_VALUE = (*NOT_OF_THE_USER, JobError)
+"""Exceptions that do not concern the value, such as that of a service that cannot be reached."""
 
 _COUNTERS = {ErrorAction.SKIP: "errors_skipped", ErrorAction.DEAD_LETTER: "errors_dead_lettered"}
 
@@ -82,7 +85,7 @@ class Decoding:
             return batch, positions
         try:
             records, kept = RecordBatch(batch.records, batch.timestamps), batch.kept
-        except NOT_OF_THE_USER:
+        except _NOT_OF_THE_VALUE:
             raise
         except BaseException:  # decode one by one to find the values that fail
             return self._one_by_one(batch, positions)
@@ -121,7 +124,7 @@ class Decoding:
         while True:
             try:
                 return True, value if batch.decode is None else batch.decode(value)
-            except NOT_OF_THE_USER:
+            except _NOT_OF_THE_VALUE:
                 raise
             except BaseException as error:
                 if not self._repeats(error, attempt):
