@@ -79,7 +79,8 @@ def test_every_way_out(spark: SparkSession, tmp_path: Path) -> None:
     assert "skip_records={'lines': [('numbers.txt', 3)]}" in str(again)
     assert "Start the job again" not in str(again)
     # Skipped once. The job fails again at the next bad record.
-    assert job.failure(skip_records={"lines": [("numbers.txt", 3)]}).record == "'six'"
+    skips = {"lines": [("numbers.txt", 3)]}
+    assert job.failure(skip_records=skips).record == "'six'"
     # The argument may stay. An operator that gets a policy continues with its state.
     later = job.failure(
         policy=ErrorPolicy().skip(ValueError).limit(total=1), skip_records={"lines": [("numbers.txt", 3)]}

@@ -29,7 +29,7 @@ def ranges_read(operator: Operator, before: SourceOffset | None, offset: SourceO
 
 
 def indexed_range(operator: Operator, start: int, stop: int) -> list[str]:
-    """Return the range of the records from ``start`` up to ``stop`` (excluded) of an indexed source, if there are any."""
+    """Return the range of an indexed source from ``start`` to ``stop`` (excluded), or nothing if it is empty."""
     first = max(start, 0)
     return [f"source {operator.uid!r}, split 0: offset {first} to {stop - 1}"] if stop > first else []
 
