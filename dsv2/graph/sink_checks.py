@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dsv2.context import Collector, PartitionedContext
-from dsv2.errors import PlanError
+from dsv2.errors import JobError, PlanError, ResourceError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph.plan import OperatorKind
 from dsv2.sinks import Sink
@@ -32,6 +32,8 @@ class SinkCheck(OneInputStreamProcessFunction[T, T], Generic[T]):
     def process_record(self, record: T, output: Collector[T], ctx: PartitionedContext[T]) -> None:
         try:
             self.sink.check_record(record)
+        except JobError as error:  # such as a server that cannot be reached: every record would be skipped
+            raise ResourceError(str(error)) from error
         except Exception as error:
             raise FailedCallbackError("check_record") from error
         output.collect(record)

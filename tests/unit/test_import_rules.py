@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "extension": MODEL - {"sinks"} | {"arguments", "callables", "columnar", "streams"},
     "arrow": MODEL | {"callables", "columnar", "connectors", "extension", "runtime.serde", "runtime.state"},
     "connectors": {"arguments", "clock", "errors", "extension", "record_batch", "record_position"}
-    | {"sinks", "sources", "watermark"},
+    | {"resource", "sinks", "sources", "watermark"},
     "sinks": {"arguments", "errors", "record_batch", "watermark"},
     "sources": {"arguments", "clock", "errors", "record_batch", "record_position", "watermark"},
     "graph": MODEL | {"callables"},
