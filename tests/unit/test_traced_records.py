@@ -236,5 +236,5 @@ def test_batch_follows_its_records(numbers: list[int], data: st.DataObject) -> N
     start, stop = sorted(data.draw(st.tuples(st.integers(0, 20), st.integers(0, 20))))
     batch = batch.slice(start, stop)
     for record in data.draw(st.sampled_from([batch.rows(), (record for record, _ in batch.pairs())])):
-        assert origin.current == (None if record == 0 else RecordPosition("in", 0, record))
+        assert origin.position == (None if record == 0 else RecordPosition("in", 0, record))
     assert origin.current is None

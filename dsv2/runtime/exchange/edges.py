@@ -322,7 +322,7 @@ class HashEdge(EdgeEmitter):
 
     def _failed_to_route(self, record: Any, error: BaseException) -> NoReturn:
         # Otherwise the failure would be attributed to the function that emitted the record.
-        position = None if self._origin is None else self._origin.current
+        position = None if self._origin is None else self._origin.position
         raise_user_failure(self._target, self._subtask, "key selector", error, record=record, position=position)
 
 

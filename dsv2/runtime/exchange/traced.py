@@ -27,13 +27,12 @@ class Origin:
     __slots__ = ("current",)
 
     def __init__(self) -> None:
-        self.current: RecordPosition | None = None
+        self.current: PackedPosition | None = None
 
     @property
-    def packed(self) -> PackedPosition | None:
-        """The current position as it is serialized."""
-        position = self.current
-        return None if position is None else (position.source, position.split, position.offset)
+    def position(self) -> RecordPosition | None:
+        """The current position."""
+        return None if self.current is None else RecordPosition(*self.current)
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
@@ -80,8 +79,7 @@ class TracedBatch(RecordBatch[Any]):
 
     def _followed(self, elements: Any) -> Iterator[Any]:
         origin = self._origin
-        for element, position in zip(elements, self.positions, strict=True):
-            origin.current = None if position is None else RecordPosition(*position)
+        for element, origin.current in zip(elements, self.positions, strict=True):
             yield element
         origin.current = None
 
@@ -97,11 +95,11 @@ class TracedWriter(ChannelWriter):
         plain, plain_stamped, note = self.append, self.append_stamped, self._positions.append
 
         def append(record: Any) -> None:
-            note(origin.packed)
+            note(origin.current)
             plain(record)
 
         def append_stamped(record: Any, timestamp: int | None) -> None:
-            note(origin.packed)
+            note(origin.current)
             plain_stamped(record, timestamp)
 
         self.append, self.append_stamped, self.appends = append, append_stamped, (append, self.timestamps.append)

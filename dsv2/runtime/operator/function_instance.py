@@ -31,5 +31,5 @@ class FunctionInstance:
 
     def fail(self, callback: str, error: BaseException, record: Any = NO_RECORD, key: Any = NO_KEY) -> NoReturn:
         """Raise the error that the user sees. Call it while handling ``error``, an exception of ``callback``."""
-        position = None if self.origin is None or record is NO_RECORD else self.origin.current
+        position = None if self.origin is None or record is NO_RECORD else self.origin.position
         raise_user_failure(self.operator, self.subtask, callback, error, record=record, key=key, position=position)

@@ -28,6 +28,10 @@ class Positions:
         """The position of the record at ``index`` of the batch."""
         return RecordPosition(self._source, self._split, self.offsets[index])
 
+    def packed(self, index: int) -> tuple[str, SplitName, Offset]:
+        """The parts of the position of the record at ``index``."""
+        return self._source, self._split, self.offsets[index]
+
     def taken(self, indices: Sequence[int]) -> Positions:
         """The positions of the records at ``indices``."""
         return Positions(self._source, self._split, lambda: [self.offsets[index] for index in indices])

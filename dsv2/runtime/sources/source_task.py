@@ -109,14 +109,15 @@ class SourceTask:
     def _send_one_by_one(self, batch: RecordBatch[Any], positions: Positions) -> None:
         """Emit record by record, so that an error names the position of its record, and traced records have one."""
         origin = Origin() if self._origin is None else self._origin
-        for index in range(len(batch)):
-            origin.current = position = positions.at(index)
-            try:
+        index = 0
+        try:
+            for index in range(len(batch)):
+                origin.current = positions.packed(index)
                 self._output.emit_batch(batch.slice(index, index + 1))
-            except UserFunctionError as failure:
-                raise failure.at(position) from failure.cause
-            if index % PIECE_RECORDS == 0:
-                self._chain.flush_full(self._emit)
+                if index % PIECE_RECORDS == 0:
+                    self._chain.flush_full(self._emit)
+        except UserFunctionError as failure:
+            raise failure.at(positions.at(index)) from failure.cause
         origin.current = None
 
     def send_letter(self, letter: DeadLetter[Any]) -> None:
