@@ -114,7 +114,8 @@ def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[RecordBatch[
     """Decode the records and control elements of a payload. Raises ``CorruptDataError``, naming ``owner``."""
     records, controls, timestamps, *positions = codec.unseal_columns(BlobKind.FRAME, payload, owner)
     stamps = timestamps if len(timestamps) else None
-    return TracedBatch(records, stamps, *positions) if positions else RecordBatch(records, stamps), list(controls)
+    batch = TracedBatch(records, stamps, positions[0]) if positions else RecordBatch(records, stamps)
+    return batch, list(controls)
 
 
 def to_arrow(rows: Sequence[Row]) -> pa.RecordBatch:

@@ -59,11 +59,8 @@ def with_sink_checks(nodes: Sequence[Node]) -> list[Node]:
             last[node.id] = add(node, inputs)
             continue
         last[node.id] = check = add(_check_before(node), inputs)
-        add(replace(node, error_policy=None, side_outputs=[]), (replace(inputs[0], node=check, **_FORWARD),))
+        add(replace(node, error_policy=None, side_outputs=[]), (type(inputs[0])(check),))
     return expanded
-
-
-_FORWARD: dict[str, None] = {"exchange": None, "key_selector": None, "key_version": None}
 
 
 def _is_checked(node: Node) -> bool:

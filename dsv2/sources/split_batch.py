@@ -73,13 +73,13 @@ class SplitBatch(RecordBatch[T_co], Generic[T_co]):
         return [index for index, record in enumerate(records) if record is not None]
 
     @property
-    def records(self) -> Sequence[T_co]:  # type: ignore[override]
+    def records(self) -> Sequence[T_co]:
         """The records. Raises what ``decode`` raises."""
         records, kept = self._decoded, self.kept
         return records if kept is None else [records[index] for index in kept]  # type: ignore[return-value, misc]
 
     @property
-    def timestamps(self) -> Timestamps:  # type: ignore[override]
+    def timestamps(self) -> Timestamps:
         """The timestamps of the records."""
         timestamps, kept = self.own_timestamps, self.kept
         return timestamps if kept is None or timestamps is None else [timestamps[index] for index in kept]

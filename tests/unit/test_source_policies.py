@@ -24,6 +24,7 @@ from dsv2 import (
 )
 from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.extension.event_time import EventTimeExtension
+from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.job import Trigger
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
@@ -73,6 +74,13 @@ class Texts(SplitSource[Any, Part]):
             yield SplitBatch(values, self.decode, timestamps=list(numbers), offsets=lambda: [n * 10 for n in numbers])
         else:
             yield SplitBatch(values, self.decode)
+
+
+class Stamped(OneInputStreamProcessFunction[Any, Any]):
+    """Emits records with their timestamps."""
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        output.collect((record, ctx.timestamp))
 
 
 TEXTS = {"a": ["1", "two", "3"], "b": ["four", "5"]}
@@ -127,7 +135,7 @@ class TestPolicies:
         strategy = EventTimeExtension.new_watermark_strategy_builder().per_event_watermark()
         stream = env.from_source(source, watermarks=strategy.build_as_watermark_strategy())
         stream.with_error_policy(ErrorPolicy().skip())
-        stream.process(lambda record, output, ctx: output.collect((record, ctx.timestamp))).to_sink(sink)
+        stream.process(Stamped()).to_sink(sink)
         env.execute()
         assert sink.results == [(0, 0), (2, 2)]
 
@@ -251,7 +259,10 @@ class TestSkippedRecords:
     )
     def test_record_is_skipped(self, source: Any, position: tuple[Any, Any]) -> None:
         env, sink = local_environment(1), CollectSink[Any]()
-        build = lambda: env.from_source(source).with_uid("in").map(int).with_uid("number").to_sink(sink)  # noqa: E731
+
+        def build() -> None:
+            env.from_source(source).with_uid("in").map(int).with_uid("number").to_sink(sink)
+
         build()
         with pytest.raises(UserFunctionError) as failed:
             env.execute()

@@ -108,7 +108,7 @@ class CheckReduced(OneInputWindowStreamProcessFunction[Event, Event]):
 
 
 def windowed(stream: Any, function: Any, strategy: WindowStrategy | None = None) -> Any:
-    generator = EventTimeExtension.new_watermark_generator_builder(lambda event: event.time).per_event_watermark()
+    generator: Any = EventTimeExtension.new_watermark_generator_builder(lambda event: event.time).per_event_watermark()
     timed = stream.process(generator.build_as_process_function())
     return timed.key_by(key_of).process(window(strategy or WindowStrategy.tumbling(timedelta(seconds=3)), function))
 
