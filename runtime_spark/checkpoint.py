@@ -10,10 +10,11 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from dsv2.graph import OperatorKind, Plan
+from dsv2.graph.skips import warn_of_skip
 from dsv2.job import RunOptions
 from dsv2.program.dropped import dropped_state
 from dsv2.runtime.serde.type_registry import TypeRegistry
-from dsv2.runtime.sources.ranges import ranges_read
+from dsv2.runtime.sources.ranges import has_read, ranges_read
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import SinkRunInfo
 from runtime_spark.checkpoint_log import Beginning, beginning_of
@@ -88,6 +89,8 @@ class Checkpoint:
         self._owner = OutputOwner(self.job_id, str(self.id) if ancestry is None else ancestry.checkpoint_id)
         first = self.first_batch + self._beginning.batch_id
         self.unblocking = Unblocking(chosen.root, options.skip_records, first)
+        if self.unblocking.unread and self._beginning.batch_id > 0:
+            self._warn_of_records_read()
         check_outputs(spark, plan, self._owner, first, takes_over=self._is_new, repeats=self._may_repeat())
 
     def begin(self, streams: Sequence[SourceStreams]) -> tuple[Lease, SinkRunInfo]:
@@ -148,6 +151,14 @@ class Checkpoint:
     def _delete_others(self) -> None:
         delete_other_generations(self._chosen.root, self.folder)
         self._has_others = False
+
+    def _warn_of_records_read(self) -> None:
+        positions = positions_at(self.folder, Placement.read(self.folder), self._beginning.batch_id - 1)
+        sources = {operator.uid: operator for operator in self._plan.operators}
+        for at in self.unblocking.unread:
+            source, position = sources.get(at.source), positions.get(at.source)
+            if source is not None and position is not None and has_read(source, position, at.split, at.offset):
+                warn_of_skip(source, at.split, at.offset, "earlier micro-batches have read this record")
 
     def has_commits(self) -> bool:
         """Whether a micro-batch is complete."""

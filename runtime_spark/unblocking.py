@@ -61,6 +61,11 @@ class Unblocking:
         active = (at for at, batch in self._content.skips.items() if batch is None or batch >= self._first_batch)
         return _by_source(active)
 
+    @property
+    def unread(self) -> list[RecordPosition]:
+        """The records that no micro-batch has skipped yet."""
+        return [at for at, batch in self._content.skips.items() if batch is None]
+
     def write(self) -> None:
         """Write the records to skip, before the run begins."""
         self._write(self._content)

@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from dsv2.clock import Clock
 from dsv2.record_batch import RecordBatch
-from dsv2.record_position import SplitName
+from dsv2.record_position import Offset, SplitName
 from dsv2.sources.base import BaseSource
 from dsv2.sources.serializers import Serializer
 from dsv2.watermark import Watermark
@@ -317,6 +317,10 @@ class Source(BaseSource[T_co], Generic[T_co, SplitT, StateT]):
     def split_name(self, split: SplitT, /) -> SplitName:
         """The name of a split in errors, dead letters and ``skip_records``. It does not depend on the position."""
         return split.split_id
+
+    def has_read(self, split: SplitT, offset: Offset, /) -> bool:
+        """Whether the record at ``offset`` is certainly before the position of ``split``, for a warning."""
+        return False
 
     @property
     @abstractmethod

@@ -18,7 +18,7 @@ from dsv2.connectors.kafka.subscription import Subscription
 from dsv2.connectors.options import check_at_least_one
 from dsv2.connectors.secrets import OptionValue
 from dsv2.errors import ConfigurationError
-from dsv2.record_position import SplitName
+from dsv2.record_position import Offset, SplitName
 from dsv2.sources import (
     AssigningEnumerator,
     AssignmentState,
@@ -151,6 +151,9 @@ class KafkaSource(
     def split_name(self, split: KafkaSplit, /) -> SplitName:
         names = self._subscription.topics
         return split.partition if names is not None and len(names) == 1 else split.split_id
+
+    def has_read(self, split: KafkaSplit, offset: Offset, /) -> bool:
+        return isinstance(offset, int) and offset < split.offset
 
     @property
     def enumerator_state_serializer(self) -> Serializer[AssignmentState[KafkaSplit]]:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from dsv2.graph import Operator
+from dsv2.record_position import Offset, SplitName
 from dsv2.runtime.sources.offsets import SourceOffset
 from dsv2.sources import IndexedSource, Source
 
-__all__ = ("indexed_range", "ranges_read")
+__all__ = ("has_read", "indexed_range", "ranges_read")
 
 
 def ranges_read(operator: Operator, before: SourceOffset | None, offset: SourceOffset) -> list[str]:
@@ -32,6 +33,18 @@ def indexed_range(operator: Operator, start: int, stop: int) -> list[str]:
     """Return the range of an indexed source from ``start`` to ``stop`` (excluded), or nothing if it is empty."""
     first = max(start, 0)
     return [f"source {operator.uid!r}, split 0: offset {first} to {stop - 1}"] if stop > first else []
+
+
+def has_read(operator: Operator, position: SourceOffset, split: SplitName, offset: Offset) -> bool:
+    """Whether a source has certainly read a record before it is at ``position``."""
+    source = operator.body
+    if isinstance(source, IndexedSource):
+        return isinstance(offset, int) and offset < position["position"]
+    if not isinstance(source, Source):
+        return False
+    entries = (entry for reader in position["readers"] for entry in reader["splits"])
+    held = (source.split_serializer.from_json(entry["at"]) for entry in entries)
+    return any(source.split_name(one) == split and source.has_read(one, offset) for one in held)
 
 
 def _of_splits(operator: Operator, source: Source[Any, Any, Any], offset: SourceOffset) -> Iterator[str]:
