@@ -41,6 +41,7 @@ from runtime_spark.rows import COLUMNS, ROW_SCHEMA
 from runtime_spark.savepoint.restoration import Restoration
 from runtime_spark.savepoint.restore_frames import RESTORE_SETTINGS, restore_frames
 from runtime_spark.session import settings, starting
+from runtime_spark.sink_checks import with_schema_checks
 from runtime_spark.sinks import SinkWriter, check_sink
 from runtime_spark.source_reports import ReportArchive
 from runtime_spark.sources import SourceOptions, check_source, source_frames, source_streams, tick
@@ -162,6 +163,7 @@ class SparkRuntime:
         for operator in plan.operators:
             if operator.kind is OperatorKind.SINK:
                 check_sink(plan, operator)
+        plan = with_schema_checks(self._spark, plan)
         if options.trace_records:
             plan = replace(plan, traces=True)
         if plan.mode is RuntimeExecutionMode.BATCH:

@@ -178,6 +178,9 @@ class FileSink(Sink[T], Generic[T]):
             return f"{self.path} and {other.path} are nested, so readers of the outer folder would read both"
         return None
 
+    def check_record(self, record: T) -> None:
+        """Spark checks the schema instead, which it alone can interpret."""
+
     @property
     def record_types(self) -> Collection[type]:
         return (self.schema,) if isinstance(self.schema, type) else ()

@@ -9,14 +9,23 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import Collector, ErrorPolicy, ExecutionEnvironment, PartitionedContext, RecordPosition, UserFunctionError
+from dsv2 import (
+    Collector,
+    DeadLetter,
+    ErrorPolicy,
+    ExecutionEnvironment,
+    PartitionedContext,
+    RecordPosition,
+    SchemaError,
+    UserFunctionError,
+)
 from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import FileSink
+from dsv2.sinks import CollectSink, FileSink
 from dsv2.state import StateDeclaration, StateDeclarations
 
 TOTAL = StateDeclarations.value_state("total", int, default=0)
-LINES = ["1", "2", "three", "4", "5", "six", "7", "seven", "8"]
+LINES = ["1", "2", "three", "4", "5", "six", "300", "seven", "8"]
 
 
 class Add(OneInputStreamProcessFunction[str, tuple[int, int]]):
@@ -45,6 +54,7 @@ class Job:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark
         self.folder = folder
+        self.refused = CollectSink[DeadLetter[object]]()
         (folder / "in").mkdir()
         (folder / "in" / "numbers.txt").write_text("".join(f"{line}\n" for line in LINES))
 
@@ -54,7 +64,9 @@ class Job:
         source = FilesSource(self.folder / "in", text_lines(str), bytes_per_batch=8)
         added = env.from_source(source).with_uid("lines").map(str.strip).key_by(one_key).process(Add(words or {}))
         added.with_uid("add").with_error_policy(policy or ErrorPolicy())
-        added.to_sink(FileSink(self.folder / "out", format="json", schema="number int, total int"))
+        sink = FileSink[tuple[int, int]](self.folder / "out", format="json", schema="number byte, total int")
+        written = added.to_sink(sink).with_uid("out").with_error_policy(ErrorPolicy().dead_letter(SchemaError))
+        written.dead_letters(object).to_sink(self.refused)
         env.execute("unblocking", checkpoint_location=str(self.folder / "checkpoint"), **options)
 
     def failure(self, **options: Any) -> UserFunctionError:
@@ -63,7 +75,7 @@ class Job:
         return failed.value
 
     def totals(self) -> list[tuple[int, int]]:
-        parts = (self.folder / "out").glob("batch_id=*/part-*.json")
+        parts = (self.folder / "out").rglob("part-*.json")
         rows = [json.loads(line) for part in parts for line in part.read_text().splitlines()]
         return sorted((row["total"], row["number"]) for row in rows)
 
@@ -82,11 +94,11 @@ def test_every_way_out(spark: SparkSession, tmp_path: Path) -> None:
     skips = {"lines": [("numbers.txt", 3)]}
     assert job.failure(skip_records=skips).record == "'six'"
     # The argument may stay. An operator that gets a policy continues with its state.
-    later = job.failure(
-        policy=ErrorPolicy().skip(ValueError).limit(total=1), skip_records={"lines": [("numbers.txt", 3)]}
-    )
+    later = job.failure(policy=ErrorPolicy().skip(ValueError).limit(total=1), skip_records=skips)
     assert later.record == "'seven'"
     assert later.position is None
     # The fixed program processes the record at which it failed.
     job.run(words={"seven": 7})
-    assert job.totals() == [(1, 1), (3, 2), (7, 4), (12, 5), (19, 7), (26, 7), (34, 8)]
+    assert job.totals() == [(1, 1), (3, 2), (7, 4), (12, 5), (319, 7), (327, 8)]
+    # A record that does not fit the sink is set aside, without the others of its micro-batch.
+    assert {(letter.operator, letter.record) for letter in job.refused.results} == {("out check", (300, 312))}
