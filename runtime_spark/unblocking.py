@@ -46,6 +46,7 @@ class Unblocking:
     def __init__(self, checkpoint: Folder, asked: SkippedRecords, first_batch: int) -> None:
         self._checkpoint = checkpoint
         self._first_batch = first_batch
+        self._has_warned = False
         self._stored = self._read()
         new = (RecordPosition(uid, *place) for uid, places in asked.items() for place in sorted(places, key=repr))
         self._content = replace(self._stored, skips={**dict.fromkeys(new), **self._stored.skips})
@@ -80,7 +81,10 @@ class Unblocking:
             self._write(replace(self._content, skips={**self._content.skips, **dict.fromkeys(found, batch)}))
 
     def warn_of_missed(self, plan: Plan) -> None:
-        """Warn about each record that the run was to skip but has not read."""
+        """Warn about each record that the run was to skip but has not read. Once."""
+        if self._has_warned:
+            return
+        self._has_warned = True
         warn_of_missed_skips(plan, _by_source(at for at, batch in self._content.skips.items() if batch is not None))
 
     def _read(self) -> _Content:

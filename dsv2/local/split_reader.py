@@ -90,7 +90,7 @@ class SplitSourceRun:
 
     def ranges_read(self) -> list[str]:
         """Describe what the last micro-batch has read."""
-        return ranges_read(self._operator, None, self._offset)
+        return [] if self.waits else ranges_read(self._operator, None, self._offset)
 
     def commit(self) -> None:
         """Commit the micro-batch."""

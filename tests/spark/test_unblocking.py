@@ -15,6 +15,7 @@ from dsv2 import (
     ErrorPolicy,
     ExecutionEnvironment,
     PartitionedContext,
+    RecordNotSkippedWarning,
     RecordPosition,
     SchemaError,
     UserFunctionError,
@@ -25,7 +26,7 @@ from dsv2.sinks import CollectSink, FileSink
 from dsv2.state import StateDeclaration, StateDeclarations
 
 TOTAL = StateDeclarations.value_state("total", int, default=0)
-LINES = ["1", "2", "three", "4", "5", "six", "300", "seven", "8"]
+LINES = ["1", "2", "three", "four", "5", "six", "300", "seven", "8"]
 
 
 class Add(OneInputStreamProcessFunction[str, tuple[int, int]]):
@@ -49,7 +50,7 @@ def one_key(record: str) -> int:
 
 
 class Job:
-    """A job that reads ``LINES`` from a file, two lines in a micro-batch, in two subtasks."""
+    """A job that reads ``LINES`` from a file, in micro-batches of 4, 3 and 2 lines."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark
@@ -61,7 +62,7 @@ class Job:
     def run(self, policy: ErrorPolicy | None = None, words: dict[str, int] | None = None, **options: Any) -> None:
         env = ExecutionEnvironment.get_instance(spark=self.spark)
         env.set_parallelism(2)
-        source = FilesSource(self.folder / "in", text_lines(str), bytes_per_batch=8)
+        source = FilesSource(self.folder / "in", text_lines(str), bytes_per_batch=12)
         added = env.from_source(source).with_uid("lines").map(str.strip).key_by(one_key).process(Add(words or {}))
         added.with_uid("add").with_error_policy(policy or ErrorPolicy())
         sink = FileSink[tuple[int, int]](self.folder / "out", format="json", schema="number byte, total int")
@@ -90,15 +91,19 @@ def test_every_way_out(spark: SparkSession, tmp_path: Path) -> None:
     assert again.position == RecordPosition("lines", "numbers.txt", 3)
     assert "skip_records={'lines': [('numbers.txt', 3)]}" in str(again)
     assert "Start the job again" not in str(again)
-    # Skipped once. The job fails again at the next bad record.
-    skips = {"lines": [("numbers.txt", 3)]}
-    assert job.failure(skip_records=skips).record == "'six'"
-    # The argument may stay. An operator that gets a policy continues with its state.
-    later = job.failure(policy=ErrorPolicy().skip(ValueError).limit(total=1), skip_records=skips)
-    assert later.record == "'seven'"
-    assert later.position is None
-    # The fixed program processes the record at which it failed.
-    job.run(words={"seven": 7})
-    assert job.totals() == [(1, 1), (3, 2), (7, 4), (12, 5), (319, 7), (327, 8)]
+    # Skipped. The same micro-batch fails again.
+    third = job.failure(skip_records={"lines": [("numbers.txt", 3)]})
+    assert (third.record, third.position) == ("'four'", RecordPosition("lines", "numbers.txt", 4))
+    # Both are skipped, also the one that is no longer asked for. The next micro-batch fails.
+    fourth = job.failure(skip_records={"lines": [("numbers.txt", 4)]})
+    assert (fourth.record, fourth.position) == ("'six'", None)
+    # An operator that gets a policy continues with its state.
+    with pytest.warns(RecordNotSkippedWarning, match="offset 99 of .* was not skipped") as warned:
+        fifth = job.failure(policy=ErrorPolicy().skip(ValueError).limit(total=1))
+        assert (fifth.record, fifth.position) == ("'seven'", None)
+        # The fixed program processes the record at which it failed.
+        job.run(words={"seven": 7}, skip_records={"lines": [("numbers.txt", 3), ("numbers.txt", 99)]})
+    assert len(warned) == 1
+    assert job.totals() == [(1, 1), (3, 2), (8, 5), (315, 7), (323, 8)]
     # A record that does not fit the sink is set aside, without the others of its micro-batch.
-    assert {(letter.operator, letter.record) for letter in job.refused.results} == {("out check", (300, 312))}
+    assert {(letter.operator, letter.record) for letter in job.refused.results} == {("out check", (300, 308))}

@@ -22,6 +22,8 @@ def ranges_read(operator: Operator, before: SourceOffset | None, offset: SourceO
         offset: The offset at which it ends.
     """
     source = operator.body
+    if before == offset:
+        return []
     if isinstance(source, Source):
         return list(_of_splits(operator, source, offset))
     if isinstance(source, IndexedSource):
