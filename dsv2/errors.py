@@ -119,6 +119,7 @@ class UserFunctionError(JobError):
         cause_message: The message of the original exception.
         key: The current key, shortened, or None.
         record: The current record, shortened, or None.
+        window: The bounds of the window, if a callback of a window failed, or None.
         traceback_text: The user's frames in the traceback of the original exception.
         position: Where the record is in its source, or None if this is not known.
         ways_out: How the job can continue, or an empty string.
@@ -137,6 +138,7 @@ class UserFunctionError(JobError):
         cause_message: str,
         key: str | None = None,
         record: str | None = None,
+        window: str | None = None,
         traceback_text: str = "",
         position: RecordPosition | None = None,
         ways_out: str = "",
@@ -149,6 +151,7 @@ class UserFunctionError(JobError):
         self.cause_message = cause_message
         self.key = key
         self.record = record
+        self.window = window
         self.traceback_text = traceback_text
         self.position = position
         self.ways_out = ways_out
@@ -164,6 +167,8 @@ class UserFunctionError(JobError):
         ]
         if self.key is not None:
             lines.append(f"  key:      {self.key}")
+        if self.window is not None:
+            lines.append(f"  window:   {self.window}")
         if self.record is not None:
             lines.append(f"  record:   {self.record}")
         if self.position is not None:
@@ -212,6 +217,7 @@ class UserFunctionError(JobError):
             "cause_message": self.cause_message,
             "key": self.key,
             "record": self.record,
+            "window": self.window,
             "traceback_text": self.traceback_text,
             "position": self.position,
             "ways_out": self.ways_out,

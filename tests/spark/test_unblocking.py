@@ -98,12 +98,11 @@ def test_every_way_out(spark: SparkSession, tmp_path: Path) -> None:
     fourth = job.failure(skip_records={"lines": [("numbers.txt", 4)]})
     assert (fourth.record, fourth.position) == ("'six'", None)
     # An operator that gets a policy continues with its state.
-    with pytest.warns(RecordNotSkippedWarning, match="offset 99 of .* was not skipped") as warned:
-        fifth = job.failure(policy=ErrorPolicy().skip(ValueError).limit(total=1))
-        assert (fifth.record, fifth.position) == ("'seven'", None)
-        # The fixed program processes the record at which it failed.
+    fifth = job.failure(policy=ErrorPolicy().skip(ValueError).limit(total=1))
+    assert (fifth.record, fifth.position) == ("'seven'", None)
+    # The fixed program processes the record at which it failed. The argument for one that was skipped may stay.
+    with pytest.warns(RecordNotSkippedWarning, match=r"offset 99 of .* was not skipped"):
         job.run(words={"seven": 7}, skip_records={"lines": [("numbers.txt", 3), ("numbers.txt", 99)]})
-    assert len(warned) == 1
     assert job.totals() == [(1, 1), (3, 2), (8, 5), (315, 7), (323, 8)]
     # A record that does not fit the sink is set aside, without the others of its micro-batch.
     assert {(letter.operator, letter.record) for letter in job.refused.results} == {("out check", (300, 308))}

@@ -166,6 +166,7 @@ def test_window_that_fires_names_its_key_and_the_ranges() -> None:
     windowed(env.from_collection(EVENTS).with_uid("in"), CheckWindow()).to_sink(CollectSink())
     failure = failure_of(env)
     assert (failure.callback, failure.key, failure.position) == ("on_trigger", "'b'", None)
+    assert "\n  window:   from 3000 to 6000 ms\n" in str(failure)
     assert "source 'in', split 0: offset" in str(failure)
     assert "trace_records" not in str(failure)
 

@@ -51,9 +51,10 @@ def raise_user_failure(
     Raises:
         UserFunctionError: For failures of user code.
     """
+    window = None
     while isinstance(error, FailedCallbackError | FailedRecordError) and error.__cause__ is not None:
         if isinstance(error, FailedCallbackError):
-            callback = error.callback
+            callback, window = error.callback, error.window
         else:
             record = error.record
         error = error.__cause__
@@ -68,6 +69,7 @@ def raise_user_failure(
         cause_message=_message(error),
         key=None if key is NO_KEY else shorten(key),
         record=None if record is NO_RECORD else shorten(record),
+        window=window,
         traceback_text=user_frames(error),
         position=position,
     )
