@@ -14,7 +14,7 @@ from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph.broadcast_wait import WaitForBroadcast
 from dsv2.graph.callbacks import check_callbacks
-from dsv2.graph.error_policies import check_dead_letters, check_letters_of_source, policy_of
+from dsv2.graph.error_policies import check_dead_letters, policy_of
 from dsv2.graph.inputs import check_unions, check_waits
 from dsv2.graph.keys import check_keys
 from dsv2.graph.plan import (
@@ -206,7 +206,6 @@ def _operator(node: Node, uid: Uid, default_parallelism: int, default_policy: Er
     elif isinstance(node.body, Sink):
         _check_sink(node, node.body)
     policy = policy_of(node.body, node.error_policy, default_policy, f"{node.name} at {node.location}")
-    check_letters_of_source(node.body, policy, node.side_outputs, f"{node.name} at {node.location}")
     check_dead_letters(policy, node.side_outputs, f"{node.name} at {node.location}")
     return Operator(
         id=node.id,

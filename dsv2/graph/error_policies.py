@@ -14,7 +14,7 @@ from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource
 
-__all__ = ("check_dead_letters", "check_letters_of_source", "checked_policy", "policy_of")
+__all__ = ("check_dead_letters", "checked_policy", "policy_of")
 
 
 def policy_of(
@@ -59,11 +59,3 @@ def check_dead_letters(policy: ErrorPolicy | None, outputs: Collection[OutputTag
         raise PlanError(f"{where}: nothing reads its dead letters. Read result.dead_letters(), or use skip().")
     if read and not emitted:
         raise PlanError(f"{where}: its error policy emits no dead letters. Add dead_letter() to the policy.")
-
-
-def check_letters_of_source(
-    body: object, policy: ErrorPolicy | None, outputs: Collection[OutputTag[Any]], where: str
-) -> None:
-    """Raise ``PlanError`` if a source emits dead letters that nothing reads. The tasks of sources store none."""
-    if isinstance(body, BaseSource) and policy is not None and policy.has_dead_letters and DEAD_LETTERS not in outputs:
-        raise PlanError(f"{where}: nothing reads its dead letters. Read dead_letters() of the stream, or use skip().")
