@@ -237,6 +237,7 @@ class RunOptions:
     as_new_job: bool = False
     continued_sources: Collection[str] = frozenset()
     on_change: OnChange = "migrate"
+    dead_letters: str | None = None
 
 
 class JobRuntime(Protocol):

@@ -11,7 +11,7 @@ from dsv2.cli.report import Report
 from dsv2.cli.with_spark import add_settings, open_savepoint, settings_of, spark_commands
 from dsv2.errors import ConfigurationError
 from dsv2.savepoint import SavepointEditor
-from dsv2.savepoint.paths import is_remote
+from dsv2.paths import is_remote
 
 __all__ = ("add_command",)
 

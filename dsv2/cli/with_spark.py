@@ -8,7 +8,7 @@ from typing import Any
 
 from dsv2.errors import ConfigurationError
 from dsv2.savepoint import Savepoint
-from dsv2.savepoint.paths import is_remote
+from dsv2.paths import is_remote
 
 __all__ = ("add_state_key", "add_settings", "open_savepoint", "settings_of", "spark_commands")
 

@@ -17,7 +17,7 @@ from dsv2.savepoint.difference import SavepointDifference, difference
 from dsv2.savepoint.draft import Draft
 from dsv2.savepoint.editor import SavepointEditor
 from dsv2.savepoint.metadata import Origin, SavepointInfo
-from dsv2.savepoint.paths import local_folder
+from dsv2.paths import local_folder
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import SavepointTable, table_in
 from dsv2.state.types import classes_in
