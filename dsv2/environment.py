@@ -414,6 +414,4 @@ def _options(
     if letters == "":
         raise ConfigurationError("dead_letters is the path of a folder, not an empty string.")
     sources = frozenset(continued_sources)
-    return RunOptions(
-        checkpoint, trigger, allow_dropped_state, origin, as_new_job, sources, on_change, letters
-    )
+    return RunOptions(checkpoint, trigger, allow_dropped_state, origin, as_new_job, sources, on_change, letters)

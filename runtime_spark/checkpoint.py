@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from dsv2.dead_letters.replay import Replays
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import RunOptions
 from dsv2.program.dropped import dropped_state
@@ -16,6 +17,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import SinkRunInfo
 from runtime_spark.checkpoint_log import Beginning, beginning_of
+from runtime_spark.dead_letters import CheckpointLetters
 from runtime_spark.driver_processes import describe_driver
 from runtime_spark.file_outputs import OutputOwner, check_outputs, check_owned, own_outputs
 from runtime_spark.folders import jvm_process
@@ -85,6 +87,8 @@ class Checkpoint:
         ancestry = Ancestry.read(self.folder)
         self._owner = OutputOwner(self.job_id, str(self.id) if ancestry is None else ancestry.checkpoint_id)
         first = self.first_batch + self._beginning.batch_id
+        replays = Replays() if origin is None else origin.replays
+        self._letters = CheckpointLetters(spark, chosen.root, plan, options, self.job_id, replays)
         check_outputs(spark, plan, self._owner, first, takes_over=self._is_new, repeats=self._may_repeat())
 
     def begin(self, streams: Sequence[SourceStreams]) -> tuple[Lease, SinkRunInfo]:
@@ -113,6 +117,8 @@ class Checkpoint:
             self._note_book.write(self._notes)
             run = begin_run(self.folder, run_id, self._beginning, self.first_batch)
             own_outputs(self._spark, self._plan, self._owner)
+            self._letters.begin(self.first_batch + self._beginning.batch_id)
+            self.record_replays()
         except BaseException:
             lease.release()
             raise
@@ -145,6 +151,11 @@ class Checkpoint:
         delete_other_generations(self._chosen.root, self.folder)
         self._has_others = False
 
+    def record_replays(self) -> None:
+        """Record for readers of the dead letters which ones were processed again, if a micro-batch is complete."""
+        if self.has_commits():
+            self._letters.record_replays()
+
     def has_commits(self) -> bool:
         """Whether a micro-batch is complete."""
         return bool(self.folder.numbers("commits"))
@@ -154,9 +165,12 @@ class Checkpoint:
         check_owned(self._spark, self._plan, self._owner)
 
     def add(self, batch_id: int, reports: list[dict[str, Any]]) -> None:
-        """Store the reports of the subtasks on a micro-batch. Called before Spark commits it."""
+        """Store the reports and dead letters of the subtasks on a micro-batch. Called before Spark commits it."""
         if batch_id > 0 and self._has_others:
             self._delete_others()  # this generation has a complete micro-batch
+        if batch_id > 0:
+            self._letters.record_replays()
+        self._letters.add(self.first_batch + batch_id, reports)
         ended = [(r["uid"], r["subtask"]) for r in reports if r.get("ended") and r["uid"] in self._sources]
         self._note_book.write(self._note_book.notes.with_reports(reports).with_ended(ended, self._sources))
         self.ledger.add(batch_id, {(report["uid"], report["subtask"]) for report in reports if "uid" in report})

@@ -198,6 +198,7 @@ class StreamingJob:
             raise failure from None
         if not ended:
             return False
+        self._checkpoint.record_replays()
         self._lease.release()
         if (unfinished := self.exception()) is not None:
             raise unfinished

@@ -65,7 +65,7 @@ class StoredLetter:
     obstacle: str | None
 
     def __str__(self) -> str:
-        return f"letter {self.id} of operator {self.operator!r}"
+        return f"Letter {self.id} of operator {self.operator!r}"
 
 
 _TYPES: Mapping[str, Any] = {
@@ -121,6 +121,6 @@ def parsed(line: bytes, job_id: str, batch_id: int, number: int, place: str) -> 
         )
     except (KeyError, TypeError, ValueError, RecursionError, NotBase64) as error:
         raise CorruptDataError(
-            f"{place}, line {number + 1}, is not a dead letter: {error!r}. Restore the file from a backup, or delete it "
-            f"if its letters are not needed."
+            f"{place}, line {number + 1}, is not a dead letter: {error!r}. Restore the file from a backup, or delete "
+            f"it if its letters are not needed."
         ) from error

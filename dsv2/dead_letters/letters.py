@@ -13,9 +13,9 @@ from dsv2.dead_letters.letter import StoredLetter
 from dsv2.dead_letters.store import FOLDER, JobLetters, jobs_in
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder
+from dsv2.paths import local_folder
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
-from dsv2.paths import local_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,7 +123,7 @@ class DeadLetters:
         for letter in chosen:
             if (status := self.status(letter)) is not LetterStatus.NEW:
                 reason = letter.obstacle if status is LetterStatus.LOST else f"it was {status.value} already"
-                raise ConfigurationError(f"{str(letter).capitalize()} cannot be processed again: {reason}.")
+                raise ConfigurationError(f"{letter} cannot be processed again: {reason}.")
         for job_id, of_job in self._jobs.items():
             if ids := [letter.id for letter in chosen if letter.job_id == job_id]:
                 of_job.request(ids)

@@ -95,8 +95,10 @@ def replay_rows(letters: Iterable[StoredLetter], key: bytes | None) -> list[tupl
     for order, letter in enumerate(letters):
         assert letter.input is not None
         assert letter.payload is not None
-        payload = bytes(codec.unwrap(BlobKind.LETTER, letter.payload, str(letter).capitalize()))
-        rows.append((letter.operator, ReplayPlace(letter.input, order, letter.parallelism).row(letter.subtask, payload)))
+        payload = bytes(codec.unwrap(BlobKind.LETTER, letter.payload, str(letter)))
+        rows.append(
+            (letter.operator, ReplayPlace(letter.input, order, letter.parallelism).row(letter.subtask, payload))
+        )
     return rows
 
 

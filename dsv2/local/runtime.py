@@ -22,6 +22,7 @@ from dsv2.local.letters import letter_writer
 from dsv2.local.run import LocalRun
 from dsv2.local.savepoints import restart, restore, take
 from dsv2.local.sinks import LocalSinks
+from dsv2.paths import local_folder
 from dsv2.program.description import Description
 from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.program.savepoint_check import check_savepoint
@@ -34,7 +35,6 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.continuation import check_kind
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.savepoint.metadata import Origin
-from dsv2.paths import local_folder
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import DriverSink, ParallelSink
 from dsv2.sources import BaseSource, DataFrameSource, Halt, IndexedSource

@@ -16,6 +16,7 @@ from dsv2.dead_letters.replay import replay_rows
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.keys import declared_key
+from dsv2.paths import local_folder
 from dsv2.program.class_changes import classes_of
 from dsv2.program.column_types import ColumnType
 from dsv2.program.description import FURTHER, describe, describe_state, state_shape
@@ -48,7 +49,6 @@ from dsv2.savepoint.editor_checks import (
 )
 from dsv2.savepoint.given_state import GivenState, StateData, is_on_spark
 from dsv2.savepoint.metadata import PYTHON_VERSION, JsonObject, Origin, SavepointInfo
-from dsv2.paths import local_folder
 from dsv2.savepoint.row_edits import DropOperator, DropState, Edit, FilterKeys, MapState, RenameOperator, RenameState
 from dsv2.savepoint.source_positions import check_first_position, check_new_position
 from dsv2.state import StateDeclaration

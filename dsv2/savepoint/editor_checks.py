@@ -178,4 +178,4 @@ def check_letters(info: SavepointInfo, letters: Iterable[StoredLetter]) -> None:
         else:
             seen.add(letter.id)
             continue
-        raise ConfigurationError(f"{str(letter).capitalize()} cannot be processed again: {problem}.")
+        raise ConfigurationError(f"{letter} cannot be processed again: {problem}.")

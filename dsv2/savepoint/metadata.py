@@ -106,7 +106,7 @@ class SavepointInfo:
     keys: Sequence[JsonObject] = field(default_factory=list)
     fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
     holding: Sequence[str] = field(default_factory=list)
-    replays: Replays = Replays()
+    replays: Replays = field(default_factory=Replays)
     dsv2: str = __version__
     python: str = PYTHON_VERSION
     spark: str | None = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from dsv2.dead_letters.replay import Replays
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import Folder
 from dsv2.program.description import Description
@@ -41,6 +42,7 @@ class SavepointBasis:
         placement: Where the state and the offsets are.
         history: The state after the micro-batch.
         sources: The positions of the sources, by uid.
+        replays: The dead letters that the job has processed again.
     """
 
     checkpoint: Folder
@@ -54,6 +56,7 @@ class SavepointBasis:
     placement: Placement
     history: StateHistory
     sources: dict[str, SourcePosition]
+    replays: Replays
 
     @property
     def programs(self) -> list[Description]:
@@ -111,6 +114,7 @@ def _read(checkpoint: Folder, last: int) -> SavepointBasis:
         placement,
         StateHistory(checkpoint_id, last + 1, written),
         _positions(checkpoint, placement, last),
+        Replays() if origin is None else origin.replays,
     )
 
 

@@ -71,7 +71,10 @@ MAY_IMPORT = {
     "dead_letters": {"errors", "folders", "graph", "paths", "program", "runtime.serde", "runtime.state"},
     "savepoint": {"callables", "context", "errors", "folders", "graph", "program", "sources", "state", "version"}
     | {"dead_letters", "paths", "runtime.report", "runtime.serde", "runtime.state"},
-    "local": RUNTIME | RUNTIMES | {"arguments", "folders", "program", "savepoint", "unfinished"} | {"dead_letters", "paths"},
+    "local": RUNTIME
+    | RUNTIMES
+    | {"arguments", "folders", "program", "savepoint", "unfinished"}
+    | {"dead_letters", "paths"},
     "cli": {"dead_letters", "errors", "paths", "savepoint", "version"},
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},

@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from dsv2.error_policy import DeadLetter, ErrorPolicy
+from dsv2.error_policy import ErrorPolicy
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.collector import CurrentTimestamp
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
 from dsv2.runtime.exchange.held import HeldEmitter, HeldOutput
-from dsv2.runtime.operator.attempts import Attempts
+from dsv2.runtime.operator.attempts import Attempts, EmitLetter
 from dsv2.runtime.operator.function_calls import FunctionCalls, Timing
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.processors import Processor
 from dsv2.runtime.report.failure import NO_KEY
-from dsv2.runtime.report.letter_box import LetterBox, Received
+from dsv2.runtime.report.letter_box import LetterBox
 from dsv2.runtime.report.metrics import DefaultCounter
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.undo import UndoLog
@@ -150,5 +150,5 @@ class _AttemptingProcessor(Processor):
         return self._inner.new_emit_stamped(emit)
 
 
-def _emitting(output: Emitter) -> Callable[[DeadLetter[Any], Received | None], None]:
+def _emitting(output: Emitter) -> EmitLetter:
     return lambda letter, received: output.emit_stamped(letter, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from dsv2.error_policy import DeadLetter, ErrorAction, ErrorPolicy
 from dsv2.errors import UserFunctionError
@@ -17,7 +17,10 @@ from dsv2.runtime.report.letter_box import Received
 from dsv2.runtime.report.metrics import DefaultMetricGroup
 from dsv2.runtime.state.undo import UndoLog
 
-__all__ = ("Attempts",)
+__all__ = ("Attempts", "EmitLetter")
+
+EmitLetter: TypeAlias = Callable[[DeadLetter[Any], Received | None], object]
+"""Called with each dead letter, and the record that can be processed again, if there is one."""
 
 _COUNTERS = {ErrorAction.SKIP: "errors_skipped", ErrorAction.DEAD_LETTER: "errors_dead_lettered"}
 
@@ -32,7 +35,7 @@ class Attempts:
         job: JobContext,
         undo: UndoLog,
         held: HeldOutput,
-        emit_letter: Callable[[DeadLetter[Any], Received | None], None],
+        emit_letter: EmitLetter,
         current: CurrentTimestamp,
     ) -> None:
         """Create it for one function.
@@ -43,7 +46,7 @@ class Attempts:
             job: Shared by all subtasks of the job.
             undo: Undoes changes of declared state.
             held: Holds the output of a callback.
-            emit_letter: Called with each dead letter, and the record that can be processed again, if there is one.
+            emit_letter: Emits or stores dead letters.
             current: The timestamp of the current record.
         """
         self._policy = policy
@@ -57,7 +60,7 @@ class Attempts:
         self._failures = 0  # in this micro-batch
         self.metrics: DefaultMetricGroup
 
-    def add_input(self, index: int, process: Callable[[Any], None]) -> None:
+    def add_input(self, index: int, process: Callable[[Any], object]) -> None:
         """Declare that ``process`` is the callback for each record of an input."""
         self._inputs[process] = index
 

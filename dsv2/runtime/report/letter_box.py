@@ -49,9 +49,7 @@ class LetterBox:
 
     def add(self, letter: DeadLetter[Any], received: Received | None) -> None:
         """Add a letter. ``received``: The record that can be processed again; None: there is none."""
-        payload, obstacle = None, f"{letter.callback} has no record of its own"
-        if received is not None:
-            payload, obstacle = self._sealed(received)
+        payload, obstacle = self._sealed(letter.callback, received)
         self._letters.append(
             {
                 "operator": letter.operator,
@@ -78,7 +76,10 @@ class LetterBox:
         letters, self._letters = self._letters, []
         return letters
 
-    def _sealed(self, received: Received) -> tuple[str | None, str | None]:
+    def _sealed(self, callback: str, received: Received | None) -> tuple[str | None, str | None]:
+        """The encoded record, or why there is none."""
+        if received is None:
+            return None, f"{callback} has no record of its own"
         try:
             blob = self._codec.seal(BlobKind.LETTER, (received.record, received.timestamp))
         except Dsv2Error as error:
