@@ -145,6 +145,7 @@ def test_signed_letters(spark: SparkSession, tmp_path: Path) -> None:
 def test_batch_job_has_letters_in_a_folder(spark: SparkSession, tmp_path: Path) -> None:
     def run(**options: Any) -> None:
         env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
+        env.set_execution_mode("batch")
         env.set_error_policy(ErrorPolicy().dead_letter())
         env.from_collection([1, 0, 2]).map(lambda number: 6 // number).to_sink(sink)
         env.execute("batch", **options)
