@@ -117,7 +117,6 @@ class Checkpoint:
             self._note_book.write(self._notes)
             run = begin_run(self.folder, run_id, self._beginning, self.first_batch)
             own_outputs(self._spark, self._plan, self._owner)
-            self._letters.begin(self.first_batch + self._beginning.batch_id)
             self.record_replays()
         except BaseException:
             lease.release()

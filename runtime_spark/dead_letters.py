@@ -63,10 +63,6 @@ class CheckpointLetters:
         self._replays = replays
         self._is_recorded = not replays.requests
 
-    def begin(self, first_batch: int) -> None:
-        """Called when the run begins with the micro-batch ``first_batch``, as sinks count them."""
-        self._writer.begin(first_batch)
-
     def add(self, batch_id: int, reports: Iterable[dict[str, Any]]) -> None:
         """Write the letters of a micro-batch, before Spark commits it.
 

@@ -116,6 +116,8 @@ def _show(arguments: argparse.Namespace) -> Report:
 
 
 def _listed(letters: DeadLetters, found: Sequence[StoredLetter], limit: int) -> list[str]:
+    if not letters.job_names:
+        return ["There are no letters below this checkpoint. If the job has dead_letters=..., give that folder."]
     several = len(letters.job_names) > 1
     rows = [
         {

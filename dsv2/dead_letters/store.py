@@ -161,7 +161,7 @@ def _file(batch_id: int) -> str:
 def jobs_in(folder: Folder) -> list[JobLetters]:
     """Return the letters of each job in a folder."""
     found = (JobLetters(folder, job_id) for job_id in sorted(folder.sizes()))
-    return [letters for letters in found if letters.batches() or letters.description()]
+    return [letters for letters in found if letters.description()]
 
 
 class LetterWriter:
@@ -176,23 +176,17 @@ class LetterWriter:
     def __init__(self, letters: JobLetters, job_name: str, checkpoint: str | None) -> None:
         self._letters = letters
         self._description = {"job_name": job_name, "checkpoint": checkpoint}
-
-    def begin(self, first_batch: int) -> None:
-        """Called before the run, which begins with the micro-batch ``first_batch``.
-
-        An earlier run may have written the letters of that micro-batch. It may have been another program.
-        """
-        self._letters.delete_from(first_batch)
-        if self._letters.description():
-            self._letters.describe(self._description)
+        self._has_begun = False
 
     def write(self, batch_id: int, letters: Iterable[Mapping[str, Any]]) -> None:
-        """Write the letters of a micro-batch, before it is committed.
+        """Write the letters of a micro-batch, before it is committed. Called for each one, even without letters.
 
         Raises:
             ConfigurationError: Another checkpoint has continued the job.
         """
         in_order = sorted(letters, key=lambda letter: (letter["operator"], letter["subtask"]))
+        if not self._has_begun:
+            self._begin(batch_id)
         if not in_order:
             return
         found = self._letters.description()
@@ -205,3 +199,11 @@ class LetterWriter:
                 f"savepoint with as_new_job=True."
             )
         self._letters.write(batch_id, in_order)
+
+    def _begin(self, first_batch: int) -> None:
+        # Another program may have written the letters of this micro-batch, and it may be older than its letters. Not
+        # before the sinks have accepted the micro-batch: they refuse a checkpoint that is too old.
+        self._letters.delete_from(first_batch)
+        if self._letters.description():
+            self._letters.describe(self._description)
+        self._has_begun = True

@@ -146,24 +146,23 @@ class TestFiles:
         (job_id,) = folder.sizes()
         letters = JobLetters(folder, job_id)
         entries = [json.loads(line) for line in Path(letters.path, "letters/0.jsonl").read_text().splitlines()]
-        writer = LetterWriter(letters, "amounts", None)
         assert letters.batches() == [0, 1]
-        writer.begin(1)
+        LetterWriter(letters, "amounts", None).write(1, [])
         assert letters.batches() == [0], "a corrected program may have none"
-        writer.write(1, entries)
-        writer.write(1, entries)
+        for _ in range(2):
+            LetterWriter(letters, "amounts", None).write(1, entries)
         assert [letter.id[:4] for letter in letters.letters()] == ["0.0.", "1.0."]
 
     def test_job_that_was_continued_elsewhere_stops_writing(self, own: Run) -> None:
         folder = LocalFolder(own.letters)
         (job_id,) = folder.sizes()
         old, new = (LetterWriter(JobLetters(folder, job_id), "amounts", path) for path in ("old", "new"))
-        old.begin(2)
-        new.begin(2)
         entries = [json.loads(Path(own.letters, job_id, "letters/0.jsonl").read_text())]
-        with pytest.raises(ConfigurationError, match="from the checkpoint new"):
-            old.write(2, entries)
+        old.write(2, entries)
         new.write(2, entries)
+        with pytest.raises(ConfigurationError, match="from the checkpoint new"):
+            old.write(3, entries)
+        new.write(3, entries)
 
     @pytest.mark.parametrize("damage", ["{", "[]", '{"operator": 1}'])
     def test_damaged_file_is_named(self, own: Run, damage: str) -> None:
@@ -331,7 +330,9 @@ class TestCommandLine:
 
     def test_checkpoint_without_letters(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (tmp_path / "offsets").mkdir()
-        assert self.run(capsys, "show", str(tmp_path)) == (1, "(none)\n\n(none)\n")
+        (tmp_path / "metadata").touch()
+        code, text = self.run(capsys, "show", str(tmp_path))
+        assert (code, "give that folder" in text) == (1, True)
 
     def test_edited_savepoint(self, first: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         new = str(tmp_path / "new")
