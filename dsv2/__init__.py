@@ -4,7 +4,7 @@ The names that most programs need can be imported from here. Windows, joins and 
 connectors in ``dsv2.connectors``, functions on Arrow tables in ``dsv2.arrow``.
 """
 
-from dsv2.configurable import ConfiguredSink, ProcessConfigurable
+from dsv2.configurable import ProcessConfigurable
 from dsv2.context import (
     ApplyPartitionFunction,
     Collector,
@@ -25,7 +25,7 @@ from dsv2.context import (
     WatermarkManager,
 )
 from dsv2.environment import ExecutionEnvironment
-from dsv2.error_policy import DeadLetter, ErrorPolicy, RecordPosition
+from dsv2.error_policy import DeadLetter, ErrorPolicy
 from dsv2.errors import (
     ConfigurationError,
     ContractError,
@@ -42,6 +42,7 @@ from dsv2.errors import (
     MissingUidWarning,
     PlanError,
     RecordMutatedError,
+    RecordNotSkippedWarning,
     ResourceError,
     SchemaError,
     SerializationError,
@@ -67,10 +68,12 @@ from dsv2.graph import WaitForBroadcast
 from dsv2.job import JobHandle, JobProgress, JobResult, JobStatus, OperatorProgress, Trigger
 from dsv2.output_tag import OutputTag
 from dsv2.record_batch import RecordBatch
+from dsv2.record_position import RecordPosition
 from dsv2.resource import Resource
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink
 from dsv2.sources import CollectionSource, DataFrameSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
+from dsv2.stream_sinks import ConfiguredSink
 from dsv2.streams import (
     BroadcastStream,
     ConfiguredGlobalStream,
@@ -146,6 +149,7 @@ __all__ = (
     "ProcessingTimeManager",
     "RecordBatch",
     "RecordMutatedError",
+    "RecordNotSkippedWarning",
     "RecordPosition",
     "Resource",
     "ResourceError",

@@ -10,8 +10,9 @@ from typing import Generic, TypeVar
 
 from dsv2.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError, ContractError, ResourceError
+from dsv2.record_position import RecordPosition
 
-__all__ = ("DeadLetter", "ErrorAction", "ErrorPolicy", "RecordPosition", "Retry")
+__all__ = ("DeadLetter", "ErrorAction", "ErrorPolicy", "Retry")
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -22,24 +23,6 @@ class ErrorAction(Enum):
     FAIL = "fail"
     SKIP = "skip"
     DEAD_LETTER = "dead_letter"
-
-
-@dataclass(frozen=True)
-class RecordPosition:
-    """Where a record is in its source, in the form in which ``execute(..., skip_records=...)`` takes it.
-
-    Attributes:
-        source: The uid of the source.
-        split: The partition, file or other split; 0 for sources without splits. See the table in ``docs/errors.md``.
-        offset: The offset, line, row or index in the split.
-    """
-
-    source: str
-    split: int | str
-    offset: int | str
-
-    def __str__(self) -> str:
-        return f"source {self.source!r}, split {self.split!r}, offset {self.offset!r}"
 
 
 @dataclass(frozen=True)

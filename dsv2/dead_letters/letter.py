@@ -30,7 +30,7 @@ class StoredLetter:
         subtask: The index of the subtask.
         parallelism: The parallelism of the operator.
         callback: The method that raised.
-        input: The input that received the record; None if the callback has no record of its own.
+        input: The input that received the record; None if there is none.
         key: The key, shortened, or None.
         record: The record, shortened, or None.
         timestamp: The timestamp of the record in ms, or None.
@@ -40,7 +40,7 @@ class StoredLetter:
         location: The user's file and line that created the operator.
         time: The processing time of the micro-batch.
         position: Where the record is in its source (``RecordPosition``), if this is known.
-        payload: The exact record and its timestamp, sealed like state. None: the record cannot be processed again.
+        payload: The exact record and its timestamp, sealed like state; None if there is no record.
         obstacle: Why the record cannot be processed again, or None.
     """
 

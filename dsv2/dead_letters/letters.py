@@ -84,7 +84,7 @@ class DeadLetters:
 
     def status(self, letter: StoredLetter) -> LetterStatus:
         """Return what has become of a letter."""
-        if letter.payload is None:
+        if letter.obstacle is not None:
             return LetterStatus.LOST
         requested, replayed = self._states[letter.job_id]
         if letter.id in replayed:

@@ -13,6 +13,7 @@ from dsv2.error_policy import DeadLetter, ErrorPolicy
 from dsv2.functions import ProcessFunction
 from dsv2.graph.broadcast_wait import WaitForBroadcast
 from dsv2.output_tag import OutputTag
+from dsv2.record_position import Offset, SplitName
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, WatermarkStrategy
 from dsv2.watermark import WatermarkDeclaration
@@ -117,6 +118,7 @@ class Operator:
         watermarks: How a source with splits generates event-time watermarks.
         broadcast_wait: Whether the first input waits for the broadcast input, and for how long.
         error_policy: What happens when a callback raises. None: the job fails.
+        skips: For a source, the records to skip in this run: pairs of split and offset.
     """
 
     id: int
@@ -138,6 +140,7 @@ class Operator:
     watermarks: WatermarkStrategy[Any] | None = None
     broadcast_wait: WaitForBroadcast | None = None
     error_policy: ErrorPolicy | None = None
+    skips: frozenset[tuple[SplitName, Offset]] = frozenset()
 
     @property
     def dead_letter_output(self) -> int | None:
@@ -215,6 +218,7 @@ class Plan:
         declarations: The watermark declarations by identifier.
         registered_types: The classes registered by the program.
         callback_timeout_ms: The limit for one callback of a function in ms. None: no limit.
+        traces: Whether records carry the position in the source from which they come, for errors.
     """
 
     job_name: str
@@ -224,6 +228,7 @@ class Plan:
     declarations: Mapping[str, WatermarkDeclaration]
     registered_types: tuple[RegisteredType, ...] = ()
     callback_timeout_ms: int | None = None
+    traces: bool = False
 
     @cached_property
     def edges_into(self) -> Mapping[int, tuple[Edge, ...]]:

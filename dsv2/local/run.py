@@ -14,6 +14,7 @@ from dsv2.local.indexed_reader import IndexedReader, IndexedSourceRun, own_copy
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.split_reader import SplitReader, SplitSourceRun
 from dsv2.local.wire import Wire
+from dsv2.record_position import Offset, SplitName
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
@@ -106,6 +107,8 @@ class LocalRun:
     def take_letters(self) -> list[dict[str, Any]]:
         """Return and remove the dead letters that nothing reads, as they are stored."""
         self._collect_letters()
+        for reader in self._readers:
+            self._letters += reader.task.take_letters(lambda: self._job.codec)
         letters, self._letters = self._letters, []
         return letters
 
@@ -219,6 +222,17 @@ class LocalRun:
         """Return the progress of every operator of every subtask."""
         parts: list[Subtask | SourceTask] = [*(reader.task for reader in self._readers), *self._subtasks.values()]
         return [entry for part in parts for entry in part.progress()]
+
+    def ranges_read(self) -> list[str]:
+        """Describe what the last micro-batch has read of each source."""
+        return [described for source in self._sources() for described in source.ranges_read()]
+
+    def skipped(self) -> dict[str, frozenset[tuple[SplitName, Offset]]]:
+        """Return the records that sources have skipped, by uid."""
+        skipped: dict[str, frozenset[tuple[SplitName, Offset]]] = {}
+        for task in (reader.task for reader in self._readers):
+            skipped[task.uid] = skipped.get(task.uid, frozenset()) | frozenset(task.skipped)
+        return skipped
 
     @property
     def records_held(self) -> int:

@@ -6,6 +6,7 @@ import itertools
 import os
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from os import PathLike
 from time import sleep
@@ -15,8 +16,9 @@ from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.dead_letters.replay import check_replays
 from dsv2.dead_letters.store import LetterWriter
-from dsv2.errors import ConfigurationError, Dsv2Error
+from dsv2.errors import ConfigurationError, Dsv2Error, UserFunctionError
 from dsv2.graph import OperatorKind, Plan
+from dsv2.graph.skips import warn_of_missed_skips, with_skips
 from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
 from dsv2.local.letters import letter_writer
 from dsv2.local.run import LocalRun
@@ -30,6 +32,7 @@ from dsv2.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.report.progress import job_progress
+from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.continuation import check_kind
@@ -95,6 +98,9 @@ class LocalRuntime:
             ConfigurationError: The plan or the options require Spark.
         """
         _check(plan, options)
+        plan = with_skips(plan, options.skip_records)
+        if options.trace_records:
+            plan = replace(plan, traces=True)
         savepoint = None if options.savepoint is None else _open(plan, options)
         begin = self._clock.now_ms()
         job = FinishedJob(plan, f"local-{os.getpid()}-{begin}-{next(_RUNS)}")
@@ -102,8 +108,15 @@ class LocalRuntime:
         try:
             with resources_in_use():
                 self._run(plan, job, BatchTime(begin), savepoint, letters)
+        except UserFunctionError as error:
+            ranges = [] if job.run is None else job.run.ranges_read()
+            to_name_it = "" if plan.traces else TO_TRACE
+            job.error = with_ways_out(error, plan, ranges, to_name_it)
+            job.error.__cause__ = error.__cause__
         except Dsv2Error as error:
             job.error = error
+        if job.run is not None and job.error is None:
+            warn_of_missed_skips(plan, job.run.skipped())
         job.duration = timedelta(milliseconds=self._clock.now_ms() - begin)
         return job
 

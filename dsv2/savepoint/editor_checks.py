@@ -165,8 +165,8 @@ def check_letters(info: SavepointInfo, letters: Iterable[StoredLetter]) -> None:
     """
     origin, seen = info.origin, set(info.replays.letters)
     for letter in letters:
-        if letter.payload is None:
-            problem = f"{letter.obstacle}"
+        if letter.obstacle is not None:
+            problem = letter.obstacle
         elif letter.job_id != origin.job_id:
             problem = f"it is of the job {letter.job_id}, and the savepoint of {origin.job_id}"
         elif letter.batch_id > origin.batch_id:

@@ -33,6 +33,13 @@ class Sink(ABC, Generic[T_contra]):
         """
         return None
 
+    def check_record(self, record: T_contra) -> None:
+        """Raise an exception if ``record`` cannot be written.
+
+        Called before a record reaches the sink, in a subtask, if the sink has an error policy. Sinks that do not
+        override it cannot have one.
+        """
+
     @property
     def record_types(self) -> Collection[type]:
         """The record classes that the sink declares."""
@@ -170,6 +177,9 @@ class FileSink(Sink[T], Generic[T]):
         if contains(own, its) or contains(its, own):
             return f"{self.path} and {other.path} are nested, so readers of the outer folder would read both"
         return None
+
+    def check_record(self, record: T) -> None:
+        """Spark checks the schema instead, which it alone can interpret."""
 
     @property
     def record_types(self) -> Collection[type]:

@@ -102,6 +102,7 @@ class Pipeline:
         self.mode = setting.mode
         self.folder = folder / program.name
         self.sinks: dict[str, CollectSink[Any]] = {}
+        self.skips: dict[str, list[tuple[int | str, int | str]]] = {}  # skip_records
         self._program = program
         self.records_per_batch = setting.batch
         self._sources = sources
@@ -222,7 +223,10 @@ def run_programs(
         program.build(pipelines[program.name])
         for number, node in enumerate(nodes[first:]):  # programs may contain identical operators
             node.uid = node.uid or f"{program.name}/operator {number}"
-    result = env.execute("conformance", checkpoint_location=checkpoint, dead_letters=folder / _LETTERS)
+    skips = {uid: places for pipeline in pipelines.values() for uid, places in pipeline.skips.items()}
+    result = env.execute(
+        "conformance", checkpoint_location=checkpoint, skip_records=skips, dead_letters=folder / _LETTERS
+    )
     return {
         name: Run(
             name,

@@ -21,6 +21,7 @@ from tests.conformance import (
     programs_sources,
     programs_state,
     programs_triggers,
+    programs_unblocking,
     programs_watermarks,
     programs_windows,
 )
@@ -48,6 +49,7 @@ PROGRAMS = (
     *programs_differences.PROGRAMS,
     *programs_ends.PROGRAMS,
     *programs_operators.PROGRAMS,
+    *programs_unblocking.PROGRAMS,
 )
 
 # Programs with states, timers, windows and join buffers.

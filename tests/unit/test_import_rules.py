@@ -16,7 +16,7 @@ FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT /
 
 # What users program against and what they build with it. It does not depend on how jobs run.
 MODEL = {"context", "error_policy", "errors", "functions", "output_tag"}
-MODEL |= {"record_batch", "resource", "sinks", "sources", "spi", "state", "watermark"}
+MODEL |= {"record_batch", "record_position", "resource", "sinks", "sources", "spi", "state", "watermark"}
 PLAN = MODEL | {"graph", "job"}
 RUNTIME = PLAN | {"clock", "columnar", "extension", "tracebacks"}
 RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange", "operator", "sources", "rescale")}
@@ -30,11 +30,12 @@ MAY_IMPORT = {
     "record_batch": {"columnar"},
     "resource": {"callables", "errors"},
     "clock": set[str](),
-    "errors": set[str](),
+    "errors": {"record_position"},
+    "record_position": set[str](),
     "folders": set[str](),
     "paths": {"errors", "folders"},
     "version": set[str](),
-    "error_policy": {"arguments", "errors"},
+    "error_policy": {"arguments", "errors", "record_position"},
     "output_tag": {"errors"},
     "watermark": {"arguments", "errors"},
     "state": {"arguments", "callables", "errors"},
@@ -43,21 +44,23 @@ MAY_IMPORT = {
     "functions": {"context", "errors", "record_batch", "spi", "state", "watermark"},
     "extension": MODEL - {"sinks"} | {"arguments", "callables", "columnar", "streams"},
     "arrow": MODEL | {"callables", "columnar", "connectors", "extension", "runtime.serde", "runtime.state"},
-    "connectors": {"arguments", "clock", "errors", "extension", "record_batch", "sinks", "sources", "watermark"},
+    "connectors": {"arguments", "clock", "errors", "extension", "record_batch", "record_position"}
+    | {"resource", "sinks", "sources", "watermark"},
     "sinks": {"arguments", "errors", "record_batch", "watermark"},
-    "sources": {"arguments", "clock", "errors", "record_batch", "watermark"},
+    "sources": {"arguments", "clock", "errors", "record_batch", "record_position", "watermark"},
     "graph": MODEL | {"callables"},
     "job": MODEL | {"arguments", "graph"},
     "tracebacks": {"errors"},
     "unfinished": {"errors", "job"},
     "configurable": MODEL | {"graph"},
     "stream_arguments": MODEL | {"callables", "graph"},
-    "stream_base": MODEL | {"configurable", "graph", "stream_arguments"},
+    "stream_base": MODEL | {"configurable", "graph", "stream_arguments", "stream_sinks"},
+    "stream_sinks": MODEL | {"configurable", "stream_base", "streams"},
     "stream_broadcast": MODEL | {"graph", "stream_arguments", "stream_base"},
     "stream_operators": MODEL | {"arguments", "graph", "stream_arguments", "stream_base", "streams"},
     "streams": MODEL
     | {"callables", "configurable", "graph", "stream_arguments", "stream_base"}
-    | {"stream_broadcast", "stream_operators"},
+    | {"stream_broadcast", "stream_operators", "stream_sinks"},
     "environment": PLAN | {"arguments", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
@@ -82,7 +85,7 @@ MAY_IMPORT = {
     | RUNTIMES
     | {"dead_letters", "folders", "program", "savepoint"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
-    "__init__": PLAN | {"configurable", "environment", "streams", "version"},
+    "__init__": PLAN | {"configurable", "environment", "stream_sinks", "streams", "version"},
 }
 
 # The dependencies of the package "dsv2" in pyproject.toml. Spark and its dependencies are an extra.

@@ -22,6 +22,9 @@ __all__ = ("KafkaSink",)
 
 T = TypeVar("T")
 
+_MAX_BYTES = "message.max.bytes"
+_DEFAULT_MAX_BYTES = 1_000_000  # of librdkafka
+
 
 class KafkaSink(ParallelSink[T], Generic[T]):
     """Writes records as messages to Kafka.
@@ -87,10 +90,15 @@ class KafkaSink(ParallelSink[T], Generic[T]):
         self._delivery = guarantee
         self._prefix = transactional_id_prefix
         self._marker_topic = marker_topic
+        self._max_bytes = int(self._connection.options.get(_MAX_BYTES, _DEFAULT_MAX_BYTES))
 
     def __repr__(self) -> str:
         topic = self._encoder.topic if isinstance(self._encoder.topic, str) else "topics"
         return f"KafkaSink({topic} at {self._connection.bootstrap_servers}, {self._connection.options})"
+
+    def check_record(self, record: T) -> None:
+        """Raise an error if ``record`` has no valid message. What a broker refuses is known only when it is written."""
+        self._encoder.check(record, self._max_bytes)
 
     def begin(self, info: SinkInfo, batch_id: int) -> None:
         if (transactions := self._transactions(info)) is not None:

@@ -148,6 +148,7 @@ class Attempts:
             traceback=failure.traceback_text,
             location=failure.location,
             time=self._job.time.now_ms,
+            position=failure.position,
         )
 
     def _release(self) -> None:

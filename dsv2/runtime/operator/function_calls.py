@@ -133,6 +133,7 @@ class FunctionCalls:
         self.metrics = DefaultMetricGroup()
         self.has_event_time = function.dsv2_has_event_time
         self._instance = instance
+        self._traces = instance.origin is not None  # then records are processed one by one
         self._operator = operator
         self._function = function
         self._store = store
@@ -330,12 +331,12 @@ class FunctionCalls:
         callback = RecordCallback(process, self._collectors[0], self._partitioned, fail)
         if select is not None:
             keyed = (callback, self._current, select, self._store, self._partition)
-            if isinstance(function, KeyedBatchFunction):
+            if isinstance(function, KeyedBatchFunction) and not self._traces:
                 return KeyedBatchProcessor(*keyed, function, input_index)
             return KeyedProcessor(*keyed)
         (emitter, *_) = self._emitters
         takes_batches = isinstance(function, BatchFunction) and function.takes_batches
-        if takes_batches and not self._operator.keyed and not emitter.checks_records:
+        if takes_batches and not self._operator.keyed and not emitter.checks_records and not self._traces:
             assert isinstance(function, BatchFunction)
             return BatchProcessor(callback, self._current, function, emitter.emit_batch)
         return RowProcessor(callback, self._current)

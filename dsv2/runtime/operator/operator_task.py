@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, NoReturn, TypeVar
 
 from dsv2.errors import JobError
@@ -63,6 +64,7 @@ class OperatorTask:
         self.operator = operator
         self._subtask = subtask
         self._job = job
+        self._origin = instance.origin
         self._outputs = outputs
         owner = f"Keyed state of {operator}, defined at {operator.location}, subtask {subtask}"
         self._owner = owner
@@ -107,8 +109,9 @@ class OperatorTask:
 
     def control_from_chain(self, kind: int, identifier: str, value: int | bool) -> None:
         """Process a control element of the operator chained upstream."""
-        self._processors[0].flush()
-        self.gates[0].receive(0, NO_RECORDS, [(0, kind, identifier, value)])
+        with nullcontext() if self._origin is None else self._origin.suspended():
+            self._processors[0].flush()
+            self.gates[0].receive(0, NO_RECORDS, [(0, kind, identifier, value)])
 
     def open(self) -> None:
         """Emit START downstream and call ``open`` of the function. Called once per subtask."""

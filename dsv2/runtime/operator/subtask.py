@@ -18,6 +18,7 @@ from dsv2.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.emitter import Observer
 from dsv2.runtime.exchange.frames import Control, EmitFrame
 from dsv2.runtime.exchange.gate import InputGate
+from dsv2.runtime.exchange.traced import Origin, TracedBatch
 from dsv2.runtime.operator.chain import PIECE_RECORDS, ChainBuilder
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.job_context import JobContext
@@ -57,7 +58,8 @@ class Subtask:
         self._functions = functions
         self._job = job
         self._emit = emit
-        self._chain = ChainBuilder(plan, index, lambda operator: self._build(operator).emitter, observer)
+        self._origin = Origin() if plan.traces else None
+        self._chain = ChainBuilder(plan, index, lambda operator: self._build(operator).emitter, observer, self._origin)
         self._tasks: list[OperatorTask] = []  # downstream first
         self._head = self._build(plan.operators[head])
         self._owner = f"State of {plan.operators[head]}, subtask {index}"
@@ -110,6 +112,8 @@ class Subtask:
             UserFunctionError: A callback failed.
         """
         gate, number = self._channels[channel]
+        if self._origin is not None and isinstance(batch, TracedBatch):
+            batch = batch.received(self._origin)
         if controls:
             self._guarded(lambda: gate.receive(number, batch, controls))
             self._chain.flush_full(self._emit)
@@ -174,7 +178,7 @@ class Subtask:
             1 if self._plan.is_chained(edge) else self._plan.channels_of(edge)
             for edge in self._plan.edges_into[operator.id]
         ]
-        instance = FunctionInstance(operator, self._index, self._functions[operator.id])
+        instance = FunctionInstance(operator, self._index, self._functions[operator.id], self._origin)
         task = OperatorTask(instance, channels, outputs, self._job)
         self._tasks.append(task)
         return task

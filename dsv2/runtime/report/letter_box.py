@@ -20,16 +20,19 @@ __all__ = ("LetterBox", "Received")
 _LONGEST_TEXT = 4000  # characters of a message or traceback
 
 
+_OF_A_SOURCE = "a source does not read a value again"
+
+
 class Received(NamedTuple):
     """A record as an operator received it.
 
     Attributes:
-        input: The index of the input.
+        input: The index of the input; None for a value that a source has read, which it does not read again.
         record: The record.
         timestamp: Its timestamp in ms, or None.
     """
 
-    input: int
+    input: int | None
     record: Any
     timestamp: int | None
 
@@ -48,7 +51,7 @@ class LetterBox:
         self._letters: list[dict[str, Any]] = []
 
     def add(self, letter: DeadLetter[Any], received: Received | None) -> None:
-        """Add a letter. ``received``: The record that can be processed again; None: there is none."""
+        """Add a letter. ``received``: Its record as it was received; None: it has none."""
         payload, obstacle = self._sealed(letter.callback, received)
         self._letters.append(
             {
@@ -77,14 +80,14 @@ class LetterBox:
         return letters
 
     def _sealed(self, callback: str, received: Received | None) -> tuple[str | None, str | None]:
-        """The encoded record, or why there is none."""
+        """The encoded record, and why it cannot be processed again."""
         if received is None:
             return None, f"{callback} has no record of its own"
         try:
             blob = self._codec.seal(BlobKind.LETTER, (received.record, received.timestamp))
         except Dsv2Error as error:
             return None, f"its record cannot be stored: {error}"
-        return b64encode(blob).decode(), None
+        return b64encode(blob).decode(), _OF_A_SOURCE if received.input is None else None
 
 
 def _cut(text: str) -> str:
