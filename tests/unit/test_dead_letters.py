@@ -18,11 +18,17 @@ from dsv2 import (
 )
 from dsv2.cli import main
 from dsv2.dead_letters import DeadLetters, LetterStatus
-from dsv2.dead_letters.replay import Replays, pending_replay
+from dsv2.dead_letters.replay import Replays, check_replays, pending_replay
 from dsv2.dead_letters.store import JobLetters, LetterWriter
 from dsv2.folders import LocalFolder
-from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
+from dsv2.graph import Plan
 from dsv2.local import LocalRuntime
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.stand_ins import StandIns
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.replay_rows import ReplayPlace
+from dsv2.runtime.state.rows import StateRow
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink
 from dsv2.testing import ManualClock, Stop, TestSource
@@ -224,6 +230,62 @@ class TestSavepoints:
     def test_letters_of_another_job(self, first: Run, own: Run) -> None:
         with pytest.raises(ConfigurationError, match=r"it is of the job local-.*and the savepoint of local-"):
             Savepoint.open(own.savepoint).edit().replay(DeadLetters.open(first.letters).letters)
+
+
+class Rules(TwoInputBroadcastStreamProcessFunction[int, int, int]):
+    """Fails for each rule."""
+
+    def process_record_from_non_broadcast_input(self, record: int, output: Any, ctx: Any) -> None: ...
+
+    def process_record_from_broadcast_input(self, record: int, ctx: Any) -> None:
+        raise ValueError
+
+
+class TestChecks:
+    def plan(self, parallelism: int, *, sources: int = 2) -> Plan:
+        env = ExecutionEnvironment.get_instance(runtime="local")
+        numbers, rules = (env.from_collection([1], name).with_uid(name) for name in ("numbers", "rules"))
+        ruled = numbers.connect_and_process(rules.broadcast(), Rules()) if sources == 2 else numbers.map(int)
+        ruled.with_uid("ruled").with_parallelism(parallelism).with_error_policy(POLICY).to_sink(CollectSink())
+        return env.build_plan()
+
+    def problem(self, plan: Plan, row: StateRow, uid: str = "ruled", ended: Any = ()) -> str:
+        with pytest.raises(IncompatibleCheckpointError, match=r"Change the program, or withdraw the request") as raised:
+            check_replays(plan, [(uid, row)], TypeRegistry.of(plan), ended)
+        return str(raised.value)
+
+    def test_what_cannot_be_processed_again(self) -> None:
+        plan, rule = self.plan(2), ReplayPlace(1, 0, 2).row(1, Codec(StandIns()).dumps((7, None)))
+        check_replays(plan, [("ruled", rule)], TypeRegistry.of(plan), ["numbers"])
+        assert "failed in each of 2 subtasks, and the parallelism is now 3" in self.problem(self.plan(3), rule)
+        assert "no longer has an input 1" in self.problem(self.plan(2, sources=1), rule)
+        assert "operator 'numbers' no longer exists" in self.problem(plan, rule, "numbers")
+        assert "has received the end of its input" in self.problem(plan, rule, ended=["numbers", "rules"])
+        away = type("Away", (Order,), {"__module__": "elsewhere"})
+        unreadable = Codec(TypeRegistry([away], (), ())).dumps((away("a", 1), None))
+        assert "Away" in self.problem(plan, ReplayPlace(0, 0, 2).row(1, unreadable))
+
+    def test_broadcast_record_returns_to_its_subtask(self, tmp_path: Path) -> None:
+        def run(function: Any, **options: Any) -> tuple[str, list[Any]]:
+            env, sink = ExecutionEnvironment.get_instance(runtime="local"), CollectSink[Any]()
+            rules = env.from_source(TestSource([5, Stop(), 6, Stop()])).with_uid("rules")
+            numbers = env.from_source(TestSource([1, Stop(), 2, Stop()])).with_uid("numbers")
+            ruled = numbers.connect_and_process(rules.broadcast(), function).with_uid("ruled").with_parallelism(2)
+            ruled.with_error_policy(POLICY).to_sink(sink)
+            job = env.execute_async("rules", dead_letters=tmp_path / "letters", **options)
+            return job.savepoint(tmp_path / f"savepoint {len(list(tmp_path.iterdir()))}"), sink.results
+
+        class Counted(Rules):
+            def process_record_from_broadcast_input(self, record: int, ctx: Any) -> None:
+                ctx.metric_group.counter(f"rule {record}").inc()
+                told.append((record, ctx.task_info.index_of_this_subtask))
+
+        told: list[tuple[int, int]] = []
+        taken, _ = run(Rules())
+        letters = DeadLetters.open(tmp_path / "letters").letters
+        edited = Savepoint.open(taken).edit().replay(letters).write(tmp_path / "edited")
+        run(Counted(), savepoint=edited)
+        assert sorted(told) == [(5, 0), (5, 1), (6, 0), (6, 1)]
 
 
 class TestRequests:
