@@ -280,6 +280,7 @@ class ExecutionEnvironment:
         as_new_job: bool = False,
         continued_sources: Collection[str] = (),
         on_change: OnChange = "migrate",
+        dead_letters: str | PathLike[str] | None = None,
         skip_records: Mapping[str, Collection[tuple[int | str, int | str]]] | None = None,
         trace_records: bool = False,
     ) -> JobResult:
@@ -305,6 +306,8 @@ class ExecutionEnvironment:
                 but a savepoint can. "migrate" (default) takes a savepoint of the checkpoint and continues with it in
                 the same ``checkpoint_location``. "refuse" raises ``IncompatibleCheckpointError``, which lists the
                 changes. No other change is ever migrated.
+            dead_letters: The folder for dead letters that nothing in the program reads (``ErrorPolicy.dead_letter``).
+                Default: ``dead-letters`` below ``checkpoint_location``. Several jobs may share a folder.
             skip_records: Records that the job must not process, once: by the uid or name of the source, a list of pairs
                 of split and offset, as the error of a failed micro-batch shows them. On Spark the request is stored in
                 the checkpoint, and holds until the micro-batch that skips the record is complete, in later runs too.
@@ -319,7 +322,14 @@ class ExecutionEnvironment:
             JobError: The job failed for another reason.
         """
         options = _options(
-            checkpoint_location, trigger, allow_dropped_state, savepoint, as_new_job, continued_sources, on_change
+            checkpoint_location,
+            trigger,
+            allow_dropped_state,
+            savepoint,
+            as_new_job,
+            continued_sources,
+            on_change,
+            dead_letters,
         )
         return self._start(job_name, options, skip_records, trace_records).result()
 
@@ -335,6 +345,7 @@ class ExecutionEnvironment:
         as_new_job: bool = False,
         continued_sources: Collection[str] = (),
         on_change: OnChange = "migrate",
+        dead_letters: str | PathLike[str] | None = None,
         skip_records: Mapping[str, Collection[tuple[int | str, int | str]]] | None = None,
         trace_records: bool = False,
     ) -> JobHandle:
@@ -345,7 +356,14 @@ class ExecutionEnvironment:
         errors of the start are those of ``execute``.
         """
         options = _options(
-            checkpoint_location, trigger, allow_dropped_state, savepoint, as_new_job, continued_sources, on_change
+            checkpoint_location,
+            trigger,
+            allow_dropped_state,
+            savepoint,
+            as_new_job,
+            continued_sources,
+            on_change,
+            dead_letters,
         )
         job = self._start(job_name, options, skip_records, trace_records)
         watch(job, job_name, caller_location())
@@ -402,6 +420,7 @@ def _options(
     as_new_job: bool,
     continued_sources: Collection[str],
     on_change: OnChange,
+    dead_letters: str | PathLike[str] | None,
 ) -> RunOptions:
     if trigger is not None and not isinstance(trigger, Trigger):
         raise ConfigurationError(f"trigger must be a Trigger, such as Trigger.available_now(), not {trigger!r}.")
@@ -411,6 +430,8 @@ def _options(
     if on_change not in get_args(OnChange):
         raise ConfigurationError(f"on_change must be 'migrate' or 'refuse', not {on_change!r}.")
     origin = None if savepoint is None else fspath(savepoint)
-    return RunOptions(
-        checkpoint, trigger, allow_dropped_state, origin, as_new_job, frozenset(continued_sources), on_change
-    )
+    letters = None if dead_letters is None else fspath(dead_letters)
+    if letters == "":
+        raise ConfigurationError("dead_letters is the path of a folder, not an empty string.")
+    sources = frozenset(continued_sources)
+    return RunOptions(checkpoint, trigger, allow_dropped_state, origin, as_new_job, sources, on_change, letters)

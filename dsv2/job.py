@@ -238,6 +238,7 @@ class RunOptions:
     as_new_job: bool = False
     continued_sources: Collection[str] = frozenset()
     on_change: OnChange = "migrate"
+    dead_letters: str | None = None
     skip_records: SkippedRecords = field(default_factory=dict)
     trace_records: bool = False
 

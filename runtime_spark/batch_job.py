@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from dsv2.arguments import as_seconds
 from dsv2.clock import Clock
+from dsv2.dead_letters.store import LetterWriter
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
 from dsv2.graph.skips import warn_of_missed_skips
@@ -19,6 +20,7 @@ from dsv2.job import JobProgress, JobResult, JobStatus
 from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
+from runtime_spark.dead_letters import letters_in
 from runtime_spark.failures import job_failure
 from runtime_spark.job_group import JobGroup
 from runtime_spark.job_reports import JobReports
@@ -35,10 +37,14 @@ _CANCEL_INTERVAL_SECONDS = 0.2
 class BatchJob:
     """``JobHandle`` of a batch job, which runs in its own thread."""
 
-    def __init__(self, plan: Plan, frames: DataFrame, writer: SinkWriter, clock: Clock) -> None:
+    def __init__(
+        self, plan: Plan, frames: DataFrame, writer: SinkWriter, letters: LetterWriter | None, clock: Clock
+    ) -> None:
+        """``letters``: Writes the dead letters that nothing reads; None if there are none."""
         self._plan = plan
         self._frames = frames
         self._writer = writer
+        self._letters = letters
         self._clock = clock
         self._began = self._ended = clock.now_ms()
         self._reports = JobReports(plan, ())
@@ -59,6 +65,8 @@ class BatchJob:
         self._group.add_thread()
         try:
             written = self._writer.write(self._frames, 0)
+            if self._letters is not None:
+                self._letters.write(0, letters_in(written))
             reports = [report for report in written if "uid" in report]
             self._reports.add(0, reports)
             warn_of_missed_skips(self._plan, skipped_in(reports))

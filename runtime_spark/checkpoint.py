@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from dsv2.dead_letters.replay import Replays
 from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.skips import warn_of_skip
 from dsv2.job import RunOptions
@@ -18,6 +19,7 @@ from dsv2.runtime.sources.ranges import has_read, ranges_read
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import SinkRunInfo
 from runtime_spark.checkpoint_log import Beginning, beginning_of
+from runtime_spark.dead_letters import CheckpointLetters
 from runtime_spark.driver_processes import describe_driver
 from runtime_spark.file_outputs import OutputOwner, check_outputs, check_owned, own_outputs
 from runtime_spark.folders import jvm_process
@@ -88,6 +90,8 @@ class Checkpoint:
         ancestry = Ancestry.read(self.folder)
         self._owner = OutputOwner(self.job_id, str(self.id) if ancestry is None else ancestry.checkpoint_id)
         first = self.first_batch + self._beginning.batch_id
+        replays = Replays() if origin is None else origin.replays
+        self._letters = CheckpointLetters(spark, chosen.root, plan, options, self.job_id, replays)
         self.unblocking = Unblocking(chosen.root, options.skip_records, first)
         if self.unblocking.unread and self._beginning.batch_id > 0:
             self._warn_of_records_read()
@@ -120,6 +124,7 @@ class Checkpoint:
             self.unblocking.write()
             run = begin_run(self.folder, run_id, self._beginning, self.first_batch)
             own_outputs(self._spark, self._plan, self._owner)
+            self.record_replays()
         except BaseException:
             lease.release()
             raise
@@ -152,6 +157,11 @@ class Checkpoint:
         delete_other_generations(self._chosen.root, self.folder)
         self._has_others = False
 
+    def record_replays(self) -> None:
+        """Record for readers of the dead letters which ones were processed again, if a micro-batch is complete."""
+        if self.has_commits():
+            self._letters.record_replays()
+
     def _warn_of_records_read(self) -> None:
         positions = positions_at(self.folder, Placement.read(self.folder), self._beginning.batch_id - 1)
         sources = {operator.uid: operator for operator in self._plan.operators}
@@ -169,9 +179,12 @@ class Checkpoint:
         check_owned(self._spark, self._plan, self._owner)
 
     def add(self, batch_id: int, reports: list[dict[str, Any]]) -> None:
-        """Store the reports of the subtasks on a micro-batch. Called before Spark commits it."""
+        """Store the reports and dead letters of the subtasks on a micro-batch. Called before Spark commits it."""
         if batch_id > 0 and self._has_others:
             self._delete_others()  # this generation has a complete micro-batch
+        if batch_id > 0:
+            self._letters.record_replays()
+        self._letters.add(self.first_batch + batch_id, reports)
         ended = [(r["uid"], r["subtask"]) for r in reports if r.get("ended") and r["uid"] in self._sources]
         self._note_book.write(self._note_book.notes.with_reports(reports).with_ended(ended, self._sources))
         self.unblocking.note_skipped(self.first_batch + batch_id, reports)

@@ -200,6 +200,7 @@ class StreamingJob:
             raise failure from None
         if not ended:
             return False
+        self._checkpoint.record_replays()
         self._lease.release()
         self._checkpoint.unblocking.warn_of_missed(self._plan)
         if (unfinished := self.exception()) is not None:

@@ -30,6 +30,7 @@ from dsv2.sinks import SinkRunInfo
 from dsv2.sources import BaseSource, DataFrameSource
 from runtime_spark.batch_job import BatchJob
 from runtime_spark.checkpoint import Checkpoint
+from runtime_spark.dead_letters import batch_letters
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.file_outputs import check_outputs_unused
 from runtime_spark.folders import driver_folder, open_folder
@@ -177,10 +178,11 @@ class SparkRuntime:
             )
         check_outputs_unused(self._spark, plan)
         plan = with_skips(plan, options.skip_records)
-        compiled = self.compile(plan)
         job_id = f"{self._spark.conf.get('spark.app.id')}-{next(_BATCH_JOBS)}"
+        letters = batch_letters(self._spark, plan, options, job_id)
+        compiled = self.compile(plan)
         writer = SinkWriter(plan, compiled.layout, compiled.packed, job_id, SinkRunInfo(job_id))
-        return BatchJob(plan, compiled.frames, writer, self._clock)
+        return BatchJob(plan, compiled.frames, writer, letters, self._clock)
 
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
         location = _checkpoint(options.checkpoint_location)

@@ -123,7 +123,8 @@ def _read(
         yield
     task.flush()
     of_reader = reading.report()
-    report([*task.progress(), *([] if of_reader is None else [of_reader])])
+    letters = [{"letter": letter} for letter in task.take_letters(job.codec)]
+    report([*task.progress(), *([] if of_reader is None else [of_reader]), *letters])
 
 
 def _read_indexed(

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dsv2.cli import checkpoint, savepoint, state
+from dsv2.cli import checkpoint, dead_letters, savepoint, state
 from dsv2.cli.report import Report
 from dsv2.errors import Dsv2Error
 from dsv2.version import __version__
@@ -22,8 +22,8 @@ _INTERRUPTED = 130  # as for a process that SIGINT has ended
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code.
 
-    The code is 0 for success, 1 if ``diff`` finds differences, and 2 for an error, which is printed to standard error,
-    without a traceback.
+    The code is 0 for success, 1 if ``diff`` finds differences or ``dead-letters`` finds no letters, and 2 for an error,
+    which is printed to standard error, without a traceback.
 
     Args:
         arguments: The arguments. None: those of the process.
@@ -51,9 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dsv2", description="Savepoints, checkpoints and state of dsv2 jobs.")
+    parser = argparse.ArgumentParser(
+        prog="dsv2", description="Savepoints, checkpoints, state and dead letters of dsv2 jobs."
+    )
     parser.add_argument("--version", action="version", version=f"dsv2 {__version__}")
     groups = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (savepoint, checkpoint, state):
+    for module in (savepoint, checkpoint, state, dead_letters):
         module.add_commands(groups)
     return parser

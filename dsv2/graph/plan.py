@@ -144,10 +144,16 @@ class Operator:
 
     @property
     def dead_letter_output(self) -> int | None:
-        """The number of the output for dead letters, or None if nothing reads them."""
+        """The number of the output for dead letters, or None if nothing in the job reads them."""
         if DEAD_LETTERS not in self.side_outputs:
             return None
         return len(self.output_keys) + self.side_outputs.index(DEAD_LETTERS)
+
+    @property
+    def stores_dead_letters(self) -> bool:
+        """Whether its dead letters are stored, because nothing reads them."""
+        emits = self.error_policy is not None and self.error_policy.has_dead_letters
+        return emits and self.dead_letter_output is None
 
     @property
     def outputs(self) -> int:

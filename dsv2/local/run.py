@@ -69,6 +69,7 @@ class LocalRun:
             for head in plan.chains
             for index in range(plan.operators[head].parallelism)
         }
+        self._letters: list[dict[str, Any]] = []
         self._readers: list[IndexedReader | SplitReader] = []
         self._board = LocalBoard(plan)
         self._indexed_sources: dict[str, IndexedSourceRun] = {}  # by uid
@@ -102,6 +103,18 @@ class LocalRun:
         for (head, index), subtask in self._subtasks.items():
             owner = f"State of {self._plan.operators[head]}, subtask {index}"
             yield from rows_of(subtask.snapshot(), index, self._job.codec, owner)
+
+    def take_letters(self) -> list[dict[str, Any]]:
+        """Return and remove the dead letters that nothing reads, as they are stored."""
+        self._collect_letters()
+        for reader in self._readers:
+            self._letters += reader.task.take_letters(lambda: self._job.codec)
+        letters, self._letters = self._letters, []
+        return letters
+
+    def _collect_letters(self) -> None:
+        for subtask in self._subtasks.values():
+            self._letters += subtask.take_letters()
 
     def kept_fields(self) -> dict[str, list[str]]:
         """Return the names of the function fields in the last snapshots, by uid."""
@@ -173,12 +186,14 @@ class LocalRun:
         for source in self._split_sources.values():
             if source.bounded:  # a new enumerator of an unbounded source would look for new data, without end
                 source.restart()
+        self._collect_letters()
         for place, blob in {place: subtask.snapshot() for place, subtask in self._subtasks.items()}.items():
             self._subtasks[place] = self._new_subtask(*place)
             self._subtasks[place].restore(blob)
 
     def replace_subtasks(self) -> None:
         """Replace every subtask with a new one, which must be restored."""
+        self._collect_letters()
         self._subtasks = {place: self._new_subtask(*place) for place in self._subtasks}
 
     def close(self) -> None:

@@ -43,6 +43,8 @@ def check_structure(info: SavepointInfo) -> None:
     _check("keys", info.keys, isinstance(info.keys, list) and _all(dict, info.keys))
     _check("fields", info.fields, isinstance(info.fields, dict) and _all(list, info.fields.values()))
     _check("holding", info.holding, isinstance(info.holding, list) and _all(str, info.holding))
+    for names in (info.replays.requests, info.replays.letters):
+        _check("replays", names, isinstance(names, list) and _all(str, names))
     _check("sinks", info.sinks, isinstance(info.sinks, dict))
     for table in info.tables:
         _check_table(table)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from dsv2.dead_letters.replay import Replays
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import Folder
 from dsv2.program.description import Description
@@ -39,6 +40,7 @@ class SavepointBasis:
         placement: Where the state and the offsets are.
         history: The state after the micro-batch.
         sources: The positions of the sources, by uid.
+        replays: The dead letters that the job has processed again.
     """
 
     checkpoint: Folder
@@ -52,6 +54,7 @@ class SavepointBasis:
     placement: Placement
     history: StateHistory
     sources: dict[str, SourcePosition]
+    replays: Replays
 
     @property
     def programs(self) -> list[Description]:
@@ -109,6 +112,7 @@ def _read(checkpoint: Folder, last: int) -> SavepointBasis:
         placement,
         StateHistory(checkpoint_id, last + 1, written),
         _positions(checkpoint, placement, last),
+        Replays() if origin is None else origin.replays,
     )
 
 

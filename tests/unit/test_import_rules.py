@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "errors": {"record_position"},
     "record_position": set[str](),
     "folders": set[str](),
+    "paths": {"errors", "folders"},
     "version": set[str](),
     "error_policy": {"arguments", "errors", "record_position"},
     "output_tag": {"errors"},
@@ -70,15 +71,19 @@ MAY_IMPORT = {
     "runtime.sources": RUNTIME | RUNTIMES - {"runtime.rescale"},
     "runtime.rescale": RUNTIME | {"program"} | RUNTIMES - {"runtime.sources"},
     "program": PLAN | {"runtime.serde", "runtime.report", "runtime.state"},
+    "dead_letters": {"errors", "folders", "graph", "paths", "program", "runtime.serde", "runtime.state"},
     "savepoint": {"callables", "context", "errors", "folders", "graph", "program", "sources", "state", "version"}
-    | {"runtime.report", "runtime.serde", "runtime.state"},
-    "local": RUNTIME | RUNTIMES | {"arguments", "folders", "program", "savepoint", "unfinished"},
-    "cli": {"errors", "savepoint", "version"},
+    | {"dead_letters", "paths", "runtime.report", "runtime.serde", "runtime.state"},
+    "local": RUNTIME
+    | RUNTIMES
+    | {"arguments", "folders", "program", "savepoint", "unfinished"}
+    | {"dead_letters", "paths"},
+    "cli": {"dead_letters", "errors", "paths", "savepoint", "version"},
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
-    | {"folders", "program", "savepoint"}
+    | {"dead_letters", "folders", "program", "savepoint"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "stream_sinks", "streams", "version"},
 }
@@ -124,7 +129,7 @@ def test_dsv2_needs_only_its_dependencies(file: Path) -> None:
     allowed = sys.stdlib_module_names | DEPENDENCIES | {"dsv2"}
     if part_of(name_of(file)) == "runtime_spark":
         allowed |= {"pyspark", "pandas", "pyarrow", "numpy", "runtime_spark"}
-    elif part_of(name_of(file)) in ("savepoint", "cli"):
+    elif part_of(name_of(file)) in ("savepoint", "cli", "dead_letters"):
         allowed |= {"pandas", "pyarrow", "pyspark"}  # for a caller that asks for their types
     elif part_of(name_of(file)) == "arrow":
         allowed |= {"numpy", "pyarrow"}

@@ -23,6 +23,7 @@ from dsv2 import (
     UserFunctionError,
 )
 from dsv2.connectors.files import FilesSource, text_lines
+from dsv2.dead_letters import DeadLetters, LetterStatus
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.job import Trigger
@@ -182,18 +183,21 @@ class TestPolicies:
         good, [letter] = run(source, LETTERS)
         assert (good, letter.position) == ([1, 2], RecordPosition("in", "1/b", 10))
 
-    @pytest.mark.parametrize(
-        ("policy", "told"),
-        [
-            (ErrorPolicy().skip().limit(total=1), r"Use limit\(per_micro_batch=...\)"),
-            (LETTERS, "nothing reads its dead letters"),
-        ],
-    )
-    def test_policies_that_a_source_cannot_have(self, policy: ErrorPolicy, told: str) -> None:
+    def test_source_has_no_limit_in_total(self) -> None:
         env = local_environment(1)
+        policy = ErrorPolicy().skip().limit(total=1)
         env.from_source(Texts(TEXTS)).with_error_policy(policy).to_sink(CollectSink())
-        with pytest.raises(PlanError, match=told):
+        with pytest.raises(PlanError, match=r"Use limit\(per_micro_batch=...\)"):
             env.build_plan()
+
+    def test_letters_that_nothing_reads_are_stored(self, tmp_path: Path) -> None:
+        env = local_environment(1)
+        env.from_source(Texts(TEXTS)).with_uid("in").with_error_policy(LETTERS).to_sink(CollectSink())
+        env.execute(dead_letters=tmp_path)
+        letters = DeadLetters.open(tmp_path)
+        assert sorted(map(letters.record, letters.letters), key=str) == ["four", "two"]
+        assert {letters.status(letter) for letter in letters.letters} == {LetterStatus.LOST}
+        assert letters.letters[0].position is not None
 
     def test_default_of_the_environment_does_not_apply(self) -> None:
         env = local_environment(1)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from dsv2.error_policy import DeadLetter, ErrorAction, ErrorPolicy
 from dsv2.errors import UserFunctionError
-from dsv2.runtime.exchange.emitter import EmitStamped
+from dsv2.runtime.exchange.collector import CurrentTimestamp
 from dsv2.runtime.exchange.held import HeldOutput
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.report.failure import NO_KEY, NO_RECORD
+from dsv2.runtime.report.letter_box import Received
 from dsv2.runtime.report.metrics import DefaultMetricGroup
 from dsv2.runtime.state.undo import UndoLog
 
-__all__ = ("Attempts",)
+__all__ = ("Attempts", "EmitLetter")
+
+EmitLetter: TypeAlias = Callable[[DeadLetter[Any], Received | None], object]
+"""Called with each dead letter, and the record that can be processed again, if there is one."""
 
 _COUNTERS = {ErrorAction.SKIP: "errors_skipped", ErrorAction.DEAD_LETTER: "errors_dead_lettered"}
 
@@ -31,17 +35,34 @@ class Attempts:
         job: JobContext,
         undo: UndoLog,
         held: HeldOutput,
-        emit_letter: EmitStamped,
+        emit_letter: EmitLetter,
+        current: CurrentTimestamp,
     ) -> None:
-        """``emit_letter`` emits dead letters."""
+        """Create it for one function.
+
+        Args:
+            policy: The policy.
+            instance: The function.
+            job: Shared by all subtasks of the job.
+            undo: Undoes changes of declared state.
+            held: Holds the output of a callback.
+            emit_letter: Emits or stores dead letters.
+            current: The timestamp of the current record.
+        """
         self._policy = policy
         self._instance = instance
         self._job = job
         self._undo = undo
         self._held = held
         self._emit_letter = emit_letter
+        self._current = current
+        self._inputs: dict[Callable[..., Any], int] = {}
         self._failures = 0  # in this micro-batch
         self.metrics: DefaultMetricGroup
+
+    def add_input(self, index: int, process: Callable[[Any], object]) -> None:
+        """Declare that ``process`` is the callback for each record of an input."""
+        self._inputs[process] = index
 
     def run(self, callback: Callable[..., Any], *arguments: Any) -> bool:
         """Call ``callback`` until it succeeds or the policy gives up. Returns whether it succeeded.
@@ -58,7 +79,7 @@ class Attempts:
                 self._undo.undo()
                 self._held.discard()
                 if not self._repeats(failure, attempt):
-                    self._give_up(failure)
+                    self._give_up(failure, self._received(callback, arguments))
                     return False
                 attempt += 1
             else:
@@ -86,7 +107,11 @@ class Attempts:
             self._job.wait(timedelta(milliseconds=pause))
         return True
 
-    def _give_up(self, failure: UserFunctionError) -> None:
+    def _received(self, callback: Callable[..., Any], arguments: tuple[Any, ...]) -> Received | None:
+        index = self._inputs.get(callback)
+        return None if index is None else Received(index, arguments[0], self._current.timestamp)
+
+    def _give_up(self, failure: UserFunctionError, received: Received | None) -> None:
         action = ErrorAction.FAIL if failure.cause is None else self._policy.action_for(failure.cause)
         if action is ErrorAction.FAIL:
             raise failure
@@ -94,7 +119,7 @@ class Attempts:
         self._failures += 1
         self._check_limits(failure)
         if action is ErrorAction.DEAD_LETTER:
-            self._emit_letter(self._letter(failure), None)
+            self._emit_letter(self._letter(failure), received)
 
     def _check_limits(self, failure: UserFunctionError) -> None:
         counters = self.metrics.counters

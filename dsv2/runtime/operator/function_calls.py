@@ -114,6 +114,7 @@ class FunctionCalls:
         send_watermark: Callable[[str, int | bool], None],
         has_ended: Callable[[], bool],
         new_dict: Callable[[], dict[Any, Any]] = dict,
+        current: CurrentTimestamp | None = None,
     ) -> None:
         """Create the contexts, collectors and processors of the function.
 
@@ -126,6 +127,7 @@ class FunctionCalls:
             send_watermark: Called with the identifier and value of each emitted watermark.
             has_ended: Whether all inputs have ended.
             new_dict: Creates the dict that holds states of the subtask.
+            current: The timestamp of the current record, if it is shared.
         """
         operator, function = instance.operator, instance.function
         self.metrics = DefaultMetricGroup()
@@ -140,7 +142,7 @@ class FunctionCalls:
         self._failed_visit: tuple[BaseException | None, Any] = (None, NO_KEY)
         self._partition = PartitionState(operator.keyed, store)
         owner = f"State of {operator}, defined at {operator.location}, subtask {instance.subtask}"
-        self._current = CurrentTimestamp()
+        self._current = CurrentTimestamp() if current is None else current
         clock = EventClock(timing.event_time, self._current)
         self.states = FunctionStates(
             function, store, self._partition, job.codec, job.time, clock, owner, self._fail_migration, new_dict
@@ -220,6 +222,10 @@ class FunctionCalls:
 
     def begin_micro_batch(self) -> None:
         """Called after each snapshot."""
+
+    def take_letters(self) -> list[dict[str, Any]]:
+        """Return and remove the dead letters that nothing reads, as they are stored."""
+        return []
 
     def tick(self, now_ms: int) -> None:
         """Call ``tick`` if the function is a ``TickingFunction``."""

@@ -319,6 +319,26 @@ class OperatorTask:
             "ended": self._closed,
         }
 
+    def take_letters(self) -> list[dict[str, Any]]:
+        """Return and remove the dead letters that nothing reads, as they are stored."""
+        return self._calls.take_letters()
+
+    def process_again(self, input_index: int, batch: RecordBatch[Any]) -> None:
+        """Process records of dead letters of an input, before anything else.
+
+        Raises:
+            JobError: The function is closed.
+        """
+        if self._closed:
+            raise JobError(
+                f"{self.operator}, defined at {self.operator.location}, subtask {self._subtask} has ended, so it "
+                f"cannot process its dead letters again. Withdraw the request: dsv2 dead-letters replay --withdraw."
+            )
+        if self.gates[input_index].blocked:
+            self.gates[input_index].receive(0, batch, [])  # waits for the broadcast side
+        else:
+            self.on_records(input_index, batch)
+
     def kept_fields(self) -> list[str]:
         """Return the names of the function's fields in the last ``snapshot``."""
         return self._fields.kept

@@ -164,6 +164,10 @@ class Subtask:
         """Return the progress of each operator of the chain as built-in values."""
         return [task.progress() for task in self._tasks]
 
+    def take_letters(self) -> list[dict[str, Any]]:
+        """Return and remove the dead letters that nothing reads, as they are stored. Called after ``end_batch``."""
+        return [letter for task in reversed(self._tasks) for letter in task.take_letters()]
+
     def kept_fields(self) -> dict[str, list[str]]:
         """Return the function fields in the last ``snapshot``, by uid. Functions without any are left out."""
         return {task.operator.uid: names for task in self._tasks if (names := task.kept_fields())}

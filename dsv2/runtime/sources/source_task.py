@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, NoReturn
 
@@ -21,6 +21,8 @@ from dsv2.runtime.operator.contexts import WatermarkEmitter
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.time_sender import TimeSender
 from dsv2.runtime.report.failure import NO_RECORD
+from dsv2.runtime.report.letter_box import LetterBox, Received
+from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.positions import Positions
 from dsv2.spi import BatchFunction, FailedRecordError
 
@@ -65,7 +67,8 @@ class SourceTask:
         self.skipped: list[tuple[SplitName, Offset]] = []
         """The records that ``skip_records`` has skipped."""
         self._output, *letters = self._outputs = self._chain.outputs(source)
-        self._letters = letters[0] if letters else NowhereEmitter()
+        self._letters: Emitter = letters[0] if letters else NowhereEmitter()
+        self._stored: list[DeadLetter[Any]] = []
 
     @property
     def uid(self) -> str:
@@ -121,8 +124,24 @@ class SourceTask:
         origin.current = None
 
     def send_letter(self, letter: DeadLetter[Any]) -> None:
-        """Emit a dead letter of the source."""
-        self._letters.emit(letter)
+        """Emit a dead letter of the source, or keep it for ``take_letters`` if nothing reads it."""
+        if self._source.stores_dead_letters:
+            self._stored.append(letter)
+        else:
+            self._letters.emit(letter)
+
+    def take_letters(self, new_codec: Callable[[], Codec]) -> list[dict[str, Any]]:
+        """Return and remove the dead letters that nothing reads, as they are stored.
+
+        ``new_codec``: Creates the codec that seals the values.
+        """
+        if not self._stored:
+            return []
+        box = LetterBox(new_codec(), self._source.parallelism)
+        for letter in self._stored:
+            box.add(letter, Received(None, letter.record, None))
+        self._stored.clear()
+        return box.take()
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter of the source."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from dsv2.errors import CorruptDataError, IncompatibleCheckpointError
 from dsv2.graph import Operator
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.key_groups import subtask_of
-from dsv2.runtime.state.rows import StateRow
+from dsv2.runtime.state.replay_rows import ReplayPlace, replayed_record
+from dsv2.runtime.state.rows import RowKind, StateRow
 
 __all__ = ("RowRouter",)
 
@@ -30,10 +32,14 @@ class RowRouter:
     def subtasks_of(self, row: StateRow) -> Sequence[int]:
         """Return the subtasks that need ``row``: the owner of its key, or all if it has none.
 
+        A record of a dead letter goes where it would be sent if it arrived now.
+
         Raises:
             IncompatibleCheckpointError: The row belongs to a subtask that does not exist any more.
             CorruptDataError: The key cannot be decoded.
         """
+        if row.kind is RowKind.REPLAY:
+            return (self._receiver_of(row),)
         if row.key is None:
             if row.kind.has_key:
                 raise CorruptDataError(f"{self._owner}: a row has no key.")
@@ -47,6 +53,16 @@ class RowRouter:
                 f"with_parallelism({row.subtask + 1}) or more until these windows have ended."
             )
         return (row.subtask,)
+
+    def _receiver_of(self, row: StateRow) -> int:
+        operator, owner = self._operator, f"A dead letter of {self._operator}, defined at {self._operator.location}"
+        number = ReplayPlace.of(row, owner).input
+        select = operator.input_keys[number]
+        if select is not None and not operator.keys_stay:
+            record, _ = replayed_record(row, self._codec, owner)
+            with suppress(Exception):  # the selector fails again in the subtask, where the error policy applies
+                return subtask_of(select(record), operator.max_parallelism, operator.parallelism)
+        return row.subtask % operator.parallelism
 
     def _owner_of(self, encoded: bytes) -> int:
         key = self._codec.loads(encoded, self._owner)
