@@ -13,6 +13,7 @@ letters has none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ _JOB = "job.json"
 _LETTERS = "letters"
 _REPLAYS = "replays"
 _SUFFIX = ".jsonl"
+_ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]*")
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,14 @@ class JobLetters:
     Args:
         folder: The folder with the letters of all jobs. It need not exist.
         job_id: The job.
+
+    Raises:
+        CorruptDataError: ``job_id``, which a savepoint may have, cannot be the name of a folder.
     """
 
     def __init__(self, folder: Folder, job_id: str) -> None:
+        if _ID.fullmatch(job_id) is None:
+            raise CorruptDataError(f"{job_id!r} is not the id of a job, so it has no dead letters.")
         self._folder = folder.subfolder(job_id)
         self.job_id = job_id
 
@@ -160,7 +167,7 @@ def _file(batch_id: int) -> str:
 
 def jobs_in(folder: Folder) -> list[JobLetters]:
     """Return the letters of each job in a folder."""
-    found = (JobLetters(folder, job_id) for job_id in sorted(folder.sizes()))
+    found = (JobLetters(folder, job_id) for job_id in sorted(folder.sizes()) if _ID.fullmatch(job_id))
     return [letters for letters in found if letters.description()]
 
 
