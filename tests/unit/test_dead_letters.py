@@ -126,6 +126,14 @@ class TestFiles:
         assert letter["error_message"] == "invalid literal for int() with base 10: 'two'"
         assert "int(record.amount)" in letter["traceback"]
 
+    def test_traced_records_have_a_position(self, tmp_path: Path) -> None:
+        result = run(tmp_path, trace_records=True)
+        letters = DeadLetters.open(result.letters)
+        assert [letter.position for letter in letters.letters] == [
+            {"source": "orders", "split": 0, "offset": offset} for offset in (1, 2)
+        ]
+        assert [letters.record(letter, Order) for letter in letters.letters] == ORDERS[1:3]
+
     def test_record_is_exact(self, first: Run) -> None:
         letters = DeadLetters.open(first.letters)
         _, second = letters.letters
