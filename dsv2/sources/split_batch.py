@@ -24,7 +24,8 @@ class SplitBatch(RecordBatch[T_co], Generic[T_co]):
 
     Args:
         values: The values, such as messages or lines.
-        decode: Creates the record of a value. None (default): the values are the records.
+        decode: Creates the record of a value. It may be called again for the same value. None (default): the values are
+            the records.
         timestamps: Event timestamps in ms, one for each value. None (default): the records have none.
         offsets: Returns the offset of each value, which identifies it in its split. Called only when an offset is
             needed. None (default): offsets are counted from the position at which the micro-batch began to read.

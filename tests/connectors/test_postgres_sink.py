@@ -349,5 +349,5 @@ def test_rows_that_do_not_fit_the_table_are_set_aside(postgres_server: PostgresS
 
 def test_missing_table_fails_the_job(postgres_server: PostgresServer) -> None:
     sink = PostgresSink[Priced](postgres_server.conninfo, "nowhere", ["id"])
-    with pytest.raises(JobError, match="Cannot check rows of nowhere .*UndefinedTable"):
+    with pytest.raises(JobError, match=r"Cannot check rows of nowhere .*UndefinedTable"):
         sink.check_record(Priced(1, 1))

@@ -23,6 +23,7 @@ from dsv2 import (
 from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink, FileSink
+from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
 
 TOTAL = StateDeclarations.value_state("total", int, default=0)
@@ -106,3 +107,35 @@ def test_every_way_out(spark: SparkSession, tmp_path: Path) -> None:
     assert job.totals() == [(1, 1), (3, 2), (8, 5), (315, 7), (323, 8)]
     # A record that does not fit the sink is set aside, without the others of its micro-batch.
     assert {(letter.operator, letter.record) for letter in job.refused.results} == {("out check", (300, 308))}
+
+
+class Refuse(OneInputStreamProcessFunction[int, int]):
+    """Fails for one number."""
+
+    def process_record(self, record: int, output: Collector[int], ctx: PartitionedContext[Any]) -> None:
+        if record == 70:
+            raise ValueError("refused")
+        output.collect(record)
+
+
+def refusing(spark: SparkSession) -> ExecutionEnvironment:
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.set_parallelism(2)
+    numbers = env.from_source(DataGeneratorSource(lambda index: index * 10, count=9, records_per_batch=5))
+    numbers.with_uid("numbers").process(Refuse()).with_uid("refuse").to_sink(CollectSink())
+    return env
+
+
+def test_position_in_a_subtask_that_reads_its_source(spark: SparkSession, checkpoint: str) -> None:
+    for expected in (None, RecordPosition("numbers", 0, 7)):
+        with pytest.raises(UserFunctionError) as failed:
+            refusing(spark).execute("refusing", checkpoint_location=checkpoint)
+        assert failed.value.position == expected
+        assert ("source 'numbers', split 0: offset 5 to 8" in str(failed.value)) is (expected is None)
+
+
+def test_position_in_a_batch_job(spark: SparkSession) -> None:
+    env = refusing(spark)
+    env.set_execution_mode("batch")
+    with pytest.raises(UserFunctionError, match=r"skip_records=\{'numbers': \[\(0, 7\)\]\}"):
+        env.execute("refusing", trace_records=True)

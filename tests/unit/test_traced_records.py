@@ -221,6 +221,21 @@ def test_dead_letters_have_positions() -> None:
     assert [letter.position for letter in letters.results] == [FIFTH]
 
 
+def test_sinks_and_subtasks_that_do_not_trace_get_plain_batches() -> None:
+    found: list[type] = []
+
+    class Kinds(CollectSink[Event]):
+        def write_batch(self, batches: Any, batch_id: int) -> None: ...
+        def write(self, info: Any, batches: Any, batch_id: int) -> None:
+            found.extend(map(type, batches))
+
+    env = environment(1, fast=True)
+    env.from_collection(EVENTS[:5]).shuffle().process(Check()).to_sink(Kinds())
+    env.execute(trace_records=True)
+    assert set(found) == {RecordBatch}
+    assert type(TracedBatch([1], None, [None]).received(None)) is RecordBatch
+
+
 def test_two_sources_are_told_apart() -> None:
     env = environment()
     good = env.from_collection([Event("a", n) for n in range(9)]).with_uid("good")

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from dsv2.columnar import column_names
 from dsv2.errors import InvalidKeyError
-from dsv2.graph import Edge, Exchange, KeySelector, Plan
+from dsv2.graph import Edge, Exchange, KeySelector, OperatorKind, Plan
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, ChannelWriter, EmitFrame
@@ -31,7 +31,7 @@ def new_edge(plan: Plan, edge: Edge, subtask: int, origin: Origin | None = None)
     """Create the emitter for ``edge`` in ``subtask`` of its upstream operator. ``origin``: If records are traced."""
 
     def writer(index: int, channel: int) -> ChannelWriter:
-        if origin is None:
+        if origin is None or target.kind is OperatorKind.SINK:
             return ChannelWriter(target.id, index, channel)
         return TracedWriter(target.id, index, channel, origin)
 

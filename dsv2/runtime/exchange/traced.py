@@ -63,8 +63,10 @@ class TracedBatch(RecordBatch[Any]):
     positions: Sequence[PackedPosition | None]
     _origin: Origin
 
-    def received(self, origin: Origin) -> TracedBatch:
-        """The batch, with the origin of the subtask that receives it."""
+    def received(self, origin: Origin | None) -> RecordBatch[Any]:
+        """The batch with the origin of the subtask that receives it, or without positions if that does not trace."""
+        if origin is None:
+            return RecordBatch(self.records, self.timestamps)
         return TracedBatch(self.records, self.timestamps, self.positions, origin)
 
     def rows(self) -> Sequence[Any]:

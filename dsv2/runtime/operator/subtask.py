@@ -112,7 +112,7 @@ class Subtask:
             UserFunctionError: A callback failed.
         """
         gate, number = self._channels[channel]
-        if self._origin is not None and isinstance(batch, TracedBatch):
+        if isinstance(batch, TracedBatch):
             batch = batch.received(self._origin)
         if controls:
             self._guarded(lambda: gate.receive(number, batch, controls))

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import Any
 
 from dsv2.clock import Clock, SystemClock
-from dsv2.error_policy import DeadLetter, ErrorAction, ErrorPolicy
+from dsv2.error_policy import ErrorPolicy
 from dsv2.errors import JobError, UserFunctionError
 from dsv2.graph import Operator
 from dsv2.record_batch import RecordBatch
 from dsv2.record_position import Offset, RecordPosition, SplitName
 from dsv2.runtime.report.failure import NOT_OF_THE_USER, raise_user_failure
+from dsv2.runtime.report.policy_rules import PolicyRules
 from dsv2.runtime.sources.positions import Positions
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import SplitBatch
 
-__all__ = ("RECORDS_SKIPPED", "Decoding")
+__all__ = ("Decoding",)
 
-RECORDS_SKIPPED = "records_skipped"
-"""The counter of the records that ``skip_records`` has skipped."""
+_RECORDS_SKIPPED = "records_skipped"
 
 _NOT_OF_THE_VALUE = (*NOT_OF_THE_USER, JobError)
 """Exceptions that do not concern the value, such as that of a service that cannot be reached."""
-
-_COUNTERS = {ErrorAction.SKIP: "errors_skipped", ErrorAction.DEAD_LETTER: "errors_dead_lettered"}
 
 
 class Decoding:
@@ -52,11 +49,11 @@ class Decoding:
         self._operator = operator
         self._subtask = subtask
         self._task = task
-        self._now_ms = now_ms
         self._callback = callback
-        self._clock = clock or SystemClock()
-        self._policy = ErrorPolicy() if operator.error_policy is None else operator.error_policy
-        self._failures = 0
+        policy = ErrorPolicy() if operator.error_policy is None else operator.error_policy
+        wait = (clock or SystemClock()).wait
+        # Nothing is counted across micro-batches, so policies of sources have no limit in total.
+        self._rules = PolicyRules(policy, operator, subtask, lambda: now_ms, wait, task.count, lambda: 0)
         self._split: SplitName = 0
         self._skips: frozenset[Offset] = frozenset()
         self._name_start: Callable[[], str] = str
@@ -103,7 +100,7 @@ class Decoding:
         if len(kept) == len(positions.offsets):
             return batch, positions
         skipped = [offset for offset in positions.offsets if offset in self._skips]
-        self._task.count(RECORDS_SKIPPED, len(skipped))
+        self._task.count(_RECORDS_SKIPPED, len(skipped))
         self._task.skipped += [(self._split, offset) for offset in skipped]
         return _taken(batch, kept), positions.taken(kept)
 
@@ -127,54 +124,18 @@ class Decoding:
             except _NOT_OF_THE_VALUE:
                 raise
             except BaseException as error:
-                if not self._repeats(error, attempt):
-                    self._give_up(error, value if batch.raw is None else batch.raw(value), positions.at(index))
+                failure = self._failure(error, value if batch.raw is None else batch.raw(value), positions.at(index))
+                if not self._rules.repeats(failure, attempt):
+                    if (letter := self._rules.give_up(failure)) is not None:
+                        self._task.send_letter(letter)
                     return False, None
             attempt += 1
 
-    def _repeats(self, error: BaseException, attempt: int) -> bool:
-        retry = self._policy.retry_for(error)
-        if retry is None or attempt >= retry.times:
-            return False
-        self._task.count("errors_retried")
-        self._clock.wait(timedelta(milliseconds=retry.pause_ms(attempt)))
-        return True
-
-    def _give_up(self, error: BaseException, raw: Any, position: RecordPosition) -> None:
+    def _failure(self, error: BaseException, raw: Any, position: RecordPosition) -> UserFunctionError:
         try:
             raise_user_failure(self._operator, self._subtask, self._callback, error, record=raw, position=position)
         except UserFunctionError as failure:
-            action = self._policy.action_for(error)
-            if action is ErrorAction.FAIL:
-                raise
-            self._task.count(_COUNTERS[action])
-            self._failures += 1
-            self._check_limit(failure)
-            if action is ErrorAction.DEAD_LETTER:
-                self._task.send_letter(self._letter(failure, raw))
-
-    def _check_limit(self, failure: UserFunctionError) -> None:
-        limit = self._policy.max_failures_per_micro_batch
-        if limit is not None and self._failures > limit:
-            raise failure.with_note(
-                f"The error policy of the source allows {limit} failures per micro-batch in a subtask, and this is "
-                f"number {self._failures}."
-            ) from failure.cause
-
-    def _letter(self, failure: UserFunctionError, raw: Any) -> DeadLetter[Any]:
-        return DeadLetter(
-            operator=self._operator.uid,
-            subtask=self._subtask,
-            callback=failure.callback,
-            key=None,
-            record=raw,
-            error_type=failure.cause_type,
-            error_message=failure.cause_message,
-            traceback=failure.traceback_text,
-            location=failure.location,
-            time=self._now_ms,
-            position=failure.position,
-        )
+            return failure
 
 
 def _taken(batch: RecordBatch[Any], indices: Sequence[int]) -> RecordBatch[Any]:
