@@ -5,7 +5,7 @@
     <folder>/<job id>/job.json               the job that writes here
     <folder>/<job id>/letters/12.jsonl       the letters of micro-batch 12, one in each line
     <folder>/<job id>/replays/<name>.json    a request to process letters again
-    <folder>/<job id>/replays/<name>.done    the letters that the job has processed again for it
+    <folder>/<job id>/replays/<name>.done    the letters that the job has processed again for it, or for a savepoint
 
 As in a file sink, a micro-batch has one file, which a repetition of the micro-batch replaces. A micro-batch without
 letters has none.
@@ -142,11 +142,17 @@ class JobLetters:
         self._folder.delete(f"{_REPLAYS}/{name}.json")
 
     def finish(self, requests: Iterable[str], letters: Collection[str]) -> None:
-        """Record that requests are done, and which letters the job has processed again."""
+        """Record that requests are done, and which letters the job has processed again, also without a request."""
+        names, replayed = set(requests), set(letters)
         for request in self.requests():
-            if request.name in requests and not request.is_done:
-                done = [letter for letter in request.letters if letter in letters]
-                self._folder.write(f"{_REPLAYS}/{request.name}.done", to_json({"letters": done}))
+            if request.name in names and not request.is_done:
+                self._write_done(request.name, [letter for letter in request.letters if letter in replayed])
+        recorded = self.replayed()
+        if others := [letter for letter in letters if letter not in recorded]:
+            self._write_done(str(uuid4()), others)
+
+    def _write_done(self, name: str, letters: Sequence[str]) -> None:
+        self._folder.write(f"{_REPLAYS}/{name}.done", to_json({"letters": list(letters)}))
 
     def _json(self, name: str) -> dict[str, Any] | None:
         data = self._folder.read(name)

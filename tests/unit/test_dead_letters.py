@@ -338,6 +338,15 @@ class TestRequests:
         assert [letters.status(letter) for letter in letters.letters] == [LetterStatus.REPLAYED, LetterStatus.NEW]
         assert letters.withdraw_replays() == 0
 
+    def test_letters_of_an_edited_savepoint_are_recorded_for_readers(self, own: Run) -> None:
+        (job_id,) = LocalFolder(own.letters).sizes()
+        ids = [letter.id for letter in DeadLetters.open(own.letters).letters]
+        for _ in range(2):
+            JobLetters(LocalFolder(own.letters), job_id).finish([], ids)
+        letters = DeadLetters.open(own.letters)
+        assert {letters.status(letter) for letter in letters.letters} == {LetterStatus.REPLAYED}
+        assert len(list(Path(own.letters).glob("*/replays/*"))) == 1
+
 
 class TestCommandLine:
     def run(self, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
