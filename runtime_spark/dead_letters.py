@@ -61,7 +61,7 @@ class CheckpointLetters:
         self._letters = _job_letters(spark, root, plan, options, job_id)
         self._writer = LetterWriter(self._letters, plan.job_name, root.path)
         self._replays = replays
-        self._is_recorded = not replays.requests
+        self._is_recorded = not replays.letters
 
     def add(self, batch_id: int, reports: Iterable[dict[str, Any]]) -> None:
         """Write the letters of a micro-batch, before Spark commits it.

@@ -15,7 +15,7 @@ from dsv2.dead_letters import DeadLetters, LetterStatus, StoredLetter
 from dsv2.errors import ConfigurationError
 from dsv2.paths import is_remote
 
-__all__ = ("add_commands", "add_filters", "chosen_letters", "open_letters")
+__all__ = ("add_commands", "open_letters")
 
 _NOTHING_FOUND = 1
 _SHOWN = 50
@@ -37,7 +37,7 @@ def add_commands(groups: Any) -> None:
     )
     for command, run in ((show, _show), (replay, _replay)):
         command.add_argument("path", help="the checkpoint_location of the job, or the folder of its dead letters")
-        add_filters(command)
+        _add_filters(command)
         command.add_argument("--json", action="store_true", help="print JSON")
         add_settings(command)
         command.set_defaults(run=run)
@@ -46,7 +46,7 @@ def add_commands(groups: Any) -> None:
     replay.add_argument("--withdraw", action="store_true", help="withdraw the requests that no start has fulfilled")
 
 
-def add_filters(command: argparse.ArgumentParser) -> None:
+def _add_filters(command: argparse.ArgumentParser) -> None:
     """Add the options that choose letters."""
     command.add_argument("ids", nargs="*", help="ids, or their beginning: 12 for micro-batch 12, 12.0 for one letter")
     command.add_argument("--operator", metavar="UID", help="only letters of this operator")
@@ -75,7 +75,7 @@ def open_letters(path: str, arguments: argparse.Namespace) -> DeadLetters:
     return letters
 
 
-def chosen_letters(letters: DeadLetters, arguments: argparse.Namespace) -> list[StoredLetter]:
+def _chosen(letters: DeadLetters, arguments: argparse.Namespace) -> list[StoredLetter]:
     """Return the letters that the arguments choose.
 
     Raises:
@@ -106,7 +106,7 @@ def _matches(letter: StoredLetter, arguments: argparse.Namespace) -> bool:
 
 def _show(arguments: argparse.Namespace) -> Report:
     letters = open_letters(arguments.path, arguments)
-    found = chosen_letters(letters, arguments)
+    found = _chosen(letters, arguments)
     data = [_data(letters, letter) for letter in found]
     if arguments.ids:
         text = [line for letter in found for line in (*_described(letters, letter), "")][:-1]
@@ -186,7 +186,7 @@ def _replay(arguments: argparse.Namespace) -> Report:
     chooses = arguments.all or arguments.ids or arguments.operator or arguments.error
     if not (chooses or arguments.since or arguments.until):
         raise ConfigurationError("Choose letters: ids, --operator, --error, --since, --until or --all.")
-    found = chosen_letters(letters, arguments)
+    found = _chosen(letters, arguments)
     by_status = {status: [letter for letter in found if letters.status(letter) is status] for status in LetterStatus}
     new = found if arguments.ids else by_status[LetterStatus.NEW]  # one that was named explicitly must be new
     letters.request_replay(new)

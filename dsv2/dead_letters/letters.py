@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ("DeadLetters", "LetterStatus")
 
-_OF_A_CHECKPOINT = ("commits", "offsets", "metadata")
+_OF_A_CHECKPOINT = ("dsv2", "commits", "offsets", "metadata", "local")
 
 
 class LetterStatus(Enum):

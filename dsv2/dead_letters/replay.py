@@ -71,11 +71,15 @@ def pending_replay(letters: JobLetters, done: Replays, first_batch: int) -> Pend
     pending = [request for request in letters.requests() if request.name not in done.requests]
     if not pending:
         return None
-    wanted = list(dict.fromkeys(letter for request in pending for letter in request.letters))
-    complete = {batch_id for batch_id in letters.batches() if batch_id < first_batch}
-    batches = complete & {int(letter.partition(".")[0]) for letter in wanted if letter.partition(".")[0].isdigit()}
-    by_id = {letter.id: letter for letter in letters.letters(batches)}
-    chosen = [letter for letter in by_id.values() if letter.id in set(wanted) and letter.id not in done.letters]
+    wanted = dict.fromkeys(letter for request in pending for letter in request.letters)
+    of_wanted = {letter.partition(".")[0] for letter in wanted}
+    batches = [batch_id for batch_id in letters.batches() if batch_id < first_batch and str(batch_id) in of_wanted]
+    before = set(done.letters)
+    chosen = [
+        letter
+        for letter in letters.letters(batches)
+        if letter.id in wanted and letter.id not in before and letter.obstacle is None
+    ]
     found = {letter.id for letter in chosen}
     return PendingReplay([request.name for request in pending], chosen, [one for one in wanted if one not in found])
 

@@ -5,7 +5,7 @@
     <folder>/<job id>/job.json               the job that writes here
     <folder>/<job id>/letters/12.jsonl       the letters of micro-batch 12, one in each line
     <folder>/<job id>/replays/<name>.json    a request to process letters again
-    <folder>/<job id>/replays/<name>.done    the letters that the job has processed again for it
+    <folder>/<job id>/replays/<name>.done    the letters that the job has processed again for it, or for a savepoint
 
 As in a file sink, a micro-batch has one file, which a repetition of the micro-batch replaces. A micro-batch without
 letters has none.
@@ -13,6 +13,7 @@ letters has none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ _JOB = "job.json"
 _LETTERS = "letters"
 _REPLAYS = "replays"
 _SUFFIX = ".jsonl"
+_ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]*")
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,14 @@ class JobLetters:
     Args:
         folder: The folder with the letters of all jobs. It need not exist.
         job_id: The job.
+
+    Raises:
+        CorruptDataError: ``job_id``, which a savepoint may have, cannot be the name of a folder.
     """
 
     def __init__(self, folder: Folder, job_id: str) -> None:
+        if _ID.fullmatch(job_id) is None:
+            raise CorruptDataError(f"{job_id!r} is not the id of a job, so it has no dead letters.")
         self._folder = folder.subfolder(job_id)
         self.job_id = job_id
 
@@ -135,11 +142,17 @@ class JobLetters:
         self._folder.delete(f"{_REPLAYS}/{name}.json")
 
     def finish(self, requests: Iterable[str], letters: Collection[str]) -> None:
-        """Record that requests are done, and which letters the job has processed again."""
+        """Record that requests are done, and which letters the job has processed again, also without a request."""
+        names, replayed = set(requests), set(letters)
         for request in self.requests():
-            if request.name in requests and not request.is_done:
-                done = [letter for letter in request.letters if letter in letters]
-                self._folder.write(f"{_REPLAYS}/{request.name}.done", to_json({"letters": done}))
+            if request.name in names and not request.is_done:
+                self._write_done(request.name, [letter for letter in request.letters if letter in replayed])
+        recorded = self.replayed()
+        if others := [letter for letter in letters if letter not in recorded]:
+            self._write_done(str(uuid4()), others)
+
+    def _write_done(self, name: str, letters: Sequence[str]) -> None:
+        self._folder.write(f"{_REPLAYS}/{name}.done", to_json({"letters": list(letters)}))
 
     def _json(self, name: str) -> dict[str, Any] | None:
         data = self._folder.read(name)
@@ -160,7 +173,7 @@ def _file(batch_id: int) -> str:
 
 def jobs_in(folder: Folder) -> list[JobLetters]:
     """Return the letters of each job in a folder."""
-    found = (JobLetters(folder, job_id) for job_id in sorted(folder.sizes()))
+    found = (JobLetters(folder, job_id) for job_id in sorted(folder.sizes()) if _ID.fullmatch(job_id))
     return [letters for letters in found if letters.description()]
 
 

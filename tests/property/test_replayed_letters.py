@@ -55,6 +55,12 @@ class Mapped(Checks):
         return item._replace(value=item.value + 100)
 
 
+class Chained(Checks):
+    def __call__(self, item: Item) -> Item:
+        self.check(item, 8)
+        return item
+
+
 class Selected(Checks):
     def __call__(self, item: Item) -> int:
         self.check(item, 2)
@@ -131,10 +137,11 @@ class Job:
         source = env.from_source(TestSource[Item](items), "items").with_uid("items")
         mapped = source.map(Mapped(has_errors)).with_uid("mapped")
         total = mapped.key_by(Selected(has_errors), version=1).process(Total(has_errors)).with_uid("total")
+        chained = total.map(Chained(has_errors)).with_uid("chained")
         both = mapped.key_by(key_of).connect_and_process(source.key_by(key_of), Both(has_errors)).with_uid("both")
         ruled = mapped.connect_and_process(source.broadcast(), Ruled(has_errors)).with_uid("ruled").with_parallelism(2)
         sinks = [CollectSink[Item]() for _ in self._outputs]
-        for number, (stream, sink) in enumerate(zip((total, both, ruled), sinks, strict=True)):
+        for number, (stream, sink) in enumerate(zip((chained, both, ruled), sinks, strict=True)):
             stream.to_sink(sink).with_uid(f"sink {number}")
         job = env.execute_async("job", savepoint=self._savepoint, dead_letters=self._folder / "letters")
         taken = job.savepoint(self._folder / f"taken {self._runs}")
@@ -168,7 +175,7 @@ class Job:
         return Result(self._outputs, values("total", "total"), values("both", "total"), values("both", "others"), rules)
 
 
-ITEMS = st.lists(st.builds(Item, st.integers(0, 3), st.integers(0, 9), st.integers(0, 7)), min_size=1, max_size=12)
+ITEMS = st.lists(st.builds(Item, st.integers(0, 3), st.integers(0, 9), st.integers(0, 8)), min_size=1, max_size=12)
 RUNS = st.lists(st.tuples(ITEMS, st.integers(1, 3)), min_size=1, max_size=3)
 LAST = Item(9, 1, 0)
 

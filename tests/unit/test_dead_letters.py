@@ -126,6 +126,14 @@ class TestFiles:
         assert letter["error_message"] == "invalid literal for int() with base 10: 'two'"
         assert "int(record.amount)" in letter["traceback"]
 
+    def test_traced_records_have_a_position(self, tmp_path: Path) -> None:
+        result = run(tmp_path, trace_records=True)
+        letters = DeadLetters.open(result.letters)
+        assert [letter.position for letter in letters.letters] == [
+            {"source": "orders", "split": 0, "offset": offset} for offset in (1, 2)
+        ]
+        assert [letters.record(letter, Order) for letter in letters.letters] == ORDERS[1:3]
+
     def test_record_is_exact(self, first: Run) -> None:
         letters = DeadLetters.open(first.letters)
         _, second = letters.letters
@@ -309,6 +317,11 @@ class TestRequests:
         (job_id,) = LocalFolder(of.letters).sizes()
         return [request.name for request in JobLetters(LocalFolder(of.letters), job_id).requests()]
 
+    @pytest.mark.parametrize("job_id", ["../other", "/other", "a/b", ".", "..", ""])
+    def test_id_of_a_job_is_a_name(self, tmp_path: Path, job_id: str) -> None:
+        with pytest.raises(CorruptDataError, match="is not the id of a job"):
+            JobLetters(LocalFolder(str(tmp_path)), job_id)
+
     def test_letter_that_was_replaced_is_another_one(self, own: Run) -> None:
         letters = DeadLetters.open(own.letters)
         letters.request_replay(letters.letters)
@@ -324,6 +337,15 @@ class TestRequests:
         letters = DeadLetters.open(own.letters)
         assert [letters.status(letter) for letter in letters.letters] == [LetterStatus.REPLAYED, LetterStatus.NEW]
         assert letters.withdraw_replays() == 0
+
+    def test_letters_of_an_edited_savepoint_are_recorded_for_readers(self, own: Run) -> None:
+        (job_id,) = LocalFolder(own.letters).sizes()
+        ids = [letter.id for letter in DeadLetters.open(own.letters).letters]
+        for _ in range(2):
+            JobLetters(LocalFolder(own.letters), job_id).finish([], ids)
+        letters = DeadLetters.open(own.letters)
+        assert {letters.status(letter) for letter in letters.letters} == {LetterStatus.REPLAYED}
+        assert len(list(Path(own.letters).glob("*/replays/*"))) == 1
 
 
 class TestCommandLine:
