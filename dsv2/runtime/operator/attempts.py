@@ -48,8 +48,9 @@ class Attempts:
         """
         self._instance = instance
         self._rules = PolicyRules(
-            policy, instance.operator, instance.subtask, lambda: job.time.now_ms, job.wait, self._count, self._total
+            policy, instance.operator, instance.subtask, lambda: job.time.now_ms, self._count, self._total
         )
+        self._job = job
         self._undo = undo
         self._held = held
         self._emit_letter = emit_letter
@@ -75,10 +76,12 @@ class Attempts:
             except UserFunctionError as failure:
                 self._undo.undo()
                 self._held.discard()
-                if not self._rules.repeats(failure, attempt):
+                if (pause := self._rules.pause_before_retry(failure, attempt)) is None:
                     if (letter := self._rules.give_up(failure)) is not None:
                         self._emit_letter(letter, self._received(callback, arguments))
                     return False
+                if pause:
+                    self._job.wait(pause)
                 attempt += 1
             else:
                 self._undo.commit()

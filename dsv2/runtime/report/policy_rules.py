@@ -1,4 +1,4 @@
-"""Applies the error policy of one operator in one subtask: repeats, counts, limits and dead letters."""
+"""Applies the error policy of one operator in one subtask: retries, counts, limits and dead letters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class PolicyRules:
         operator: The operator.
         subtask: The index of the subtask.
         now_ms: Returns the processing time of the micro-batch in ms.
-        wait: Waits before something is repeated.
         count: Increments a counter of the operator.
         total: Returns the number of skipped elements and dead letters so far, in all micro-batches.
     """
@@ -38,7 +37,6 @@ class PolicyRules:
         operator: Operator,
         subtask: int,
         now_ms: Callable[[], int],
-        wait: Callable[[timedelta], None],
         count: Callable[[str], None],
         total: Callable[[], int],
     ) -> None:
@@ -46,7 +44,6 @@ class PolicyRules:
         self._operator = operator
         self._subtask = subtask
         self._now_ms = now_ms
-        self._wait = wait
         self._count = count
         self._total = total
         self._failures = 0  # in this micro-batch
@@ -55,21 +52,17 @@ class PolicyRules:
         """Reset the count of failures of the micro-batch."""
         self._failures = 0
 
-    def repeats(self, failure: UserFunctionError, attempt: int) -> bool:
-        """Whether what failed is to be repeated, after a pause that this method waits for.
+    def pause_before_retry(self, failure: UserFunctionError, attempt: int) -> timedelta | None:
+        """How long to wait before what failed is repeated; None if the policy does not repeat it.
 
-        Args:
-            failure: The failure.
-            attempt: The number of the attempt, from 0.
+        ``attempt``: The number of the attempt that failed, from 0.
         """
         error = failure.cause
         retry = None if error is None else self._policy.retry_for(error)
         if retry is None or attempt >= retry.times:
-            return False
+            return None
         self._count(_RETRIED)
-        if pause := retry.pause_ms(attempt):
-            self._wait(timedelta(milliseconds=pause))
-        return True
+        return timedelta(milliseconds=retry.pause_ms(attempt))
 
     def give_up(self, failure: UserFunctionError) -> DeadLetter[Any] | None:
         """Skip what failed. Returns the dead letter, if the policy asks for one.
