@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from dsv2.error_policy import ErrorPolicy
 from dsv2.record_batch import RecordBatch
-from dsv2.runtime.exchange.collector import CurrentTimestamp
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
 from dsv2.runtime.exchange.held import HeldEmitter, HeldOutput
 from dsv2.runtime.operator.attempts import Attempts, EmitLetter
@@ -43,13 +42,13 @@ class AttemptingCalls(FunctionCalls):
         has_ended: Callable[[], bool],
         policy: ErrorPolicy,
         undo: UndoLog,
+        held: HeldOutput,
     ) -> None:
-        held, operator = HeldOutput(), instance.operator
-        hold = held.hold
+        operator, hold = instance.operator, held.hold
         letters = operator.dead_letter_output
         self._stored = LetterBox(job.codec, operator.parallelism)
         emit_letter = self._stored.add if letters is None else _emitting(outputs[letters])
-        current = CurrentTimestamp()
+        current = self.timestamp_kind()
         self._attempts = Attempts(policy, instance, job, undo, held, emit_letter, current)
         super().__init__(
             instance,

@@ -104,6 +104,9 @@ def _callbacks_of(kind: OperatorKind, number: int) -> _InputCallbacks:
 class FunctionCalls:
     """Calls the function of ``instance``."""
 
+    partition_kind: type[PartitionState] = PartitionState
+    timestamp_kind: type[CurrentTimestamp] = CurrentTimestamp
+
     def __init__(
         self,
         instance: FunctionInstance,
@@ -140,9 +143,9 @@ class FunctionCalls:
         self._timing = timing
         self._has_ended = has_ended
         self._failed_visit: tuple[BaseException | None, Any] = (None, NO_KEY)
-        self._partition = PartitionState(operator.keyed, store)
+        self._partition = self.partition_kind(operator.keyed, store)
         owner = f"State of {operator}, defined at {operator.location}, subtask {instance.subtask}"
-        self._current = CurrentTimestamp() if current is None else current
+        self._current = self.timestamp_kind() if current is None else current
         clock = EventClock(timing.event_time, self._current)
         self.states = FunctionStates(
             function, store, self._partition, job.codec, job.time, clock, owner, self._fail_migration, new_dict

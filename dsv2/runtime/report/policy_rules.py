@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 from dsv2.error_policy import DeadLetter, ErrorAction, ErrorPolicy
@@ -29,6 +30,7 @@ class PolicyRules:
         now_ms: Returns the processing time of the micro-batch in ms.
         count: Increments a counter of the operator.
         total: Returns the number of skipped elements and dead letters so far, in all micro-batches.
+        random: Chooses the jitter of waits.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class PolicyRules:
         now_ms: Callable[[], int],
         count: Callable[[str], None],
         total: Callable[[], int],
+        random: Random,
     ) -> None:
         self._policy = policy
         self._operator = operator
@@ -46,6 +49,7 @@ class PolicyRules:
         self._now_ms = now_ms
         self._count = count
         self._total = total
+        self._random = random
         self._failures = 0  # in this micro-batch
 
     def begin_micro_batch(self) -> None:
@@ -62,7 +66,11 @@ class PolicyRules:
         if retry is None or attempt >= retry.times:
             return None
         self._count(_RETRIED)
-        return timedelta(milliseconds=retry.pause_ms(attempt))
+        return timedelta(milliseconds=retry.pause_ms(attempt, self._random.random))
+
+    def covers(self, failure: UserFunctionError) -> bool:
+        """Whether the policy skips an element that fails like this."""
+        return failure.cause is not None and self._policy.action_for(failure.cause) is not ErrorAction.FAIL
 
     def give_up(self, failure: UserFunctionError) -> DeadLetter[Any] | None:
         """Skip what failed. Returns the dead letter, if the policy asks for one.
@@ -70,8 +78,7 @@ class PolicyRules:
         Raises:
             UserFunctionError: The policy does not cover the error, or a limit is exceeded.
         """
-        action = ErrorAction.FAIL if failure.cause is None else self._policy.action_for(failure.cause)
-        if action is ErrorAction.FAIL:
+        if failure.cause is None or (action := self._policy.action_for(failure.cause)) is ErrorAction.FAIL:
             raise failure from failure.cause
         self._count(_COUNTERS[action])
         self._failures += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any
 
 from dsv2.clock import Clock, SystemClock
@@ -52,8 +53,9 @@ class Decoding:
         self._callback = callback
         policy = ErrorPolicy() if operator.error_policy is None else operator.error_policy
         self._clock = clock or SystemClock()
+        random = Random(f"{operator.uid}/{subtask}")  # a repeated task waits as long
         # Nothing is counted across micro-batches, so policies of sources have no limit in total.
-        self._rules = PolicyRules(policy, operator, subtask, lambda: now_ms, task.count, lambda: 0)
+        self._rules = PolicyRules(policy, operator, subtask, lambda: now_ms, task.count, lambda: 0, random)
         self._split: SplitName = 0
         self._skips: frozenset[Offset] = frozenset()
         self._name_start: Callable[[], str] = str
