@@ -25,9 +25,9 @@ class NotAsync(AsyncOneInputStreamProcessFunction[int, bytes]):
 
 
 class AsyncInSync(OneInputStreamProcessFunction[int, bytes]):
-    async def process_record(
+    async def process_record(  # E: override
         self, record: int, output: Collector[bytes], ctx: Context[bytes]
-    ) -> None: ...  # E: override
+    ) -> None: ...
 
 
 class Asks(AsyncOneInputStreamProcessFunction[int, bytes]):
