@@ -12,18 +12,14 @@ from dsv2.error_policy import ErrorPolicy
 from dsv2.errors import ContractError
 from dsv2.functions import AsyncBatchProcessFunction
 from dsv2.record_batch import RecordBatch
-from dsv2.runtime.exchange.emitter import Emitter
 from dsv2.runtime.exchange.gate import GateListener
 from dsv2.runtime.operator.async_processor import AsyncBatchProcessor, AsyncProcessor
 from dsv2.runtime.operator.attempting_calls import AttemptingCalls
 from dsv2.runtime.operator.call_runner import CallRunner
 from dsv2.runtime.operator.contexts import NonPartitioned
-from dsv2.runtime.operator.function_calls import Timing
-from dsv2.runtime.operator.function_instance import FunctionInstance
+from dsv2.runtime.operator.function_calls import CallEnvironment
 from dsv2.runtime.operator.in_flight import InFlightOutput, InFlightPartition, InFlightTimestamp, current_call
-from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.processors import Processor, RecordCallback
-from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.undo import UndoLog
 from dsv2.spi import AsyncFunction
 from dsv2.state import TtlTimeCharacteristic
@@ -39,27 +35,15 @@ class AsyncCalls(AttemptingCalls):
     partition_kind = InFlightPartition
     timestamp_kind = InFlightTimestamp
 
-    def __init__(
-        self,
-        instance: FunctionInstance,
-        outputs: Sequence[Emitter],
-        job: JobContext,
-        store: PagedKeyedStore,
-        timing: Timing,
-        send_watermark: Callable[[str, int | bool], None],
-        has_ended: Callable[[], bool],
-        policy: ErrorPolicy | None,
-        undo: UndoLog,
-    ) -> None:
+    def __init__(self, environment: CallEnvironment, policy: ErrorPolicy | None, undo: UndoLog) -> None:
+        instance = environment.instance
         self._undo = undo
-        self._origin, instance = instance.origin, replace(instance, origin=None)  # several records are in flight
-        self._loop = job.event_loop.get()
+        self._origin = instance.origin
+        self._loop = environment.job.event_loop.get()
         self.reacts_to_watermarks = _reacts_to_watermarks(instance.function)
         """Whether the records before a watermark must be completed before later ones begin."""
-        policy = ErrorPolicy() if policy is None else policy
-        super().__init__(
-            instance, outputs, job, store, timing, send_watermark, has_ended, policy, undo, InFlightOutput()
-        )
+        untraced = replace(environment, instance=replace(instance, origin=None))  # several records are in flight
+        super().__init__(untraced, ErrorPolicy() if policy is None else policy, undo, InFlightOutput())
 
     @property
     def async_processor(self) -> AsyncProcessor:
