@@ -25,9 +25,8 @@ class NotAsync(AsyncOneInputStreamProcessFunction[int, bytes]):
 
 
 class AsyncInSync(OneInputStreamProcessFunction[int, bytes]):
-    async def process_record(  # E: override
-        self, record: int, output: Collector[bytes], ctx: Context[bytes]
-    ) -> None: ...
+    async def process_record(self, record: int, output: Collector[bytes], ctx: Context[bytes]) -> None:  # E: override
+        output.collect(b"")
 
 
 class Asks(AsyncOneInputStreamProcessFunction[int, bytes]):
