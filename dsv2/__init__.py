@@ -6,7 +6,7 @@ connectors in ``dsv2.connectors``, functions on Arrow tables in ``dsv2.arrow``.
 
 from dsv2.async_resource import AsyncResource
 from dsv2.async_settings import AsyncBatchSettings, AsyncSettings
-from dsv2.configurable import ConfiguredSink, ProcessConfigurable
+from dsv2.configurable import ProcessConfigurable
 from dsv2.context import (
     ApplyPartitionFunction,
     BatchContext,
@@ -45,6 +45,7 @@ from dsv2.errors import (
     MissingUidWarning,
     PlanError,
     RecordMutatedError,
+    RecordNotSkippedWarning,
     ResourceError,
     SchemaError,
     SerializationError,
@@ -72,10 +73,12 @@ from dsv2.graph import WaitForBroadcast
 from dsv2.job import JobHandle, JobProgress, JobResult, JobStatus, OperatorProgress, Trigger
 from dsv2.output_tag import OutputTag
 from dsv2.record_batch import RecordBatch
+from dsv2.record_position import RecordPosition
 from dsv2.resource import Resource
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink
 from dsv2.sources import CollectionSource, DataFrameSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
+from dsv2.stream_sinks import ConfiguredSink
 from dsv2.streams import (
     BroadcastStream,
     ConfiguredGlobalStream,
@@ -157,6 +160,8 @@ __all__ = (
     "ProcessingTimeManager",
     "RecordBatch",
     "RecordMutatedError",
+    "RecordNotSkippedWarning",
+    "RecordPosition",
     "Resource",
     "ResourceError",
     "RuntimeContext",

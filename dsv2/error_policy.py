@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 from dsv2.arguments import as_milliseconds, is_number
 from dsv2.errors import ConfigurationError, ContractError, ResourceError
+from dsv2.record_position import RecordPosition
 
 __all__ = ("DeadLetter", "ErrorAction", "ErrorPolicy", "Retry")
 
@@ -39,6 +40,7 @@ class DeadLetter(Generic[T_co]):
         traceback: The user's frames in its traceback.
         location: The user's file and line that created the operator.
         time: The processing time of the micro-batch in ms since the epoch.
+        position: Where the record is in its source, if this is known. None otherwise.
     """
 
     operator: str
@@ -51,6 +53,7 @@ class DeadLetter(Generic[T_co]):
     traceback: str
     location: str
     time: int
+    position: RecordPosition | None = None
 
 
 @dataclass(frozen=True, slots=True)

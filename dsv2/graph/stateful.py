@@ -12,6 +12,7 @@ from typing_extensions import Format, get_annotations
 
 from dsv2.async_resource import AsyncResource
 from dsv2.functions import CallableFunction, ProcessFunction
+from dsv2.graph.sink_checks import SinkCheck
 from dsv2.resource import Resource
 from dsv2.sinks import ParallelSink, Sink
 from dsv2.sources import BaseSource
@@ -35,6 +36,8 @@ def may_keep_state(body: ProcessFunction | BaseSource[Any] | Sink[Any]) -> bool:
     if not isinstance(body, ProcessFunction):
         return isinstance(body, BaseSource | ParallelSink)
     if isinstance(body, BatchFunction) and (body.keeps_nothing or body.keeps_within_portions):
+        return False
+    if isinstance(body, SinkCheck):
         return False
     if isinstance(body, CallableFunction):
         return not isinstance(body.function, FunctionType)

@@ -22,6 +22,7 @@ from tests.conformance import (
     programs_sources,
     programs_state,
     programs_triggers,
+    programs_unblocking,
     programs_watermarks,
     programs_windows,
 )
@@ -49,6 +50,7 @@ PROGRAMS = (
     *programs_differences.PROGRAMS,
     *programs_ends.PROGRAMS,
     *programs_operators.PROGRAMS,
+    *programs_unblocking.PROGRAMS,
     *programs_async.PROGRAMS,
 )
 

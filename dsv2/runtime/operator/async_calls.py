@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -35,11 +36,14 @@ class AsyncCalls(AttemptingCalls):
     timestamp_kind = InFlightTimestamp
 
     def __init__(self, environment: CallEnvironment, policy: ErrorPolicy | None, undo: UndoLog) -> None:
+        instance = environment.instance
         self._undo = undo
+        self._origin = instance.origin
         self._loop = environment.job.event_loop.get()
-        self.reacts_to_watermarks = _reacts_to_watermarks(environment.instance.function)
+        self.reacts_to_watermarks = _reacts_to_watermarks(instance.function)
         """Whether the records before a watermark must be completed before later ones begin."""
-        super().__init__(environment, ErrorPolicy() if policy is None else policy, undo, InFlightOutput())
+        untraced = replace(environment, instance=replace(instance, origin=None))  # several records are in flight
+        super().__init__(untraced, ErrorPolicy() if policy is None else policy, undo, InFlightOutput())
 
     @property
     def async_processor(self) -> AsyncProcessor:
@@ -68,8 +72,8 @@ class AsyncCalls(AttemptingCalls):
         callback = RecordCallback(getattr(function, name), self._collectors[0], ctx, fail)
         runner = CallRunner(callback, self._attempts, settings, self._store, self._undo, self._loop.loop.time)
         if isinstance(settings, AsyncBatchSettings) and in_batches:
-            return AsyncBatchProcessor(runner, settings, self._loop)
-        return AsyncProcessor(runner, select, settings, self._loop)
+            return AsyncBatchProcessor(runner, settings, self._loop, self._origin)
+        return AsyncProcessor(runner, select, settings, self._loop, self._origin)
 
     def _apply_to_all_partitions(self, function: Callable[..., object]) -> None:
         if current_call() is not None:

@@ -13,6 +13,7 @@ from dsv2.event_loop import EventLoop
 from dsv2.graph import KeySelector
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped
+from dsv2.runtime.exchange.traced import Origin, suspended
 from dsv2.runtime.operator.call_runner import CallRunner
 from dsv2.runtime.operator.callback_limit import CallbackTimeout
 from dsv2.runtime.operator.emission_queue import EmissionQueue, Emissions, Segment
@@ -42,12 +43,18 @@ class AsyncProcessor(Processor):
     """
 
     def __init__(
-        self, runner: CallRunner, select: KeySelector | None, settings: AsyncSettings, loop: EventLoop
+        self,
+        runner: CallRunner,
+        select: KeySelector | None,
+        settings: AsyncSettings,
+        loop: EventLoop,
+        origin: Origin | None,
     ) -> None:
         self._runner = runner
         self._select = select
         self._capacity = settings.capacity
         self._loop = loop
+        self._origin = origin
         self._queue = EmissionQueue(ordered=settings.ordered)
         self._tasks: dict[asyncio.Task[None], tuple[Any, Any]] = {}  # and the record of each, with its key
         self._waiting: dict[Any, deque[_Queued]] = {}  # for an earlier record of their key, which is in flight
@@ -118,7 +125,8 @@ class AsyncProcessor(Processor):
                 key = select(record)
                 waiting = self._waiting.get(key)
             except BaseException as error:
-                emissions = self._runner.give_up(self._runner.failure_of(error, record, NO_KEY))
+                failure = self._runner.failure_of(error, record, NO_KEY)
+                emissions = self._runner.give_up(failure, record, timestamp)
                 self._queue.complete(self._queue.add(), emissions)
                 return
             if waiting is not None:
@@ -198,14 +206,17 @@ class AsyncProcessor(Processor):
     def _release(self) -> None:
         if self._failure is not None:
             raise self._failure
-        self._queue.release(self._runner.emit)
+        with suspended(self._origin):  # the results are those of earlier records
+            self._queue.release(self._runner.emit)
 
 
 class AsyncBatchProcessor(AsyncProcessor):
     """Processes up to ``capacity`` batches of records at the same time."""
 
-    def __init__(self, runner: CallRunner, settings: AsyncBatchSettings, loop: EventLoop) -> None:
-        super().__init__(runner, None, settings, loop)
+    def __init__(
+        self, runner: CallRunner, settings: AsyncBatchSettings, loop: EventLoop, origin: Origin | None
+    ) -> None:
+        super().__init__(runner, None, settings, loop, origin)
         self._size = settings.batch_size
         self._max_delay = None if settings.max_delay is None else settings.max_delay.total_seconds()
         self._records: list[Any] = []

@@ -14,6 +14,7 @@ from dsv2.runtime.operator.emission_queue import Emissions
 from dsv2.runtime.operator.in_flight import Call, begin_call
 from dsv2.runtime.operator.processors import RecordCallback
 from dsv2.runtime.report.failure import NO_KEY
+from dsv2.runtime.report.letter_box import Received
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.undo import UndoLog
 from dsv2.spi import refuse_returned
@@ -51,19 +52,19 @@ class CallRunner:
             UserFunctionError: The policy does not cover the error of the function.
         """
         result, _ = await self._run(record, record, partial(Call, key, timestamp, ()))
-        return self._or_letter(result)
+        return self._or_letter(result, record, timestamp)
 
     async def run_batch(self, records: list[Any], timestamps: Sequence[int | None]) -> Emissions:
         """Process a batch. If it fails and the policy does not fail the job, process each of its records alone."""
         shown = records[0] if len(records) == 1 else records
         result, is_late = await self._run(records, shown, partial(Call, NO_KEY, None, timestamps))
-        if isinstance(result, list) or len(records) == 1 or not self._attempts.covers(result):
-            return self._or_letter(result)
+        if isinstance(result, list) or len(records) == 1 or not self._attempts.rules.covers(result):
+            return self._or_letter(result, records[0], timestamps[0])
         emissions: Emissions = []
         for record, timestamp in zip(records, timestamps, strict=True):
             if is_late:  # no time is left
                 assert result.cause is not None
-                emissions += self.give_up(self.failure_of(result.cause, record, NO_KEY))
+                emissions += self.give_up(self.failure_of(result.cause, record, NO_KEY), record, timestamp)
             else:
                 emissions += await self.run_batch([record], [timestamp])
         return emissions
@@ -88,7 +89,7 @@ class CallRunner:
             result = await self._attempt(argument, shown, new_call())
             if isinstance(result, list):
                 return result
-            pause = self._attempts.pause_before_retry(result, attempt)
+            pause = self._attempts.rules.pause_before_retry(result, attempt)
             if pause is None:
                 return result
             attempt += 1
@@ -121,13 +122,13 @@ class CallRunner:
         except UserFunctionError as failure:
             return failure
 
-    def give_up(self, failure: UserFunctionError) -> Emissions:
+    def give_up(self, failure: UserFunctionError, record: Any, timestamp: int | None) -> Emissions:
         """What is emitted for a record that failed. Raises ``UserFunctionError`` if the policy does not cover it."""
-        letter = self._attempts.give_up(failure)
-        return [] if letter is None else [(self._attempts.emit_letter, letter, None)]
+        letter = self._attempts.rules.give_up(failure)
+        return [] if letter is None else [(self._attempts.emit_letter, letter, Received(0, record, timestamp))]
 
-    def _or_letter(self, result: Emissions | UserFunctionError) -> Emissions:
-        return result if isinstance(result, list) else self.give_up(result)
+    def _or_letter(self, result: Emissions | UserFunctionError, record: Any, timestamp: int | None) -> Emissions:
+        return result if isinstance(result, list) else self.give_up(result, record, timestamp)
 
     def emit(self, emissions: Emissions) -> None:
         """Emit what a call has emitted."""

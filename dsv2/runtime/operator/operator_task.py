@@ -15,6 +15,7 @@ from dsv2.runtime.exchange.emitter import Emitter
 from dsv2.runtime.exchange.frames import END, START, WATERMARK
 from dsv2.runtime.exchange.gate import GateListener, InputGate
 from dsv2.runtime.exchange.held import HeldOutput
+from dsv2.runtime.exchange.traced import suspended
 from dsv2.runtime.operator.attempting_calls import AttemptingCalls
 from dsv2.runtime.operator.chain import ChainedEmitter
 from dsv2.runtime.operator.function_calls import CallEnvironment, FunctionCalls, Timing
@@ -65,6 +66,7 @@ class OperatorTask:
         self.operator = operator
         self._subtask = subtask
         self._job = job
+        self._origin = instance.origin
         self._outputs = outputs
         owner = f"Keyed state of {operator}, defined at {operator.location}, subtask {subtask}"
         self._owner = owner
@@ -123,8 +125,9 @@ class OperatorTask:
 
     def control_from_chain(self, kind: int, identifier: str, value: int | bool) -> None:
         """Process a control element of the operator chained upstream."""
-        self._processors[0].flush()
-        self.gates[0].receive(0, NO_RECORDS, [(0, kind, identifier, value)])
+        with suspended(self._origin):
+            self._processors[0].flush()
+            self.gates[0].receive(0, NO_RECORDS, [(0, kind, identifier, value)])
 
     def open(self) -> None:
         """Emit START downstream and call ``open`` of the function. Called once per subtask."""
@@ -335,6 +338,26 @@ class OperatorTask:
             "records_held": sum(gate.held_records for gate in self.gates),
             "ended": self._closed,
         }
+
+    def take_letters(self) -> list[dict[str, Any]]:
+        """Return and remove the dead letters that nothing reads, as they are stored."""
+        return self._calls.take_letters()
+
+    def process_again(self, input_index: int, batch: RecordBatch[Any]) -> None:
+        """Process records of dead letters of an input, before anything else.
+
+        Raises:
+            JobError: The function is closed.
+        """
+        if self._closed:
+            raise JobError(
+                f"{self.operator}, defined at {self.operator.location}, subtask {self._subtask} has ended, so it "
+                f"cannot process its dead letters again. Withdraw the request: dsv2 dead-letters replay --withdraw."
+            )
+        if self.gates[input_index].blocked:
+            self.gates[input_index].receive(0, batch, [])  # waits for the broadcast side
+        else:
+            self.on_records(input_index, batch)
 
     def kept_fields(self) -> list[str]:
         """Return the names of the function's fields in the last ``snapshot``."""
