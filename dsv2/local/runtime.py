@@ -16,7 +16,7 @@ from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.dead_letters.replay import check_replays
 from dsv2.dead_letters.store import LetterWriter
-from dsv2.errors import ConfigurationError, Dsv2Error, UserFunctionError
+from dsv2.errors import ConfigurationError, Dsv2Error, PlanError, UserFunctionError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.skips import warn_of_missed_skips, with_skips
 from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
@@ -37,6 +37,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.continuation import check_kind
 from dsv2.runtime.state.timers import BatchTime
+from dsv2.runtime_view import RuntimeView
 from dsv2.savepoint.metadata import Origin
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import DriverSink, ParallelSink
@@ -90,6 +91,14 @@ class LocalRuntime:
         self._batches = tuple(batches)
         self._fast = fast
         self._clock = clock if clock is not None else SystemClock()
+
+    def runtime_view(self, plan: Plan) -> RuntimeView:
+        """Return whether this runtime can run ``plan``, for ``ExecutionEnvironment.explain``."""
+        try:
+            _check_plan(plan, available_now=True)
+        except PlanError as error:
+            return RuntimeView("local", one_process=True, refusal=f"{type(error).__name__}: {error}")
+        return RuntimeView("local", one_process=True)
 
     def start(self, plan: Plan, options: RunOptions) -> FinishedJob:
         """Run ``plan`` to its end and return a handle with its outcome.
@@ -300,7 +309,10 @@ def _check(plan: Plan, options: RunOptions) -> None:
         raise ConfigurationError("A BATCH job has no state to restore. Omit savepoint, or use STREAMING.")
     if options.checkpoint_location is not None:
         raise ConfigurationError("The local runtime has no checkpoints. Omit checkpoint_location, or use Spark.")
-    available_now = options.trigger is not None and options.trigger.interval_ms is None
+    _check_plan(plan, available_now=options.trigger is not None and options.trigger.interval_ms is None)
+
+
+def _check_plan(plan: Plan, *, available_now: bool) -> None:
     for operator in plan.operators:
         where = f"{operator}, defined at {operator.location},"
         if operator.kind is OperatorKind.SOURCE and isinstance(operator.body, DataFrameSource):

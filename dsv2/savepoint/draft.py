@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from dsv2.graph import Plan
+from dsv2.graph import Operator, Plan
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.rows import StateRow
 from dsv2.savepoint.given_state import GivenState, StateData
@@ -46,6 +46,7 @@ class Draft:
         given: The states that were given.
         replays: The dead letters to process again.
         plan: The program, if no other has run.
+        added: The operators that were added, by uid.
     """
 
     info: SavepointInfo
@@ -55,6 +56,7 @@ class Draft:
     given: tuple[Given, ...] = ()
     replays: tuple[Replay, ...] = ()
     plan: Plan | None = None
+    added: Mapping[str, Operator] = field(default_factory=dict)
 
     def tables(self) -> Iterator[tuple[TableId, SavepointTable]]:
         """Return the tables of the original that are left, with what they have become."""

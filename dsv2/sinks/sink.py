@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum
@@ -16,12 +17,23 @@ from dsv2.sinks.paths import contains, normalized
 
 __all__ = ("CollectSink", "DriverSink", "FileSink", "FileSinkFormat", "ForeachBatchSink", "PrintSink", "Sink")
 
+_USER_AND_PASSWORD = re.compile(r"(?<=://).*:.*(?=@)", re.DOTALL)
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Sink(ABC, Generic[T_contra]):
-    """Base class of all sinks."""
+    """Base class of all sinks.
+
+    Attributes:
+        exactly_once: Whether each record is written once, also across restarts and savepoints. Shown by savepoints.
+        accepts_other_records: Whether a micro-batch that is repeated by a changed program may have other records with
+            the same id: nothing relies on the id, or the sink notices it, as ``SinkInfo.is_written`` does. Otherwise
+            a job does not continue with a changed program within a micro-batch that may have been written in part.
+    """
+
+    exactly_once: bool = False
+    accepts_other_records: bool = False
 
     def check(self) -> None:
         """Called while the plan is built. Raises ``PlanError`` if no runtime can write the sink."""
@@ -39,6 +51,10 @@ class Sink(ABC, Generic[T_contra]):
         Called before a record reaches the sink, in a subtask, if the sink has an error policy. Sinks that do not
         override it cannot have one.
         """
+
+    def describe_target(self) -> str:
+        """Return where the sink writes, without secrets, to be shown by savepoints. Empty: not known."""
+        return ""
 
     @property
     def record_types(self) -> Collection[type]:
@@ -76,6 +92,8 @@ class CollectSink(DriverSink[T], Generic[T]):
     ``results`` has the records of all.
     """
 
+    accepts_other_records = True
+
     def __init__(self) -> None:
         self._batches: dict[tuple[str, str], dict[int, list[T]]] = {}  # by job and uid
 
@@ -103,6 +121,8 @@ class PrintSink(DriverSink[T], Generic[T]):
         prefix: Printed before each record. Empty (default): only the record.
         format: Converts a record to text. Default: ``str``.
     """
+
+    accepts_other_records = True
 
     def __init__(self, prefix: str = "", *, format: Callable[[T], str] = str) -> None:
         self.prefix = prefix
@@ -155,6 +175,9 @@ class FileSink(Sink[T], Generic[T]):
         ConfigurationError: ``path`` is empty, or ``format`` is unknown.
     """
 
+    exactly_once = True
+    accepts_other_records = True
+
     def __init__(
         self,
         path: str | PathLike[str],
@@ -180,6 +203,9 @@ class FileSink(Sink[T], Generic[T]):
 
     def check_record(self, record: T) -> None:
         """Spark checks the schema instead, which it alone can interpret."""
+
+    def describe_target(self) -> str:
+        return _USER_AND_PASSWORD.sub("***", self.path)
 
     @property
     def record_types(self) -> Collection[type]:

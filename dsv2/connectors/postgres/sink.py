@@ -29,6 +29,9 @@ class PostgresSink(ParallelSink[T], Generic[T]):
     With ``key``, a row replaces the existing row with the same key (upsert).
     """
 
+    exactly_once = True
+    accepts_other_records = True
+
     def __init__(
         self,
         conninfo: str,
@@ -78,6 +81,9 @@ class PostgresSink(ParallelSink[T], Generic[T]):
         It is inserted into a temporary table like the table, so the user needs the privilege TEMPORARY.
         """
         self._checker.get().check(record)
+
+    def describe_target(self) -> str:
+        return f"{self._writer.table} at {self._connection}, micro-batches in {self._batch_table}"
 
     def begin(self, info: SinkInfo, batch_id: int) -> None:
         from dsv2.connectors.postgres.batch_ledger import BatchLedger

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -12,14 +13,11 @@ from dsv2.runtime.exchange.collector import CurrentTimestamp
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
 from dsv2.runtime.exchange.held import HeldEmitter, HeldOutput
 from dsv2.runtime.operator.attempts import Attempts, EmitLetter
-from dsv2.runtime.operator.function_calls import FunctionCalls, Timing
-from dsv2.runtime.operator.function_instance import FunctionInstance
-from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.operator.function_calls import CallEnvironment, FunctionCalls
 from dsv2.runtime.operator.processors import Processor
 from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.report.letter_box import LetterBox
 from dsv2.runtime.report.metrics import DefaultCounter
-from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.undo import UndoLog
 from dsv2.spi import SkippableTimersFunction
 from dsv2.watermark import Watermark, WatermarkHandlingResult
@@ -32,36 +30,23 @@ R = TypeVar("R")
 class AttemptingCalls(FunctionCalls):
     """Runs each callback as an attempt. Those that cannot be skipped (``open``, ``close``, ``tick``) fail the job."""
 
-    def __init__(
-        self,
-        instance: FunctionInstance,
-        outputs: Sequence[Emitter],
-        job: JobContext,
-        store: PagedKeyedStore,
-        timing: Timing,
-        send_watermark: Callable[[str, int | bool], None],
-        has_ended: Callable[[], bool],
-        policy: ErrorPolicy,
-        undo: UndoLog,
-    ) -> None:
-        held, operator = HeldOutput(), instance.operator
+    def __init__(self, environment: CallEnvironment, policy: ErrorPolicy, undo: UndoLog) -> None:
+        held, outputs, send_watermark = HeldOutput(), environment.outputs, environment.send_watermark
         hold = held.hold
+        job, operator = environment.job, environment.instance.operator
         letters = operator.dead_letter_output
         self._stored = LetterBox(job.codec, operator.parallelism)
         emit_letter = self._stored.add if letters is None else _emitting(outputs[letters])
         current = CurrentTimestamp()
-        self._attempts = Attempts(policy, instance, job, undo, held, emit_letter, current)
-        super().__init__(
-            instance,
-            [HeldEmitter(output, held) for output in outputs],
-            job,
-            store,
-            timing,
-            lambda identifier, value: hold((send_watermark, identifier, value)),
-            has_ended,
-            undo.new_dict,
-            current,
+        self._attempts = Attempts(policy, environment.instance, job, undo, held, emit_letter, current)
+        held_environment = replace(
+            environment,
+            outputs=[HeldEmitter(output, held) for output in outputs],
+            send_watermark=lambda identifier, value: hold((send_watermark, identifier, value)),
+            new_dict=undo.new_dict,
+            current=current,
         )
+        super().__init__(held_environment)
         self._attempts.metrics = self.metrics
         self._partition.attempt = self._attempt_in_pane
 
