@@ -13,7 +13,6 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from dsv2.folders import literal_path
 from dsv2.runtime.state.row_routing import RowRouter
-from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.tables import COLUMNS
 from runtime_spark.failures import marked_failures
 from runtime_spark.rows import COLUMNS as FRAME_COLUMNS
@@ -129,9 +128,7 @@ class _Routes:
             of_subtasks: dict[int, list[int]] = {}
             columns = (rows.column(name).to_pylist() for name in _ROUTED)
             for index, routed in enumerate(zip(*columns, strict=True)):
-                replays = routed[1] == RowKind.REPLAY
-                subtasks = [router.receiver_of(_row(rows, index))] if replays else router.subtasks_of(*routed)
-                for subtask in subtasks:
+                for subtask in router.subtasks_of(*routed):
                     of_subtasks.setdefault(subtask, []).append(index)
             for subtask, indices in sorted(of_subtasks.items()):
                 slot = self._job.layout.slots[head, subtask]
@@ -146,9 +143,3 @@ class _Routes:
             yield from self._payloads(uid, rows.slice(half))
         else:
             yield encode_rows(uid, rows, self._codec)
-
-
-def _row(rows: pa.RecordBatch, index: int) -> StateRow:
-    (row,) = rows.select(list(COLUMNS)).slice(index, 1).to_pylist()
-    subtask, kind, state, key, value = (row[name] for name in COLUMNS)
-    return StateRow(subtask, RowKind(kind), state, key, value)

@@ -14,7 +14,7 @@ from dsv2.runtime.exchange.edges import EdgeEmitter, EdgeName
 from dsv2.runtime.exchange.frames import Control
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.state.replay_rows import ReplayPlace, replayed_record
+from dsv2.runtime.state.replay_rows import ReplayPlace, receiver_of, replayed_record
 from dsv2.runtime.state.row_loader import RowLoader
 from dsv2.runtime.state.rows import RowKind, StateRow
 
@@ -111,7 +111,7 @@ class SubtaskRestore:
                 name, position = self._decode(uid, row)
                 self._positions.setdefault(name, {})[row.subtask] = position
             elif row.kind is RowKind.REPLAY:
-                self._replays.append((ReplayPlace.of(row, f"A dead letter of {uid}").order, uid, row))
+                self._add_replay(uid, row)
             else:
                 load(row)
 
@@ -156,6 +156,12 @@ class SubtaskRestore:
             if upstream in restored and task.operator.uid not in restored:
                 announce = partial(restored[upstream].announce, task.control_from_chain)
                 self._guarded(announce)
+
+    def _add_replay(self, uid: str, row: StateRow) -> None:
+        (task,) = (task for task in self._tasks if task.operator.uid == uid)
+        owner = f"A dead letter of {uid}"
+        if receiver_of(task.operator, row, self._codec, owner) == self._subtask:
+            self._replays.append((ReplayPlace.of(row, owner).order, uid, row))
 
     def _process_again(self, uid: str, row: StateRow) -> None:
         (task,) = (task for task in self._tasks if task.operator.uid == uid)

@@ -1,14 +1,20 @@
-"""Rows of a savepoint that hold the records of dead letters, which a new subtask processes before anything else."""
+"""Rows of a savepoint that hold the records of dead letters, which a new subtask processes before anything else.
+
+Each subtask receives all of them, and takes those that would be sent to it if they arrived now.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from dsv2.errors import CorruptDataError
+from dsv2.graph import Operator
 from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.rows import RowKind, StateRow
 
-__all__ = ("ReplayPlace", "replayed_record")
+__all__ = ("ReplayPlace", "receiver_of", "replayed_record")
 
 
 class ReplayPlace(NamedTuple):
@@ -49,3 +55,17 @@ def replayed_record(row: StateRow, codec: Codec, owner: str) -> tuple[Any, int |
     if not isinstance(pair, tuple) or len(pair) != 2:
         raise CorruptDataError(f"{owner}: {pair!r} is not a record with a timestamp.")
     return pair
+
+
+def receiver_of(operator: Operator, row: StateRow, codec: Codec, owner: str) -> int:
+    """Return the subtask of ``operator`` that processes the record of a row.
+
+    Raises:
+        CorruptDataError: The row cannot be decoded; names ``owner``.
+    """
+    select = operator.input_keys[ReplayPlace.of(row, owner).input]
+    if select is not None and not operator.keys_stay:
+        record, _ = replayed_record(row, codec, owner)
+        with suppress(Exception):  # the selector fails again in the subtask, where the error policy applies
+            return subtask_of(select(record), operator.max_parallelism, operator.parallelism)
+    return row.subtask % operator.parallelism
