@@ -120,7 +120,8 @@ def test_withdrawn_request_is_not_fulfilled(job: Job) -> None:
 
 
 def test_signed_letters(spark: SparkSession, tmp_path: Path) -> None:
-    job, options = Job(spark, tmp_path), {"state_key": KEY, "state_layout": StateLayout.MAP}
+    job = Job(spark, tmp_path)
+    options: dict[str, Any] = {"state_key": KEY, "state_layout": StateLayout.MAP}
     job.run(1, **options)
     taken = create_savepoint(job.checkpoint, tmp_path / "savepoint", spark=spark, state_key=KEY)
     assert main(["dead-letters", "replay", str(job.checkpoint), "--all"]) == 0
