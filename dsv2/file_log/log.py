@@ -70,4 +70,3 @@ class FileLog:
         for version in snapshots(self._folder):
             if version < before:
                 self._folder.delete(snapshot_name(version))
-

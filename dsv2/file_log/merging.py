@@ -74,7 +74,9 @@ def merge_groups(files: Iterable[DataFile], target_bytes: int) -> list[MergeGrou
     A file on its own is in a group only if it is hidden.
     """
     groups = []
-    for (folder, schema), found in groupby(in_order(files), key=lambda file: (partition_folder(file.path), file.schema)):
+    for (folder, schema), found in groupby(
+        in_order(files), key=lambda file: (partition_folder(file.path), file.schema)
+    ):
         for chosen in _by_size(found, target_bytes):
             if len(chosen) > 1 or chosen[0].is_hidden:
                 groups.append(MergeGroup(folder, schema, tuple(chosen)))

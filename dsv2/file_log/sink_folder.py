@@ -17,7 +17,7 @@ from dsv2.clock import Clock
 from dsv2.errors import CorruptDataError
 from dsv2.file_log.entry import DataFile, Entry, as_data_file, as_values
 from dsv2.file_log.log import FileLog, LogConflictError
-from dsv2.file_log.merging import MergeGroup, Merged, Merger, merge_groups, segments_name, write_ends
+from dsv2.file_log.merging import MergeGroup, Merger, merge_groups, segments_name, write_ends
 from dsv2.file_log.names import DATA, PENDING, REPLACING, Staging, is_hidden
 from dsv2.file_log.state import LogState, read_checked, read_log
 from dsv2.folders import Folder
@@ -135,14 +135,15 @@ class SinkFolder:
         ``schema``: The index of the schema of the files.
         """
         files = _data_files(self._folder, staging)
-        if files:
-            pending = _Pending(batch, staging, tuple(sorted(files.items())), schema)
-            values = {"batch": batch, "staging": staging, "files": pending.files, "schema": schema}
-            self._folder.write(PENDING, to_json(values))
-            self._pending = pending
-        else:
-            self._folder.remove(staging)
-            self._release(staging)
+        pending = _Pending(batch, staging, tuple(sorted(files.items())), schema)
+        values = {"batch": batch, "staging": staging, "files": pending.files, "schema": schema}
+        self._folder.write(PENDING, to_json(values))
+        self._pending = pending
+
+    def discard(self, staging: str) -> None:
+        """Delete a folder that was staged. A micro-batch without records needs no files."""
+        self._folder.remove(staging)
+        self._release(staging)
 
     def publish(self) -> None:
         """Make the prepared micro-batch part of the output. Call it when the micro-batch is committed.
@@ -238,7 +239,7 @@ class SinkFolder:
         moves, added = [], []
         for number, (group, merged) in enumerate(zip(groups, merger(groups, staging), strict=True)):
             first, last = group.files[0].first, max(file.last for file in group.files)
-            target = _place(group.folder, first, last, staging, number, merged.path)
+            target = _place(group.folder, first, last, staging, number, group.files[0].path)
             write_ends(self._folder, group, merged.lengths, target)
             moves.append((merged.path, target))
             added.append(DataFile(target, merged.size, first, last, group.schema))

@@ -1,20 +1,15 @@
-"""The base classes of sinks, and the basic sinks: collect, print, foreach batch and files (Flink ``Sink``)."""
+"""The base classes of sinks, and the sinks that are written on the driver: collect, print and foreach batch."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from enum import Enum
-from os import PathLike, fspath
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
-from dsv2.arguments import as_choice
-from dsv2.errors import ConfigurationError
 from dsv2.record_batch import RecordBatch
 from dsv2.sinks.info import SinkInfo
-from dsv2.sinks.paths import contains, normalized
 
-__all__ = ("CollectSink", "DriverSink", "FileSink", "FileSinkFormat", "ForeachBatchSink", "PrintSink", "Sink")
+__all__ = ("CollectSink", "DriverSink", "ForeachBatchSink", "PrintSink", "Sink")
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -122,58 +117,6 @@ class ForeachBatchSink(DriverSink[T], Generic[T]):
 
     def write_batch(self, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
         self.function(_records_of(batches), batch_id)
-
-
-class FileSinkFormat(Enum):
-    """The format of the files of a ``FileSink``."""
-
-    PARQUET = "parquet"
-    JSON = "json"
-    CSV = "csv"
-
-
-class FileSink(Sink[T], Generic[T]):
-    """Writes files to a folder, exactly once.
-
-    Each micro-batch writes to the folder ``batch_id=<n>`` below ``path``, and a retry replaces that folder. Any reader
-    of partitioned folders can read ``path``. A BATCH job writes ``batch_id=0``. A folder belongs to one sink of one
-    job.
-
-    Args:
-        path: The folder.
-        format: ``"parquet"`` (default), ``"json"`` or ``"csv"``.
-        schema: A dataclass or NamedTuple class, or Spark's DDL string for tuples and dicts.
-
-    Raises:
-        ConfigurationError: ``path`` is empty, or ``format`` is unknown.
-    """
-
-    def __init__(
-        self,
-        path: str | PathLike[str],
-        *,
-        format: FileSinkFormat | Literal["parquet", "json", "csv"] = FileSinkFormat.PARQUET,
-        schema: type[T] | str,
-    ) -> None:
-        self.format = as_choice(FileSinkFormat, format, "format")
-        self.path = fspath(path)
-        if not self.path:
-            raise ConfigurationError("FileSink requires a path.")
-        self.schema: type[T] | str = schema
-
-    def conflict_with(self, other: Sink[T]) -> str | None:
-        if not isinstance(other, FileSink):
-            return None
-        own, its = normalized(self.path), normalized(other.path)
-        if own == its:
-            return f"both write to {self.path}, where each would replace the micro-batches of the other"
-        if contains(own, its) or contains(its, own):
-            return f"{self.path} and {other.path} are nested, so readers of the outer folder would read both"
-        return None
-
-    @property
-    def record_types(self) -> Collection[type]:
-        return (self.schema,) if isinstance(self.schema, type) else ()
 
 
 def _records_of(batches: Sequence[RecordBatch[T]]) -> list[T]:

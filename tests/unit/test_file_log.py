@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -102,9 +102,7 @@ class Job:
     def open(self, folder: Folder) -> SinkFolder:
         self.starts += 1
         run = f"{self.starts:08}"
-        return SinkFolder(
-            folder, self.clock, run, rolling=self.rolling, retention_ms=1_500, entries_per_snapshot=3
-        )
+        return SinkFolder(folder, self.clock, run, rolling=self.rolling, retention_ms=1_500, entries_per_snapshot=3)
 
     def run(self, crash_at: int | None, watch: Callable[[], None] = lambda: None) -> bool:
         """Run to the end, or crash. Returns whether it has ended."""
@@ -125,7 +123,10 @@ class Job:
             for part, record in enumerate(records_of(batch)):
                 folder.write(f"{staging}/day={record[0]}/part-{part}.json", f'"{record}"\n'.encode())
             folder.write(f"{staging}/_SUCCESS", b"done")
-            sink.prepare(batch, staging)
+            if records_of(batch):
+                sink.prepare(batch, staging)
+            else:
+                sink.discard(staging)
             self.committed = batch + 1
             sink.publish()
             due = sink.next_roll_ms()

@@ -42,7 +42,19 @@ MAY_IMPORT = {
     "functions": {"context", "errors", "record_batch", "spi", "state", "watermark"},
     "extension": MODEL - {"sinks"} | {"arguments", "callables", "columnar", "streams"},
     "arrow": MODEL | {"callables", "columnar", "connectors", "extension", "runtime.serde", "runtime.state"},
-    "connectors": {"arguments", "clock", "errors", "extension", "record_batch", "sinks", "sources", "watermark"},
+    "file_log": {"clock", "errors", "folders", "program"},
+    "connectors": {
+        "arguments",
+        "clock",
+        "errors",
+        "extension",
+        "file_log",
+        "folders",
+        "record_batch",
+        "sinks",
+        "sources",
+        "watermark",
+    },
     "sinks": {"arguments", "errors", "record_batch", "watermark"},
     "sources": {"arguments", "clock", "errors", "record_batch", "watermark"},
     "graph": MODEL | {"callables"},
@@ -70,12 +82,12 @@ MAY_IMPORT = {
     "savepoint": {"callables", "context", "errors", "folders", "graph", "program", "sources", "state", "version"}
     | {"runtime.report", "runtime.serde", "runtime.state"},
     "local": RUNTIME | RUNTIMES | {"arguments", "folders", "program", "savepoint", "unfinished"},
-    "cli": {"errors", "savepoint", "version"},
+    "cli": {"clock", "errors", "file_log", "folders", "savepoint", "version"},
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
-    | {"folders", "program", "savepoint"}
+    | {"file_log", "folders", "program", "savepoint"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "streams", "version"},
 }
