@@ -50,7 +50,7 @@ class Merged:
 class Merger(Protocol):
     """Merges files of one format."""
 
-    def __call__(self, groups: Sequence[MergeGroup], staging: str) -> list[Merged]:
+    def __call__(self, groups: Sequence[MergeGroup], staging: str, /) -> list[Merged]:
         """Write one file for each group, with the records of its files in their order.
 
         Args:
@@ -74,13 +74,15 @@ def merge_groups(files: Iterable[DataFile], target_bytes: int) -> list[MergeGrou
     A file on its own is in a group only if it is hidden.
     """
     groups = []
-    for (folder, schema), found in groupby(
-        in_order(files), key=lambda file: (partition_folder(file.path), file.schema)
-    ):
+    for (folder, schema), found in groupby(in_order(files), key=_kind):
         for chosen in _by_size(found, target_bytes):
             if len(chosen) > 1 or chosen[0].is_hidden:
                 groups.append(MergeGroup(folder, schema, tuple(chosen)))
     return groups
+
+
+def _kind(file: DataFile) -> tuple[str, int]:
+    return partition_folder(file.path), file.schema
 
 
 def _by_size(files: Iterator[DataFile], target_bytes: int) -> Iterator[list[DataFile]]:
