@@ -13,6 +13,7 @@ from pyspark.storagelevel import StorageLevel
 from dsv2.clock import Clock
 from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.runtime.report.driver_limits import DriverLimits
 from dsv2.runtime.report.sink_calls import write_on_driver
 from dsv2.sinks import DriverSink, FileSink, ParallelSink, SinkRunInfo
 from runtime_spark.file_sinks import FileSinkWriter, check_partitioning
@@ -59,6 +60,7 @@ class SinkWriter:
         """``job_id``: Identifies the checkpoint. ``run``: The run that writes."""
         self._job_id = job_id
         self._run = run
+        self._plan = plan
         sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
         self.tasks = Tasks(plan, layout)
         self.writes_to: Operator | None = None  # the sink that the driver is writing to
@@ -101,10 +103,15 @@ class SinkWriter:
         for slot, _, _, payload in sorted(frames.collect(), key=itemgetter(*_IN_ORDER)):
             by_slot[slot].append(bytes(payload))
         codec = load_job(self._packed).codec()
+        limits = DriverLimits(self._plan)
         for operator in self._on_driver:
-            payloads = [payload for slot in self._layout.slots_of(operator) for payload in by_slot[slot]]
+            payloads = [payload for slot in self._layout.slots_of(operator) for payload in by_slot.pop(slot)]
             with patient_collector():
-                batches = [decode_frame(codec, payload, str(operator))[0] for payload in payloads]
+                batches = []
+                for payload in payloads:
+                    batches.append(decode_frame(codec, payload, str(operator))[0])
+                    limits.add(operator.id, len(batches[-1]), len(payload))
+                    limits.check()
                 self.writes_to = operator
                 write_on_driver(operator, self._job_id, [batch for batch in batches if batch], batch_id)
                 self.writes_to = None

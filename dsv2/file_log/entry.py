@@ -42,7 +42,8 @@ class Entry:
     Attributes:
         time_ms: When it was written.
         run: The run or the command that wrote it.
-        batch: The micro-batch that ``added`` has the records of. None: ``added`` has the records of ``removed``.
+        batch: The micro-batch with which the output now ends, and of which ``added`` has the records. None: ``added``
+            has the records of ``removed``.
         added: New files.
         removed: The paths of files that are no longer part of the output.
         opens: Whether the run begins to write.

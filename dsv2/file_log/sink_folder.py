@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsv2.clock import Clock
-from dsv2.errors import CorruptDataError
+from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.file_log.entry import DataFile, Entry, as_data_file, as_values
 from dsv2.file_log.log import FileLog, LogConflictError
 from dsv2.file_log.merging import MergeGroup, Merger, merge_groups, segments_name, write_ends
-from dsv2.file_log.names import DATA, PENDING, REPLACING, Staging, is_hidden
+from dsv2.file_log.names import DATA, PENDING, REPLACING, SEGMENTS, Staging, is_hidden
 from dsv2.file_log.state import LogState, read_checked, read_log
 from dsv2.folders import Folder
 from dsv2.program.checked_json import to_json
@@ -107,23 +107,28 @@ class SinkFolder:
         """The published output."""
         return self._log.state
 
-    def begin(self, first_batch: int) -> None:
+    def begin(self, first_batch: int | None) -> None:
         """Begin to write. Completes what an earlier run has left, and deletes what it has not committed.
 
-        ``first_batch``: The micro-batch that the run begins with. All earlier ones are committed.
+        Args:
+            first_batch: The micro-batch that the run begins with. All earlier ones are committed. None: the run writes
+                no micro-batches, and leaves a prepared one as it is.
 
         Raises:
             CorruptDataError: A file of the folder is damaged or missing.
         """
         self._log.append(self._entry(opens=True))  # from here on, an earlier run cannot write
         self._complete_replacement()
-        self._pending = self._read_pending()
-        if self._pending is not None and self._pending.batch < first_batch:
+        pending = self._read_pending()
+        if pending is not None and first_batch is None:
+            self._staged.add(pending.staging)
+        elif pending is not None and first_batch is not None and pending.batch < first_batch:
+            self._pending = pending
             self.publish()
-        elif self._pending is not None:
-            self._pending = None
+        elif pending is not None:
             self._folder.delete(PENDING)
         self._remove_unused_staging()
+        self._remove_unused_segments()
 
     def stage(self, batch: int) -> str:
         """Return a new folder, relative to that of the sink, to write a micro-batch to."""
@@ -189,6 +194,25 @@ class SinkFolder:
         groups = merge_groups(self._log.state.files.values(), target_bytes)
         self._replace(groups, merger)
         return sum(len(group.files) for group in groups)
+
+    def truncate(self, last: int) -> int:
+        """Remove the records of all micro-batches after ``last``. Returns the number of files that were deleted.
+
+        Raises:
+            ConfigurationError: A file also has records of earlier micro-batches, because it was merged.
+        """
+        removed = [file for file in self._log.state.files.values() if file.last > last]
+        for file in removed:
+            if file.first <= last:
+                raise ConfigurationError(
+                    f"{self._folder.place(file.path)} has the records of the micro-batches {file.first} to "
+                    f"{file.last}, which were merged, so they cannot be removed after {last}."
+                )
+        last = min(last, self._log.state.last_batch)
+        self._log.append(self._entry(batch=last, removed=[file.path for file in removed]))
+        for file in removed:
+            self._folder.delete(file.path)
+        return len(removed)
 
     def close(self) -> None:
         """Record that the run has ended normally."""
@@ -257,20 +281,29 @@ class SinkFolder:
 
     def _complete_replacement(self) -> None:
         values = read_checked(self._folder, REPLACING)
-        if values is not None:
-            self._complete(
-                _Replacement(
-                    values["staging"],
-                    tuple((source, target) for source, target in values["moves"]),
-                    tuple(map(as_data_file, values["added"])),
-                    tuple(values["removed"]),
-                )
-            )
+        if values is None:
+            return
+        replacement = _Replacement(
+            values["staging"],
+            tuple((source, target) for source, target in values["moves"]),
+            tuple(map(as_data_file, values["added"])),
+            tuple(values["removed"]),
+        )
+        known = self._log.state.files
+        if known.keys() >= {file.path for file in replacement.added} or known.keys() >= set(replacement.removed):
+            self._complete(replacement)
+        else:  # of a run that another one had replaced
+            self._undo(replacement.moves)
+            self._folder.delete(REPLACING)
 
     def _complete(self, replacement: _Replacement) -> None:
         if not all(file.path in self._log.state.files for file in replacement.added):
             entry = self._entry(added=replacement.added, removed=replacement.removed)
-            self._add(replacement.moves, entry)
+            try:
+                self._add(replacement.moves, entry)
+            except LogConflictError:
+                self._folder.delete(REPLACING)
+                raise
         self._folder.delete(REPLACING)
         self._folder.remove(replacement.staging)
         self._release(replacement.staging)
@@ -285,11 +318,15 @@ class SinkFolder:
         try:
             self._log.append(entry)
         except LogConflictError:
-            published = read_log(self._folder).files
-            for _, target in moves:
-                if target not in published:
-                    self._folder.delete(target)
+            self._undo(moves)
             raise
+
+    def _undo(self, moves: Iterable[tuple[str, str]]) -> None:
+        """Delete files at their places, unless another run has published them."""
+        published = read_log(self._folder).files
+        for _, target in moves:
+            if target not in published:
+                self._folder.delete(target)
 
     def _read_pending(self) -> _Pending | None:
         values: dict[str, Any] | None = read_checked(self._folder, PENDING)
@@ -317,6 +354,13 @@ class SinkFolder:
         for name in self._folder.sizes(DATA):
             if f"{DATA}/{name}" not in used:
                 self._folder.remove(f"{DATA}/{name}")
+
+    def _remove_unused_segments(self) -> None:
+        state = self._log.state
+        used = {segments_name(path) for path in (*state.files, *state.replaced)}
+        for name in self._folder.sizes(SEGMENTS):
+            if f"{SEGMENTS}/{name}" not in used:
+                self._folder.delete(f"{SEGMENTS}/{name}")
 
 
 def _data_files(folder: Folder, staging: str) -> dict[str, int]:
