@@ -80,8 +80,8 @@ def check_outputs(spark: SparkSession, plan: Plan, owner: OutputOwner, first_bat
         if last >= first_batch:
             raise IncompatibleCheckpointError(
                 f"{_where(operator, sink)} already has micro-batch {last}, but the state is older and continues with "
-                f"micro-batch {first_batch}. Restore a newer checkpoint, or remove the later micro-batches, which are then "
-                f"written again: dsv2 files truncate {sink.path} --after {first_batch - 1}"
+                f"micro-batch {first_batch}. Restore a newer checkpoint, or remove the later micro-batches, which are "
+                f"then written again: dsv2 files truncate {sink.path} --after {first_batch - 1}"
             )
 
 

@@ -128,9 +128,8 @@ def _truncate(arguments: argparse.Namespace) -> Report:
     sink.begin(arguments.after + 1)
     deleted = sink.truncate(arguments.after)
     sink.close()
-    return Report(
-        [f"{deleted} files were deleted. Micro-batch {arguments.after} is now the last."], {"deleted": deleted}
-    )
+    text = f"{deleted} files were deleted. The output ends with micro-batch {sink.state.last_batch}."
+    return Report([text], {"deleted": deleted, "last_batch": sink.state.last_batch})
 
 
 def _clean(arguments: argparse.Namespace) -> Report:

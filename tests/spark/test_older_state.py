@@ -16,6 +16,7 @@ from dsv2 import (
     JobError,
     UserFunctionError,
 )
+from dsv2.cli import main
 from runtime_spark import SparkRuntime, StateLayout
 from tests.spark.programs import Reading, build, read_back, reading
 

@@ -16,7 +16,6 @@ from dsv2.file_log.description import Description
 from dsv2.folders import LocalFolder
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 __all__ = ("WrittenFiles", "read_files")
@@ -84,11 +83,6 @@ class WrittenFiles:
         import pyarrow as pa
 
         return pa.Table.from_batches(self.batches(), table_schema(_describe(LocalFolder(self.path)).schemas[-1]))
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Return the records as a frame of pandas. Raises as ``batches`` does."""
-        frame: pd.DataFrame = self.to_arrow().to_pandas()
-        return frame
 
     def _parts(self, folder: LocalFolder) -> Iterator[Part]:
         return parts_between(folder, read_log(folder), self.after, self.position)

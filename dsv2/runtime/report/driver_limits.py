@@ -59,7 +59,7 @@ class _Received:
 
     def _error(self, argument: str, limit: str) -> str:
         return (
-            f"{name_of(self._operator)} receives more than {limit} in a micro-batch. All of it must fit into the memory "
-            f"of the driver. Use a sink that is written in tasks, such as FileSink, KafkaSink or your own ParallelSink "
-            f"or ArrowSink; read less in a micro-batch; or set {argument} (None: no limit)."
+            f"{name_of(self._operator)} receives more than {limit} in a micro-batch. All of it must fit into the "
+            f"memory of the driver. Use a sink that is written in tasks, such as FileSink, KafkaSink or your own "
+            f"ParallelSink or ArrowSink; read less in a micro-batch; or set {argument} (None: no limit)."
         )
