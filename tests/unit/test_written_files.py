@@ -268,7 +268,7 @@ def test_source_refuses_other_output(tmp_path: Path) -> None:
 def test_undecodable_record_is_named(tmp_path: Path) -> None:
     sink = Sink(tmp_path, "parquet", [field("n", "long")])
     sink.write(numbers(1, 2))
-    with pytest.raises(Exception, match="of the micro-batches|micro-batches 0 to 0 of .*, record 2: KeyError: 2"):
-        env = ExecutionEnvironment.get_instance("local")
-        env.from_source(FileSinkSource(tmp_path, lambda row: {1: "one"}[row["n"]])).to_sink(CollectSink())
+    env = ExecutionEnvironment.get_instance("local")
+    env.from_source(FileSinkSource(tmp_path, lambda row: {1: "one"}[row["n"]])).to_sink(CollectSink())
+    with pytest.raises(JobError, match=r"micro-batches 0 to 0 of .*, record 2: KeyError: 2"):
         env.execute()
