@@ -61,6 +61,7 @@ def test_what_attempts_have_left_is_deleted(capsys: pytest.CaptureFixture[str], 
     assert [file.name for file in (tmp_path / "_dsv2/data").iterdir()] == ["3-2000-run-2"]
     assert read(tmp_path) == [0, 1, 2]
     sink.log.close()
+    sink.folder.write("_dsv2/data/3-2000-run-2/part-0.parquet", b"late")  # by a task of the run that has ended
     assert printed(capsys, "clean", tmp_path).splitlines()[0] == "1 files were deleted, 4 bytes."
 
 
