@@ -501,4 +501,4 @@ def sinks_and_their_files(env: ExecutionEnvironment, flights: NonKeyedPartitionS
     flights.to_sink(CollectSink[Flight](max_records=10, max_bytes=None))
     flights.to_sink(ForeachBatchSink(lambda records, batch_id: assert_type(records, list[Flight]).clear(), max_bytes=1))
     followed = env.from_source(FileSinkSource("out", lambda row: str(row["carrier"])), "flights")
-    assert_type(followed, NonKeyedPartitionStream[str])
+    assert_type(followed, ConfiguredStream[str])

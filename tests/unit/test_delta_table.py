@@ -21,7 +21,7 @@ class CrashError(Exception):
 
 
 @pytest.fixture
-def document(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> ModuleType:
+def document(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     module = ModuleType("document_files")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(PROGRAMS["docs/files.md"], "docs/files.md", "exec"), vars(module))
@@ -29,7 +29,7 @@ def document(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("crash", ["before", "after", "never"])
-def test_repeated_micro_batch_is_written_once(document: ModuleType, tmp_path: Path, crash: str) -> None:
+def test_repeated_micro_batch_is_written_once(document: Any, tmp_path: Path, crash: str) -> None:
     write = document.write_deltalake
     info = SinkInfo("job", "sales", 1)
 
