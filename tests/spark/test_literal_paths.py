@@ -82,6 +82,16 @@ def test_other_file_systems_behave_like_the_local_one(spark: SparkSession, mount
     assert (there.read("x/1"), here.read("x/1")) == (b"first", b"first")
     assert there.numbers("x") == [1]
     assert there.sizes("x") == {"1": 5}
+    for folder, other in ((there, here), (here, there)):
+        assert folder.create("log/2", b"two")
+        assert not other.create("log/2", b"again")
+        assert folder.tree("") == other.tree("") == {"x/1": 5, "log/2": 3}
+        assert folder.move("log/2", "day=a%2Fb/new")
+        assert not folder.move("log/2", "day=a%2Fb/other")
+        assert other.tree("day=a%2Fb") == {"new": 3}
+        assert other.read("day=a%2Fb/new") == b"two"
+        folder.remove("day=a%2Fb")
+        folder.remove("log")
     there.delete("x/1")
     there.delete("x/1")
     assert there.read("x/1") is None
