@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -105,8 +106,12 @@ class LocalFolder(Folder):
             os.link(new, file)
         except FileExistsError:
             return False
+        except OSError:  # the file system has no links
+            if file.exists():
+                return False
+            os.replace(new, file)
         finally:
-            new.unlink()
+            new.unlink(missing_ok=True)
         return True
 
     def move(self, name: str, new: str) -> bool:
@@ -123,21 +128,22 @@ class LocalFolder(Folder):
 
     def remove(self, name: str) -> None:
         place = Path(self.path, name)
-        if place.is_dir() and not place.is_symlink():
-            shutil.rmtree(place)
-        else:
-            place.unlink(missing_ok=True)
+        while place.is_dir() and not place.is_symlink():
+            with contextlib.suppress(FileNotFoundError):  # another process may delete it as well
+                shutil.rmtree(place)
+        place.unlink(missing_ok=True)
 
     def subfolder(self, name: str) -> LocalFolder:
         return LocalFolder(self.place(name))
 
     def tree(self, name: str) -> dict[str, int]:
         root = Path(self.path, name)
-        return {
-            file.relative_to(root).as_posix(): file.stat().st_size
-            for folder, _, files in os.walk(root)
-            for file in (Path(folder, own) for own in files)
-        }
+        found = {}
+        for folder, _, files in os.walk(root):
+            for file in (Path(folder, own) for own in files):
+                with contextlib.suppress(FileNotFoundError):  # another process may delete it
+                    found[file.relative_to(root).as_posix()] = file.stat().st_size
+        return found
 
     def uri(self, name: str) -> str:
         return f"file:{self.place(name)}"
