@@ -53,6 +53,9 @@ class MemoryFolder(Folder):
             found[entry] = 0 if slash else size
         return found
 
+    def links(self, name: str = "") -> list[str]:
+        return []
+
     def tree(self, name: str) -> dict[str, int]:
         head = f"{name}/" if name else ""
         return {file.removeprefix(head): len(data) for file, data in self.files.items() if file.startswith(head)}
