@@ -64,9 +64,14 @@ class BatchJob:
     def _run(self) -> None:
         self._group.add_thread()
         try:
+            for sink in self._writer.files:
+                sink.begin(0)
             written = self._writer.write(self._frames, 0)
             if self._letters is not None:
                 self._letters.write(0, letters_in(written))
+            for sink in self._writer.files:
+                sink.publish()
+                sink.finish()
             reports = [report for report in written if "uid" in report]
             self._reports.add(0, reports)
             warn_of_missed_skips(self._plan, skipped_in(reports))

@@ -185,9 +185,10 @@ class SparkRuntime:
         check_outputs_unused(self._spark, plan)
         plan = with_skips(plan, options.skip_records)
         job_id = f"{self._spark.conf.get('spark.app.id')}-{next(_BATCH_JOBS)}"
+        run = SinkRunInfo(job_id)
         letters = batch_letters(self._spark, plan, options, job_id)
         compiled = self.compile(plan)
-        writer = SinkWriter(plan, compiled.layout, compiled.packed, job_id, SinkRunInfo(job_id))
+        writer = SinkWriter(self._spark, plan, compiled.layout, compiled.packed, job_id, run, self._clock)
         return BatchJob(plan, compiled.frames, writer, letters, self._clock)
 
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
@@ -224,7 +225,7 @@ class SparkRuntime:
         compiled = self.compile(plan, source_options, checkpoint.history, restoration, checkpoint.traced_batch)
         with usable(f"The checkpoint_location {location}"):
             lease, run = checkpoint.begin(source_streams(plan))
-        sinks = SinkWriter(plan, compiled.layout, compiled.packed, checkpoint.job_id, run)
+        sinks = SinkWriter(self._spark, plan, compiled.layout, compiled.packed, checkpoint.job_id, run, self._clock)
         job = StreamingJob(
             self._spark,
             plan,

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dsv2.cli import checkpoint, dead_letters, job, savepoint, state
+from dsv2.cli import checkpoint, dead_letters, files, job, savepoint, state
 from dsv2.cli.completion import add_completion
 from dsv2.cli.report import Report
 from dsv2.errors import Dsv2Error
@@ -54,11 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="dsv2", description="Pipelines of dsv2, and their savepoints, checkpoints, state and dead letters."
+        prog="dsv2", description="Pipelines of dsv2, their savepoints, checkpoints, state, dead letters and files."
     )
     parser.add_argument("--version", action="version", version=f"dsv2 {__version__}")
     add_completion(parser)
     groups = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (job, savepoint, checkpoint, state, dead_letters):
+    for module in (job, savepoint, checkpoint, state, dead_letters, files):
         module.add_commands(groups)
     return parser

@@ -38,7 +38,7 @@ def run(
     env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=layout))
     numbers = env.from_collection(range(count), "numbers", records_per_batch=2).with_uid("numbers")
     counted = numbers.key_by(lambda n: n % by).process(count_on).with_uid("count")
-    counted.to_sink(FileSink(f"{folder}/out", schema=Number)).with_uid("out")
+    counted.to_sink(FileSink(f"{folder}/out", schema=Number, roll_bytes=10**9)).with_uid("out")
     env.execute("literal", checkpoint_location=f"{folder}/checkpoint", on_change=on_change)
 
 
@@ -82,6 +82,17 @@ def test_other_file_systems_behave_like_the_local_one(spark: SparkSession, mount
     assert (there.read("x/1"), here.read("x/1")) == (b"first", b"first")
     assert there.numbers("x") == [1]
     assert there.sizes("x") == {"1": 5}
+    for folder, other in ((there, here), (here, there)):
+        assert folder.create("log/2", b"two")
+        assert not other.create("log/2", b"again")
+        for found in (folder.tree(""), other.tree("")):  # Hadoop also writes checksums, such as log/.2.crc
+            assert {name: size for name, size in found.items() if "/." not in name} == {"x/1": 5, "log/2": 3}
+        assert folder.move("log/2", "day=a%2Fb/new")
+        assert not folder.move("log/2", "day=a%2Fb/other")
+        assert other.tree("day=a%2Fb")["new"] == 3
+        assert other.read("day=a%2Fb/new") == b"two"
+        folder.remove("day=a%2Fb")
+        folder.remove("log")
     there.delete("x/1")
     there.delete("x/1")
     assert there.read("x/1") is None

@@ -47,8 +47,9 @@ MAY_IMPORT = {
     "functions": {"async_settings", "context", "errors", "record_batch", "spi", "state", "watermark"},
     "extension": MODEL - {"sinks"} | {"arguments", "callables", "columnar", "streams"},
     "arrow": MODEL | {"callables", "columnar", "connectors", "extension", "runtime.serde", "runtime.state"},
+    "file_log": {"clock", "errors", "folders", "program"},
     "connectors": {"arguments", "clock", "errors", "extension", "record_batch", "record_position"}
-    | {"resource", "sinks", "sources", "watermark"},
+    | {"file_log", "folders", "resource", "sinks", "sources", "watermark"},
     "sinks": {"arguments", "errors", "record_batch", "watermark"},
     "sources": {"arguments", "clock", "errors", "record_batch", "record_position", "watermark"},
     "graph": MODEL | {"callables", "explain"},  # Plan.explain imports it when it is called
@@ -84,13 +85,13 @@ MAY_IMPORT = {
     | RUNTIMES
     | {"arguments", "folders", "program", "savepoint", "unfinished"}
     | {"dead_letters", "paths"},
-    "cli": {"dead_letters", "errors", "paths", "savepoint", "version"}
+    "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
     | {"environment", "explain", "graph", "job", "runtime_view", "tracebacks"},  # to build and run pipelines
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
-    | {"dead_letters", "folders", "program", "savepoint"}
+    | {"dead_letters", "file_log", "folders", "program", "savepoint"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "stream_sinks", "streams", "version"},
 }
