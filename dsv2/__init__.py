@@ -4,9 +4,12 @@ The names that most programs need can be imported from here. Windows, joins and 
 connectors in ``dsv2.connectors``, functions on Arrow tables in ``dsv2.arrow``.
 """
 
+from dsv2.async_resource import AsyncResource
+from dsv2.async_settings import AsyncBatchSettings, AsyncSettings
 from dsv2.configurable import ProcessConfigurable
 from dsv2.context import (
     ApplyPartitionFunction,
+    BatchContext,
     Collector,
     Counter,
     JobInfo,
@@ -56,6 +59,8 @@ from dsv2.errors import (
     WatermarkDeclarationError,
 )
 from dsv2.functions import (
+    AsyncBatchProcessFunction,
+    AsyncOneInputStreamProcessFunction,
     FilterFunction,
     FlatMapFunction,
     MapFunction,
@@ -97,6 +102,12 @@ from dsv2.watermark import (
 
 __all__ = (
     "ApplyPartitionFunction",
+    "AsyncBatchProcessFunction",
+    "AsyncBatchSettings",
+    "AsyncOneInputStreamProcessFunction",
+    "AsyncResource",
+    "AsyncSettings",
+    "BatchContext",
     "BroadcastStream",
     "CollectSink",
     "CollectionSource",

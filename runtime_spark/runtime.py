@@ -291,7 +291,7 @@ def compile_plan(
     if restoration is not None:
         # Last, and in every run, because Spark logs the offsets of sources by their order.
         ticks = tick(spark, packed, job_key, clock)
-        frames = frames.unionAll(restore_frames(spark, restoration.savepoint, layout, packed, ticks))
+        frames = frames.unionAll(restore_frames(spark, restoration.savepoint, packed, ticks))
     for level in range(len(layout.levels)):
         frames = _level(frames, plan, layout, packed, level, clock)
     reads_rows = any(isinstance(operator.body, DataFrameSource) for operator in plan.operators)

@@ -10,6 +10,7 @@ from typing import Any
 
 from typing_extensions import Format, get_annotations
 
+from dsv2.async_resource import AsyncResource
 from dsv2.functions import CallableFunction, ProcessFunction
 from dsv2.graph.sink_checks import SinkCheck
 from dsv2.resource import Resource
@@ -20,7 +21,8 @@ from dsv2.spi import BatchFunction, WrappingFunction
 __all__ = ("may_keep_state", "mentioned_names")
 
 _PLAIN = (
-    int, float, complex, str, bytes, type(None), Enum, type, FunctionType, BuiltinFunctionType, ModuleType, Resource
+    int, float, complex, str, bytes, type(None), Enum, type, FunctionType, BuiltinFunctionType, ModuleType, Resource,
+    AsyncResource,
 )  # fmt: skip
 _STORES = ("STORE_ATTR", "DELETE_ATTR")
 _STORING_CALLS = {"setattr", "delattr", "__dict__", "__setattr__"}

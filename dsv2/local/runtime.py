@@ -30,7 +30,7 @@ from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.program.savepoint_check import check_savepoint
 from dsv2.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
-from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.operator.job_context import JobContext, event_loop_of
 from dsv2.runtime.report.progress import job_progress
 from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.runtime.serde.codec import Codec
@@ -138,7 +138,15 @@ class LocalRuntime:
         letters: LetterWriter | None,
     ) -> None:
         codec = Codec(TypeRegistry.of(plan))
-        context = JobContext(plan.job_name, plan.mode, plan.declarations, codec, time, wait=self._clock.wait)
+        context = JobContext(
+            plan.job_name,
+            plan.mode,
+            plan.declarations,
+            codec,
+            time,
+            wait=self._clock.wait,
+            event_loop=event_loop_of(self._clock),
+        )
         positions = {} if savepoint is None else savepoint.info.sources
         choice = random.Random(self._seed)
         run = LocalRun(plan, context, self._clock, choice, fast=self._fast, positions=positions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance import (
+    programs_async,
     programs_by_clock,
     programs_columns,
     programs_differences,
@@ -50,6 +51,7 @@ PROGRAMS = (
     *programs_ends.PROGRAMS,
     *programs_operators.PROGRAMS,
     *programs_unblocking.PROGRAMS,
+    *programs_async.PROGRAMS,
 )
 
 # Programs with states, timers, windows and join buffers.
@@ -61,4 +63,5 @@ WITH_KEYED_STATE = (
     *programs_windows.PROGRAMS,
     *programs_triggers.PROGRAMS,
     *programs_operators.WITH_STATE,
+    *programs_async.WITH_STATE,
 )

@@ -140,6 +140,8 @@ class TestRules:
             (lambda: ErrorPolicy().retry(ValueError, ResourceError, times=1), "retry: ResourceError always fails"),
             (lambda: ErrorPolicy().retry(times=0), "times must be a whole number from 1 to 30, not 0"),
             (lambda: ErrorPolicy().retry(times=2, backoff=timedelta(seconds=-1)), "backoff must be 0 or more"),
+            (lambda: ErrorPolicy().retry(times=2, jitter=2), "jitter must be a number from 0 to 1, not 2"),
+            (lambda: ErrorPolicy().retry(times=2, max_backoff=timedelta(-1)), "max_backoff must be 0 or more"),
             (lambda: ErrorPolicy().limit(total=-1), "total must be a whole number of at least 0, not -1"),
             (lambda: ErrorPolicy().limit(per_micro_batch=True), "per_micro_batch must be a whole number"),
         ],
@@ -220,6 +222,16 @@ class TestRetries:
         assert harness.output.records == [1, 2]
         assert clock.now_ms() == 1000 + 2000 + 4000
         assert counters(harness) == {"errors_retried": 3}
+
+    def test_waits_have_a_limit_and_a_random_part(self) -> None:
+        second, jitter = timedelta(seconds=1), 0.5
+        policy = ErrorPolicy().retry(times=3, backoff=second, max_backoff=timedelta(milliseconds=1500))
+        _, clock = self.run(policy, 3)
+        assert clock.now_ms() == 1000 + 1500 + 1500
+        policy = ErrorPolicy().retry(times=3, backoff=second, jitter=jitter)
+        waits = [self.run(policy, 3)[1].now_ms() for _ in range(2)]
+        assert waits[0] == waits[1]  # a repeated task waits as long
+        assert 7000 * (1 - jitter) < waits[0] < 7000
 
     def test_other_rules_apply_in_the_end(self) -> None:
         harness, _ = self.run(ErrorPolicy().retry(times=2).skip(), 3)

@@ -15,16 +15,18 @@ ROOT = Path(__file__).parent.parent.parent
 FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT / package).rglob("*.py"))
 
 # What users program against and what they build with it. It does not depend on how jobs run.
-MODEL = {"context", "error_policy", "errors", "functions", "output_tag"}
+MODEL = {"async_resource", "async_settings", "context", "error_policy", "errors", "functions", "output_tag"}
 MODEL |= {"record_batch", "record_position", "resource", "sinks", "sources", "spi", "state", "watermark"}
 PLAN = MODEL | {"graph", "job"}
-RUNTIME = PLAN | {"clock", "columnar", "extension", "runtime_view", "tracebacks"}
+RUNTIME = PLAN | {"clock", "columnar", "event_loop", "extension", "runtime_view", "tracebacks"}
 RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange", "operator", "sources", "rescale")}
 
 # Part of dsv2 (or runtime_spark) -> the parts of dsv2 that it may import in addition to itself. A new part needs a row.
 # The packages of dsv2.runtime are parts.
 MAY_IMPORT = {
     "arguments": {"errors"},
+    "async_resource": {"callables", "errors", "event_loop", "resource"},
+    "async_settings": {"arguments", "errors"},
     "callables": set[str](),
     "columnar": set[str](),
     "record_batch": {"columnar"},
@@ -32,6 +34,7 @@ MAY_IMPORT = {
     "clock": set[str](),
     "errors": {"record_position"},
     "record_position": set[str](),
+    "event_loop": set[str](),
     "folders": set[str](),
     "paths": {"errors", "folders"},
     "version": set[str](),
@@ -40,8 +43,8 @@ MAY_IMPORT = {
     "watermark": {"arguments", "errors"},
     "state": {"arguments", "callables", "errors"},
     "context": {"output_tag", "state", "watermark"},
-    "spi": {"context", "errors", "output_tag", "record_batch", "state", "watermark"},
-    "functions": {"context", "errors", "record_batch", "spi", "state", "watermark"},
+    "spi": {"async_settings", "context", "errors", "output_tag", "record_batch", "state", "watermark"},
+    "functions": {"async_settings", "context", "errors", "record_batch", "spi", "state", "watermark"},
     "extension": MODEL - {"sinks"} | {"arguments", "callables", "columnar", "streams"},
     "arrow": MODEL | {"callables", "columnar", "connectors", "extension", "runtime.serde", "runtime.state"},
     "connectors": {"arguments", "clock", "errors", "extension", "record_batch", "record_position"}
@@ -76,7 +79,7 @@ MAY_IMPORT = {
     "program": PLAN | {"runtime.serde", "runtime.report", "runtime.state"},
     "dead_letters": {"errors", "folders", "graph", "paths", "program", "runtime.serde", "runtime.state"},
     "savepoint": {"callables", "context", "errors", "extension", "folders", "graph", "program", "sources", "state"}
-    | {"version", "dead_letters", "paths", "runtime.report", "runtime.serde", "runtime.state"},
+    | {"dead_letters", "paths", "version", "runtime.report", "runtime.serde", "runtime.state"},
     "local": RUNTIME
     | RUNTIMES
     | {"arguments", "folders", "program", "savepoint", "unfinished"}
@@ -159,6 +162,11 @@ def test_importing_dsv2_is_fast() -> None:
     calls, *heavy = subprocess.check_output([sys.executable, "-c", MEASURED_IMPORT], cwd=ROOT, text=True).split()
     assert heavy == []
     assert int(calls) < 100_000  # about 0.1 s
+
+
+def test_asyncio_is_imported_for_async_functions_only() -> None:
+    code = "import sys, dsv2.runtime.operator.subtask; print('asyncio' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "False\n"
 
 
 @pytest.mark.parametrize("package", CLIENTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -13,7 +14,11 @@ from hypothesis import strategies as st
 from dsv2 import CollectSink, DeadLetter, ErrorPolicy, ExecutionEnvironment, RecordPosition, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
-from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
+from dsv2.functions import (
+    AsyncOneInputStreamProcessFunction,
+    OneInputStreamProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+)
 from dsv2.local import LocalRuntime
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.traced import Origin, TracedBatch
@@ -254,3 +259,27 @@ def test_batch_follows_its_records(numbers: list[int], data: st.DataObject) -> N
     for record in data.draw(st.sampled_from([batch.rows(), (record for record, _ in batch.pairs())])):
         assert origin.position == (None if record == 0 else RecordPosition("in", 0, record))
     assert origin.current is None
+
+
+class Awaiting(AsyncOneInputStreamProcessFunction[Event, Event]):
+    """Emits its records later. It fails for a bad one, if ``fails``."""
+
+    def __init__(self, *, fails: bool) -> None:
+        self.fails = fails
+
+    async def process_record(self, record: Event, output: Any, ctx: Any) -> None:
+        await asyncio.sleep(0)
+        output.collect(check(record) if self.fails else record)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize("chained", [True, False])
+def test_async_functions_have_no_position(fails: bool, chained: bool) -> None:
+    """Others are processed in the meantime."""
+    env = environment(1)
+    stream: Any = env.from_collection(EVENTS).with_uid("in").shuffle()
+    stream = stream.process(Passing()) if chained else stream
+    stream.process(Awaiting(fails=fails)).process(Check()).to_sink(CollectSink())
+    failure = failure_of(env)
+    assert (failure.record, failure.position) == (repr(EVENTS[5]), None)
+    assert "source 'in', split 0: offset" in str(failure)

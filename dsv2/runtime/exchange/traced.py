@@ -15,7 +15,7 @@ from dsv2.record_batch import RecordBatch, Timestamps
 from dsv2.record_position import Offset, RecordPosition, SplitName
 from dsv2.runtime.exchange.frames import ChannelWriter
 
-__all__ = ("Origin", "PackedPosition", "TracedBatch", "TracedWriter")
+__all__ = ("Origin", "PackedPosition", "TracedBatch", "TracedWriter", "suspended")
 
 PackedPosition: TypeAlias = tuple[str, SplitName, Offset]
 """A position as it is serialized: source, split and offset."""
@@ -34,12 +34,16 @@ class Origin:
         """The current position."""
         return None if self.current is None else RecordPosition(*self.current)
 
-    @contextmanager
-    def suspended(self) -> Iterator[None]:
-        """Wrap the processing of something that is not caused by the current record alone, such as a watermark."""
-        position, self.current = self.current, None
+
+@contextmanager
+def suspended(origin: Origin | None) -> Iterator[None]:
+    """Wrap the processing of something that is not caused by the current record alone, such as a watermark."""
+    if origin is None:
         yield
-        self.current = position  # after an error, it is not used
+        return
+    position, origin.current = origin.current, None
+    yield
+    origin.current = position  # after an error, it is not used
 
 
 class TracedBatch(RecordBatch[Any]):

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from dsv2.error_policy import ErrorPolicy
 from dsv2.record_batch import RecordBatch
-from dsv2.runtime.exchange.collector import CurrentTimestamp
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
 from dsv2.runtime.exchange.held import HeldEmitter, HeldOutput
 from dsv2.runtime.operator.attempts import Attempts, EmitLetter
@@ -30,15 +29,14 @@ R = TypeVar("R")
 class AttemptingCalls(FunctionCalls):
     """Runs each callback as an attempt. Those that cannot be skipped (``open``, ``close``, ``tick``) fail the job."""
 
-    def __init__(self, environment: CallEnvironment, policy: ErrorPolicy, undo: UndoLog) -> None:
-        held, outputs, send_watermark = HeldOutput(), environment.outputs, environment.send_watermark
-        hold = held.hold
-        job, operator = environment.job, environment.instance.operator
-        letters = operator.dead_letter_output
-        self._stored = LetterBox(job.codec, operator.parallelism)
+    def __init__(self, environment: CallEnvironment, policy: ErrorPolicy, undo: UndoLog, held: HeldOutput) -> None:
+        instance, job, outputs = environment.instance, environment.job, environment.outputs
+        send_watermark, hold = environment.send_watermark, held.hold
+        letters = instance.operator.dead_letter_output
+        self._stored = LetterBox(job.codec, instance.operator.parallelism)
         emit_letter = self._stored.add if letters is None else _emitting(outputs[letters])
-        current = CurrentTimestamp()
-        self._attempts = Attempts(policy, environment.instance, job, undo, held, emit_letter, current)
+        current = self.timestamp_kind()
+        self._attempts = Attempts(policy, instance, job, undo, held, emit_letter, current)
         held_environment = replace(
             environment,
             outputs=[HeldEmitter(output, held) for output in outputs],

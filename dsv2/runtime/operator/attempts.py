@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from random import Random
+from typing import Any, NoReturn, TypeAlias
 
 from dsv2.error_policy import DeadLetter, ErrorPolicy
 from dsv2.errors import UserFunctionError
@@ -47,12 +48,14 @@ class Attempts:
             current: The timestamp of the current record.
         """
         self._instance = instance
-        self._rules = PolicyRules(
-            policy, instance.operator, instance.subtask, lambda: job.time.now_ms, job.wait, self._count, self._total
+        random = Random(f"{instance.operator.uid}/{instance.subtask}")  # a repeated task waits as long
+        self.rules = PolicyRules(
+            policy, instance.operator, instance.subtask, lambda: job.time.now_ms, self._count, self._total, random
         )
+        self._job = job
         self._undo = undo
         self._held = held
-        self._emit_letter = emit_letter
+        self.emit_letter = emit_letter
         self._current = current
         self._inputs: dict[Callable[..., Any], int] = {}
         self.metrics: DefaultMetricGroup
@@ -75,10 +78,12 @@ class Attempts:
             except UserFunctionError as failure:
                 self._undo.undo()
                 self._held.discard()
-                if not self._rules.repeats(failure, attempt):
-                    if (letter := self._rules.give_up(failure)) is not None:
-                        self._emit_letter(letter, self._received(callback, arguments))
+                if (pause := self.rules.pause_before_retry(failure, attempt)) is None:
+                    if (letter := self.rules.give_up(failure)) is not None:
+                        self.emit_letter(letter, self._received(callback, arguments))
                     return False
+                if pause:
+                    self._job.wait(pause)
                 attempt += 1
             else:
                 self._undo.commit()
@@ -93,7 +98,7 @@ class Attempts:
 
     def begin_micro_batch(self) -> None:
         """Reset the count of failures of the micro-batch."""
-        self._rules.begin_micro_batch()
+        self.rules.begin_micro_batch()
 
     def _received(self, callback: Callable[..., Any], arguments: tuple[Any, ...]) -> Received | None:
         index = self._inputs.get(callback)
@@ -106,9 +111,13 @@ class Attempts:
         counters = self.metrics.counters
         return sum(counters[name].count for name in SKIPPED_COUNTERS if name in counters)
 
+    def fail_emission(self, error: BaseException) -> NoReturn:
+        """Raise the error that the user sees for one that a held emission raised."""
+        # A watermark that violates the rules. Failures of functions downstream already describe themselves.
+        self._instance.fail("emit_watermark", error)
+
     def _release(self) -> None:
         try:
             self._held.release()
         except BaseException as error:
-            # A watermark that violates the rules. Failures of functions downstream already describe themselves.
-            self._instance.fail("emit_watermark", error)
+            self.fail_emission(error)

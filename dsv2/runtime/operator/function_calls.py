@@ -6,7 +6,7 @@ Exceptions of a callback are converted into errors that name the operator, callb
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from dsv2.errors import ContractError
@@ -76,7 +76,7 @@ class CallEnvironment:
         send_watermark: Called with the identifier and value of each emitted watermark.
         has_ended: Whether all inputs have ended.
         new_dict: Creates the dict that holds states of the subtask.
-        current: The timestamp of the current record.
+        current: The timestamp of the current record, if it is shared.
     """
 
     instance: FunctionInstance
@@ -87,7 +87,7 @@ class CallEnvironment:
     send_watermark: Callable[[str, int | bool], None]
     has_ended: Callable[[], bool]
     new_dict: Callable[[], dict[Any, Any]] = dict
-    current: CurrentTimestamp = field(default_factory=CurrentTimestamp)
+    current: CurrentTimestamp | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +131,9 @@ def _callbacks_of(kind: OperatorKind, number: int) -> _InputCallbacks:
 class FunctionCalls:
     """Calls a function. Creates its contexts, collectors and processors."""
 
+    partition_kind: type[PartitionState] = PartitionState
+    timestamp_kind: type[CurrentTimestamp] = CurrentTimestamp
+
     def __init__(self, environment: CallEnvironment) -> None:
         instance, job, outputs = environment.instance, environment.job, environment.outputs
         store, timing = environment.store, environment.timing
@@ -145,9 +148,9 @@ class FunctionCalls:
         self._timing = timing
         self._has_ended = environment.has_ended
         self._failed_visit: tuple[BaseException | None, Any] = (None, NO_KEY)
-        self._partition = PartitionState(operator.keyed, store)
+        self._partition = self.partition_kind(operator.keyed, store)
         owner = f"State of {operator}, defined at {operator.location}, subtask {instance.subtask}"
-        self._current = environment.current
+        self._current = self.timestamp_kind() if environment.current is None else environment.current
         clock = EventClock(timing.event_time, self._current)
         self.states = FunctionStates(
             function,

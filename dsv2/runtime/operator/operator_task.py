@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any, NoReturn, TypeVar
 
 from dsv2.errors import JobError
@@ -14,7 +13,9 @@ from dsv2.graph import OperatorKind
 from dsv2.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.emitter import Emitter
 from dsv2.runtime.exchange.frames import END, START, WATERMARK
-from dsv2.runtime.exchange.gate import InputGate
+from dsv2.runtime.exchange.gate import GateListener, InputGate
+from dsv2.runtime.exchange.held import HeldOutput
+from dsv2.runtime.exchange.traced import suspended
 from dsv2.runtime.operator.attempting_calls import AttemptingCalls
 from dsv2.runtime.operator.chain import ChainedEmitter
 from dsv2.runtime.operator.function_calls import CallEnvironment, FunctionCalls, Timing
@@ -29,6 +30,7 @@ from dsv2.runtime.state.row_loader import RowLoader
 from dsv2.runtime.state.timers import TimerService
 from dsv2.runtime.state.undo import UndoLog
 from dsv2.runtime.state.undoable_store import UndoableKeyedStore
+from dsv2.spi import AsyncFunction
 from dsv2.watermark import (
     BoolWatermark,
     BoolWatermarkDeclaration,
@@ -70,7 +72,9 @@ class OperatorTask:
         self._owner = owner
         policy, undo = operator.error_policy, UndoLog()
         keyed = (job.codec, owner, function.dsv2_remember_keys, self._page_store)
-        self._store = PagedKeyedStore(*keyed) if policy is None else UndoableKeyedStore(*keyed, undo)
+        is_async = isinstance(function, AsyncFunction)
+        undoes = is_async or policy is not None
+        self._store = UndoableKeyedStore(*keyed, undo) if undoes else PagedKeyedStore(*keyed)
         self._event_time = EventTimeOfInputs(len(channels))
         self._sender = TimeSender(self._control)
         event_timers = TimerService(Domain.EVENT_TIME, self._store)
@@ -79,10 +83,17 @@ class OperatorTask:
         environment = CallEnvironment(
             instance, outputs, job, self._store, timing, self._emit_watermark, self._all_inputs_ended
         )
-        if policy is None:
-            self._calls = FunctionCalls(environment)
+        listener: GateListener = self
+        self._calls: FunctionCalls
+        if is_async:
+            from dsv2.runtime.operator.async_calls import AsyncCalls, AsyncGateListener  # asyncio takes long to import
+
+            self._calls = calls = AsyncCalls(environment, policy, undo)
+            listener = AsyncGateListener(self, calls)
+        elif policy is not None:
+            self._calls = AttemptingCalls(environment, policy, undo, HeldOutput())
         else:
-            self._calls = AttemptingCalls(environment, policy, undo)
+            self._calls = FunctionCalls(environment)
         self._processors = self._calls.processors
         self._fields = FunctionFields(function, operator, job.codec, self._calls.kept_by_name)
         self._watermarks: dict[str, int | bool] = {}
@@ -95,7 +106,7 @@ class OperatorTask:
         self._settled = True
         self._records_in = 0
         self._chained_in = DefaultCounter()
-        self.gates = [InputGate(index, count, job.declarations, self) for index, count in enumerate(channels)]
+        self.gates = [InputGate(index, count, job.declarations, listener) for index, count in enumerate(channels)]
 
     @property
     def ended(self) -> bool:
@@ -114,7 +125,7 @@ class OperatorTask:
 
     def control_from_chain(self, kind: int, identifier: str, value: int | bool) -> None:
         """Process a control element of the operator chained upstream."""
-        with nullcontext() if self._origin is None else self._origin.suspended():
+        with suspended(self._origin):
             self._processors[0].flush()
             self.gates[0].receive(0, NO_RECORDS, [(0, kind, identifier, value)])
 
@@ -142,9 +153,13 @@ class OperatorTask:
             if not self._settled:
                 self._settle()
 
+    def complete(self) -> None:
+        """Complete the records that are in flight or buffered."""
+        self._processors[0].complete()
+
     def end_batch(self) -> None:
-        """Fire timers that were registered in the meantime, and call ``tick``."""
-        self._processors[0].flush()
+        """Complete all records, fire timers that were registered in the meantime, and call ``tick``."""
+        self.complete()
         self.begin_batch()
         if not self._closed:
             self._calls.tick(self._job.time.now_ms)

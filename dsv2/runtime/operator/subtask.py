@@ -122,6 +122,11 @@ class Subtask:
             self._guarded(partial(gate.receive, number, piece, controls))
             self._chain.flush_full(self._emit)
 
+    def complete(self) -> None:
+        """Complete the records that are in flight or buffered, as at the end of a micro-batch."""
+        for task in reversed(self._tasks):
+            self._guarded(task.complete)
+
     def flush(self) -> None:
         """Emit everything that is buffered for larger frames. Called at the end of a micro-batch."""
         self._chain.flush(self._emit)

@@ -1,9 +1,10 @@
-"""Applies the error policy of one operator in one subtask: repeats, counts, limits and dead letters."""
+"""Applies the error policy of one operator in one subtask: retries, counts, limits and dead letters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 from dsv2.error_policy import DeadLetter, ErrorAction, ErrorPolicy
@@ -27,9 +28,9 @@ class PolicyRules:
         operator: The operator.
         subtask: The index of the subtask.
         now_ms: Returns the processing time of the micro-batch in ms.
-        wait: Waits before something is repeated.
         count: Increments a counter of the operator.
         total: Returns the number of skipped elements and dead letters so far, in all micro-batches.
+        random: Chooses the jitter of waits.
     """
 
     def __init__(
@@ -38,38 +39,38 @@ class PolicyRules:
         operator: Operator,
         subtask: int,
         now_ms: Callable[[], int],
-        wait: Callable[[timedelta], None],
         count: Callable[[str], None],
         total: Callable[[], int],
+        random: Random,
     ) -> None:
         self._policy = policy
         self._operator = operator
         self._subtask = subtask
         self._now_ms = now_ms
-        self._wait = wait
         self._count = count
         self._total = total
+        self._random = random
         self._failures = 0  # in this micro-batch
 
     def begin_micro_batch(self) -> None:
         """Reset the count of failures of the micro-batch."""
         self._failures = 0
 
-    def repeats(self, failure: UserFunctionError, attempt: int) -> bool:
-        """Whether what failed is to be repeated, after a pause that this method waits for.
+    def pause_before_retry(self, failure: UserFunctionError, attempt: int) -> timedelta | None:
+        """How long to wait before what failed is repeated; None if the policy does not repeat it.
 
-        Args:
-            failure: The failure.
-            attempt: The number of the attempt, from 0.
+        ``attempt``: The number of the attempt that failed, from 0.
         """
         error = failure.cause
         retry = None if error is None else self._policy.retry_for(error)
         if retry is None or attempt >= retry.times:
-            return False
+            return None
         self._count(_RETRIED)
-        if pause := retry.pause_ms(attempt):
-            self._wait(timedelta(milliseconds=pause))
-        return True
+        return timedelta(milliseconds=retry.pause_ms(attempt, self._random.random))
+
+    def covers(self, failure: UserFunctionError) -> bool:
+        """Whether the policy skips an element that fails like this."""
+        return failure.cause is not None and self._policy.action_for(failure.cause) is not ErrorAction.FAIL
 
     def give_up(self, failure: UserFunctionError) -> DeadLetter[Any] | None:
         """Skip what failed. Returns the dead letter, if the policy asks for one.
@@ -77,8 +78,7 @@ class PolicyRules:
         Raises:
             UserFunctionError: The policy does not cover the error, or a limit is exceeded.
         """
-        action = ErrorAction.FAIL if failure.cause is None else self._policy.action_for(failure.cause)
-        if action is ErrorAction.FAIL:
+        if failure.cause is None or (action := self._policy.action_for(failure.cause)) is ErrorAction.FAIL:
             raise failure from failure.cause
         self._count(_COUNTERS[action])
         self._failures += 1

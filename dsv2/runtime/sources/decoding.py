@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any
 
 from dsv2.clock import Clock, SystemClock
@@ -51,9 +52,10 @@ class Decoding:
         self._task = task
         self._callback = callback
         policy = ErrorPolicy() if operator.error_policy is None else operator.error_policy
-        wait = (clock or SystemClock()).wait
+        self._clock = clock or SystemClock()
+        random = Random(f"{operator.uid}/{subtask}")  # a repeated task waits as long
         # Nothing is counted across micro-batches, so policies of sources have no limit in total.
-        self._rules = PolicyRules(policy, operator, subtask, lambda: now_ms, wait, task.count, lambda: 0)
+        self._rules = PolicyRules(policy, operator, subtask, lambda: now_ms, task.count, lambda: 0, random)
         self._split: SplitName = 0
         self._skips: frozenset[Offset] = frozenset()
         self._name_start: Callable[[], str] = str
@@ -125,10 +127,11 @@ class Decoding:
                 raise
             except BaseException as error:
                 failure = self._failure(error, value if batch.raw is None else batch.raw(value), positions.at(index))
-                if not self._rules.repeats(failure, attempt):
+                if (pause := self._rules.pause_before_retry(failure, attempt)) is None:
                     if (letter := self._rules.give_up(failure)) is not None:
                         self._task.send_letter(letter)
                     return False, None
+                self._clock.wait(pause)
             attempt += 1
 
     def _failure(self, error: BaseException, raw: Any, position: RecordPosition) -> UserFunctionError:
