@@ -95,8 +95,8 @@ def choose_generation(
         state_key: The key of the job, if its state is signed.
 
     Raises:
-        IncompatibleCheckpointError: A savepoint does not carry a change, state would be dropped, a sink may have
-            written a part of a micro-batch that is not complete, or dead letters cannot be processed again.
+        IncompatibleCheckpointError: A savepoint does not carry a change, state would be dropped, dead letters cannot be
+            processed again, or a sink may have written a part of a micro-batch that is not complete.
         ConfigurationError: Another driver uses the checkpoint, or the position of a source has to be confirmed.
         CorruptDataError: A file of the checkpoint is damaged.
         JobError: The savepoint cannot be taken.
@@ -107,9 +107,9 @@ def choose_generation(
     found = _differences(current, plan, layout)
     if found and options.on_change == "refuse":
         return ChosenGeneration(root, current, current)  # where it will be refused
-    replay = pending_in(spark, root, current, plan, options)
     if begun is not None:
         check_incomplete_batch(begun, plan)
+    replay = pending_in(spark, root, current, plan, options)
     if replay is not None and not found and beginning_of(current).repeats:
         # Otherwise its sinks would get other records with the same batch id.
         _LOG.warning("%s: a micro-batch is not complete, so dead letters wait for the next start.", root.path)
