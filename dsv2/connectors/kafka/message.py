@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from dsv2.errors import JobError
+
 __all__ = ("DeadLetter", "KafkaDecoder", "KafkaMessage", "ValueDecoder", "dead_letters", "keys_and_values", "values")
 
 T = TypeVar("T")
@@ -94,6 +96,8 @@ class _DeadLetterDecoder(Generic[T_co]):
     def __call__(self, message: KafkaMessage, /) -> T_co | DeadLetter | None:
         try:
             return self.decode(message)
+        except JobError:  # the schema registry cannot be reached, so the message may be valid
+            raise
         except Exception as error:
             return DeadLetter(message, f"{type(error).__qualname__}: {error}")
 

@@ -125,6 +125,8 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
             decode = self._decode.decode
             try:
                 records = [None if (value := message.value()) is None else decode(value) for message in messages]
+            except JobError:
+                raise
             except Exception:
                 records = list(map(self._decoded, messages))  # decode one by one to find the message that fails
         else:
@@ -137,6 +139,8 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
         decoded = _message_of(message)
         try:
             return self._decode(decoded)
+        except JobError:  # such as a schema registry that cannot be reached: the message may be valid
+            raise
         except Exception as error:
             failure = (
                 f"Cannot decode the message at offset {decoded.offset} of {decoded.topic}-{decoded.partition}: "

@@ -1,0 +1,13 @@
+"""The error of decoders and encoders."""
+
+from __future__ import annotations
+
+__all__ = ("FormatError",)
+
+
+class FormatError(ValueError):
+    """Bytes do not match their schema, or a schema or record does not match the record class.
+
+    ``KafkaSource(on_undecodable=...)`` and ``dead_letters`` apply to it. A registry that cannot be reached is not such
+    an error: it raises ``JobError``, because the message itself may be valid.
+    """
