@@ -21,6 +21,7 @@ from runtime_spark.failures import job_failure
 from runtime_spark.job_group import JobGroup
 from runtime_spark.job_reports import JobReports
 from runtime_spark.job_waiting import Keeper, Waiting, running_in
+from runtime_spark.passages import PassedReports
 from runtime_spark.sinks import SinkWriter
 
 __all__ = ("BatchJob",)
@@ -32,7 +33,11 @@ _CANCEL_INTERVAL_SECONDS = 0.2
 class BatchJob:
     """``JobHandle`` of a batch job, which runs in its own thread."""
 
-    def __init__(self, plan: Plan, frames: DataFrame, writer: SinkWriter, clock: Clock) -> None:
+    def __init__(
+        self, plan: Plan, frames: DataFrame, writer: SinkWriter, clock: Clock, reports: PassedReports | None = None
+    ) -> None:
+        """``reports``: The reports of subtasks before a DataFrame. None (default): there are none."""
+        self._passed_reports = reports
         self._plan = plan
         self._frames = frames
         self._writer = writer
@@ -56,6 +61,8 @@ class BatchJob:
         self._group.add_thread()
         try:
             written = self._writer.write(self._frames, 0)
+            if self._passed_reports is not None:
+                written = [*self._passed_reports.take(), *written]
             self._reports.add(0, [report for report in written if "uid" in report])
         except Exception as error:
             if not self._cancelled:

@@ -11,12 +11,15 @@ from dsv2.graph import Plan
 from dsv2.program.checked_json import from_json, to_json
 from runtime_spark.layout import Layout
 
-__all__ = ("Placement", "SourceStreams")
+__all__ = ("NO_SOURCE", "Placement", "SourceStreams")
 
 _NAME = "dsv2/placement.json"
 
 SourceStreams = tuple[str, int]
 """The uid of a source, and the number of Spark's streams that it consists of."""
+
+NO_SOURCE = ""
+"""In place of a uid: streams that belong to no source."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from runtime_spark.rows import COLUMNS, decode_frame
 from runtime_spark.schema import RecordWriter, schema_of
 from runtime_spark.sink_types import check_declared_type
 from runtime_spark.tasks import Tasks
+from runtime_spark.through_dataframe import RowsSink
 from runtime_spark.worker import load_job, patient_collector
 
 __all__ = ("SinkWriter", "check_sink", "decoded")
@@ -43,7 +44,7 @@ def check_sink(plan: Plan, operator: Operator) -> None:
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}") from error
         check_declared_type(plan, operator, schema)
-    elif not isinstance(sink, DriverSink | ParallelSink):
+    elif not isinstance(sink, DriverSink | ParallelSink | RowsSink):
         raise ConfigurationError(f"{where}, has a type that the Spark runtime does not support.")
 
 

@@ -13,9 +13,9 @@ from dsv2.folders import Folder
 from dsv2.program.description import Description
 from dsv2.savepoint.metadata import SourcePosition
 from runtime_spark.checkpoint_log import beginning_of, offsets_of
-from runtime_spark.manifest import Manifest, read_checkpoint_id, read_manifest
+from runtime_spark.manifest import Manifest, has_spark_state, read_checkpoint_id, read_manifest
 from runtime_spark.notes import NoteBook, Notes
-from runtime_spark.placement import Placement
+from runtime_spark.placement import NO_SOURCE, Placement
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.source_reports import reports_as_of
 from runtime_spark.state_history import StateHistory, written_as_of
@@ -93,6 +93,11 @@ def _read(checkpoint: Folder, last: int) -> SavepointBasis:
         raise ConfigurationError(
             f"{checkpoint.path} is not a checkpoint with a complete micro-batch, so there is no state for a savepoint."
         )
+    if has_spark_state(manifest):
+        raise ConfigurationError(
+            f"The job of the checkpoint {checkpoint.path} has Spark operators with state, in a DataFrame that its "
+            f"records pass through. A savepoint cannot contain their state."
+        )
     note_book = NoteBook(checkpoint)
     note_book.read()
     placement = Placement.read(checkpoint)
@@ -120,7 +125,7 @@ def _positions(checkpoint: Folder, placement: Placement, last: int) -> dict[str,
     positions = {}
     for uid, count in placement.streams:
         offset = _offset([next(lines, None) for _ in range(count)])
-        if offset is not None:
+        if offset is not None and uid != NO_SOURCE:
             positions[uid] = SourcePosition(offset, reports.get(uid, []))
     return positions
 
