@@ -22,7 +22,7 @@ from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.rows import decode_frame
 from runtime_spark.schema import RecordWriter, check_readable, schema_of
 from runtime_spark.sink_types import check_declared_type
-from runtime_spark.through_dataframe import RowsSink, TransformedRows
+from runtime_spark.through import RowsSink, TransformedRows
 from runtime_spark.user_streams import count_streams
 from runtime_spark.worker import load_job, patient_collector
 
@@ -156,8 +156,8 @@ def _check_supported(spark: SparkSession, analyzed: Any, source: Operator) -> No
     except AnalysisException as error:
         raise PlanError(
             f"{source}, defined at {source.location}, uses something that Spark does not support in a streaming query: "
-            f"{_reason(error)}. Process the records with a function of dsv2 instead, or write them to a table and run this in a "
-            f"batch job."
+            f"{_reason(error)}. Process the records with a function of dsv2 instead, or write them to a table and run "
+            f"this in a batch job."
         ) from error
 
 

@@ -318,9 +318,7 @@ def _restored(
 
 def _ends_of_sections(plan: Plan, layout: Layout) -> list[int]:
     """For each section but the last, the number of levels before its end."""
-    return [
-        sum(plan.sections[level[0]] <= section for level in layout.levels) for section in range(len(plan.passages))
-    ]
+    return [sum(plan.sections[level[0]] <= section for level in layout.levels) for section in range(len(plan.passages))]
 
 
 def _level(frames: DataFrame, plan: Plan, layout: Layout, packed: bytes, level: int, clock: Clock) -> DataFrame:

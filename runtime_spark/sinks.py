@@ -26,7 +26,7 @@ from runtime_spark.rows import COLUMNS, decode_frame
 from runtime_spark.schema import RecordWriter, schema_of
 from runtime_spark.sink_types import check_declared_type
 from runtime_spark.tasks import Tasks
-from runtime_spark.through_dataframe import RowsSink
+from runtime_spark.through import RowsSink
 from runtime_spark.worker import load_job, patient_collector
 
 __all__ = ("SinkWriter", "check_sink", "decoded")

@@ -76,8 +76,9 @@ def _check_nothing_passes_by(plan: Plan, upstream: set[int], passage: Passage) -
                 sender, receiver = plan.operators[operator_id], plan.operators[edge.target]
                 raise PlanError(
                     f"{_shown(sender)} sends records to {_shown(receiver)}, which is not part of "
-                    f"{_shown(passage.source)}. All records have to pass through the DataFrame. Write the others in a job of their own, or mark "
-                    f"them with a column and separate them afterwards."
+                    f"{passage.source}, defined at {passage.source.location}. All records have to pass through the "
+                    f"DataFrame. Write the others in a job of their own, or mark them with a column and separate them "
+                    f"afterwards."
                 )
 
 

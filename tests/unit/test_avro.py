@@ -284,7 +284,7 @@ GOOD = AvroEncoder(Order, ORDER)(Order(7, Cents(250), "soon"))
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"", r"EOFError: .*\(shop.Order\)"),
+        (b"", r"EOFError \(shop.Order\)"),
         (GOOD[:-1], r"\(shop.Order\)"),
         (GOOD + b"!", r"1 bytes remain after the record \(shop.Order\)"),
         (GOOD + b"\0" * 9, r"9 bytes remain"),

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from dsv2.connectors.client_library import require_client_library
 from dsv2.connectors.formats.avro_types import Schema, reader_of, taker_of
-from dsv2.connectors.formats.error import FormatError
+from dsv2.connectors.formats.error import FormatError, reason_of
 from dsv2.connectors.formats.registry import SchemaRegistry, Subject
 from dsv2.connectors.formats.wire import HEADER_BYTES, header, schema_id_of
 from dsv2.errors import ConfigurationError
@@ -113,7 +113,7 @@ class AvroDecoder(Generic[T_co]):
             try:
                 value = schemaless_reader(stream, written, wanted)
             except Exception as error:
-                raise FormatError(f"{type(error).__qualname__}: {error} ({name})") from error
+                raise FormatError(f"{reason_of(error)} ({name})") from error
             if stream.read(1):
                 raise FormatError(f"{len(data) - skip - stream.tell() + 1} bytes remain after the record ({name})")
             record: T_co = build(value[_WHOLE] if wraps else value)
@@ -181,8 +181,7 @@ class AvroEncoder(Generic[T_contra]):
                 value = take(record)
                 schemaless_writer(stream, schema, {_WHOLE: value} if wraps else value)
             except Exception as error:
-                reason = f"{type(error).__qualname__}: {error}"
-                raise FormatError(f"{record!r:.200} does not match the schema {name}: {reason}") from error
+                raise FormatError(f"{record!r:.200} does not match the schema {name}: {reason_of(error)}") from error
             return stream.getvalue()
 
         return encode
@@ -230,7 +229,7 @@ def _checked(
     try:
         parsed = _parsed((text,))
     except Exception as error:
-        raise ConfigurationError(f"{user}: the schema is not valid: {type(error).__qualname__}: {error}.") from error
+        raise ConfigurationError(f"{user}: the schema is not valid: {reason_of(error)}.") from error
     try:
         match(record_type, parsed.schema, parsed.named)
     except FormatError as error:
@@ -257,7 +256,7 @@ def _of_registry(registry: SchemaRegistry, schema_id: int) -> _Parsed:
     try:
         return _parsed(tuple(texts))
     except Exception as error:
-        raise FormatError(f"schema {schema_id} cannot be parsed: {type(error).__qualname__}: {error}") from error
+        raise FormatError(f"schema {schema_id} cannot be parsed: {reason_of(error)}") from error
 
 
 def _id_in(subject: Subject, text: str, name: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ("FormatError",)
+__all__ = ("FormatError", "reason_of")
 
 
 class FormatError(ValueError):
@@ -11,3 +11,8 @@ class FormatError(ValueError):
     ``KafkaSource(on_undecodable=...)`` and ``dead_letters`` apply to it. A registry that cannot be reached is not such
     an error: it raises ``JobError``, because the message itself may be valid.
     """
+
+
+def reason_of(error: Exception) -> str:
+    """Return the class and, if there is one, the message of ``error``."""
+    return f"{type(error).__qualname__}: {error}" if str(error) else type(error).__qualname__

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from dsv2.connectors.formats.error import FormatError
+from dsv2.connectors.formats.error import FormatError, reason_of
 from dsv2.connectors.formats.record_classes import alternatives, fields_of, is_record_class
 from dsv2.connectors.formats.registry import SchemaRegistry, Subject
 from dsv2.connectors.formats.wire import HEADER_BYTES, header, schema_id_of
@@ -112,7 +112,7 @@ class JsonEncoder(Generic[T_contra]):
         try:
             return first + msgspec.json.encode(record if as_dict is None else as_dict())
         except Exception as error:
-            raise FormatError(f"{record!r:.200} cannot be encoded: {type(error).__qualname__}: {error}") from error
+            raise FormatError(f"{record!r:.200} cannot be encoded: {reason_of(error)}") from error
 
     def __repr__(self) -> str:
         return f"JsonEncoder({self._record_type.__qualname__}, subject={self._subject})"

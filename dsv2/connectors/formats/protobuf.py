@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dsv2.connectors.client_library import require_client_library
-from dsv2.connectors.formats.error import FormatError
+from dsv2.connectors.formats.error import FormatError, reason_of
 from dsv2.connectors.formats.registry import SchemaRegistry, Subject
-from dsv2.connectors.formats.wire import HEADER_BYTES, message_header, message_indexes, schema_id_of
+from dsv2.connectors.formats.wire import message_header, message_indexes, schema_id_of
 from dsv2.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ M_co = TypeVar("M_co", bound="Message", covariant=True)
 M_contra = TypeVar("M_contra", bound="Message", contravariant=True)
 
 _PROTOBUF = "PROTOBUF"
-_SHORT_HEADER = HEADER_BYTES + 1  # of the first message of a schema
+_NO_HEADER = b"\xff"  # headers begin with a zero byte
 _BUILT_IN = ("google/protobuf/", "google/type/", "confluent/")  # imports that every registry has
 
 
@@ -53,6 +53,7 @@ class ProtobufDecoder(Generic[M_co]):
         self._message_type = message_type
         self._registry = registry
         self._checked: set[bytes] = set()  # headers
+        self._last = _NO_HEADER
 
     def __call__(self, data: bytes, /) -> M_co:
         """Decode one message.
@@ -61,29 +62,33 @@ class ProtobufDecoder(Generic[M_co]):
             FormatError: The bytes or their schema do not match.
             JobError: The registry cannot be reached.
         """
-        begin = 0 if self._registry is None else self._begin(self._registry, data)
+        if self._registry is None:
+            begin = 0
+        elif data.startswith(self._last):  # no header begins with another one
+            begin = len(self._last)
+        else:
+            begin = self._begin(self._registry, data)
         try:
             return self._message_type.FromString(data[begin:])
         except Exception as error:
             where = "" if self._registry is None else f", schema {schema_id_of(data)}"
             name = self._message_type.DESCRIPTOR.full_name
-            raise FormatError(f"{type(error).__qualname__}: {error} ({name}{where})") from error
+            raise FormatError(f"{reason_of(error)} ({name}{where})") from error
 
     def __repr__(self) -> str:
         return f"ProtobufDecoder({self._message_type.__qualname__}, registry={self._registry})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_checked": set()}
+        return {**vars(self), "_checked": set(), "_last": _NO_HEADER}
 
     def _begin(self, registry: SchemaRegistry, data: bytes) -> int:
         """Return where the message begins, after the header of ``data``, which is checked when it is new."""
-        if data[:_SHORT_HEADER] in self._checked:
-            return _SHORT_HEADER
         schema_id = schema_id_of(data)
         indexes, begin = message_indexes(data)
         if data[:begin] not in self._checked:
             self._check_name(registry, schema_id, indexes)
             self._checked.add(data[:begin])
+        self._last = data[:begin]
         return begin
 
     def _check_name(self, registry: SchemaRegistry, schema_id: int, indexes: tuple[int, ...]) -> None:

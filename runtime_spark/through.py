@@ -56,8 +56,8 @@ def through_dataframe(
     """Pass the records of ``stream`` through Spark SQL, and return the rows as a stream.
 
     The whole job is one query of Spark, with one checkpoint. All records of the job up to here have to pass through
-    the DataFrame. Watermarks, timestamps and, in a STREAMING job, the end of the input do not pass. If ``transform`` has
-    state in Spark, such as an aggregation, the job has no savepoints and its checkpoint is not migrated.
+    the DataFrame. Watermarks, timestamps and, in a STREAMING job, the end of the input do not pass. If ``transform``
+    has state in Spark, such as an aggregation, the job has no savepoints and its checkpoint is not migrated.
 
     Args:
         env: The environment of ``stream``.
