@@ -28,11 +28,13 @@ class RegistryServer:
 
     Attributes:
         requests: How often each request was made: ``"GET /schemas/ids/1"``.
+        serializes: Whether it can return Protobuf schemas in serialized form. If not, it fails as Apicurio does.
         broken: Whether every request fails with HTTP status 500.
     """
 
     def __init__(self, user_info: str | None = None, certificate: Path | None = None) -> None:
         self.requests: Counter[str] = Counter()
+        self.serializes = True
         self.broken = False
         self._user_info = user_info
         self._schemas: list[dict[str, Any]] = []
@@ -72,7 +74,7 @@ class RegistryServer:
 
     def answer(self, method: str, path: str, authorization: str | None, body: dict[str, Any]) -> tuple[int, Any]:
         """Return the HTTP status and the answer to a request."""
-        path = path.partition("?")[0]
+        path, _, query = path.partition("?")
         self.requests[f"{method} {unquote(path)}"] += 1
         if self.broken:
             return 500, {"error_code": 50001, "message": "Error in the backend data store"}
@@ -84,6 +86,8 @@ class RegistryServer:
             number = int(found["id"])
             if not 0 < number <= len(self._schemas):
                 return 404, {"error_code": 40403, "message": f"Schema {number} not found"}
+            if "format=serialized" in query and not self.serializes:
+                return 500, {"error_code": 0, "message": "Syntax error in Customer.proto"}
             return 200, self._schemas[number - 1]
         found = _SUBJECT.fullmatch(path)
         assert found is not None

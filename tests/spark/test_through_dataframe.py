@@ -32,13 +32,13 @@ INPUT = [*range(6), Stop(), *range(6, 12), Stop(), *range(12, 18), Stop(), *rang
 class Counted(NamedTuple):
     key: str
     number: int
-    count: int
+    times: int
 
 
 class Named(NamedTuple):
     name: str
     number: int
-    count: int
+    times: int
 
 
 class Result(NamedTuple):
@@ -64,7 +64,7 @@ class CountAgain(OneInputStreamProcessFunction[Named, Result]):
     def process_record(self, record: Named, output: Collector[Result], ctx: PartitionedContext[Result]) -> None:
         count = ctx.state_manager.get_state(COUNT)
         count.update(count.value() + 1)
-        output.collect(Result(record.name, record.number, (record.count, count.value())))
+        output.collect(Result(record.name, record.number, (record.times, count.value())))
 
 
 def remainder(number: int) -> int:
@@ -78,7 +78,7 @@ def name(row: Any) -> str:
 def with_names(rows: DataFrame) -> DataFrame:
     """Names two of three keys."""
     names = rows.sparkSession.createDataFrame([("a", "Ada"), ("b", "Bob")], "key string, name string")
-    return rows.join(F.broadcast(names), "key").select("name", "number", "count")
+    return rows.join(F.broadcast(names), "key").select("name", "number", "times")
 
 
 def numbered_once(rows: DataFrame) -> DataFrame:

@@ -78,7 +78,7 @@ class Color(Enum):
 
 class Line(NamedTuple):
     item: str
-    count: int = 1
+    pieces: int = 1
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ EVERYTHING = record(
     ("color", {"type": "enum", "name": "Color", "symbols": ["RED", "blue"]}),
     ("share", "double"),
     ("raw", {"type": "fixed", "name": "Raw", "size": 2}),
-    ("lines", {"type": "array", "items": record("Line", ("item", "string"), ("count", "int"))}),
+    ("lines", {"type": "array", "items": record("Line", ("item", "string"), ("pieces", "int"))}),
     ("by_name", {"type": "map", "values": ["null", "Line"]}),
     ("either", ["string", "Line"]),
     ("names", {"type": "array", "items": "string"}),
@@ -224,7 +224,7 @@ class Colored:
 
 
 EITHER = record(
-    "TwoClasses", ("either", [record("Line", ("item", "string"), ("count", "int")), {**ORDER, "name": "Order2"}])
+    "TwoClasses", ("either", [record("Line", ("item", "string"), ("pieces", "int")), {**ORDER, "name": "Order2"}])
 )
 
 

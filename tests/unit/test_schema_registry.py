@@ -149,7 +149,7 @@ def test_the_clients_of_confluent_write_and_read_the_same_bytes(
 
 def test_each_message_is_read_with_its_own_schema(server: RegistryServer, registry: SchemaRegistry) -> None:
     older = {**ORDER, "fields": [{"name": "customer", "type": "int"}]}
-    newer = {**ORDER, "fields": [*ORDER["fields"], {"name": "channel", "type": "string"}]}  # type: ignore[misc]
+    newer = {**ORDER, "fields": [*ORDER["fields"], {"name": "channel", "type": "string"}]}
     written = []
     for schema, order in ((older, {"customer": 7}), (newer, {"customer": 8, "cents": 250, "channel": "web"})):
         server.register("orders-value", schema)
@@ -245,6 +245,8 @@ def test_protobuf_with_and_without_a_registry(server: RegistryServer, registry: 
     assert data[0].endswith(message.SerializeToString())
     assert ProtobufDecoder(kind)(ProtobufEncoder(kind)(message)) == message
     assert max(server.requests.values()) == 1
+    server.serializes = False
+    assert ProtobufDecoder(kind, registry=SchemaRegistry(server.url, ONCE))(data[0]) == message
     with pytest.raises(FormatError, match="is a dict and not a"):
         encoder({"customer": 7})
 
@@ -342,7 +344,10 @@ def test_failing_registry_fails_the_job_and_skips_no_message(how: str) -> None:
         server.register("orders-value", ORDER)
         server.broken = how == "broken"
         url = "http://127.0.0.1:1" if how == "gone" else server.url
-        options = {**ONCE, "basic.auth.user.info": "reader:wrong" if how == "unauthorized" else USER_INFO}
+        options: dict[str, str | int] = {
+            **ONCE,
+            "basic.auth.user.info": "reader:wrong" if how == "unauthorized" else USER_INFO,
+        }
         decode = AvroDecoder(Order, registry=SchemaRegistry(url, options))
         message = KafkaMessage("orders", 0, 3, None, None, header(1) + b"\x02\x04")
         with pytest.raises(JobError, match=f"Cannot read schema 1 at the registry {url}: "):

@@ -111,7 +111,7 @@ class AvroDecoder(Generic[T_co]):
         def decode(data: bytes) -> T_co:
             stream = BytesIO(data[skip:])
             try:
-                value = schemaless_reader(stream, written, wanted)
+                value: Any = schemaless_reader(stream, written, wanted)
             except Exception as error:
                 raise FormatError(f"{reason_of(error)} ({name})") from error
             if stream.read(1):
@@ -246,7 +246,7 @@ def _of_registry(registry: SchemaRegistry, schema_id: int) -> _Parsed:
 
     def collect(references: tuple[Any, ...]) -> None:
         for reference in references:
-            found = client.referenced(reference, _AVRO)
+            found = client.referenced(reference)
             collect(found.references)
             add(found.text)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from dsv2.connectors.client_library import require_client_library
 from dsv2.connectors.formats.error import FormatError, reason_of
@@ -92,7 +92,7 @@ class ProtobufDecoder(Generic[M_co]):
         return begin
 
     def _check_name(self, registry: SchemaRegistry, schema_id: int, indexes: tuple[int, ...]) -> None:
-        descriptor = self._message_type.DESCRIPTOR
+        descriptor = _descriptor_of(self._message_type)
         schema = registry.client.schema(schema_id, _PROTOBUF)
         name = _message_name(schema.text, indexes)
         if name is None:  # the registry returns source text
@@ -145,7 +145,7 @@ class ProtobufEncoder(Generic[M_contra]):
 
     def _encoder(self) -> Callable[[M_contra], bytes]:
         kind, serialize = self._message_type, self._message_type.SerializeToString
-        first = b"" if self._subject is None else _header(self._subject, kind.DESCRIPTOR)
+        first = b"" if self._subject is None else _header(self._subject, _descriptor_of(kind))
 
         def encode(record: M_contra) -> bytes:
             if type(record) is not kind:
@@ -164,6 +164,11 @@ def _check(user: str, message_type: object) -> None:
 
     if not (isinstance(message_type, type) and issubclass(message_type, Message)):
         raise ConfigurationError(f"{user} requires a class that protoc generated, not {message_type!r}.")
+
+
+def _descriptor_of(message_type: type[Message]) -> Descriptor:
+    descriptor: Any = message_type.DESCRIPTOR  # which has one of two classes with the same interface
+    return cast("Descriptor", descriptor)
 
 
 def _header(subject: Subject, descriptor: Descriptor) -> bytes:

@@ -84,13 +84,10 @@ class RegistryClient:
             raise FormatError(f"schema {schema_id} is a schema of {found.kind}, not of {kind}")
         return found
 
-    def referenced(self, reference: Reference, kind: str) -> WrittenSchema:
+    def referenced(self, reference: Reference) -> WrittenSchema:
         """Return the schema to which ``reference`` refers. Raises ``JobError``."""
         what = f"Cannot read version {reference.version} of the subject {reference.subject!r}"
-        format_ = _format(kind)
-        found = self._request(
-            what, lambda: self._client.get_version(reference.subject, reference.version, True, format_)
-        )
+        found = self._request(what, lambda: self._client.get_version(reference.subject, reference.version, True))
         return _written(found.schema)
 
     def id_of(self, subject: str, schema: WrittenSchema, *, register: bool) -> int:
@@ -115,12 +112,22 @@ class RegistryClient:
     def _fetch(self, schema_id: int, kind: str) -> WrittenSchema:
         what = f"Cannot read schema {schema_id}"
         try:
-            found = self._request(what, lambda: self._client.get_schema(schema_id, fmt=_format(kind)), _UNKNOWN_SCHEMA)
+            found = self._request(what, lambda: self._get(schema_id, kind), _UNKNOWN_SCHEMA)
         except SchemaRegistryError as error:
             raise FormatError(
                 f"the registry {self._url} has no schema {schema_id}: {self._shown(error)}"
             ) from self._presentable(error)
         return _written(found)
+
+    def _get(self, schema_id: int, kind: str) -> Schema:
+        if kind != "PROTOBUF":
+            return self._client.get_schema(schema_id)
+        try:
+            return self._client.get_schema(schema_id, fmt="serialized")  # Python cannot parse source text
+        except SchemaRegistryError as error:
+            if error.error_code in _UNKNOWN_SCHEMA:
+                raise
+            return self._client.get_schema(schema_id)  # Apicurio fails to convert it, and returns what it was given
 
     def _find_id(self, subject: str, schema: WrittenSchema, *, register: bool) -> int:
         if register:
@@ -164,10 +171,6 @@ def _connected(url: str, options: ClientOptions) -> SchemaRegistryClient:
         # Not as the cause: the client's messages may contain the value of an option.
         reason = options.redacted(f"{type(error).__qualname__}: {error}")
         raise ConfigurationError(f"The client of the schema registry rejects the options: {reason}") from None
-
-
-def _format(kind: str) -> str | None:
-    return "serialized" if kind == "PROTOBUF" else None  # otherwise as source text, which Python cannot parse
 
 
 def _written(schema: Schema) -> WrittenSchema:
