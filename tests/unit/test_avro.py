@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import Enum
+from pathlib import Path
 from typing import Any, NamedTuple, NewType
 from uuid import UUID
 
@@ -19,8 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import ConfigurationError
-from dsv2.connectors.formats import AvroDecoder, AvroEncoder, FormatError
+from dsv2 import CollectSink, ConfigurationError, UserFunctionError
+from dsv2.connectors.files import FilesSource
+from dsv2.connectors.formats import AvroDecoder, AvroEncoder, FormatError, avro_files
+from tests.support import local_environment
 
 Cents = NewType("Cents", int)
 
@@ -329,3 +332,35 @@ def test_classes_may_refer_to_themselves() -> None:
 class Node:
     value: int
     next: Node | None = None
+
+
+# --- Files -----------------------------------------------------------------------------------------------------------
+
+
+def read_files(folder: Path, **options: Any) -> list[Any]:
+    env, sink = local_environment(), CollectSink[Any]()
+    env.from_source(FilesSource(folder, avro_files(Order, **options))).to_sink(sink)
+    env.execute()
+    return sink.results
+
+
+def test_each_file_has_its_own_schema(tmp_path: Path) -> None:
+    older = record("Order", ("customer", "int"), ("cents", "long"))
+    for name, schema in (("a", older), ("b", ORDER)):
+        with (tmp_path / name).open("wb") as file:
+            fastavro.writer(file, schema, [{"customer": n, "cents": 1} for n in range(5000)], codec="deflate")
+    assert read_files(tmp_path) == [Order(n, Cents(1)) for _ in range(2) for n in range(5000)]
+    wide = record("Order", ("customer", "long"), ("cents", "long"), ("note", ["string", "null"], "none"))
+    assert read_files(tmp_path, schema=wide)[0] == Order(0, Cents(1), "none")
+
+
+def test_damaged_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "a.avro"
+    with file.open("wb") as opened:
+        fastavro.writer(opened, ORDER, [{"customer": n, "cents": 1} for n in range(9000)], sync_interval=2000)
+    file.write_bytes(file.read_bytes()[:-300])
+    with pytest.raises(UserFunctionError, match=r"a.avro, after record 8192: "):
+        read_files(tmp_path)
+    file.write_bytes(b"Order(1, 2)")
+    with pytest.raises(UserFunctionError, match=r"a.avro, after record 0: "):
+        read_files(tmp_path)

@@ -5,6 +5,7 @@ function of bytes, and an encoder is a function that returns bytes. They are mad
 """
 
 from dsv2.connectors.formats.avro import AvroDecoder, AvroEncoder
+from dsv2.connectors.formats.avro_files import avro_files
 from dsv2.connectors.formats.error import FormatError
 from dsv2.connectors.formats.json_schema import JsonDecoder, JsonEncoder
 from dsv2.connectors.formats.protobuf import ProtobufDecoder, ProtobufEncoder
@@ -22,4 +23,5 @@ __all__ = (
     "SchemaRegistry",
     "Subject",
     "SubjectNameStrategy",
+    "avro_files",
 )

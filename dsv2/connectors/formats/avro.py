@@ -15,7 +15,7 @@ from dsv2.connectors.formats.registry import SchemaRegistry, Subject
 from dsv2.connectors.formats.wire import HEADER_BYTES, header, schema_id_of
 from dsv2.errors import ConfigurationError
 
-__all__ = ("AvroDecoder", "AvroEncoder")
+__all__ = ("AvroDecoder", "AvroEncoder", "parsed_schema")
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -226,15 +226,20 @@ def _checked(
 ) -> str:
     """Return ``schema`` as JSON. Raises ``ConfigurationError`` if it is not valid or does not match."""
     text = schema if isinstance(schema, str) else json.dumps(schema)
-    try:
-        parsed = _parsed((text,))
-    except Exception as error:
-        raise ConfigurationError(f"{user}: the schema is not valid: {reason_of(error)}.") from error
+    parsed = parsed_schema(user, text)
     try:
         match(record_type, parsed.schema, parsed.named)
     except FormatError as error:
         raise ConfigurationError(f"{user}: {error}.") from error
     return text
+
+
+def parsed_schema(user: str, text: str) -> _Parsed:
+    """Parse a schema. Raises ``ConfigurationError``, which names ``user``, if it is not valid."""
+    try:
+        return _parsed((text,))
+    except Exception as error:
+        raise ConfigurationError(f"{user}: the schema is not valid: {reason_of(error)}.") from error
 
 
 def _of_registry(registry: SchemaRegistry, schema_id: int) -> _Parsed:
