@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeVar
 from pyspark.sql import DataFrame
 
 from dsv2.environment import ExecutionEnvironment
-from dsv2.errors import ConfigurationError
+from dsv2.errors import ConfigurationError, PlanError
+from dsv2.graph.builder import caller_location
 from dsv2.sinks import Sink
 from dsv2.sources import ContinuedDataFrameSource
 from dsv2.streams import ConfiguredStream, GlobalStream, KeyedPartitionStream, NonKeyedPartitionStream
@@ -73,12 +74,14 @@ def through_dataframe(
     Raises:
         ConfigurationError: ``transform`` is not callable.
         SchemaError: ``schema`` is not valid.
-        PlanError: When the job starts: ``transform`` uses something that Spark does not support here, or records would
-            pass by the DataFrame.
+        PlanError: ``stream`` belongs to another environment. When the job starts: ``transform`` uses something that
+            Spark does not support here, or records would pass by the DataFrame.
     """
     if not callable(transform):
         raise ConfigurationError(f"transform must be a callable (DataFrame) -> DataFrame, not {transform!r}.")
     schema_of(schema)
+    if env._builder is not stream._builder:
+        raise PlanError(f"through_dataframe at {caller_location()}: the stream belongs to another environment.")
     sink = RowsSink(schema)
     stream.to_sink(sink).with_name(f"{name}, input")
     return env.from_source(TransformedRows(sink, transform, record_type, split_by), name)

@@ -155,6 +155,8 @@ def test_arguments_are_checked() -> None:
     env = local_environment()
     with pytest.raises(ConfigurationError, match="transform must be a callable"):
         through_dataframe(env, source(env, "s"), "SELECT 1", Row, Row)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match=r"through_dataframe at .*test_sections.py:\d+: the stream belongs to another"):
+        through(local_environment(), source(env, "s"), "df")
     with pytest.raises(SchemaError):
         through_dataframe(env, source(env, "s"), lambda rows: rows, "nonsense", Row)
 

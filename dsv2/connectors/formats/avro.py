@@ -20,7 +20,7 @@ __all__ = ("AvroDecoder", "AvroEncoder", "parsed_schema")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 T_contra = TypeVar("T_contra", contravariant=True)
-AvroSchema: TypeAlias = str | Mapping[str, Any]
+_AvroSchema: TypeAlias = str | Mapping[str, Any]
 
 _AVRO = "AVRO"
 _WHOLE = "dsv2_whole"
@@ -53,7 +53,7 @@ class AvroDecoder(Generic[T_co]):
         record_type: type[T_co],
         *,
         registry: SchemaRegistry | None = None,
-        schema: AvroSchema | None = None,
+        schema: _AvroSchema | None = None,
     ) -> None:
         require_client_library("fastavro", "avro", "AvroDecoder")
         if registry is None and schema is None:
@@ -139,7 +139,7 @@ class AvroEncoder(Generic[T_contra]):
     Source: Flink ``ConfluentRegistryAvroSerializationSchema``, ``AvroSerializationSchema``.
     """
 
-    def __init__(self, record_type: type[T_contra], schema: AvroSchema, *, subject: Subject | None = None) -> None:
+    def __init__(self, record_type: type[T_contra], schema: _AvroSchema, *, subject: Subject | None = None) -> None:
         require_client_library("fastavro", "avro", "AvroEncoder")
         self._record_type = record_type
         self._schema = _checked("AvroEncoder", record_type, schema, taker_of)
@@ -222,7 +222,7 @@ def _parsed(texts: tuple[str, ...]) -> _Parsed:
 
 
 def _checked(
-    user: str, record_type: type, schema: AvroSchema, match: Callable[[Any, Schema, Mapping[str, Any]], object]
+    user: str, record_type: type, schema: _AvroSchema, match: Callable[[Any, Schema, Mapping[str, Any]], object]
 ) -> str:
     """Return ``schema`` as JSON. Raises ``ConfigurationError`` if it is not valid or does not match."""
     text = schema if isinstance(schema, str) else json.dumps(schema)

@@ -18,7 +18,7 @@ __all__ = ("Schema", "reader_of", "taker_of")
 
 Schema: TypeAlias = Any
 """A parsed schema: a name, a dict, or a list of schemas."""
-Convert: TypeAlias = Callable[[Any], Any]
+_Convert: TypeAlias = Callable[[Any], Any]
 
 _PRIMITIVES: Mapping[str, type] = {
     "null": NoneType,
@@ -46,7 +46,7 @@ _LISTS: tuple[object, ...] = (list, Sequence, Collection, Iterable)
 _DICTS: tuple[object, ...] = (dict, Mapping)
 
 
-def reader_of(hint: Any, schema: Schema, named: Mapping[str, Any]) -> Convert | None:
+def reader_of(hint: Any, schema: Schema, named: Mapping[str, Any]) -> _Convert | None:
     """Return how a value that fastavro has read with ``schema`` becomes a value of the type ``hint``.
 
     Args:
@@ -63,7 +63,7 @@ def reader_of(hint: Any, schema: Schema, named: Mapping[str, Any]) -> Convert | 
     return _Reading(named).convert(hint, schema, getattr(hint, "__qualname__", str(hint)))
 
 
-def taker_of(hint: Any, schema: Schema, named: Mapping[str, Any]) -> Convert | None:
+def taker_of(hint: Any, schema: Schema, named: Mapping[str, Any]) -> _Convert | None:
     """Return how a value of the type ``hint`` becomes what fastavro writes with ``schema``. See ``reader_of``."""
     return _Writing(named).convert(hint, schema, getattr(hint, "__qualname__", str(hint)))
 
@@ -73,9 +73,9 @@ class _Matching:
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
-        self._records: dict[tuple[type, str], Convert] = {}  # classes may refer to themselves
+        self._records: dict[tuple[type, str], _Convert] = {}  # classes may refer to themselves
 
-    def convert(self, hint: Any, schema: Schema, place: str) -> Convert | None:
+    def convert(self, hint: Any, schema: Schema, place: str) -> _Convert | None:
         kinds = alternatives(hint)
         if ANYTHING in kinds:
             return None
@@ -88,7 +88,7 @@ class _Matching:
             raise FormatError(f"{place} is a union whose values cannot be told apart. Declare it as object")
         return self._of_union(dict(branches))
 
-    def _of_union(self, by_type: Mapping[type, Convert | None]) -> Convert | None:
+    def _of_union(self, by_type: Mapping[type, _Convert | None]) -> _Convert | None:
         converted = {kind: convert for kind, convert in by_type.items() if convert is not None}
         if not converted:
             return None
@@ -107,7 +107,7 @@ class _Matching:
         nested = not isinstance(schema["type"], str) or schema["type"] in self._named
         return self._branches(schema["type"]) if nested else [schema]
 
-    def _branch(self, kinds: list[Any], node: Any, hint: Any, place: str) -> tuple[type, Convert | None]:
+    def _branch(self, kinds: list[Any], node: Any, hint: Any, place: str) -> tuple[type, _Convert | None]:
         """Return the type of the values to convert, and how to convert them."""
         match node["type"]:
             case "record" | "error":
@@ -136,36 +136,36 @@ class _Matching:
                     return type_ or object, None
         raise FormatError(f"{place} has the Avro type {_shown(node)}, which does not fit the annotation {_name(hint)}")
 
-    def _record(self, kind: type, node: Any) -> Convert:
+    def _record(self, kind: type, node: Any) -> _Convert:
         key = kind, str(node["name"])
         if key not in self._records:
             self._records[key] = lambda value: self._records[key](value)  # for fields that refer to the class itself
             self._records[key] = self._fields(kind, node)
         return self._records[key]
 
-    def _array(self, kind: Any, node: Any, place: str) -> tuple[type, Convert | None]:
+    def _array(self, kind: Any, node: Any, place: str) -> tuple[type, _Convert | None]:
         items = self.convert((get_args(kind) or (Any,))[0], node["items"], place)
         if (get_origin(kind) or kind) is tuple:
             return self._tuple(items)
         return list, None if items is None else lambda values: [items(value) for value in values]
 
-    def _map(self, kind: Any, node: Any, place: str) -> Convert | None:
+    def _map(self, kind: Any, node: Any, place: str) -> _Convert | None:
         values = self.convert((get_args(kind) or (str, Any))[1], node["values"], place)
         return None if values is None else lambda items: {key: values(value) for key, value in items.items()}
 
     def _record_type(self, kind: type) -> type:
         raise NotImplementedError
 
-    def _fields(self, kind: type, node: Any) -> Convert:
+    def _fields(self, kind: type, node: Any) -> _Convert:
         raise NotImplementedError
 
-    def _tuple(self, items: Convert | None) -> tuple[type, Convert | None]:
+    def _tuple(self, items: _Convert | None) -> tuple[type, _Convert | None]:
         raise NotImplementedError
 
-    def _enumeration(self, kind: type[Enum], node: Any, place: str) -> tuple[type, Convert | None]:
+    def _enumeration(self, kind: type[Enum], node: Any, place: str) -> tuple[type, _Convert | None]:
         raise NotImplementedError
 
-    def _converted(self, fields: Iterable[Field], node: Any, kind: type) -> dict[str, Convert | None]:
+    def _converted(self, fields: Iterable[Field], node: Any, kind: type) -> dict[str, _Convert | None]:
         schemas = {field["name"]: field["type"] for field in node["fields"]}
         return {f.name: self.convert(f.hint, schemas[f.name], f"{kind.__qualname__}.{f.name}") for f in fields}
 
@@ -176,7 +176,7 @@ class _Reading(_Matching):
     def _record_type(self, kind: type) -> type:
         return dict
 
-    def _fields(self, kind: type, node: Any) -> Convert:
+    def _fields(self, kind: type, node: Any) -> _Convert:
         names = [field["name"] for field in node["fields"]]
         declared = fields_of(kind)
         missing = [field.name for field in declared if field.required and field.name not in names]
@@ -194,10 +194,10 @@ class _Reading(_Matching):
             **{name: row[name] if convert is None else convert(row[name]) for name, convert in pairs}
         )
 
-    def _tuple(self, items: Convert | None) -> tuple[type, Convert | None]:
+    def _tuple(self, items: _Convert | None) -> tuple[type, _Convert | None]:
         return list, tuple if items is None else lambda values: tuple([items(value) for value in values])
 
-    def _enumeration(self, kind: type[Enum], node: Any, place: str) -> tuple[type, Convert | None]:
+    def _enumeration(self, kind: type[Enum], node: Any, place: str) -> tuple[type, _Convert | None]:
         return str, _members(kind, node, place).__getitem__
 
 
@@ -207,7 +207,7 @@ class _Writing(_Matching):
     def _record_type(self, kind: type) -> type:
         return kind
 
-    def _fields(self, kind: type, node: Any) -> Convert:
+    def _fields(self, kind: type, node: Any) -> _Convert:
         declared = {field.name: field for field in fields_of(kind)}
         missing = [f["name"] for f in node["fields"] if f["name"] not in declared and "default" not in f]
         if missing:
@@ -218,14 +218,14 @@ class _Writing(_Matching):
             name: get(record) if convert is None else convert(get(record)) for name, get, convert in pairs
         }
 
-    def _tuple(self, items: Convert | None) -> tuple[type, Convert | None]:
+    def _tuple(self, items: _Convert | None) -> tuple[type, _Convert | None]:
         return tuple, list if items is None else lambda values: [items(value) for value in values]
 
-    def _enumeration(self, kind: type[Enum], node: Any, place: str) -> tuple[type, Convert | None]:
+    def _enumeration(self, kind: type[Enum], node: Any, place: str) -> tuple[type, _Convert | None]:
         return kind, {member: symbol for symbol, member in _members(kind, node, place).items()}.__getitem__
 
 
-def _straight(kind: type, names: Sequence[str]) -> Convert:
+def _straight(kind: type, names: Sequence[str]) -> _Convert:
     """Create records of ``kind`` from dicts that have exactly its fields, without conversion."""
     if len(names) == 1:
         name = names[0]
