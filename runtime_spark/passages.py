@@ -23,7 +23,7 @@ from runtime_spark.rows import decode_frame
 from runtime_spark.schema import RecordWriter, check_readable, schema_of
 from runtime_spark.sink_types import check_declared_type
 from runtime_spark.through import RowsSink, TransformedRows
-from runtime_spark.user_streams import count_streams
+from runtime_spark.user_streams import reads_the_same
 from runtime_spark.worker import load_job, patient_collector
 
 __all__ = ("PassedReports", "check_passages", "passed")
@@ -74,7 +74,7 @@ def passed(
     assert isinstance(source, TransformedRows)
     rows = _rows(frames, passage.sink, layout, packed, reports.payloads)
     result = _transformed(source.transform, rows, passage.source)
-    if plan.mode is RuntimeExecutionMode.STREAMING and count_streams(result) != count_streams(rows):
+    if plan.mode is RuntimeExecutionMode.STREAMING and not reads_the_same(result, rows):
         raise _one_stream(passage.source)
     return result
 
@@ -112,14 +112,15 @@ def _checked(spark: SparkSession, plan: Plan, passage: Passage) -> tuple[str, ..
     schema = schema_of(sink.body.schema)
     check_declared_type(plan, sink, schema)
     streaming = plan.mode is RuntimeExecutionMode.STREAMING
-    result = _transformed(source.body.transform, _stand_in(spark, schema, streaming=streaming), source)
+    rows = _stand_in(spark, schema, streaming=streaming)
+    result = _transformed(source.body.transform, rows, source)
     try:
         check_readable(source.body.record_type, result.schema, source.body.split_by)
     except SchemaError as error:
         raise SchemaError(f"{source}, defined at {source.location}: {error}") from error
     if not streaming:
         return ()
-    if count_streams(result) != 1:
+    if not reads_the_same(result, rows):
         raise _one_stream(source)
     analyzed = result._jdf.queryExecution().analyzed()
     _check_supported(spark, analyzed, source)
