@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame
-
 from dsv2 import ConfiguredStream
 from dsv2.connectors.formats import AvroDecoder, AvroEncoder, JsonDecoder, ProtobufDecoder, SchemaRegistry
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
@@ -21,10 +19,6 @@ class Refund(NamedTuple):
     customer: int
 
 
-def names(rows: DataFrame) -> DataFrame:
-    return rows
-
-
 def refused(g: Given, registry: SchemaRegistry, orders: ConfiguredStream[Order]) -> None:
     source = KafkaSource("s", topics="t", decode=values(AvroDecoder(Order, registry=registry)))
     g.env.from_source(source).map(lambda order: order.cents)  # E: attr-defined
@@ -33,5 +27,4 @@ def refused(g: Given, registry: SchemaRegistry, orders: ConfiguredStream[Order])
     JsonDecoder(Order(1))  # E: arg-type
     registry.subject("orders", strategy="class")  # E: arg-type
     orders.to_sink(KafkaSink("s", "orders", AvroEncoder(Refund, "{}")))  # E: arg-type
-    through_dataframe(g.env, orders, names, Refund, Order)  # E: arg-type
     through_dataframe(g.env, orders, lambda rows: rows.count(), Order, Order)  # E: arg-type, return-value
