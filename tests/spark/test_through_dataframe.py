@@ -81,6 +81,10 @@ def with_names(rows: DataFrame) -> DataFrame:
     return rows.join(F.broadcast(names), "key").select("name", "number", "times")
 
 
+def positive_with_names(rows: DataFrame) -> DataFrame:
+    return with_names(rows.where("number > 0"))
+
+
 def numbered_once(rows: DataFrame) -> DataFrame:
     return with_names(rows.dropDuplicates(["number"]))
 
@@ -129,13 +133,13 @@ def check(results: list[Result], numbers: range) -> None:
         assert sorted(after) == counts
 
 
-def test_repeated_micro_batch_and_changed_parallelism(spark: SparkSession, tmp_path: Path) -> None:
+def test_repeated_micro_batch_and_changed_programs(spark: SparkSession, tmp_path: Path) -> None:
     """Both states count each record once, before and after the DataFrame."""
     checkpoint = tmp_path / "checkpoint"
     check(run(spark, checkpoint), range(6))
     with pytest.raises(UserFunctionError, match="not this time"):
         run(spark, checkpoint, fails=True)  # both levels before have already written their state
-    check(run(spark, checkpoint), range(6, 12))
+    check(run(spark, checkpoint, positive_with_names), range(6, 12))  # other SQL without state
     with pytest.raises(IncompatibleCheckpointError, match="parallelism"):
         run(spark, checkpoint, parallelism=3, on_change="refuse")
     create_savepoint(checkpoint, tmp_path / "savepoint", spark=spark)
