@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from components.kafka import KafkaBroker
-from dsv2 import JobError, RecordBatch, UserFunctionError
+from dsv2 import ExecutionEnvironment, JobError, RecordBatch, UserFunctionError
 from dsv2.connectors.formats import (
     AvroDecoder,
     AvroEncoder,
@@ -36,6 +36,12 @@ class Order(NamedTuple):
     cents: int | None
 
 
+def environment() -> ExecutionEnvironment:
+    env = local_environment(2)
+    env.register_type(pb.Order, take_apart=pb.Order.SerializeToString, build=pb.Order.FromString)
+    return env
+
+
 def customer(order: Order) -> int:
     return order.customer
 
@@ -60,8 +66,7 @@ def test_from_avro_to_protobuf(kafka_broker: KafkaBroker) -> None:
 
         decode = keys_and_values(AvroDecoder(int, registry=registry), AvroDecoder(Order, registry=registry))
         latest = OffsetsInitializer.latest()
-        env, found = local_environment(2), CollectSink[pb.Order]()
-        env.register_type(pb.Order, take_apart=pb.Order.SerializeToString, build=pb.Order.FromString)
+        env, found = environment(), CollectSink[pb.Order]()
         source = KafkaSource(servers, topics=orders, decode=decode, stopping_offsets=latest)
         env.from_source(source).map(as_message).shuffle().map(lambda message: message).to_sink(found)
         env.execute("decode")
@@ -70,7 +75,7 @@ def test_from_avro_to_protobuf(kafka_broker: KafkaBroker) -> None:
         encode = ProtobufEncoder(pb.Order, subject=registry.subject(protos, auto_register=True))
         output = KafkaSink(servers, protos, encode, retry_timeout=ms(20_000))
         output.write(SinkBatch(SinkInfo("job", "proto", 1), 0, 0, iter([RecordBatch(found.results)])))
-        env, messages = local_environment(), CollectSink[int]()
+        env, messages = environment(), CollectSink[int]()
         proto = values(ProtobufDecoder(pb.Order, registry=registry))
         again = KafkaSource(servers, topics=protos, decode=proto, stopping_offsets=latest)
         env.from_source(again).map(lambda order: order.cents).to_sink(messages)

@@ -31,7 +31,7 @@ with open("sales/monday.json", "w") as file:
 run(spark)
 """
 PASS_THROUGH_DATAFRAMES = """
-print(sorted(large_sales(spark, sys.argv[1] + "/checkpoint")))
+print(sorted(large_sales(spark, sys.argv[1] + "/dataframes")))
 print(greatest_total(spark))
 """
 

@@ -37,7 +37,7 @@ class ProtobufDecoder(Generic[M_co]):
     checks that it is a schema of this message. Without one, all bytes are messages of the class. Fields are matched by
     number, and those that the class does not have are kept as unknown fields.
 
-    To send messages between functions, call ``env.register_type(Order, take_apart=Order.SerializeToString,
+    The job has to register the class: ``env.register_type(Order, take_apart=Order.SerializeToString,
     build=Order.FromString)``.
 
     Args:
