@@ -13,7 +13,7 @@ from time import sleep
 from dsv2.arguments import check_whole_number
 from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
-from dsv2.errors import ConfigurationError, Dsv2Error
+from dsv2.errors import ConfigurationError, Dsv2Error, PlanError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
 from dsv2.local.run import LocalRun
@@ -30,6 +30,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.continuation import check_kind
 from dsv2.runtime.state.timers import BatchTime
+from dsv2.runtime_view import RuntimeView
 from dsv2.savepoint.metadata import Origin
 from dsv2.savepoint.paths import local_folder
 from dsv2.savepoint.reader import SavepointReader
@@ -84,6 +85,14 @@ class LocalRuntime:
         self._batches = tuple(batches)
         self._fast = fast
         self._clock = clock if clock is not None else SystemClock()
+
+    def runtime_view(self, plan: Plan) -> RuntimeView:
+        """Return whether this runtime can run ``plan``, for ``ExecutionEnvironment.explain``."""
+        try:
+            _check_plan(plan, available_now=True)
+        except PlanError as error:
+            return RuntimeView("local", one_process=True, refusal=f"{type(error).__name__}: {error}")
+        return RuntimeView("local", one_process=True)
 
     def start(self, plan: Plan, options: RunOptions) -> FinishedJob:
         """Run ``plan`` to its end and return a handle with its outcome.
@@ -271,7 +280,10 @@ def _check(plan: Plan, options: RunOptions) -> None:
         raise ConfigurationError("A BATCH job has no state to restore. Omit savepoint, or use STREAMING.")
     if options.checkpoint_location is not None:
         raise ConfigurationError("The local runtime has no checkpoints. Omit checkpoint_location, or use Spark.")
-    available_now = options.trigger is not None and options.trigger.interval_ms is None
+    _check_plan(plan, available_now=options.trigger is not None and options.trigger.interval_ms is None)
+
+
+def _check_plan(plan: Plan, *, available_now: bool) -> None:
     for operator in plan.operators:
         where = f"{operator}, defined at {operator.location},"
         if operator.kind is OperatorKind.SOURCE and isinstance(operator.body, DataFrameSource):

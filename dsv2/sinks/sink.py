@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum
@@ -16,12 +17,23 @@ from dsv2.sinks.paths import contains, normalized
 
 __all__ = ("CollectSink", "DriverSink", "FileSink", "FileSinkFormat", "ForeachBatchSink", "PrintSink", "Sink")
 
+_USER_AND_PASSWORD = re.compile(r"(?<=://).*:.*(?=@)", re.DOTALL)
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Sink(ABC, Generic[T_contra]):
-    """Base class of all sinks."""
+    """Base class of all sinks.
+
+    Attributes:
+        exactly_once: Whether each record is written once, also across restarts and savepoints. Shown by savepoints.
+        accepts_other_records: Whether a micro-batch that is repeated by a changed program may have other records with
+            the same id: nothing relies on the id, or the sink notices it, as ``SinkInfo.is_written`` does. Otherwise
+            a job does not continue with a changed program within a micro-batch that may have been written in part.
+    """
+
+    exactly_once: bool = False
+    accepts_other_records: bool = False
 
     def check(self) -> None:
         """Called while the plan is built. Raises ``PlanError`` if no runtime can write the sink."""
@@ -32,6 +44,10 @@ class Sink(ABC, Generic[T_contra]):
         Called while the plan is built, for each pair of sinks.
         """
         return None
+
+    def describe_target(self) -> str:
+        """Return where the sink writes, without secrets, to be shown by savepoints. Empty: not known."""
+        return ""
 
     @property
     def record_types(self) -> Collection[type]:
@@ -69,6 +85,8 @@ class CollectSink(DriverSink[T], Generic[T]):
     ``results`` has the records of all.
     """
 
+    accepts_other_records = True
+
     def __init__(self) -> None:
         self._batches: dict[tuple[str, str], dict[int, list[T]]] = {}  # by job and uid
 
@@ -96,6 +114,8 @@ class PrintSink(DriverSink[T], Generic[T]):
         prefix: Printed before each record. Empty (default): only the record.
         format: Converts a record to text. Default: ``str``.
     """
+
+    accepts_other_records = True
 
     def __init__(self, prefix: str = "", *, format: Callable[[T], str] = str) -> None:
         self.prefix = prefix
@@ -148,6 +168,9 @@ class FileSink(Sink[T], Generic[T]):
         ConfigurationError: ``path`` is empty, or ``format`` is unknown.
     """
 
+    exactly_once = True
+    accepts_other_records = True
+
     def __init__(
         self,
         path: str | PathLike[str],
@@ -170,6 +193,9 @@ class FileSink(Sink[T], Generic[T]):
         if contains(own, its) or contains(its, own):
             return f"{self.path} and {other.path} are nested, so readers of the outer folder would read both"
         return None
+
+    def describe_target(self) -> str:
+        return _USER_AND_PASSWORD.sub("***", self.path)
 
     @property
     def record_types(self) -> Collection[type]:
