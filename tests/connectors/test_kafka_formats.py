@@ -90,6 +90,6 @@ def test_from_avro_to_protobuf(kafka_broker: KafkaBroker) -> None:
         )
         with pytest.raises(
             (JobError, UserFunctionError),
-            match=rf"at offset \d+ of {orders}-0: FormatError: EOFError.*\(schema 2, shop.Order\)",
+            match=rf"at offset \d+ of {orders}-0: FormatError: .*\(schema 2, shop.Order\)",
         ):
             env.execute("undecodable")
