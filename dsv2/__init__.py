@@ -4,9 +4,12 @@ The names that most programs need can be imported from here. Windows, joins and 
 connectors in ``dsv2.connectors``, functions on Arrow tables in ``dsv2.arrow``.
 """
 
-from dsv2.configurable import ConfiguredSink, ProcessConfigurable
+from dsv2.async_resource import AsyncResource
+from dsv2.async_settings import AsyncBatchSettings, AsyncSettings
+from dsv2.configurable import ProcessConfigurable
 from dsv2.context import (
     ApplyPartitionFunction,
+    BatchContext,
     Collector,
     Counter,
     JobInfo,
@@ -42,6 +45,7 @@ from dsv2.errors import (
     MissingUidWarning,
     PlanError,
     RecordMutatedError,
+    RecordNotSkippedWarning,
     ResourceError,
     SchemaError,
     SerializationError,
@@ -55,6 +59,8 @@ from dsv2.errors import (
     WatermarkDeclarationError,
 )
 from dsv2.functions import (
+    AsyncBatchProcessFunction,
+    AsyncOneInputStreamProcessFunction,
     FilterFunction,
     FlatMapFunction,
     MapFunction,
@@ -67,10 +73,12 @@ from dsv2.graph import WaitForBroadcast
 from dsv2.job import JobHandle, JobProgress, JobResult, JobStatus, OperatorProgress, Trigger
 from dsv2.output_tag import OutputTag
 from dsv2.record_batch import RecordBatch
+from dsv2.record_position import RecordPosition
 from dsv2.resource import Resource
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink
 from dsv2.sources import CollectionSource, DataFrameSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
+from dsv2.stream_sinks import ConfiguredSink
 from dsv2.streams import (
     BroadcastStream,
     ConfiguredGlobalStream,
@@ -94,6 +102,12 @@ from dsv2.watermark import (
 
 __all__ = (
     "ApplyPartitionFunction",
+    "AsyncBatchProcessFunction",
+    "AsyncBatchSettings",
+    "AsyncOneInputStreamProcessFunction",
+    "AsyncResource",
+    "AsyncSettings",
+    "BatchContext",
     "BroadcastStream",
     "CollectSink",
     "CollectionSource",
@@ -146,6 +160,8 @@ __all__ = (
     "ProcessingTimeManager",
     "RecordBatch",
     "RecordMutatedError",
+    "RecordNotSkippedWarning",
+    "RecordPosition",
     "Resource",
     "ResourceError",
     "RuntimeContext",

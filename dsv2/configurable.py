@@ -10,7 +10,7 @@ from dsv2.graph import InputRef, Node, PlanBuilder
 from dsv2.graph.builder import MAX_PARALLELISM, caller_location
 from dsv2.graph.error_policies import checked_policy
 
-__all__ = ("ConfiguredSink", "ProcessConfigurable")
+__all__ = ("ProcessConfigurable",)
 
 
 class ProcessConfigurable:
@@ -78,12 +78,15 @@ class ProcessConfigurable:
     def with_error_policy(self, policy: ErrorPolicy) -> Self:
         """Set what happens when a callback of the operator raises. See ``ErrorPolicy``.
 
+        The policy of a source applies to values that cannot be decoded. That of a sink applies to records that do not
+        fit it: they are checked before they reach the sink.
+
         Args:
             policy: The policy. An empty one, ``ErrorPolicy()``, fails the job, whatever the environment's default is.
 
         Raises:
-            ConfigurationError: ``policy`` is not an ``ErrorPolicy``. ``execute`` raises ``PlanError`` for sources,
-                sinks and functions on Arrow tables, which cannot have one.
+            ConfigurationError: ``policy`` is not an ``ErrorPolicy``. ``execute`` raises ``PlanError`` for operators
+                that cannot have one, such as functions on Arrow tables.
         """
         self._node.error_policy = checked_policy(policy, f"{self._node.name} at {caller_location()}")
         return self
@@ -103,7 +106,3 @@ def _non_empty(text: str, what: str) -> str:
     if not isinstance(text, str) or not text.strip():
         raise ConfigurationError(f"A {what} must be a non-empty string, not {text!r} (at {caller_location()}).")
     return text
-
-
-class ConfiguredSink(ProcessConfigurable):
-    """The handle that ``to_sink`` returns."""

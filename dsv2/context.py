@@ -5,7 +5,7 @@ All are protocols: user code uses them in signatures, the runtime implements the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, TypeVar, overload
 
@@ -28,6 +28,7 @@ from dsv2.watermark import Watermark
 
 __all__ = (
     "ApplyPartitionFunction",
+    "BatchContext",
     "Collector",
     "Counter",
     "JobInfo",
@@ -303,6 +304,18 @@ class NonPartitionedContext(RuntimeContext, Protocol[OUT_contra]):
         On a keyed stream these are all keys seen so far, including those before a restart. On other streams there is
         one partition.
         """
+
+
+class BatchContext(RuntimeContext, Protocol[OUT_contra]):
+    """The context of a batch of records."""
+
+    @property
+    def timestamps(self) -> Sequence[int | None]:
+        """The timestamps of the records in ms, in their order."""
+
+    @property
+    def non_partitioned_context(self) -> NonPartitionedContext[OUT_contra]:
+        """The context for emitting watermarks."""
 
 
 class TwoOutputPartitionedContext(RuntimeContext, Protocol[OUT1_contra, OUT2_contra]):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
 from os import PathLike, fspath
@@ -15,6 +16,7 @@ from dsv2.errors import ConfigurationError, PlanError
 from dsv2.graph import InputRef, OperatorKind, Plan, PlanBuilder, RegisteredType
 from dsv2.graph.builder import caller_location, kind_of
 from dsv2.graph.error_policies import checked_policy
+from dsv2.graph.skips import checked_skips
 from dsv2.graph.unread import warn_of_unread_streams
 from dsv2.job import JobHandle, JobResult, JobRuntime, OnChange, RunOptions, Trigger
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
@@ -195,7 +197,8 @@ class ExecutionEnvironment:
     def set_error_policy(self, policy: ErrorPolicy) -> None:
         """Set the error policy of functions that do not set their own. Default: ``ErrorPolicy()``, the job fails.
 
-        It does not apply to functions that cannot have a policy: those on Arrow tables. Sources and sinks have none.
+        It does not apply to functions that cannot have a policy, such as those on Arrow tables, nor to sources and
+        sinks, which have their own (``with_error_policy``).
 
         Args:
             policy: The policy.
@@ -306,6 +309,9 @@ class ExecutionEnvironment:
         as_new_job: bool = False,
         continued_sources: Collection[str] = (),
         on_change: OnChange = "migrate",
+        dead_letters: str | PathLike[str] | None = None,
+        skip_records: Mapping[str, Collection[tuple[int | str, int | str]]] | None = None,
+        trace_records: bool = False,
     ) -> JobResult:
         """Run the pipeline and wait until it ends. The environment is empty afterwards and can be reused.
 
@@ -329,6 +335,14 @@ class ExecutionEnvironment:
                 but a savepoint can. "migrate" (default) takes a savepoint of the checkpoint and continues with it in
                 the same ``checkpoint_location``. "refuse" raises ``IncompatibleCheckpointError``, which lists the
                 changes. No other change is ever migrated.
+            dead_letters: The folder for dead letters that nothing in the program reads (``ErrorPolicy.dead_letter``).
+                Default: ``dead-letters`` below ``checkpoint_location``. Several jobs may share a folder.
+            skip_records: Records that the job must not process, once: by the uid or name of the source, a list of pairs
+                of split and offset, as the error of a failed micro-batch shows them. On Spark the request is stored in
+                the checkpoint, and holds until the micro-batch that skips the record is complete, in later runs too.
+            trace_records: Whether records carry their position in the source, so that errors behind an exchange and
+                dead letters name it. This makes the job slower. On Spark a micro-batch that is repeated after it failed
+                is always traced. Default: False.
 
         Raises:
             PlanError: The pipeline is invalid.
@@ -337,9 +351,16 @@ class ExecutionEnvironment:
             JobError: The job failed for another reason.
         """
         options = _options(
-            checkpoint_location, trigger, allow_dropped_state, savepoint, as_new_job, continued_sources, on_change
+            checkpoint_location,
+            trigger,
+            allow_dropped_state,
+            savepoint,
+            as_new_job,
+            continued_sources,
+            on_change,
+            dead_letters,
         )
-        return self._start(job_name, options).result()
+        return self._start(job_name, options, skip_records, trace_records).result()
 
     @short_traceback
     def execute_async(
@@ -353,6 +374,9 @@ class ExecutionEnvironment:
         as_new_job: bool = False,
         continued_sources: Collection[str] = (),
         on_change: OnChange = "migrate",
+        dead_letters: str | PathLike[str] | None = None,
+        skip_records: Mapping[str, Collection[tuple[int | str, int | str]]] | None = None,
+        trace_records: bool = False,
     ) -> JobHandle:
         """Start the pipeline and return a handle. The environment is empty afterwards and can be reused.
 
@@ -361,14 +385,28 @@ class ExecutionEnvironment:
         errors of the start are those of ``execute``.
         """
         options = _options(
-            checkpoint_location, trigger, allow_dropped_state, savepoint, as_new_job, continued_sources, on_change
+            checkpoint_location,
+            trigger,
+            allow_dropped_state,
+            savepoint,
+            as_new_job,
+            continued_sources,
+            on_change,
+            dead_letters,
         )
-        job = self._start(job_name, options)
+        job = self._start(job_name, options, skip_records, trace_records)
         watch(job, job_name, caller_location())
         return job
 
-    def _start(self, job_name: str, options: RunOptions) -> JobHandle:
+    def _start(
+        self,
+        job_name: str,
+        options: RunOptions,
+        skip_records: Mapping[str, Collection[tuple[int | str, int | str]]] | None,
+        trace_records: bool,
+    ) -> JobHandle:
         plan = self.build_plan(job_name)
+        options = replace(options, skip_records=checked_skips(plan, skip_records or {}), trace_records=trace_records)
         warn_of_unread_streams(plan)
         job = self.load_runtime().start(plan, options)
         self._begin_new_pipeline()
@@ -416,6 +454,7 @@ def _options(
     as_new_job: bool,
     continued_sources: Collection[str],
     on_change: OnChange,
+    dead_letters: str | PathLike[str] | None,
 ) -> RunOptions:
     if trigger is not None and not isinstance(trigger, Trigger):
         raise ConfigurationError(f"trigger must be a Trigger, such as Trigger.available_now(), not {trigger!r}.")
@@ -425,6 +464,8 @@ def _options(
     if on_change not in get_args(OnChange):
         raise ConfigurationError(f"on_change must be 'migrate' or 'refuse', not {on_change!r}.")
     origin = None if savepoint is None else fspath(savepoint)
-    return RunOptions(
-        checkpoint, trigger, allow_dropped_state, origin, as_new_job, frozenset(continued_sources), on_change
-    )
+    letters = None if dead_letters is None else fspath(dead_letters)
+    if letters == "":
+        raise ConfigurationError("dead_letters is the path of a folder, not an empty string.")
+    sources = frozenset(continued_sources)
+    return RunOptions(checkpoint, trigger, allow_dropped_state, origin, as_new_job, sources, on_change, letters)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
 from typing import Generic, TypeVar
 
-from dsv2.arguments import as_milliseconds
+from dsv2.arguments import as_milliseconds, is_number
 from dsv2.errors import ConfigurationError, ContractError, ResourceError
+from dsv2.record_position import RecordPosition
 
 __all__ = ("DeadLetter", "ErrorAction", "ErrorPolicy", "Retry")
 
@@ -39,6 +40,7 @@ class DeadLetter(Generic[T_co]):
         traceback: The user's frames in its traceback.
         location: The user's file and line that created the operator.
         time: The processing time of the micro-batch in ms since the epoch.
+        position: Where the record is in its source, if this is known. None otherwise.
     """
 
     operator: str
@@ -51,6 +53,7 @@ class DeadLetter(Generic[T_co]):
     traceback: str
     location: str
     time: int
+    position: RecordPosition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +63,15 @@ class Retry:
     errors: tuple[type[Exception], ...]
     times: int
     backoff_ms: int
+    max_backoff_ms: int | None = None
+    jitter: float = 0
 
-    def pause_ms(self, attempt: int) -> int:
-        """How long to wait after an attempt, counted from 0, in ms."""
-        return self.backoff_ms << attempt
+    def pause_ms(self, attempt: int, random: Callable[[], float]) -> int:
+        """How long to wait after an attempt, counted from 0, in ms. ``random`` returns a number from 0 up to 1."""
+        pause = self.backoff_ms << attempt
+        if self.max_backoff_ms is not None:
+            pause = min(pause, self.max_backoff_ms)
+        return pause - int(pause * self.jitter * random()) if self.jitter else pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,20 +114,41 @@ class ErrorPolicy:
         """Skip it likewise, and emit a ``DeadLetter`` to ``result.dead_letters()``."""
         return self._with(ErrorAction.DEAD_LETTER, errors)
 
-    def retry(self, *errors: type[Exception], times: int, backoff: timedelta = timedelta(0)) -> ErrorPolicy:
+    def retry(
+        self,
+        *errors: type[Exception],
+        times: int,
+        backoff: timedelta = timedelta(0),
+        max_backoff: timedelta | None = None,
+        jitter: float = 0,
+    ) -> ErrorPolicy:
         """Repeat the callback, because the error may be transient. Counted in the metric ``errors_retried``.
+
+        While an async function waits, other records continue. Other functions wait with the whole micro-batch. To
+        repeat a call because of its result, raise an exception of your own for that result.
 
         Args:
             errors: The exceptions.
             times: How often, at least 1.
             backoff: How long to wait before the first repetition. It doubles each time.
+            max_backoff: The longest wait. None: there is no limit.
+            jitter: The part of each wait that is random, from 0 to 1. A wait is shortened by up to this part, so that
+                subtasks do not call a service at the same time.
 
         Raises:
             ConfigurationError: An argument is invalid.
         """
         if not isinstance(times, int) or isinstance(times, bool) or not 1 <= times <= _MOST_RETRIES:
             raise ConfigurationError(f"retry: times must be a whole number from 1 to {_MOST_RETRIES}, not {times!r}.")
-        rule = Retry(_checked("retry", errors), times, as_milliseconds(backoff, "backoff", at_least=0))
+        if not is_number(jitter) or not 0 <= jitter <= 1:
+            raise ConfigurationError(f"retry: jitter must be a number from 0 to 1, not {jitter!r}.")
+        rule = Retry(
+            _checked("retry", errors),
+            times,
+            as_milliseconds(backoff, "backoff", at_least=0),
+            None if max_backoff is None else as_milliseconds(max_backoff, "max_backoff", at_least=0),
+            jitter,
+        )
         return replace(self, retries=(*self.retries, rule))
 
     def limit(self, *, total: int | None = None, per_micro_batch: int | None = None) -> ErrorPolicy:

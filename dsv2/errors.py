@@ -28,12 +28,15 @@
     ├── MissingUidWarning            an operator with state has no user-defined uid
     ├── DroppedStateWarning          the checkpoint has state that the program does not use
     ├── UnreadStreamWarning          no operator reads a stream of the pipeline
+    ├── RecordNotSkippedWarning      a run has not come across a record that it was to skip
     └── UnfinishedJobWarning         the program ended while a job ran, or did not check its result
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from dsv2.record_position import RecordPosition
 
 __all__ = (
     "ConfigurationError",
@@ -51,6 +54,7 @@ __all__ = (
     "MissingUidWarning",
     "PlanError",
     "RecordMutatedError",
+    "RecordNotSkippedWarning",
     "ResourceError",
     "SchemaError",
     "SerializationError",
@@ -115,7 +119,10 @@ class UserFunctionError(JobError):
         cause_message: The message of the original exception.
         key: The current key, shortened, or None.
         record: The current record, shortened, or None.
+        window: The bounds of the window, if a callback of a window failed, or None.
         traceback_text: The user's frames in the traceback of the original exception.
+        position: Where the record is in its source, or None if this is not known.
+        ways_out: How the job can continue, or an empty string.
         cause: The original exception on the local runtime and in test harnesses. None on Spark, where callbacks run
             in other processes.
     """
@@ -131,7 +138,10 @@ class UserFunctionError(JobError):
         cause_message: str,
         key: str | None = None,
         record: str | None = None,
+        window: str | None = None,
         traceback_text: str = "",
+        position: RecordPosition | None = None,
+        ways_out: str = "",
     ) -> None:
         self.operator = operator
         self.callback = callback
@@ -141,7 +151,10 @@ class UserFunctionError(JobError):
         self.cause_message = cause_message
         self.key = key
         self.record = record
+        self.window = window
         self.traceback_text = traceback_text
+        self.position = position
+        self.ways_out = ways_out
         self.cause: BaseException | None = None
         self.failed: tuple[Any, Any] | None = None  # the record and the key, in the process where it was raised
         super().__init__(self._text())
@@ -154,20 +167,47 @@ class UserFunctionError(JobError):
         ]
         if self.key is not None:
             lines.append(f"  key:      {self.key}")
+        if self.window is not None:
+            lines.append(f"  window:   {self.window}")
         if self.record is not None:
             lines.append(f"  record:   {self.record}")
+        if self.position is not None:
+            lines.append(f"  position: {self.position}")
         if self.traceback_text:
             lines.append(self.traceback_text.rstrip())
+        if self.ways_out:
+            lines.append(self.ways_out)
         return "\n".join(lines)
 
     def with_note(self, note: str) -> UserFunctionError:
         """Return the error with a sentence added to the message of its cause."""
-        noted = UserFunctionError(**self.as_json() | {"cause_message": f"{self.cause_message} ({note})"})
-        noted.cause = self.cause
-        return noted
+        return self._with(cause_message=f"{self.cause_message} ({note})")
+
+    def at(self, position: RecordPosition) -> UserFunctionError:
+        """Return the error of the record at ``position``."""
+        return self._with(position=position)
+
+    def with_ways_out(self, ways_out: str) -> UserFunctionError:
+        """Return the error with the ways to continue the job."""
+        return self._with(ways_out=ways_out)
+
+    def _with(self, **changes: Any) -> UserFunctionError:
+        changed = UserFunctionError(**self._fields() | changes)
+        changed.cause, changed.failed = self.cause, self.failed
+        return changed
 
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values, for sending the error between processes."""
+        position = self.position
+        return self._fields() | {"position": position and (position.source, position.split, position.offset)}
+
+    @staticmethod
+    def from_json(fields: dict[str, Any]) -> UserFunctionError:
+        """Create the error from the result of ``as_json``."""
+        position = fields["position"]
+        return UserFunctionError(**fields | {"position": position and RecordPosition(*position)})
+
+    def _fields(self) -> dict[str, Any]:
         return {
             "operator": self.operator,
             "callback": self.callback,
@@ -177,15 +217,14 @@ class UserFunctionError(JobError):
             "cause_message": self.cause_message,
             "key": self.key,
             "record": self.record,
+            "window": self.window,
             "traceback_text": self.traceback_text,
+            "position": self.position,
+            "ways_out": self.ways_out,
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_user_function_error, (self.as_json(),)
-
-
-def _rebuild_user_function_error(fields: dict[str, Any]) -> UserFunctionError:
-    return UserFunctionError(**fields)
+        return UserFunctionError.from_json, (self.as_json(),)
 
 
 class ResourceError(Dsv2Error):
@@ -246,6 +285,10 @@ class DroppedStateWarning(Dsv2Warning):
 
 class UnreadStreamWarning(Dsv2Warning):
     """No operator reads a stream of the pipeline, so its records are lost."""
+
+
+class RecordNotSkippedWarning(Dsv2Warning):
+    """A run has not skipped a record of ``skip_records``: it was read before, or has not been read."""
 
 
 class UnfinishedJobWarning(Dsv2Warning):

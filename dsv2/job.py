@@ -12,6 +12,7 @@ from typing import Literal, Protocol, TypeAlias
 from dsv2.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.graph import Plan
+from dsv2.graph.skips import SkippedRecords
 
 __all__ = (
     "JobHandle",
@@ -237,6 +238,9 @@ class RunOptions:
     as_new_job: bool = False
     continued_sources: Collection[str] = frozenset()
     on_change: OnChange = "migrate"
+    dead_letters: str | None = None
+    skip_records: SkippedRecords = field(default_factory=dict)
+    trace_records: bool = False
 
 
 class JobRuntime(Protocol):

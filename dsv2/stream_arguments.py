@@ -17,7 +17,7 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
 )
 from dsv2.graph.builder import caller_location, kind_of
-from dsv2.spi import ColumnarFunction
+from dsv2.spi import AsyncFunction, ColumnarFunction
 
 __all__ = (
     "AnyTwoInput",
@@ -43,7 +43,7 @@ AnyTwoInput: TypeAlias = (
 
 def one_input(function: Any) -> OneInput[Any, Any]:
     """Convert ``function`` to a one-input function. Raises ``PlanError`` if that is not possible."""
-    if isinstance(function, OneInputStreamProcessFunction | ColumnarFunction):
+    if isinstance(function, OneInputStreamProcessFunction | ColumnarFunction | AsyncFunction):
         return function
     if isinstance(function, TwoInputNonBroadcastStreamProcessFunction | TwoInputBroadcastStreamProcessFunction):
         raise PlanError(

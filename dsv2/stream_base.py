@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Generic, TypeVar
 
-from dsv2.configurable import ConfiguredSink
 from dsv2.errors import PlanError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Exchange, InputRef, KeySelector, Node, OperatorKind, PlanBuilder
@@ -14,6 +13,7 @@ from dsv2.graph.side_outputs import find_output
 from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
 from dsv2.stream_arguments import require_version
+from dsv2.stream_sinks import ConfiguredSink
 
 __all__ = ("Stream", "dead_letters", "preserving", "refuse_foreign", "side_output")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar, overload
 
 from dsv2.callables import takes
-from dsv2.configurable import ConfiguredSink, ProcessConfigurable
+from dsv2.configurable import ProcessConfigurable
 from dsv2.context import Collector, PartitionedContext
 from dsv2.error_policy import DeadLetter
 from dsv2.errors import PlanError
@@ -38,6 +38,7 @@ from dsv2.stream_arguments import (
 from dsv2.stream_base import Stream, dead_letters, preserving, refuse_foreign, side_output
 from dsv2.stream_broadcast import connect_broadcast, refuse_wait
 from dsv2.stream_operators import StreamOperators
+from dsv2.stream_sinks import ConfiguredSink
 
 __all__ = (
     "BroadcastStream",

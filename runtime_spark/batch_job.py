@@ -12,17 +12,22 @@ from pyspark.sql import DataFrame
 
 from dsv2.arguments import as_seconds
 from dsv2.clock import Clock
-from dsv2.errors import ConfigurationError, Dsv2Error, JobError
+from dsv2.dead_letters.store import LetterWriter
+from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
+from dsv2.graph.skips import warn_of_missed_skips
 from dsv2.job import JobProgress, JobResult, JobStatus
+from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
+from runtime_spark.dead_letters import letters_in
 from runtime_spark.failures import job_failure
 from runtime_spark.job_group import JobGroup
 from runtime_spark.job_reports import JobReports
 from runtime_spark.job_waiting import Keeper, Waiting, running_in
 from runtime_spark.passages import PassedReports
 from runtime_spark.sinks import SinkWriter
+from runtime_spark.unblocking import skipped_in
 
 __all__ = ("BatchJob",)
 
@@ -34,13 +39,24 @@ class BatchJob:
     """``JobHandle`` of a batch job, which runs in its own thread."""
 
     def __init__(
-        self, plan: Plan, frames: DataFrame, writer: SinkWriter, clock: Clock, reports: PassedReports | None = None
+        self,
+        plan: Plan,
+        frames: DataFrame,
+        writer: SinkWriter,
+        letters: LetterWriter | None,
+        clock: Clock,
+        passed_reports: PassedReports | None = None,
     ) -> None:
-        """``reports``: The reports of subtasks before a DataFrame. None (default): there are none."""
-        self._passed_reports = reports
+        """Create the handle.
+
+        ``letters``: Writes the dead letters that nothing reads; None if there are none.
+        ``passed_reports``: The reports of subtasks before a DataFrame. None (default): there are none.
+        """
+        self._passed_reports = passed_reports
         self._plan = plan
         self._frames = frames
         self._writer = writer
+        self._letters = letters
         self._clock = clock
         self._began = self._ended = clock.now_ms()
         self._reports = JobReports(plan, ())
@@ -63,11 +79,21 @@ class BatchJob:
             written = self._writer.write(self._frames, 0)
             if self._passed_reports is not None:
                 written = [*self._passed_reports.take(), *written]
-            self._reports.add(0, [report for report in written if "uid" in report])
+            if self._letters is not None:
+                self._letters.write(0, letters_in(written))
+            reports = [report for report in written if "uid" in report]
+            self._reports.add(0, reports)
+            warn_of_missed_skips(self._plan, skipped_in(reports))
         except Exception as error:
             if not self._cancelled:
-                self._failure = job_failure(error, self._plan.job_name, self._writer.tasks)
+                self._failure = self._failure_of(error)
         self._ended = self._clock.now_ms()
+
+    def _failure_of(self, error: Exception) -> Dsv2Error:
+        failure = job_failure(error, self._plan.job_name, self._writer.tasks)
+        if not isinstance(failure, UserFunctionError):
+            return failure
+        return with_ways_out(failure, self._plan, [], "" if self._plan.traces else TO_TRACE)
 
     def __repr__(self) -> str:
         return f"<job {self._plan.job_name!r}: {self.status.value}>"

@@ -10,14 +10,18 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from dsv2.dead_letters.replay import Replays
 from dsv2.graph import OperatorKind, Plan
+from dsv2.graph.skips import warn_of_skip
 from dsv2.job import RunOptions
 from dsv2.program.description import describe_sinks
 from dsv2.program.dropped import dropped_state
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.sources.ranges import has_read, ranges_read
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import SinkRunInfo
 from runtime_spark.checkpoint_log import Beginning, beginning_of
+from runtime_spark.dead_letters import CheckpointLetters
 from runtime_spark.driver_processes import describe_driver
 from runtime_spark.file_outputs import OutputOwner, check_outputs, check_owned, own_outputs
 from runtime_spark.folders import jvm_process
@@ -34,12 +38,13 @@ from runtime_spark.lease import Lease
 from runtime_spark.manifest import Manifest, manifest_of, read_checkpoint_id, read_manifest, write_manifest
 from runtime_spark.migration import ChosenGeneration, another_driver
 from runtime_spark.notes import NoteBook, Notes
-from runtime_spark.placement import Placement, SourceStreams
+from runtime_spark.placement import Placement, SourceStreams, positions_at
 from runtime_spark.restart import check_restart, refuse_or_warn_of_dropped
 from runtime_spark.run_history import begin_run
 from runtime_spark.savepoint.restoration import restoration_of
 from runtime_spark.state_history import StateHistory, StateLedger
 from runtime_spark.state_metadata import check_state_metadata, relocate_state_metadata
+from runtime_spark.unblocking import Unblocking
 from runtime_spark.uncommitted_state import discard_uncommitted_state
 
 __all__ = ("Checkpoint",)
@@ -88,6 +93,11 @@ class Checkpoint:
         ancestry = Ancestry.read(self.folder)
         self._owner = OutputOwner(self.job_id, str(self.id) if ancestry is None else ancestry.checkpoint_id)
         first = self.first_batch + self._beginning.batch_id
+        replays = Replays() if origin is None else origin.replays
+        self._letters = CheckpointLetters(spark, chosen.root, plan, options, self.job_id, replays)
+        self.unblocking = Unblocking(chosen.root, options.skip_records, first)
+        if self.unblocking.unread and self._beginning.batch_id > 0:
+            self._warn_of_records_read()
         check_outputs(spark, plan, self._owner, first, takes_over=self._is_new, repeats=self._may_repeat())
 
     def begin(self, streams: Sequence[SourceStreams]) -> tuple[Lease, SinkRunInfo]:
@@ -114,8 +124,10 @@ class Checkpoint:
             discard_uncommitted_state(self.folder, self._beginning.batch_id)
             relocate_state_metadata(self.folder)
             self._note_book.write(self._notes)
+            self.unblocking.write()
             run = begin_run(self.folder, run_id, self._beginning, self.first_batch)
             own_outputs(self._spark, self._plan, self._owner)
+            self.record_replays()
         except BaseException:
             lease.release()
             raise
@@ -148,6 +160,19 @@ class Checkpoint:
         delete_other_generations(self._chosen.root, self.folder)
         self._has_others = False
 
+    def record_replays(self) -> None:
+        """Record for readers of the dead letters which ones were processed again, if a micro-batch is complete."""
+        if self.has_commits():
+            self._letters.record_replays()
+
+    def _warn_of_records_read(self) -> None:
+        positions = positions_at(self.folder, Placement.read(self.folder), self._beginning.batch_id - 1)
+        sources = {operator.uid: operator for operator in self._plan.operators}
+        for at in self.unblocking.unread:
+            source, position = sources.get(at.source), positions.get(at.source)
+            if source is not None and position is not None and has_read(source, position, at.split, at.offset):
+                warn_of_skip(source, at.split, at.offset, "earlier micro-batches have read this record")
+
     def has_commits(self) -> bool:
         """Whether a micro-batch is complete."""
         return bool(self.folder.numbers("commits"))
@@ -157,12 +182,37 @@ class Checkpoint:
         check_owned(self._spark, self._plan, self._owner)
 
     def add(self, batch_id: int, reports: list[dict[str, Any]]) -> None:
-        """Store the reports of the subtasks on a micro-batch. Called before Spark commits it."""
+        """Store the reports and dead letters of the subtasks on a micro-batch. Called before Spark commits it."""
         if batch_id > 0 and self._has_others:
             self._delete_others()  # this generation has a complete micro-batch
+        if batch_id > 0:
+            self._letters.record_replays()
+        self._letters.add(self.first_batch + batch_id, reports)
         ended = [(r["uid"], r["subtask"]) for r in reports if r.get("ended") and r["uid"] in self._sources]
         self._note_book.write(self._note_book.notes.with_reports(reports).with_ended(ended, self._sources))
+        self.unblocking.note_skipped(self.first_batch + batch_id, reports)
         self.ledger.add(batch_id, {(report["uid"], report["subtask"]) for report in reports if "uid" in report})
+
+    @property
+    def traced_batch(self) -> int | None:
+        """The micro-batch whose records are traced, because it failed in an earlier run. None: there is none."""
+        return self._beginning.batch_id if self.unblocking.failed_before else None
+
+    def note_failure(self, batch_id: int) -> None:
+        """Record that a callback has failed in a micro-batch, so that its repetition is traced."""
+        self.unblocking.note_failure(self.first_batch + batch_id)
+
+    def ranges_read(self, batch_id: int) -> list[str]:
+        """Describe what a micro-batch reads of each source."""
+        placement = Placement.read(self.folder)
+        before = {} if batch_id == 0 else positions_at(self.folder, placement, batch_id - 1)
+        after = positions_at(self.folder, placement, batch_id)
+        return [
+            described
+            for operator in self._plan.operators
+            if operator.kind is OperatorKind.SOURCE and operator.uid in after
+            for described in ranges_read(operator, before.get(operator.uid), after[operator.uid])
+        ]
 
     @property
     def is_complete(self) -> bool:

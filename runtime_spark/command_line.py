@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
+from dsv2.dead_letters import DeadLetters
 from dsv2.graph import Plan
 from dsv2.runtime_view import RuntimeView
 from dsv2.savepoint import Savepoint, SavepointEditor
@@ -25,7 +26,18 @@ from runtime_spark.session import SESSION_SETTINGS
 from runtime_spark.state_key import StateKey
 from runtime_spark.state_metadata import check_state_metadata
 
-__all__ = ("create", "open_savepoint", "runtime", "runtime_view_of", "session", "show", "verify", "write")
+__all__ = (
+    "create",
+    "open_letters",
+    "open_savepoint",
+    "runtime",
+    "runtime_view_of",
+    "session",
+    "show",
+    "state_key",
+    "verify",
+    "write",
+)
 
 
 def create(checkpoint: str, path: str, settings: Mapping[str, str], key_file: str | None) -> str:
@@ -37,13 +49,18 @@ def create(checkpoint: str, path: str, settings: Mapping[str, str], key_file: st
         settings: Settings of the Spark session.
         key_file: A file with the key that signed the state; None: it is not signed.
     """
-    state_key = _state_key(key_file)
-    return create_savepoint(checkpoint, path, spark=_session(settings), state_key=state_key)
+    key = _state_key(key_file)
+    return create_savepoint(checkpoint, path, spark=_session(settings), state_key=key)
 
 
 def open_savepoint(path: str, settings: Mapping[str, str]) -> Savepoint:
     """Open a savepoint on any file system. ``settings``: Settings of the Spark session."""
     return Savepoint.open(path, spark=_session(settings))
+
+
+def open_letters(path: str, settings: Mapping[str, str]) -> DeadLetters:
+    """Open the dead letters on any file system. ``settings``: As for ``open_savepoint``."""
+    return DeadLetters.open(path, spark=_session(settings))
 
 
 def write(editor: SavepointEditor, path: str, settings: Mapping[str, str]) -> str:
@@ -88,14 +105,14 @@ def verify(checkpoint: str, settings: Mapping[str, str], key_file: str | None) -
         CorruptDataError: A file or the state of a subtask is damaged, or is not that of the last micro-batch.
         JobError: Spark cannot read the state.
     """
-    state_key = _state_key(key_file)
+    key = _state_key(key_file)
     spark = _session(settings)
     with usable(f"The checkpoint {checkpoint}"):
         folder = current_generation(open_folder(spark, checkpoint))
         basis = read_basis(folder)
         check_state_metadata(folder)
     in_map = basis.manifest["layout"]["state"] == StateLayout.MAP.value
-    make = RowMaker(basis.placement.addresses, basis.history, in_map, state_key)
+    make = RowMaker(basis.placement.addresses, basis.history, in_map, key)
     size = F.coalesce(F.length("key_bytes"), F.lit(0)) + F.coalesce(F.length("value_bytes"), F.lit(0))
     try:
         rows = state_entries(spark, basis).mapInArrow(make, ROWS_SCHEMA)
@@ -104,6 +121,11 @@ def verify(checkpoint: str, settings: Mapping[str, str], key_file: str | None) -
         raise job_failure(error, basis.job_name) from error
     operators = [{"operator": row["uid"], "rows": row["rows"], "bytes": row["bytes"]} for row in counted]
     return {"batch_id": basis.batch_id, "operators": sorted(operators, key=lambda row: str(row["operator"]))}
+
+
+def state_key(key_file: str) -> StateKey:
+    """Return the key in a file."""
+    return StateKey.from_file(key_file)
 
 
 def session(settings: Mapping[str, str]) -> SparkSession:
@@ -123,7 +145,7 @@ def runtime_view_of(plan: Plan) -> RuntimeView:
 
 
 def _state_key(key_file: str | None) -> StateKey | None:
-    return None if key_file is None else StateKey.from_file(key_file)
+    return None if key_file is None else state_key(key_file)
 
 
 def _session(settings: Mapping[str, str]) -> SparkSession:

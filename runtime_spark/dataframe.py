@@ -47,7 +47,7 @@ def to_dataframe(
 
     Raises:
         ConfigurationError: ``env`` does not use the Spark runtime.
-        PlanError: The pipeline has sinks, or is not valid.
+        PlanError: The pipeline has sinks or stores dead letters, or is not valid.
         SchemaError: The records do not fit ``schema``.
     """
     runtime = env.load_runtime()
@@ -62,6 +62,12 @@ def to_dataframe(
         raise PlanError(
             f"to_dataframe requires a pipeline without sinks, but there is {sinks[0]} at {sinks[0].location}."
         )
+    for operator in plan.operators:
+        if operator.stores_dead_letters:
+            raise PlanError(
+                f"{operator}, defined at {operator.location}, has dead letters, which to_dataframe cannot store. Use "
+                f"skip() in its error policy."
+            )
     check_declared_type(plan, sinks[0], schema_of(schema))
     compiled = runtime.compile(plan)
     return decoded(compiled.frames, sinks[0], compiled.layout, compiled.packed, schema)

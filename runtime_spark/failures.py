@@ -78,7 +78,7 @@ def job_failure(
     fields = json.loads(bytes.fromhex(found.group(1)))
     kind = getattr(dsv2.errors, fields.pop("type"), InternalError)
     if kind is UserFunctionError:
-        return UserFunctionError(**fields)
+        return UserFunctionError.from_json(fields)
     rebuilt: Dsv2Error = kind(fields["message"])
     return rebuilt
 

@@ -28,6 +28,10 @@ def check_incomplete_batch(generation: Folder, plan: Plan) -> None:
     note_book, origin = NoteBook(generation), CheckpointOrigin.read(generation)
     note_book.read()
     batch_id = beginning.batch_id + (0 if origin is None else origin.first_batch)
+    if batch_id == 0:
+        otherwise = "start with a new checkpoint_location: no micro-batch is complete"
+    else:
+        otherwise = "start from a savepoint with as_new_job=True and other outputs"
     for operator in plan.operators:
         sink = operator.body
         if isinstance(sink, Sink) and not sink.accepts_other_records and operator.uid in note_book.notes.sinks:
@@ -35,6 +39,5 @@ def check_incomplete_batch(generation: Folder, plan: Plan) -> None:
                 f"The sink {operator}, defined at {operator.location}, may have written a part of micro-batch "
                 f"{batch_id}, which is not complete. The program has changed, so it would get other records with the "
                 f"same batch id. Start the program that began this micro-batch once, without the changes: it completes "
-                f"the micro-batch. Then start the changed program. If that is impossible, take a savepoint "
-                f"(create_savepoint) and start from it with as_new_job=True and other outputs."
+                f"the micro-batch. Then start the changed program. If that is impossible, {otherwise}."
             )

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from dsv2.dead_letters.replay import PendingReplay
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder
 from dsv2.graph import Plan
@@ -19,6 +20,7 @@ from dsv2.program.difference import Difference
 from dsv2.program.savepoint_check import carried_differences
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from runtime_spark.checkpoint_log import beginning_of
+from runtime_spark.dead_letters import check_pending, is_withdrawn, pending_in
 from runtime_spark.driver_processes import describe_driver
 from runtime_spark.file_outputs import OutputOwner, check_outputs
 from runtime_spark.folders import jvm_process
@@ -81,8 +83,8 @@ def choose_generation(
     """Choose the generation in which a start continues.
 
     A generation that this program has begun is continued. Otherwise the start continues in the current generation. If
-    the program has changed in a way that only a savepoint carries, it begins the next one, with a savepoint of the
-    current generation.
+    the program has changed in a way that only a savepoint carries, or dead letters are to be processed again, it begins
+    the next one, with a savepoint of the current generation.
 
     Args:
         spark: The session.
@@ -93,29 +95,31 @@ def choose_generation(
         state_key: The key of the job, if its state is signed.
 
     Raises:
-        IncompatibleCheckpointError: A savepoint does not carry a change, state would be dropped, or a sink may have
-            written a part of a micro-batch that is not complete.
+        IncompatibleCheckpointError: A savepoint does not carry a change, state would be dropped, a sink may have
+            written a part of a micro-batch that is not complete, or dead letters cannot be processed again.
         ConfigurationError: Another driver uses the checkpoint, or the position of a source has to be confirmed.
         CorruptDataError: A file of the checkpoint is damaged.
         JobError: The savepoint cannot be taken.
     """
     current, begun = current_generation(root), begun_generation(root)
-    if begun is not None and not _differences(begun, plan, layout):
+    if begun is not None and _continues(spark, root, current, begun, plan, layout, options):
         return ChosenGeneration(root, current, begun)
     found = _differences(current, plan, layout)
     if found and (options.on_change == "refuse" or _has_spark_state(current)):
         return ChosenGeneration(root, current, current)  # where it will be refused
+    replay = pending_in(spark, root, current, plan, options)
     if begun is not None:
         check_incomplete_batch(begun, plan)
-    if not found:
+    if not found and replay is None:
         return ChosenGeneration(root, current, current)
     check_incomplete_batch(current, plan)
     if not current.numbers("commits"):
-        return ChosenGeneration(root, current, current, starts_over=True)
+        return ChosenGeneration(root, current, current, starts_over=bool(found))
     _check(spark, current, plan, layout, options)
-    changes = "; ".join(map(str, found))
-    _LOG.warning("The program has changed: %s. Migrating the checkpoint %s.", changes, root.path)
-    _migrate(spark, root, current, state_key)
+    if replay is not None:
+        check_pending(current, plan, replay, state_key)
+    _log(root, found, replay)
+    _migrate(spark, root, current, state_key, replay)
     return ChosenGeneration(root, current, next_generation(root))
 
 
@@ -136,6 +140,13 @@ def another_driver(root: Folder) -> ConfigurationError:
     return ConfigurationError(
         f"Another driver continued from the checkpoint {root.path} while this job was starting. Start the job again."
     )
+
+
+def _continues(
+    spark: SparkSession, root: Folder, current: Folder, begun: Folder, plan: Plan, layout: Layout, options: RunOptions
+) -> bool:
+    """Whether the program continues the generation ``begun``: it began it, and its replays were not withdrawn."""
+    return not _differences(begun, plan, layout) and not is_withdrawn(spark, root, current, begun, plan, options)
 
 
 def _differences(generation: Folder, plan: Plan, layout: Layout) -> Sequence[Difference]:
@@ -174,7 +185,18 @@ def _check(spark: SparkSession, current: Folder, plan: Plan, layout: Layout, opt
     check_outputs(spark, plan, owner, basis.first_batch + basis.batch_id + 1, takes_over=True, repeats=False)
 
 
-def _migrate(spark: SparkSession, root: Folder, current: Folder, state_key: StateKey | None) -> None:
+def _log(root: Folder, found: Sequence[Difference], replay: PendingReplay | None) -> None:
+    if found:
+        changes = "; ".join(map(str, found))
+        _LOG.warning("The program has changed: %s. Migrating the checkpoint %s.", changes, root.path)
+    if replay is not None:
+        count = len(replay.letters)
+        _LOG.warning("%d dead letters are processed again. Migrating the checkpoint %s.", count, root.path)
+
+
+def _migrate(
+    spark: SparkSession, root: Folder, current: Folder, state_key: StateKey | None, replay: PendingReplay | None
+) -> None:
     """Begin the next generation with a savepoint of ``current``. Discards an earlier attempt."""
     before = beginning_of(current)
     with lease_on(spark, root):
@@ -183,7 +205,7 @@ def _migrate(spark: SparkSession, root: Folder, current: Folder, state_key: Stat
         after = next_generation(root)
         delete_generation(root, after)
         _ancestry(current, str(read_basis(current).checkpoint_id)).write(after)
-        take_savepoint(spark, current, after.subfolder(SAVEPOINT), state_key)
+        take_savepoint(spark, current, after.subfolder(SAVEPOINT), state_key, replay)
 
 
 def _ancestry(generation: Folder, checkpoint_id: str) -> Ancestry:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dsv2.errors import CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import Folder
 from dsv2.graph import Plan
 from dsv2.program.checked_json import from_json, to_json
+from runtime_spark.checkpoint_log import offsets_of
 from runtime_spark.layout import Layout
 
-__all__ = ("NO_SOURCE", "Placement", "SourceStreams")
+__all__ = ("NO_SOURCE", "Placement", "SourceStreams", "positions_at")
 
 _NAME = "dsv2/placement.json"
 
@@ -72,3 +75,38 @@ class Placement:
                 f"{checkpoint.place(_NAME)} is damaged: {error!r}. Start the job once from this checkpoint, which "
                 f"writes the file again, and stop it with a savepoint."
             ) from error
+
+
+def positions_at(checkpoint: Folder, placement: Placement, batch_id: int) -> dict[str, dict[str, Any]]:
+    """Return the offsets of the sources after a micro-batch, by uid, as Spark has logged them.
+
+    Raises:
+        CorruptDataError: A file is damaged or missing.
+    """
+    lines = iter(offsets_of(checkpoint, batch_id))
+    positions = {}
+    for uid, count in placement.streams:
+        offset = _offset([next(lines, None) for _ in range(count)])
+        if offset is not None and uid != NO_SOURCE:
+            positions[uid] = offset
+    return positions
+
+
+def _offset(lines: Sequence[str | None]) -> dict[str, Any] | None:
+    """Return the offset of a source; None if it has not begun.
+
+    A streaming DataFrame has the offsets of its streams, and one of the stream that opens its channels.
+    """
+    *streams, own = lines
+    offset: dict[str, Any] | None = None if own is None else json.loads(own)
+    if not streams or offset is None:
+        return offset
+    return {**offset, "streams": list(_decoded(streams))}
+
+
+def _decoded(streams: Sequence[str | None]) -> Iterator[Any]:
+    for line in streams:
+        try:
+            yield None if line is None else json.loads(line)
+        except ValueError:  # offsets of other sources need not be JSON
+            yield line

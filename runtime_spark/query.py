@@ -15,9 +15,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from dsv2.arguments import as_seconds
 from dsv2.clock import Clock
-from dsv2.errors import Dsv2Error, JobError
+from dsv2.errors import Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
 from dsv2.job import JobProgress, JobResult, JobStatus
+from dsv2.runtime.report.ways_out import with_ways_out
 from dsv2.sources import BaseSource, IndexedSource
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
@@ -36,6 +37,7 @@ from runtime_spark.state_limit import StateSizes
 
 __all__ = ("StreamingJob",)
 
+_TO_NAME_THE_RECORD = "Start the job again: it repeats the micro-batch, and the error names the position of the record."
 _POLL_SECONDS = 0.002
 _COMMIT_SECONDS = 0.05
 _CANCEL_SECONDS = 20.0  # Spark kills a worker that does not end its task within two seconds
@@ -128,7 +130,7 @@ class StreamingJob:
             self._checkpoint.add(batch_id, written)
         except Exception as error:
             if not self._cancelled:
-                self._failure = self._failure_of(error)
+                self._failure = self._with_ways_out(self._failure_of(error), batch_id)
             raise
         of_operators = [report for report in written if "uid" in report]
         self._reports.add(batch_id, of_operators)
@@ -204,7 +206,9 @@ class StreamingJob:
             raise failure from None
         if not ended:
             return False
+        self._checkpoint.record_replays()
         self._lease.release()
+        self._checkpoint.unblocking.warn_of_missed(self._plan)
         if (unfinished := self.exception()) is not None:
             raise unfinished
         return True
@@ -302,6 +306,17 @@ class StreamingJob:
             return self._writer.tasks.failed(self._spark, str(self.query.runId))
 
         return job_failure(error, self._plan.job_name, self._writer.tasks, failed)
+
+    def _with_ways_out(self, failure: Dsv2Error, batch_id: int) -> Dsv2Error:
+        if not isinstance(failure, UserFunctionError):
+            return failure
+        is_traced = self._plan.traces or batch_id == self._checkpoint.traced_batch
+        try:
+            self._checkpoint.note_failure(batch_id)
+            ranges = self._checkpoint.ranges_read(batch_id)
+        except Exception:  # the failure itself is more important
+            ranges = []
+        return with_ways_out(failure, self._plan, ranges, "" if is_traced else _TO_NAME_THE_RECORD)
 
     def _unprocessed(self) -> Dsv2Error | None:
         """Return the error of a job whose input has ended before all records were processed, or None."""

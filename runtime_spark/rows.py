@@ -13,6 +13,7 @@ from dsv2.errors import SerializationError
 from dsv2.graph import Plan
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Control, Frame
+from dsv2.runtime.exchange.traced import TracedBatch
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from runtime_spark.layout import REPORT_SLOT, Layout
@@ -67,6 +68,8 @@ class FrameEncoder:
         """
         try:
             columns = [frame.batch.records, frame.controls, frame.batch.timestamps or ()]
+            if isinstance(frame.batch, TracedBatch):
+                columns.append(frame.batch.positions)
             payload = self._codec.seal_columns(BlobKind.FRAME, columns)
         except SerializationError:
             self._blame_record(frame)
@@ -109,8 +112,10 @@ class FrameEncoder:
 
 def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[RecordBatch[Any], list[Control]]:
     """Decode the records and control elements of a payload. Raises ``CorruptDataError``, naming ``owner``."""
-    records, controls, timestamps = codec.unseal_columns(BlobKind.FRAME, payload, owner)
-    return RecordBatch(records, timestamps if len(timestamps) else None), list(controls)
+    records, controls, timestamps, *positions = codec.unseal_columns(BlobKind.FRAME, payload, owner)
+    stamps = timestamps if len(timestamps) else None
+    batch = TracedBatch(records, stamps, positions[0]) if positions else RecordBatch(records, stamps)
+    return batch, list(controls)
 
 
 def to_arrow(rows: Sequence[Row]) -> pa.RecordBatch:

@@ -24,6 +24,7 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.missing_uids import check_uids
+from dsv2.graph.skips import with_skips
 from dsv2.job import JobHandle, RunOptions, Trigger
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime_view import RuntimeView
@@ -31,6 +32,7 @@ from dsv2.sinks import SinkRunInfo
 from dsv2.sources import BaseSource, DataFrameSource
 from runtime_spark.batch_job import BatchJob
 from runtime_spark.checkpoint import Checkpoint
+from runtime_spark.dead_letters import batch_letters
 from runtime_spark.explained import runtime_view
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.file_outputs import check_outputs_unused
@@ -44,6 +46,7 @@ from runtime_spark.rows import COLUMNS, ROW_SCHEMA
 from runtime_spark.savepoint.restoration import Restoration
 from runtime_spark.savepoint.restore_frames import RESTORE_SETTINGS, restore_frames
 from runtime_spark.session import settings, starting
+from runtime_spark.sink_checks import with_schema_checks
 from runtime_spark.sinks import SinkWriter, check_sink
 from runtime_spark.source_reports import ReportArchive
 from runtime_spark.sources import SourceOptions, check_source, source_frames, source_streams, tick
@@ -125,6 +128,7 @@ class SparkRuntime:
         options: SourceOptions | None = None,
         history: StateHistory | None = None,
         restoration: Restoration | None = None,
+        traced_batch: int | None = None,
     ) -> CompiledPlan:
         """Convert ``plan`` to a DataFrame without running it.
 
@@ -133,6 +137,7 @@ class SparkRuntime:
             options: How the sources of a streaming job read, if this runtime starts its query.
             history: The history of the state in the checkpoint.
             restoration: The savepoint with which the checkpoint began. None (default): there is none.
+            traced_batch: The micro-batch whose records are traced. None (default): there is none.
 
         Raises:
             PlanError: A source is not valid.
@@ -148,6 +153,7 @@ class SparkRuntime:
                 self._state_key,
                 history,
                 restoration,
+                traced_batch,
             )
         except PySparkException as error:
             raise job_failure(error, plan.job_name) from error
@@ -168,6 +174,9 @@ class SparkRuntime:
         for operator in plan.operators:
             if operator.kind is OperatorKind.SINK:
                 check_sink(plan, operator)
+        plan = with_schema_checks(self._spark, plan)
+        if options.trace_records:
+            plan = replace(plan, traces=True)
         if plan.mode is RuntimeExecutionMode.BATCH:
             return self._start_batch(plan, options)
         return self._start_streaming(plan, options)
@@ -178,10 +187,12 @@ class SparkRuntime:
                 "A BATCH job has neither a checkpoint nor a trigger. Remove these arguments, or use STREAMING."
             )
         check_outputs_unused(self._spark, plan)
-        compiled = self.compile(plan)
+        plan = with_skips(plan, options.skip_records)
         job_id = f"{self._spark.conf.get('spark.app.id')}-{next(_BATCH_JOBS)}"
+        letters = batch_letters(self._spark, plan, options, job_id)
+        compiled = self.compile(plan)
         writer = SinkWriter(plan, compiled.layout, compiled.packed, job_id, SinkRunInfo(job_id))
-        return BatchJob(plan, compiled.frames, writer, self._clock, compiled.reports)
+        return BatchJob(plan, compiled.frames, writer, letters, self._clock, compiled.reports)
 
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
         location = _checkpoint(options.checkpoint_location)
@@ -208,12 +219,13 @@ class SparkRuntime:
             root = open_folder(self._spark, location)
             chosen = choose_generation(self._spark, root, plan, layout, options, self._state_key)
             checkpoint = Checkpoint(self._spark, chosen, plan, layout, options)
+            plan = with_skips(plan, checkpoint.unblocking.skips)
             restoration = checkpoint.restoration
             positions = {} if restoration is None else restoration.origin.sources
             archive = ReportArchive(checkpoint.folder, plan, reports)
             archive.restore({uid: position.reports for uid, position in positions.items()})
         source_options = SourceOptions(reports, trigger.target_batch_ms, positions)
-        compiled = self.compile(plan, source_options, checkpoint.history, restoration)
+        compiled = self.compile(plan, source_options, checkpoint.history, restoration, checkpoint.traced_batch)
         with usable(f"The checkpoint_location {location}"):
             lease, run = checkpoint.begin(source_streams(plan, restores=restoration is not None))
         sinks = SinkWriter(plan, compiled.layout, compiled.packed, checkpoint.job_id, run)
@@ -268,6 +280,7 @@ def compile_plan(
     state_key: StateKey | None = None,
     history: StateHistory | None = None,
     restoration: Restoration | None = None,
+    traced_batch: int | None = None,
 ) -> CompiledPlan:
     """Convert ``plan`` to a DataFrame. Nothing runs, except to count rows of a batch DataFrame in a streaming job."""
     for operator in plan.operators:
@@ -278,7 +291,7 @@ def compile_plan(
     origin = None
     if restoration is not None and restores:
         origin = RestoredProgram(restoration.origin.program, restoration.sent(plan))
-    packed = pack_job(plan, layout, registry, state_key, history, origin)
+    packed = pack_job(plan, layout, registry, state_key, history, origin, traced_batch)
     job_key = hashlib.sha256(packed).hexdigest()[:16]
     frames = source_frames(spark, plan, packed, job_key, clock, options)
 
@@ -315,7 +328,7 @@ def _restored(
     if restoration is None:
         return frames
     # Last in the section, and in every run, because Spark logs the offsets of sources by their order.
-    restoring = restore_frames(frames.sparkSession, restoration.savepoint, layout, packed, new_tick())
+    restoring = restore_frames(frames.sparkSession, restoration.savepoint, packed, new_tick())
     if plan.passages:
         own = [slot for slot, (operator, _) in layout.addresses.items() if plan.sections[operator] == section]
         restoring = restoring.where(F.col("slot").isin(own))

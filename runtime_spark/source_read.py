@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsv2.graph import Operator
-from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import EmitFrame, Frame
-from dsv2.runtime.report.failure import raise_user_failure
+from dsv2.runtime.sources.indexed_reading import IndexedReading
 from dsv2.runtime.sources.offsets import ReaderOrder
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_reading import SplitReading
@@ -110,7 +109,7 @@ def _read(
     At the end, ``report`` receives the progress of the source and of the operators chained to it. Raises
     ``UserFunctionError`` if user code raises.
     """
-    task = SourceTask(job.plan, operator, portion.subtask, emit, job.source_functions)
+    task = SourceTask(job.running_plan, operator, portion.subtask, emit, job.source_functions)
     if isinstance(portion, IndexRange):
         assert isinstance(source, IndexedSource)
         yield from _read_indexed(source, operator, portion, task)
@@ -124,7 +123,8 @@ def _read(
         yield
     task.flush()
     of_reader = reading.report()
-    report([*task.progress(), *([] if of_reader is None else [of_reader])])
+    letters = [{"letter": letter} for letter in task.take_letters(job.codec)]
+    report([*task.progress(), *([] if of_reader is None else [of_reader]), *letters])
 
 
 def _read_indexed(
@@ -132,20 +132,13 @@ def _read_indexed(
 ) -> Iterator[None]:
     if portion.first:
         task.start()
-    step = operator.parallelism
+    step, reading = operator.parallelism, IndexedReading(source, operator, portion.subtask, task)
     own = range(portion.start + (portion.subtask - portion.start) % step, portion.stop, step)
     for begin in range(0, len(own), _READ_AT_ONCE):
         piece = own[begin : begin + _READ_AT_ONCE]
         task.seek((piece.start - portion.subtask) // step)
-        task.send(RecordBatch(_records(source, piece, operator, portion.subtask)))
+        reading.send(piece)
         yield
     task.end_portion()
     if portion.last:
         task.end()
-
-
-def _records(source: IndexedSource[Any], indices: range, operator: Operator, subtask: int) -> list[Any]:
-    try:
-        return source.read(indices)
-    except BaseException as error:
-        raise_user_failure(operator, subtask, "read", error)

@@ -295,7 +295,8 @@ class _SubtaskRun:
             head["state_bytes"] = state_bytes
         kept = [{"fields_of": uid, "names": names} for uid, names in self.subtask.kept_fields().items()]
         samples = [] if self._sampler is None else self._sampler.report()
-        self._encoder.report([head, *others, *kept, *samples])
+        letters = [{"letter": letter} for letter in self.subtask.take_letters()]
+        self._encoder.report([head, *others, *kept, *samples, *letters])
         return self._encoder.take()
 
     def end(self) -> Iterator[list[Row]]:

@@ -62,6 +62,7 @@ class WorkerJob:
     """A job as the workers see it: without sinks; functions, and sources that subtasks read themselves, as bytes.
 
     ``origin``: What the subtasks must know of the savepoint that the run restores.
+    ``traced_batch``: The micro-batch whose records are traced. None: there is none.
     """
 
     plan: Plan
@@ -72,6 +73,18 @@ class WorkerJob:
     state_key: StateKey | None = None
     history: StateHistory | None = None
     origin: RestoredProgram | None = None
+    traced_batch: int | None = None
+
+    @property
+    def running_plan(self) -> Plan:
+        """The plan of the current task, in which records may be traced."""
+        # Outside of a task the micro-batch is unknown. Only rows of collections are created there.
+        is_traced = self.traced_batch is not None and (TaskContext.get() is None or batch_id() == self.traced_batch)
+        return self._traced_plan if is_traced else self.plan
+
+    @cached_property
+    def _traced_plan(self) -> Plan:
+        return dataclasses.replace(self.plan, traces=True)
 
     @cached_property
     def source_functions(self) -> dict[int, ProcessFunction]:
@@ -126,7 +139,9 @@ class WorkerJob:
         functions: dict[int, ProcessFunction] = {
             operator.id: from_bytes(self.functions[operator.id]) for operator in self.plan.chains[head]
         }
-        plan = self.plan if self.origin is None else self.whole_plan
+        plan = self.running_plan
+        if self.origin is not None:
+            plan = dataclasses.replace(self.whole_plan, traces=plan.traces)
         return Subtask(plan, head, index, functions, context, encoder.emit)
 
 
@@ -137,6 +152,7 @@ def pack_job(
     state_key: StateKey | None = None,
     history: StateHistory | None = None,
     origin: RestoredProgram | None = None,
+    traced_batch: int | None = None,
 ) -> bytes:
     """Pickle the job for ``load_job``.
 
@@ -147,6 +163,7 @@ def pack_job(
         state_key: Signs state.
         history: The history of the state in its checkpoint.
         origin: The savepoint that the run restores. None (default): it restores none.
+        traced_batch: The micro-batch whose records are traced. None (default): there is none.
     """
     functions = {
         operator.id: to_bytes(operator.body)
@@ -156,7 +173,9 @@ def pack_job(
     sources = {source: to_bytes(plan.operators[source].body) for source in plan.read_by}
     operators = tuple(_without_body(operator) for operator in plan.operators)
     bare = dataclasses.replace(plan, operators=operators, registered_types=())
-    packed: bytes = to_bytes(WorkerJob(bare, layout, registry, functions, sources, state_key, history, origin))
+    packed: bytes = to_bytes(
+        WorkerJob(bare, layout, registry, functions, sources, state_key, history, origin, traced_batch)
+    )
     return packed
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from dsv2 import RecordBatch
 from dsv2.clock import SystemClock
 from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
 from dsv2.runtime.sources.coordinator import SourceCoordinator
@@ -82,12 +83,16 @@ class Run:
 
     def repeated(self) -> list[RowChange[Any]]:
         """The changes of the last micro-batch, read again."""
+        return [change for run in self.batches() for change in run.records]
+
+    def batches(self) -> list[RecordBatch[RowChange[Any]]]:
+        """The batches of the last micro-batch, read again."""
         splits = self.source.split_serializer
-        found = []
+        found: list[RecordBatch[RowChange[Any]]] = []
         for order in orders(self.offset, splits):
             reader = self.source.create_reader(Reader())
             for portion in order.portions:
-                found += [change for run in reader.read(portion.start, portion.stop) for change in run.records]
+                found += reader.read(portion.start, portion.stop)
             reader.close()
         return found
 

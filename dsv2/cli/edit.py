@@ -7,11 +7,20 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dsv2.cli.dead_letters import open_letters
 from dsv2.cli.report import Report
-from dsv2.cli.with_spark import add_settings, open_savepoint, settings_of, spark_commands
+from dsv2.cli.with_spark import (
+    add_settings,
+    add_state_key,
+    open_savepoint,
+    settings_of,
+    spark_commands,
+    state_key_value,
+)
+from dsv2.dead_letters import LetterStatus, StoredLetter
 from dsv2.errors import ConfigurationError
-from dsv2.savepoint import SavepointEditor
-from dsv2.savepoint.paths import is_remote
+from dsv2.paths import is_remote
+from dsv2.savepoint import Savepoint, SavepointEditor
 
 __all__ = ("add_command",)
 
@@ -49,6 +58,13 @@ def add_command(commands: Any) -> None:
         edit.add_argument(
             f"--{name}", nargs=len(arguments), metavar=arguments, action=_Append, dest="edits", default=[], help=text
         )
+    edit.add_argument(
+        "--replay",
+        metavar="PATH",
+        help="process dead letters again when a job starts from the copy: those in this checkpoint or folder that are "
+        "new, and from before the savepoint",
+    )
+    add_state_key(edit)
     edit.add_argument("--spark", action="store_true", help="use Spark, for state that does not fit in memory")
     edit.add_argument("--json", action="store_true", help="print JSON")
     add_settings(edit)
@@ -65,15 +81,35 @@ class _Append(argparse.Action):
 
 def _edit(arguments: argparse.Namespace) -> Report:
     changes: Sequence[tuple[str, list[str]]] = arguments.edits
-    if not changes:
-        raise ConfigurationError(f"Name a change: {', '.join(f'--{name}' for name in _EDITS)}.")
-    editor = open_savepoint(arguments.path, arguments).edit()
+    if not changes and arguments.replay is None:
+        raise ConfigurationError(f"Name a change: {', '.join(f'--{name}' for name in _EDITS)}, --replay.")
+    savepoint = open_savepoint(arguments.path, arguments)
+    editor = savepoint.edit()
+    text, data = [], [{"change": name, "arguments": values} for name, values in changes]
+    if arguments.replay is not None:
+        letters = _letters_before(savepoint, arguments)
+        editor = editor.replay(letters, state_key=state_key_value(arguments.state_key))
+        text.append(f"replay {len(letters)} letters")
+        data.insert(0, {"change": "replay", "arguments": [letter.id for letter in letters]})
     for name, values in changes:
         editor = _EDITS[name][2](editor, *values)
     if arguments.spark or is_remote(arguments.new):
         path: str = spark_commands().write(editor, arguments.new, settings_of(arguments))
     else:
         path = editor.write(arguments.new)
-    text = [f"{name} {' '.join(values)}" for name, values in changes]
-    data = {"path": path, "changes": [{"change": name, "arguments": values} for name, values in changes]}
-    return Report([*text, f"The new savepoint is in {path}."], data)
+    text += [f"{name} {' '.join(values)}" for name, values in changes]
+    return Report([*text, f"The new savepoint is in {path}."], {"path": path, "changes": data})
+
+
+def _letters_before(savepoint: Savepoint, arguments: argparse.Namespace) -> list[StoredLetter]:
+    """The new letters of the job of a savepoint, as of the savepoint."""
+    origin, done = savepoint.origin, set(savepoint.info.replays.letters)
+    letters = open_letters(arguments.replay, arguments)
+    return [
+        letter
+        for letter in letters.letters
+        if letter.job_id == origin.job_id
+        and letter.batch_id <= origin.batch_id
+        and letter.id not in done
+        and letters.status(letter) is LetterStatus.NEW
+    ]

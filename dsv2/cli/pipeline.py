@@ -64,6 +64,8 @@ def load(target: str) -> PipelineFunction:
         found = getattr(found, name)
     if not callable(found):
         raise ConfigurationError(f"{target} is not a function, but {type(found).__name__}.")
+    if not _parameters(found):
+        raise ConfigurationError(f"{target} must take the environment: def {path}(env: ExecutionEnvironment) -> None")
     function: PipelineFunction = found
     return function
 
@@ -140,6 +142,14 @@ def _as_type(value: object, kind: Any, setting: str) -> object:
         raise ConfigurationError(f"The setting {setting} is invalid: {error}.") from error
     except TypeError as error:
         raise ConfigurationError(f"The setting {setting} cannot be given: its type is {kind!r}.") from error
+
+
+def _parameters(function: PipelineFunction) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a function; none for built-in functions that do not tell them."""
+    try:
+        return inspect.signature(function).parameters
+    except ValueError:
+        return {}
 
 
 def _functions_in(module: object) -> str:

@@ -7,10 +7,10 @@ from importlib import import_module
 from typing import Any
 
 from dsv2.errors import ConfigurationError
+from dsv2.paths import is_remote
 from dsv2.savepoint import Savepoint
-from dsv2.savepoint.paths import is_remote
 
-__all__ = ("add_state_key", "add_settings", "open_savepoint", "settings_of", "spark_commands")
+__all__ = ("add_state_key", "add_settings", "open_savepoint", "settings_of", "spark_commands", "state_key_value")
 
 
 def add_settings(command: argparse.ArgumentParser) -> None:
@@ -27,6 +27,12 @@ def add_settings(command: argparse.ArgumentParser) -> None:
 def add_state_key(command: argparse.ArgumentParser) -> None:
     """Add the option ``--state-key`` to a command that reads the state of a checkpoint."""
     command.add_argument("--state-key", metavar="FILE", help="a file with the key of the job, if its state is signed")
+
+
+def state_key_value(file: str | None) -> bytes | None:
+    """Return the key in a file with which state is signed; None without a file."""
+    value: bytes | None = None if file is None else spark_commands().state_key(file).value
+    return value
 
 
 def settings_of(arguments: argparse.Namespace) -> dict[str, str]:

@@ -82,7 +82,7 @@ class Explanation:
             return None
         found = [line for severity in Severity for line in finding_lines(self.view, severity)]
         shown = "\n".join(found if self.view.error is None else [self.view.error, *found])
-        listed = f"<pre>{escape(shown)}</pre>" if shown else ""
+        listed = f'<pre style="white-space: pre-wrap">{escape(shown)}</pre>' if shown else ""
         text = escape(self.render("text"))
         return f"{self.render('svg')}{listed}<details><summary>As text</summary><pre>{text}</pre></details>"
 

@@ -49,13 +49,15 @@ class Processing(Enum):
     """How a function is called with records.
 
     ``RECORDS``: one by one. ``BATCHES``: a batch at once, by a built-in function. ``STAMPED_BATCHES``: likewise, if
-    the records have timestamps. ``TABLES``: as Arrow tables.
+    the records have timestamps. ``TABLES``: as Arrow tables. ``IN_FLIGHT``: for several records at the same time, by an
+    async function.
     """
 
     RECORDS = "records"
     BATCHES = "batches"
     STAMPED_BATCHES = "batches with timestamps"
     TABLES = "tables"
+    IN_FLIGHT = "in flight"
 
 
 class Severity(Enum):

@@ -13,7 +13,7 @@ from dsv2.functions import CallableFunction, FilterFunction, FlatMapFunction, Ma
 from dsv2.graph import Edge, Operator, OperatorKind, Plan
 from dsv2.sinks import DriverSink
 from dsv2.sources import BaseSource
-from dsv2.spi import BatchFunction, ColumnarFunction, KeyedBatchFunction, WrappingFunction
+from dsv2.spi import AsyncFunction, BatchFunction, ColumnarFunction, KeyedBatchFunction, WrappingFunction
 from dsv2.state import StateDeclaration
 
 __all__ = ("edge_view", "function_of", "operator_view", "processing_of")
@@ -92,6 +92,8 @@ def processing_of(operator: Operator) -> Processing:
     function = operator.function
     if isinstance(function, ColumnarFunction):
         return Processing.TABLES
+    if isinstance(function, AsyncFunction):
+        return Processing.IN_FLIGHT
     if operator.error_policy is not None:
         return Processing.RECORDS
     if operator.keyed:

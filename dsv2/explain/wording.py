@@ -37,6 +37,7 @@ _PROCESSING = {
     Processing.BATCHES: "called with batches",
     Processing.STAMPED_BATCHES: "called with batches, if records have timestamps",
     Processing.TABLES: "called with Arrow tables",
+    Processing.IN_FLIGHT: "called for several records at the same time",
 }
 
 

@@ -1,5 +1,6 @@
 """The base classes of process functions, one for each combination of inputs and outputs (FLIP-409)."""
 
+from dsv2.functions.asynchronous import AsyncBatchProcessFunction, AsyncOneInputStreamProcessFunction
 from dsv2.functions.builtin import CallableFunction, FilterFunction, FlatMapFunction, MapFunction
 from dsv2.functions.one_input import OneInput, OneInputStreamProcessFunction
 from dsv2.functions.operators import DeduplicateFunction, LimitFunction, SampleFunction, UnionFunction
@@ -11,6 +12,8 @@ from dsv2.functions.two_output import TwoOutputStreamProcessFunction
 from dsv2.spi.process_function import ProcessFunction, no_output_until_end_of_input
 
 __all__ = (
+    "AsyncBatchProcessFunction",
+    "AsyncOneInputStreamProcessFunction",
     "CallableFunction",
     "DeduplicateFunction",
     "FilterFunction",

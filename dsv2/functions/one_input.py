@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Generic, TypeAlias, TypeVar
 
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
-from dsv2.spi import ColumnarFunction, ProcessFunction
+from dsv2.spi import AsyncFunction, ColumnarFunction, ProcessFunction
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
 __all__ = ("OneInput", "OneInputStreamProcessFunction")
@@ -57,5 +57,5 @@ class OneInputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OUT
         return WatermarkHandlingResult.PEEK
 
 
-OneInput: TypeAlias = OneInputStreamProcessFunction[IN, OUT] | ColumnarFunction[IN, OUT]
-"""A function with one input and one output that processes records one by one, or batches of columns."""
+OneInput: TypeAlias = OneInputStreamProcessFunction[IN, OUT] | ColumnarFunction[IN, OUT] | AsyncFunction[IN, OUT]
+"""A function with one input and one output: processes single records, batches of columns, or records in flight."""

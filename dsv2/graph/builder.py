@@ -29,6 +29,7 @@ from dsv2.graph.plan import (
     one_partition,
 )
 from dsv2.graph.side_outputs import declared_outputs
+from dsv2.graph.sink_checks import with_sink_checks
 from dsv2.graph.states import check_states
 from dsv2.graph.uids import Uid, uids_of
 from dsv2.output_tag import OutputTag
@@ -150,17 +151,18 @@ class PlanBuilder:
             )
         if not any(node.kind is not OperatorKind.SOURCE for node in self.nodes):
             raise PlanError("Nothing to run: the pipeline has no operator after its sources. Add process or to_sink.")
-        uids = uids_of(self.nodes)
-        operators = tuple(_operator(node, uids[node.id], default_parallelism, error_policy) for node in self.nodes)
+        nodes = with_sink_checks(self.nodes)
+        uids = uids_of(nodes)
+        operators = tuple(_operator(node, uids[node.id], default_parallelism, error_policy) for node in nodes)
         for operator in operators:
             if isinstance(operator.body, ProcessFunction):
                 check_states(operator)
                 check_callbacks(operator)
                 check_keys(operator)
-        _check_sinks_together([node for node in self.nodes if node.kind is OperatorKind.SINK])
+        _check_sinks_together([node for node in nodes if node.kind is OperatorKind.SINK])
         edges = tuple(
             _edge(operators[ref.node.id], ref, operators[node.id], index)
-            for node in self.nodes
+            for node in nodes
             for index, ref in enumerate(node.inputs)
         )
         plan = Plan(
@@ -219,7 +221,7 @@ def _operator(node: Node, uid: Uid, default_parallelism: int, default_policy: Er
         side_outputs=tuple(node.side_outputs),
         key_versions=tuple(ref.key_version for ref in node.inputs),
         output_key_version=node.output_key_version,
-        at_source=AtSource.NOTHING if policy is not None else _at_source(node.body, input_keys),
+        at_source=_at_source(node.body, input_keys, policy),
         error_policy=policy,
         watermarks=node.watermarks,
         broadcast_wait=node.broadcast_wait,
@@ -255,8 +257,12 @@ def _check_sinks_together(nodes: list[Node]) -> None:
 
 
 def _at_source(
-    body: ProcessFunction | BaseSource[Any] | Sink[Any], input_keys: tuple[KeySelector | None, ...]
+    body: ProcessFunction | BaseSource[Any] | Sink[Any],
+    input_keys: tuple[KeySelector | None, ...],
+    policy: ErrorPolicy | None,
 ) -> AtSource:
+    if policy is not None and not isinstance(body, BaseSource):
+        return AtSource.NOTHING  # attempts require a subtask with state
     if isinstance(body, CollectionSource) or any(input_keys):
         return AtSource.NOTHING  # the elements of a collection are on the driver
     if isinstance(body, DataFrameSource) or (isinstance(body, BatchFunction) and body.keeps_nothing):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from types import FunctionType
 
 from dsv2.callables import deferred_kind, takes
 from dsv2.errors import PlanError
@@ -27,15 +28,22 @@ def check_callbacks(operator: Operator) -> None:
     """
     for part in _parts(operator):
         kind = type(part)
-        for name, parameters in _overridden(kind):
+        for name, original in _overridden(kind):
             callback = getattr(part, name)
+            parameters = list(inspect.signature(original).parameters)[1:]
             if not takes(callback, len(parameters)):
                 taken = inspect.signature(getattr(kind, name)).parameters
                 raise PlanError(
                     f"{operator} at {operator.location}: {kind.__qualname__}.{name} must accept the arguments "
                     f"({', '.join(parameters)}), but it is defined as {name}({', '.join(taken)})."
                 )
-            _check_runs(operator, f"{kind.__qualname__}.{name}", callback)
+            if deferred_kind(original) != "coroutine":
+                _check_runs(operator, f"{kind.__qualname__}.{name}", callback)
+            elif deferred_kind(callback) != "coroutine":
+                raise PlanError(
+                    f"{operator} at {operator.location}: {kind.__qualname__}.{name} must be a coroutine function. "
+                    f"Write it with async def, or use a function that is not async."
+                )
         check_names(operator, kind)
     _check_callables(operator)
 
@@ -51,14 +59,14 @@ def _parts(operator: Operator) -> Iterator[object]:
             yield declaration.function
 
 
-def _overridden(kind: type) -> Iterator[tuple[str, list[str]]]:
-    """The callbacks of dsv2 that ``kind`` overrides, with the parameters of the originals."""
+def _overridden(kind: type) -> Iterator[tuple[str, FunctionType]]:
+    """The callbacks of dsv2 that ``kind`` overrides, with the originals."""
     for base in kind.__mro__:
         if base.__module__.partition(".")[0] == "dsv2":
             for name, method in vars(base).items():
                 is_ours = name.startswith("_") or getattr(kind, name) is method
                 if inspect.isfunction(method) and not is_ours:
-                    yield name, list(inspect.signature(method).parameters)[1:]
+                    yield name, method
 
 
 def _check_callables(operator: Operator) -> None:
@@ -85,7 +93,11 @@ def _check_callables(operator: Operator) -> None:
 def _check_runs(operator: Operator, what: str, function: object) -> None:
     kind = deferred_kind(function)
     if kind is not None:
-        how = "without yield, emit with output.collect(record)" if kind == "generator" else "with def, not async def"
+        how = (
+            "without yield, emit with output.collect(record)"
+            if kind == "generator"
+            else "with def, not async def, or use an AsyncOneInputStreamProcessFunction"
+        )
         raise PlanError(
             f"{operator} at {operator.location}: {what} is a {kind}, so calling it does not run it. Write it {how}."
         )

@@ -9,22 +9,35 @@ from dsv2.error_policy import ErrorPolicy
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.functions import ProcessFunction
 from dsv2.graph.plan import DEAD_LETTERS
+from dsv2.graph.sink_checks import SinkCheck
 from dsv2.output_tag import OutputTag
+from dsv2.sinks import Sink
+from dsv2.sources import BaseSource
 
 __all__ = ("check_dead_letters", "checked_policy", "policy_of")
 
-_NO_FUNCTION = "it does not process single records. Check the records in a function."
 
-
-def policy_of(body: object, own: ErrorPolicy | None, default: ErrorPolicy | None, where: str) -> ErrorPolicy | None:
+def policy_of(
+    body: ProcessFunction | BaseSource[Any] | Sink[Any],
+    own: ErrorPolicy | None,
+    default: ErrorPolicy | None,
+    where: str,
+) -> ErrorPolicy | None:
     """The policy of an operator: its own, or the default if its function supports one. None if the job always fails.
 
+    The policy of a sink is that of the check before it (``with_sink_checks``).
+
     Raises:
-        PlanError: ``own`` is set, but the function does not support it.
+        PlanError: ``own`` is set, but the operator does not support it.
     """
-    refusal = body.dsv2_refuses_error_policy if isinstance(body, ProcessFunction) else _NO_FUNCTION
+    refusal = None if isinstance(body, Sink) else body.dsv2_refuses_error_policy
     if own is None:
-        own = default if refusal is None else None
+        is_function = isinstance(body, ProcessFunction) and not isinstance(body, SinkCheck)
+        own = default if is_function and refusal is None else None
+    elif isinstance(body, BaseSource) and own.max_failures is not None:
+        raise PlanError(
+            f"{where}: the subtasks of a source keep no counts across micro-batches. Use limit(per_micro_batch=...)."
+        )
     elif own.handles_errors and refusal is not None:
         raise PlanError(f"{where}: {type(body).__name__} cannot have an error policy, because {refusal}")
     return own if own is not None and own.handles_errors else None
@@ -40,9 +53,6 @@ def checked_policy(policy: object, where: str) -> ErrorPolicy:
 
 
 def check_dead_letters(policy: ErrorPolicy | None, outputs: Collection[OutputTag[Any]], where: str) -> None:
-    """Raise ``PlanError`` unless dead letters are emitted if and only if they are read."""
-    emitted, read = policy is not None and policy.has_dead_letters, DEAD_LETTERS in outputs
-    if emitted and not read:
-        raise PlanError(f"{where}: nothing reads its dead letters. Read result.dead_letters(), or use skip().")
-    if read and not emitted:
+    """Raise ``PlanError`` if dead letters are read that are never emitted."""
+    if DEAD_LETTERS in outputs and not (policy is not None and policy.has_dead_letters):
         raise PlanError(f"{where}: its error policy emits no dead letters. Add dead_letter() to the policy.")

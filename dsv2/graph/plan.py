@@ -14,6 +14,7 @@ from dsv2.functions import ProcessFunction
 from dsv2.graph.broadcast_wait import WaitForBroadcast
 from dsv2.graph.sections import Passage, passages_of, sections_of
 from dsv2.output_tag import OutputTag
+from dsv2.record_position import Offset, SplitName
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, WatermarkStrategy
 from dsv2.watermark import WatermarkDeclaration
@@ -123,6 +124,7 @@ class Operator:
         watermarks: How a source with splits generates event-time watermarks.
         broadcast_wait: Whether the first input waits for the broadcast input, and for how long.
         error_policy: What happens when a callback raises. None: the job fails.
+        skips: For a source, the records to skip in this run: pairs of split and offset.
     """
 
     id: int
@@ -144,13 +146,20 @@ class Operator:
     watermarks: WatermarkStrategy[Any] | None = None
     broadcast_wait: WaitForBroadcast | None = None
     error_policy: ErrorPolicy | None = None
+    skips: frozenset[tuple[SplitName, Offset]] = frozenset()
 
     @property
     def dead_letter_output(self) -> int | None:
-        """The number of the output for dead letters, or None if nothing reads them."""
+        """The number of the output for dead letters, or None if nothing in the job reads them."""
         if DEAD_LETTERS not in self.side_outputs:
             return None
         return len(self.output_keys) + self.side_outputs.index(DEAD_LETTERS)
+
+    @property
+    def stores_dead_letters(self) -> bool:
+        """Whether its dead letters are stored, because nothing reads them."""
+        emits = self.error_policy is not None and self.error_policy.has_dead_letters
+        return emits and self.dead_letter_output is None
 
     @property
     def outputs(self) -> int:
@@ -215,6 +224,7 @@ class Plan:
         declarations: The watermark declarations by identifier.
         registered_types: The classes registered by the program.
         callback_timeout_ms: The limit for one callback of a function in ms. None: no limit.
+        traces: Whether records carry the position in the source from which they come, for errors.
     """
 
     job_name: str
@@ -224,6 +234,7 @@ class Plan:
     declarations: Mapping[str, WatermarkDeclaration]
     registered_types: tuple[RegisteredType, ...] = ()
     callback_timeout_ms: int | None = None
+    traces: bool = False
 
     @cached_property
     def edges_into(self) -> Mapping[int, tuple[Edge, ...]]:

@@ -10,7 +10,9 @@ from typing import Any
 
 from typing_extensions import Format, get_annotations
 
+from dsv2.async_resource import AsyncResource
 from dsv2.functions import CallableFunction, ProcessFunction
+from dsv2.graph.sink_checks import SinkCheck
 from dsv2.resource import Resource
 from dsv2.sinks import ParallelSink, Sink
 from dsv2.sources import BaseSource
@@ -19,7 +21,8 @@ from dsv2.spi import BatchFunction, WrappingFunction
 __all__ = ("may_keep_state", "mentioned_names")
 
 _PLAIN = (
-    int, float, complex, str, bytes, type(None), Enum, type, FunctionType, BuiltinFunctionType, ModuleType, Resource
+    int, float, complex, str, bytes, type(None), Enum, type, FunctionType, BuiltinFunctionType, ModuleType, Resource,
+    AsyncResource,
 )  # fmt: skip
 _STORES = ("STORE_ATTR", "DELETE_ATTR")
 _STORING_CALLS = {"setattr", "delattr", "__dict__", "__setattr__"}
@@ -33,6 +36,8 @@ def may_keep_state(body: ProcessFunction | BaseSource[Any] | Sink[Any]) -> bool:
     if not isinstance(body, ProcessFunction):
         return isinstance(body, BaseSource | ParallelSink)
     if isinstance(body, BatchFunction) and (body.keeps_nothing or body.keeps_within_portions):
+        return False
+    if isinstance(body, SinkCheck):
         return False
     if isinstance(body, CallableFunction):
         return not isinstance(body.function, FunctionType)

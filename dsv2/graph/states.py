@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 from dsv2.errors import IllegalRedistributionModeError, StateDeclarationError
 from dsv2.graph.plan import Operator, OperatorKind
+from dsv2.spi import AsyncFunction
 from dsv2.state import ListStateBuilder, MapStateBuilder, RedistributionMode, StateDeclaration
 
 __all__ = ("check_states",)
@@ -48,7 +49,10 @@ def check_states(operator: Operator) -> None:
 
 def _check_mode(operator: Operator, declaration: StateDeclaration, where: str) -> None:
     mode = declaration.redistribution_mode
-    if mode is RedistributionMode.NONE and not operator.keyed:
+    if mode is not RedistributionMode.NONE and isinstance(operator.body, AsyncFunction):
+        reason = "records in flight would overwrite each other's changes of a state that belongs to the subtask"
+        advice = "Declare keyed state, or use a field of the function"
+    elif mode is RedistributionMode.NONE and not operator.keyed:
         reason = "state of mode NONE belongs to a key, and this stream is not keyed"
         advice = "Call key_by first, or declare a list with redistribute_by(...)"
     elif mode is RedistributionMode.IDENTICAL and operator.kind is not OperatorKind.TWO_INPUT_BROADCAST:

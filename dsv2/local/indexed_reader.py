@@ -12,10 +12,10 @@ from dsv2.errors import SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
 from dsv2.local.mutation import MutationCheck
-from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import EmitFrame
-from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.sources.continuation import check_content
+from dsv2.runtime.sources.indexed_reading import IndexedReading
+from dsv2.runtime.sources.ranges import indexed_range
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Halt, IndexedSource, ReadSchedule
@@ -47,6 +47,7 @@ class IndexedSourceRun:
         self.readers = [
             IndexedReader(plan, operator, index, receive, mutation) for index in range(operator.parallelism)
         ]
+        self._batch_start = 0  # where the micro-batch begins
         begin = _BEFORE_START if start is None else start.offset["position"]
         if start is not None:
             check_content(operator, start.offset, self._source.count)
@@ -70,11 +71,16 @@ class IndexedSourceRun:
 
     def begin_batch(self, records: int | None) -> None:
         """Begin a micro-batch of at most ``records`` records per reader (None: no limit)."""
+        self._batch_start = self._records_read
         count = self._source.count
         stop = None if records is None else self._records_read + records * len(self.readers)
         is_last = stop is None or (count is not None and stop > count)
         for reader in self.readers:
             reader.begin_batch(records, is_last=is_last)
+
+    def ranges_read(self) -> list[str]:
+        """Describe what the last micro-batch has read."""
+        return indexed_range(self._operator, self._batch_start, self._records_read)
 
     def halt(self, now_ms: int) -> Halt | None:
         """Return the halt at which all readers wait; None if there is none or it is over."""
@@ -98,6 +104,7 @@ class IndexedReader:
         functions = {chained.id: own_copy(chained) for chained in plan.chained_to_sources}
         watch = None if mutation is None else mutation.remember
         self.task = SourceTask(plan, operator, index, receive, functions, watch)
+        self._reading = IndexedReading(operator.body, operator, index, self.task)
         self.position = 0  # records of this subtask read so far
         self.ended = False
         self._halt_position: int | None = None  # the position at which it waits for the other readers
@@ -142,7 +149,7 @@ class IndexedReader:
         stop = first + wanted * step
         indices = range(first, stop if count is None else min(stop, count), step)
         self.task.seek(self.position)
-        self.task.send(RecordBatch(self._records(indices)))
+        self._reading.send(indices)
         self.position += len(indices)
         if self._is_last and count is not None and self.position == self._own(count):
             self.ended = True
@@ -152,12 +159,6 @@ class IndexedReader:
     def _own(self, position: int) -> int:
         """The number of records before ``position`` of the source that this subtask reads."""
         return len(range(self._index, position, self._operator.parallelism))
-
-    def _records(self, indices: range) -> list[Any]:
-        try:
-            return self._source.read(indices)
-        except BaseException as error:
-            raise_user_failure(self._operator, self._index, "read", error)
 
 
 class SourceHalts:

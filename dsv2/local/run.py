@@ -14,6 +14,7 @@ from dsv2.local.indexed_reader import IndexedReader, IndexedSourceRun, own_copy
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.split_reader import SplitReader, SplitSourceRun
 from dsv2.local.wire import Wire
+from dsv2.record_position import Offset, SplitName
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
@@ -68,6 +69,7 @@ class LocalRun:
             for head in plan.chains
             for index in range(plan.operators[head].parallelism)
         }
+        self._letters: list[dict[str, Any]] = []
         self._readers: list[IndexedReader | SplitReader] = []
         self._board = LocalBoard(plan)
         self._indexed_sources: dict[str, IndexedSourceRun] = {}  # by uid
@@ -101,6 +103,18 @@ class LocalRun:
         for (head, index), subtask in self._subtasks.items():
             owner = f"State of {self._plan.operators[head]}, subtask {index}"
             yield from rows_of(subtask.snapshot(), index, self._job.codec, owner)
+
+    def take_letters(self) -> list[dict[str, Any]]:
+        """Return and remove the dead letters that nothing reads, as they are stored."""
+        self._collect_letters()
+        for reader in self._readers:
+            self._letters += reader.task.take_letters(lambda: self._job.codec)
+        letters, self._letters = self._letters, []
+        return letters
+
+    def _collect_letters(self) -> None:
+        for subtask in self._subtasks.values():
+            self._letters += subtask.take_letters()
 
     def kept_fields(self) -> dict[str, list[str]]:
         """Return the names of the function fields in the last snapshots, by uid."""
@@ -172,12 +186,14 @@ class LocalRun:
         for source in self._split_sources.values():
             if source.bounded:  # a new enumerator of an unbounded source would look for new data, without end
                 source.restart()
+        self._collect_letters()
         for place, blob in {place: subtask.snapshot() for place, subtask in self._subtasks.items()}.items():
             self._subtasks[place] = self._new_subtask(*place)
             self._subtasks[place].restore(blob)
 
     def replace_subtasks(self) -> None:
         """Replace every subtask with a new one, which must be restored."""
+        self._collect_letters()
         self._subtasks = {place: self._new_subtask(*place) for place in self._subtasks}
 
     def close(self) -> None:
@@ -206,6 +222,17 @@ class LocalRun:
         """Return the progress of every operator of every subtask."""
         parts: list[Subtask | SourceTask] = [*(reader.task for reader in self._readers), *self._subtasks.values()]
         return [entry for part in parts for entry in part.progress()]
+
+    def ranges_read(self) -> list[str]:
+        """Describe what the last micro-batch has read of each source."""
+        return [described for source in self._sources() for described in source.ranges_read()]
+
+    def skipped(self) -> dict[str, frozenset[tuple[SplitName, Offset]]]:
+        """Return the records that sources have skipped, by uid."""
+        skipped: dict[str, frozenset[tuple[SplitName, Offset]]] = {}
+        for task in (reader.task for reader in self._readers):
+            skipped[task.uid] = skipped.get(task.uid, frozenset()) | frozenset(task.skipped)
+        return skipped
 
     @property
     def records_held(self) -> int:

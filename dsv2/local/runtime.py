@@ -6,6 +6,7 @@ import itertools
 import os
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from os import PathLike
 from time import sleep
@@ -13,26 +14,31 @@ from time import sleep
 from dsv2.arguments import check_whole_number
 from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
-from dsv2.errors import ConfigurationError, Dsv2Error, PlanError
+from dsv2.dead_letters.replay import check_replays
+from dsv2.dead_letters.store import LetterWriter
+from dsv2.errors import ConfigurationError, Dsv2Error, PlanError, UserFunctionError
 from dsv2.graph import OperatorKind, Plan
+from dsv2.graph.skips import warn_of_missed_skips, with_skips
 from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
+from dsv2.local.letters import letter_writer
 from dsv2.local.run import LocalRun
 from dsv2.local.savepoints import restart, restore, take
 from dsv2.local.sinks import LocalSinks
+from dsv2.paths import local_folder
 from dsv2.program.description import Description
 from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.program.savepoint_check import check_savepoint
 from dsv2.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
-from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.operator.job_context import JobContext, event_loop_of
 from dsv2.runtime.report.progress import job_progress
+from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.continuation import check_kind
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.runtime_view import RuntimeView
 from dsv2.savepoint.metadata import Origin
-from dsv2.savepoint.paths import local_folder
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import DriverSink, ParallelSink
 from dsv2.sources import BaseSource, DataFrameSource, Halt, IndexedSource
@@ -42,7 +48,7 @@ from dsv2.unfinished import asked
 __all__ = ("LocalRuntime",)
 
 _POLL_SECONDS = 0.01  # how often sources without new data are polled
-_ONLY_LOCAL = "The local runtime cannot reach other file systems. Copy the savepoint."
+_ONLY_LOCAL = "The local runtime cannot reach other file systems. Copy the folder."
 _RESTARTS_BY_ROWS = 4  # every fourth restart is like a start from a savepoint, which is slower
 _RUNS = itertools.count()  # the runs of this process
 
@@ -101,20 +107,46 @@ class LocalRuntime:
             ConfigurationError: The plan or the options require Spark.
         """
         _check(plan, options)
+        plan = with_skips(plan, options.skip_records)
+        if options.trace_records:
+            plan = replace(plan, traces=True)
         savepoint = None if options.savepoint is None else _open(plan, options)
         begin = self._clock.now_ms()
         job = FinishedJob(plan, f"local-{os.getpid()}-{begin}-{next(_RUNS)}")
+        letters = letter_writer(plan, options, job.job_id)
         try:
             with resources_in_use():
-                self._run(plan, job, BatchTime(begin), savepoint)
+                self._run(plan, job, BatchTime(begin), savepoint, letters)
+        except UserFunctionError as error:
+            ranges = [] if job.run is None else job.run.ranges_read()
+            to_name_it = "" if plan.traces else TO_TRACE
+            job.error = with_ways_out(error, plan, ranges, to_name_it)
+            job.error.__cause__ = error.__cause__
         except Dsv2Error as error:
             job.error = error
+        if job.run is not None and job.error is None:
+            warn_of_missed_skips(plan, job.run.skipped())
         job.duration = timedelta(milliseconds=self._clock.now_ms() - begin)
         return job
 
-    def _run(self, plan: Plan, job: FinishedJob, time: BatchTime, savepoint: SavepointReader | None) -> None:
+    def _run(
+        self,
+        plan: Plan,
+        job: FinishedJob,
+        time: BatchTime,
+        savepoint: SavepointReader | None,
+        letters: LetterWriter | None,
+    ) -> None:
         codec = Codec(TypeRegistry.of(plan))
-        context = JobContext(plan.job_name, plan.mode, plan.declarations, codec, time, wait=self._clock.wait)
+        context = JobContext(
+            plan.job_name,
+            plan.mode,
+            plan.declarations,
+            codec,
+            time,
+            wait=self._clock.wait,
+            event_loop=event_loop_of(self._clock),
+        )
         positions = {} if savepoint is None else savepoint.info.sources
         choice = random.Random(self._seed)
         run = LocalRun(plan, context, self._clock, choice, fast=self._fast, positions=positions)
@@ -126,13 +158,15 @@ class LocalRuntime:
                     run.open()
                 else:
                     restore(plan, run, savepoint.info.program, savepoint.rows, positions)
-                self._run_batches(run, plan, job, time)
+                self._run_batches(run, plan, job, time, letters)
         except BaseException:
             run.close()
             raise
         run.close_sources()
 
-    def _run_batches(self, run: LocalRun, plan: Plan, job: FinishedJob, time: BatchTime) -> None:
+    def _run_batches(
+        self, run: LocalRun, plan: Plan, job: FinishedJob, time: BatchTime, letters: LetterWriter | None
+    ) -> None:
         keeps_state = plan.mode is RuntimeExecutionMode.STREAMING and not self._fast
         if keeps_state:
             restart(plan, run)
@@ -155,6 +189,8 @@ class LocalRuntime:
             more = run.run_batch(size)
             for operator, frames in run.take_collected():
                 sinks.write(operator, frames, batch_id)
+            if letters is not None:
+                letters.write(batch_id, run.take_letters())
             run.commit()
             job.progress = job_progress(plan, batch_id, run.progress())
             exhausted = not bounded and run.is_exhausted
@@ -269,6 +305,7 @@ def _open(plan: Plan, options: RunOptions) -> SavepointReader:
         holding=info.holding,
         changed_keys=changed_keys(plan, readable_samples(plan, list(info.keys), Codec(types))),
     )
+    check_replays(plan, savepoint.replays(), types)
     for operator in plan.operators:
         if operator.kind is OperatorKind.SOURCE and operator.uid in info.sources:
             check_kind(operator, info.sources[operator.uid].offset)

@@ -12,7 +12,7 @@ from dsv2.program.history import continued_programs
 from dsv2.runtime.rescale import ProgramSuccession
 from dsv2.runtime.sources.sent_before import sent_before
 from dsv2.runtime.state.row_routing import RowRouter
-from dsv2.runtime.state.rows import StateRow
+from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.metadata import Origin, SourcePosition
 from dsv2.savepoint.writer import SavepointWriter
 
@@ -69,7 +69,9 @@ def restore(
         for operator in chain:
             router = RowRouter(operator, run.codec)
             for row in rows(operator.uid):
-                for subtask in router.subtasks_of(row.subtask, row.kind, row.key):
+                replays = row.kind is RowKind.REPLAY
+                subtasks = [router.receiver_of(row)] if replays else router.subtasks_of(row.subtask, row.kind, row.key)
+                for subtask in subtasks:
                     restores[subtask].add(operator.uid, [row])
         for restoring in restores:
             restoring.finish()

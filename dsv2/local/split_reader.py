@@ -16,6 +16,7 @@ from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.sources.alignment import AlignmentBoard
 from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, ReaderOrder, Report, SourceOffset, orders
+from dsv2.runtime.sources.ranges import ranges_read
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_reading import SplitReading
 from dsv2.savepoint.metadata import SourcePosition
@@ -47,7 +48,9 @@ class SplitSourceRun:
         self._offset: SourceOffset = BEFORE_START if start is None else start.offset
         self._reports: list[Report] = [] if start is None else start.reports
         self._coordinator = self._new_coordinator()
-        self.readers = [SplitReader(plan, operator, index, receive, mutation) for index in range(operator.parallelism)]
+        self.readers = [
+            SplitReader(plan, operator, index, receive, mutation, clock) for index in range(operator.parallelism)
+        ]
         self.waits = False
         """Whether the last micro-batch had nothing to read."""
 
@@ -85,6 +88,10 @@ class SplitSourceRun:
         reports = [report for reader in self.readers if (report := reader.report()) is not None]
         return [*self._reports, *reports]  # those of other micro-batches do not count
 
+    def ranges_read(self) -> list[str]:
+        """Describe what the last micro-batch has read."""
+        return [] if self.waits else ranges_read(self._operator, None, self._offset)
+
     def commit(self) -> None:
         """Commit the micro-batch."""
         self._coordinator.commit(self._offset)
@@ -108,9 +115,16 @@ class SplitReader:
     """One subtask of a source with splits."""
 
     def __init__(
-        self, plan: Plan, operator: Operator, index: int, receive: EmitFrame, mutation: MutationCheck | None
+        self,
+        plan: Plan,
+        operator: Operator,
+        index: int,
+        receive: EmitFrame,
+        mutation: MutationCheck | None,
+        clock: Clock,
     ) -> None:
         self._plan = plan
+        self._clock = clock
         self._operator = operator
         functions = {chained.id: own_copy(chained) for chained in plan.chained_to_sources}
         watch = None if mutation is None else mutation.remember
@@ -125,7 +139,7 @@ class SplitReader:
     def follow(self, order: ReaderOrder) -> None:
         """Begin to execute ``order``."""
         assert isinstance(self._operator.body, Source)
-        self._reading = SplitReading(self._operator.body, self._plan, self._operator, order, self.task)
+        self._reading = SplitReading(self._operator.body, self._plan, self._operator, order, self.task, self._clock)
         self._runs = self._reading.run()
         self._ends = order.last
         self.can_read = True

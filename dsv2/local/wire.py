@@ -8,6 +8,7 @@ from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.graph import Operator, Plan
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.exchange.traced import TracedBatch
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import BlobKind, Codec
 
@@ -35,6 +36,8 @@ class Wire:
                 self._check_record(sender, record)
             raise
         batch = RecordBatch(records, timestamps if len(timestamps) else None)
+        if isinstance(frame.batch, TracedBatch):
+            batch = TracedBatch(batch.records, batch.timestamps, frame.batch.positions)
         return Frame(frame.operator, frame.subtask, frame.channel, batch, list(controls))
 
     def _check_record(self, sender: Operator, record: Any) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dsv2.graph import Operator, Plan
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.rows import StateRow
 from dsv2.savepoint.given_state import GivenState, StateData
 from dsv2.savepoint.metadata import SavepointInfo
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.row_edits import Edit
 from dsv2.savepoint.tables import SavepointTable, TableId
 
-__all__ = ("Draft", "Given")
+__all__ = ("Draft", "Given", "Replay")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,14 @@ class Given:
 
 
 @dataclass(frozen=True)
+class Replay:
+    """Dead letters to process again, after a number of edits: rows, each with the uid of its operator."""
+
+    after: int
+    rows: Sequence[tuple[str, StateRow]]
+
+
+@dataclass(frozen=True)
 class Draft:
     """A savepoint and its edits.
 
@@ -35,6 +44,7 @@ class Draft:
         original: The savepoint that is edited; None: there is none.
         edits: The edits of rows, in order.
         given: The states that were given.
+        replays: The dead letters to process again.
         plan: The program, if no other has run.
         added: The operators that were added, by uid.
     """
@@ -44,6 +54,7 @@ class Draft:
     original: SavepointReader | None = None
     edits: tuple[Edit, ...] = ()
     given: tuple[Given, ...] = ()
+    replays: tuple[Replay, ...] = ()
     plan: Plan | None = None
     added: Mapping[str, Operator] = field(default_factory=dict)
 

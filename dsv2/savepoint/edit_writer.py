@@ -55,6 +55,9 @@ def write_edited(folder: Folder, draft: Draft) -> None:
             edit = edit_rows(draft.edits[given.after :])
             rows = given.state.rows(local_values(given.state, given.data))
             files.add(edited for row in rows if (edited := edit(given.state.uid, row)) is not None)
+        for replay in draft.replays:
+            edit = edit_rows(draft.edits[replay.after :])
+            files.add(edited for uid, row in replay.rows if (edited := edit(uid, row)) is not None)
         tables, written = files.finish()
         write_info(folder, replace(draft.info, savepoint_id=str(uuid4()), tables=tables, files=written))
     except BaseException:

@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from dsv2.context import RuntimeExecutionMode
+from dsv2.dead_letters import StoredLetter
+from dsv2.dead_letters.replay import replay_rows
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.keys import declared_key
+from dsv2.paths import local_folder
 from dsv2.program.class_changes import classes_of
 from dsv2.program.column_types import ColumnType
 from dsv2.program.description import FURTHER, describe, describe_sinks, describe_state, state_shape
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.migrations import split_name, stored_name
-from dsv2.savepoint.draft import Draft, Given
+from dsv2.savepoint.draft import Draft, Given, Replay
 from dsv2.savepoint.edit_writer import write_edited
 from dsv2.savepoint.edited_info import (
     with_operator,
@@ -37,6 +40,7 @@ from dsv2.savepoint.editor_checks import (
     check_converted,
     check_declaration,
     check_given,
+    check_letters,
     check_versions,
     classes_of_state,
     expiry_of,
@@ -46,7 +50,6 @@ from dsv2.savepoint.editor_checks import (
 )
 from dsv2.savepoint.given_state import GivenState, StateData, is_on_spark
 from dsv2.savepoint.metadata import PYTHON_VERSION, JsonObject, Origin, SavepointInfo, sink_positions
-from dsv2.savepoint.paths import local_folder
 from dsv2.savepoint.row_edits import DropOperator, DropState, Edit, FilterKeys, MapState, RenameOperator, RenameState
 from dsv2.savepoint.source_positions import check_first_position, check_new_position
 from dsv2.state import StateDeclaration
@@ -288,6 +291,26 @@ class SavepointEditor:
         given = (*draft.given, Given(len(edits), state, data))
         info = with_state(draft.info, uid, name, described)
         return SavepointEditor(replace(draft, edits=edits, given=given, info=info, types=types))
+
+    def replay(self, letters: Iterable[StoredLetter], *, state_key: bytes | None = None) -> SavepointEditor:
+        """Let the job process dead letters again, before anything else, when it starts from the result.
+
+        For a checkpoint on Spark use ``dsv2 dead-letters replay`` instead, which needs no savepoint.
+
+        Args:
+            letters: Letters from before the savepoint, of the job from which it was taken. See ``DeadLetters``.
+            state_key: ``StateKey.value`` of the job, if its state is signed.
+
+        Raises:
+            ConfigurationError: A letter has no record, belongs to another job or to a micro-batch after the savepoint,
+                was processed again already, or its operator is not in the savepoint.
+            CorruptDataError: A letter was changed, or is signed with another key.
+        """
+        info, chosen = self._draft.info, list(letters)
+        check_letters(info, chosen)
+        replay = Replay(len(self._draft.edits), replay_rows(chosen, state_key))
+        info = replace(info, replays=info.replays.with_more([], [letter.id for letter in chosen]))
+        return SavepointEditor(replace(self._draft, info=info, replays=(*self._draft.replays, replay)))
 
     def write(self, path: str | PathLike[str], *, spark: SparkSession | None = None) -> str:
         """Write the savepoint.

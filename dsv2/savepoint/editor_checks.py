@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from dsv2.callables import takes
+from dsv2.dead_letters import StoredLetter
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind
 from dsv2.program.class_changes import Classes
@@ -19,7 +20,7 @@ from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint.buckets import RowBuckets
 from dsv2.savepoint.given_state import GivenState, StateData, local_values
-from dsv2.savepoint.metadata import JsonObject
+from dsv2.savepoint.metadata import JsonObject, SavepointInfo
 from dsv2.savepoint.tables import TableId
 from dsv2.state import RedistributionMode, StateDeclaration
 from dsv2.state.types import classes_in
@@ -31,6 +32,7 @@ __all__ = (
     "check_converted",
     "check_declaration",
     "check_given",
+    "check_letters",
     "check_versions",
     "classes_of_state",
     "expiry_of",
@@ -155,3 +157,27 @@ def expiry_of(uid: str, declaration: StateDeclaration, written_at: datetime | No
 
 def _shown(part: str, value: Any) -> str:
     return ", ".join(map(shown, value)) if part == "types" else str(value)
+
+
+def check_letters(info: SavepointInfo, letters: Iterable[StoredLetter]) -> None:
+    """Check that the job of a savepoint can process dead letters again.
+
+    Raises:
+        ConfigurationError: It cannot; the message names the first that it cannot.
+    """
+    origin, seen = info.origin, set(info.replays.letters)
+    for letter in letters:
+        if letter.obstacle is not None:
+            problem = letter.obstacle
+        elif letter.job_id != origin.job_id:
+            problem = f"it is of the job {letter.job_id}, and the savepoint of {origin.job_id}"
+        elif letter.batch_id > origin.batch_id:
+            problem = f"the savepoint was taken after micro-batch {origin.batch_id}, so its record is read again"
+        elif letter.id in seen:
+            problem = "it was processed again already"
+        elif letter.operator not in info.program["operators"]:
+            problem = "the savepoint has no such operator"
+        else:
+            seen.add(letter.id)
+            continue
+        raise ConfigurationError(f"{letter} cannot be processed again: {problem}.")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeAlias
 
+from dsv2.dead_letters.replay import Replays
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import Folder
 from dsv2.program.checked_json import from_json, to_json
@@ -121,6 +122,7 @@ class SavepointInfo:
         sinks: The positions of the sinks, by uid.
         files: The files, by their path in the savepoint.
         holding: The uids of operators that hold back records behind an aligned watermark.
+        replays: The dead letters that the job has processed again, or processes again when it is restored.
         dsv2: The version of dsv2 that wrote it.
         python: The version of Python that wrote it.
         spark: The version of Spark that wrote it, or None.
@@ -136,6 +138,7 @@ class SavepointInfo:
     keys: Sequence[JsonObject] = field(default_factory=list)
     fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
     holding: Sequence[str] = field(default_factory=list)
+    replays: Replays = field(default_factory=Replays)
     dsv2: str = __version__
     python: str = PYTHON_VERSION
     spark: str | None = None
@@ -184,6 +187,7 @@ def read_info(folder: Folder) -> SavepointInfo:
                 "sources": {uid: SourcePosition(**position) for uid, position in entry["sources"].items()},
                 "sinks": {uid: SinkPosition(**position) for uid, position in entry["sinks"].items()},
                 "files": {name: SavepointFile(**file) for name, file in entry["files"].items()},
+                "replays": Replays(**entry.get("replays", {})),
                 "tables": [SavepointTable(**table | {"id": TableId(**table["id"])}) for table in entry["tables"]],
             }
         )

@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from dsv2.errors import CorruptDataError
 from dsv2.folders import Folder
-from dsv2.runtime.state.rows import StateRow
+from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.metadata import DESCRIPTION, SavepointFile, SavepointInfo, read_info
 from dsv2.savepoint.tables import SavepointTable, rows_in
 
@@ -43,6 +43,17 @@ class SavepointReader:
             if table.id.uid == uid:
                 for name, data in self.contents(table):
                     yield from rows_in(data, name)
+
+    def replays(self) -> Iterator[tuple[str, StateRow]]:
+        """Return the rows of dead letters that are processed again, each with the uid of its operator.
+
+        Raises:
+            CorruptDataError: A file is damaged; names it.
+        """
+        for table in self.info.tables:
+            if table.id.kind == RowKind.REPLAY:
+                for name, data in self.contents(table):
+                    yield from ((table.id.uid, row) for row in rows_in(data, name))
 
     def contents(self, table: SavepointTable) -> Iterator[tuple[str, bytes]]:
         """Return the paths and contents of the files of a table, one at a time.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder
+from dsv2.paths import local_folder
 from dsv2.program.description import FURTHER
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.migrations import split_name
@@ -18,7 +19,6 @@ from dsv2.savepoint.difference import SavepointDifference, difference
 from dsv2.savepoint.draft import Draft
 from dsv2.savepoint.editor import SavepointEditor
 from dsv2.savepoint.metadata import Origin, SavepointInfo, SinkPosition
-from dsv2.savepoint.paths import local_folder
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.state_table import StateTable
 from dsv2.state.types import classes_in

@@ -45,6 +45,13 @@ class Sink(ABC, Generic[T_contra]):
         """
         return None
 
+    def check_record(self, record: T_contra) -> None:
+        """Raise an exception if ``record`` cannot be written.
+
+        Called before a record reaches the sink, in a subtask, if the sink has an error policy. Sinks that do not
+        override it cannot have one.
+        """
+
     def describe_target(self) -> str:
         """Return where the sink writes, without secrets, to be shown by savepoints. Empty: not known."""
         return ""
@@ -193,6 +200,9 @@ class FileSink(Sink[T], Generic[T]):
         if contains(own, its) or contains(its, own):
             return f"{self.path} and {other.path} are nested, so readers of the outer folder would read both"
         return None
+
+    def check_record(self, record: T) -> None:
+        """Spark checks the schema instead, which it alone can interpret."""
 
     def describe_target(self) -> str:
         return _USER_AND_PASSWORD.sub("***", self.path)

@@ -20,6 +20,7 @@ from dsv2.sources.source import (
     SupportsPauseOrResumeSplits,
     SupportsSplitReassignmentOnRecovery,
 )
+from dsv2.sources.split_batch import SplitBatch
 from dsv2.sources.split_source import SplitSource
 from dsv2.sources.watermarks import WatermarkAlignment, WatermarkStrategy
 
@@ -50,6 +51,7 @@ __all__ = (
     "SourceReaderContext",
     "SourceSplit",
     "SplitAssigner",
+    "SplitBatch",
     "SplitDiscovery",
     "SplitEnumerator",
     "SplitEnumeratorContext",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from dsv2.watermark import WatermarkDeclaration
 
@@ -15,6 +15,9 @@ T_co = TypeVar("T_co", covariant=True)
 
 class BaseSource(ABC, Generic[T_co]):
     """The base class of the sources that ``ExecutionEnvironment.from_source`` accepts."""
+
+    dsv2_refuses_error_policy: ClassVar[str | None] = None
+    """Why the source cannot have an error policy, as the rest of a sentence. None: it can."""
 
     @property
     @abstractmethod

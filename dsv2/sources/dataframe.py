@@ -36,6 +36,8 @@ class DataFrameSource(BaseSource[T], Generic[T]):
         ConfigurationError: An argument is invalid.
     """
 
+    dsv2_refuses_error_policy = "Spark reads it. Use an option of Spark's reader, or check the records in a function."
+
     def __init__(
         self,
         dataframe: DataFrameLike,

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from dsv2.clock import Clock
 from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.record_batch import RecordBatch
+from dsv2.record_position import Offset, SplitName
 from dsv2.sources.serializers import JsonValue, Serializer
 from dsv2.sources.source import (
     Portion,
@@ -106,6 +107,12 @@ class HybridSource(Source[T_co, HybridSplit, HybridState], SupportsSplitReassign
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, HybridSplit]:
         return _Reader(self.sources, ctx)
+
+    def split_name(self, split: HybridSplit, /) -> SplitName:
+        return f"{split.source}/{self.sources[split.source].split_name(split.split)}"
+
+    def has_read(self, split: HybridSplit, offset: Offset, /) -> bool:
+        return self.sources[split.source].has_read(split.split, offset)
 
     @property
     def split_serializer(self) -> Serializer[HybridSplit]:

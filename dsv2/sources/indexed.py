@@ -30,6 +30,8 @@ class IndexedSource(BaseSource[T_co], Generic[T_co]):
         ConfigurationError: An argument is invalid.
     """
 
+    dsv2_refuses_error_policy = "it decodes nothing. Check the records in a function."
+
     def __init__(self, *, count: int | None, records_per_batch: int | None, records_per_second: float | None) -> None:
         if count is not None:
             check_whole_number(count, "count", at_least=0)

@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from dsv2.clock import Clock
 from dsv2.record_batch import RecordBatch
+from dsv2.record_position import Offset, SplitName
 from dsv2.sources.base import BaseSource
 from dsv2.sources.serializers import Serializer
 from dsv2.watermark import Watermark
@@ -273,7 +274,7 @@ class SourceReader(ABC, Generic[T_co, SplitT_contra]):
             stop: The split at the position where the portion ends.
 
         Returns:
-            Batches of some thousands of records, or about 1 MB.
+            Batches of some thousands of records, or about 1 MB: ``SplitBatch`` if values are decoded or have offsets.
         """
 
     def close(self) -> None:
@@ -312,6 +313,14 @@ class Source(BaseSource[T_co], Generic[T_co, SplitT, StateT]):
     @abstractmethod
     def split_serializer(self) -> Serializer[SplitT]:
         """The serializer of splits. ``DataclassSerializer`` is suitable for most."""
+
+    def split_name(self, split: SplitT, /) -> SplitName:
+        """The name of a split in errors, dead letters and ``skip_records``. It does not depend on the position."""
+        return split.split_id
+
+    def has_read(self, split: SplitT, offset: Offset, /) -> bool:
+        """Whether the record at ``offset`` is certainly before the position of ``split``, for a warning."""
+        return False
 
     @property
     @abstractmethod

@@ -1,5 +1,6 @@
 """The interface between a runtime and extensions or built-in functions. User programs do not need it."""
 
+from dsv2.spi.async_function import AsyncFunction
 from dsv2.spi.collector import StampingCollector, stamping_collector
 from dsv2.spi.columnar_function import ColumnarFunction
 from dsv2.spi.failures import FailedCallbackError, FailedRecordError
@@ -19,6 +20,7 @@ from dsv2.spi.state import KeyEntry, Pane, Panes, PartitionAccess, partition_acc
 from dsv2.spi.timestamps import check_timestamp, check_window_end, greatest_timestamp
 
 __all__ = (
+    "AsyncFunction",
     "BatchFunction",
     "ColumnarFunction",
     "EmitBatch",

@@ -6,11 +6,15 @@ __all__ = ("FailedCallbackError", "FailedRecordError")
 
 
 class FailedCallbackError(Exception):
-    """Raised by extensions from an error that ``callback`` of the user's function raised."""
+    """Raised by extensions from an error that ``callback`` of the user's function raised.
 
-    def __init__(self, callback: str) -> None:
+    ``window``: The window that was processed, for the error. None: there was none.
+    """
+
+    def __init__(self, callback: str, window: str | None = None) -> None:
         super().__init__(callback)
         self.callback = callback
+        self.window = window
 
 
 class FailedRecordError(Exception):

@@ -1,5 +1,6 @@
 """Tools for testing functions and jobs: harnesses for single functions, a manual clock, and an interruptible source."""
 
+from dsv2.runtime.operator.clock_event_loop import ClockEventLoop
 from dsv2.testing.clock import ManualClock
 from dsv2.testing.elements import Element, EndOfInput, IdleStatus, StampedRecord
 from dsv2.testing.harness import Harness, HarnessInput, HarnessOptions, HarnessOutput
@@ -13,6 +14,7 @@ from dsv2.testing.interruptions import Crash, Interruption, Pause, Stop
 from dsv2.testing.source import TestSource
 
 __all__ = (
+    "ClockEventLoop",
     "Crash",
     "Element",
     "EndOfInput",

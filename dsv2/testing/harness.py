@@ -23,7 +23,7 @@ from dsv2.local.wire import Wire
 from dsv2.output_tag import OutputTag
 from dsv2.resource import resources_in_use
 from dsv2.runtime.exchange.frames import Frame
-from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.operator.job_context import JobContext, event_loop_of
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.report.progress import job_progress
@@ -250,7 +250,15 @@ class Harness:
         self._operator = _operator_under_test(plan)
         self._time = BatchTime(self.clock.now_ms())
         codec = Codec(TypeRegistry.of(plan))
-        self._job = JobContext(plan.job_name, plan.mode, plan.declarations, codec, self._time, wait=self.clock.wait)
+        self._job = JobContext(
+            plan.job_name,
+            plan.mode,
+            plan.declarations,
+            codec,
+            self._time,
+            wait=self.clock.wait,
+            event_loop=event_loop_of(self.clock),
+        )
         fast = options.get("fast", False)
         self._mutation = None if fast else MutationCheck(codec)
         self._wire = None if fast else Wire(plan, codec)
@@ -410,6 +418,7 @@ class Harness:
         if self._wire is not None:
             frame = self._wire.send(frame)
         self._subtask.receive(channel, frame.batch, frame.controls)
+        self._subtask.complete()
         self._subtask.flush()
         if self._mutation is not None:
             self._mutation.verify_latest()

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
+from dsv2.dead_letters.replay import Replays
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import Folder
 from dsv2.program.description import Description
 from dsv2.savepoint.metadata import SourcePosition
-from runtime_spark.checkpoint_log import beginning_of, offsets_of
+from runtime_spark.checkpoint_log import beginning_of
 from runtime_spark.manifest import Manifest, has_spark_state, read_checkpoint_id, read_manifest
 from runtime_spark.notes import NoteBook, Notes
-from runtime_spark.placement import NO_SOURCE, Placement
+from runtime_spark.placement import Placement, positions_at
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.source_reports import reports_as_of
 from runtime_spark.state_history import StateHistory, written_as_of
@@ -41,6 +40,7 @@ class SavepointBasis:
         placement: Where the state and the offsets are.
         history: The state after the micro-batch.
         sources: The positions of the sources, by uid.
+        replays: The dead letters that the job has processed again.
     """
 
     checkpoint: Folder
@@ -54,6 +54,7 @@ class SavepointBasis:
     placement: Placement
     history: StateHistory
     sources: dict[str, SourcePosition]
+    replays: Replays
 
     @property
     def programs(self) -> list[Description]:
@@ -116,35 +117,11 @@ def _read(checkpoint: Folder, last: int) -> SavepointBasis:
         placement,
         StateHistory(checkpoint_id, last + 1, written),
         _positions(checkpoint, placement, last),
+        Replays() if origin is None else origin.replays,
     )
 
 
 def _positions(checkpoint: Folder, placement: Placement, last: int) -> dict[str, SourcePosition]:
     reports = reports_as_of(checkpoint, last)
-    lines = iter(offsets_of(checkpoint, last))
-    positions = {}
-    for uid, count in placement.streams:
-        offset = _offset([next(lines, None) for _ in range(count)])
-        if offset is not None and uid != NO_SOURCE:
-            positions[uid] = SourcePosition(offset, reports.get(uid, []))
-    return positions
-
-
-def _offset(lines: Sequence[str | None]) -> dict[str, Any] | None:
-    """Return the offset of a source; None if it has not begun.
-
-    A streaming DataFrame has the offsets of its streams, and one of the stream that opens its channels.
-    """
-    *streams, own = lines
-    offset: dict[str, Any] | None = None if own is None else json.loads(own)
-    if not streams or offset is None:
-        return offset
-    return {**offset, "streams": list(_decoded(streams))}
-
-
-def _decoded(streams: Sequence[str | None]) -> Iterator[Any]:
-    for line in streams:
-        try:
-            yield None if line is None else json.loads(line)
-        except ValueError:  # offsets of other sources need not be JSON
-            yield line
+    offsets = positions_at(checkpoint, placement, last)
+    return {uid: SourcePosition(offset, reports.get(uid, [])) for uid, offset in offsets.items()}

@@ -8,6 +8,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 from pyspark.storagelevel import StorageLevel
 
+from dsv2.dead_letters.replay import PendingReplay
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder
 from dsv2.savepoint.metadata import Origin, SavepointInfo, sink_positions, write_info
@@ -18,7 +19,7 @@ from runtime_spark.generations import current_generation
 from runtime_spark.layout import StateLayout
 from runtime_spark.savepoint.basis import SavepointBasis, read_basis
 from runtime_spark.savepoint.state_entries import state_entries
-from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker
+from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker, local_rows
 from runtime_spark.savepoint.tables import file_digests, holding_operators, write_tables
 from runtime_spark.session import settings
 from runtime_spark.state_key import StateKey
@@ -70,7 +71,13 @@ def create_savepoint(
     return folder.path
 
 
-def take_savepoint(spark: SparkSession, checkpoint: Folder, folder: Folder, state_key: StateKey | None) -> None:
+def take_savepoint(
+    spark: SparkSession,
+    checkpoint: Folder,
+    folder: Folder,
+    state_key: StateKey | None,
+    replay: PendingReplay | None = None,
+) -> None:
     """Take a savepoint from one generation of a checkpoint.
 
     Args:
@@ -78,6 +85,7 @@ def take_savepoint(spark: SparkSession, checkpoint: Folder, folder: Folder, stat
         checkpoint: The generation.
         folder: The folder of the savepoint.
         state_key: The key of the job, if its state is signed.
+        replay: Dead letters that are processed again when the savepoint is restored.
 
     Raises:
         ConfigurationError: No micro-batch is complete.
@@ -89,7 +97,7 @@ def take_savepoint(spark: SparkSession, checkpoint: Folder, folder: Folder, stat
     check_state_metadata(checkpoint)
     relocate_state_metadata(checkpoint)
     try:
-        _write(spark, basis, folder, state_key)
+        _write(spark, basis, folder, state_key, replay)
     except Exception as error:
         raise job_failure(error, basis.job_name) from error
 
@@ -102,10 +110,20 @@ def check_unused_path(spark: SparkSession, path: str | PathLike[str]) -> Folder:
     return folder
 
 
-def _write(spark: SparkSession, basis: SavepointBasis, folder: Folder, state_key: StateKey | None) -> None:
+def _write(
+    spark: SparkSession,
+    basis: SavepointBasis,
+    folder: Folder,
+    state_key: StateKey | None,
+    replay: PendingReplay | None,
+) -> None:
     in_map = basis.manifest["layout"]["state"] == StateLayout.MAP.value
     make = RowMaker(basis.placement.addresses, basis.history, in_map, state_key)
-    rows = state_entries(spark, basis).mapInArrow(make, ROWS_SCHEMA).persist(StorageLevel.MEMORY_AND_DISK)
+    rows, replays = state_entries(spark, basis).mapInArrow(make, ROWS_SCHEMA), basis.replays
+    if replay is not None:
+        rows = rows.unionAll(local_rows(spark, replay.rows(None if state_key is None else state_key.value)))
+        replays = replays.with_more(replay.requests, [letter.id for letter in replay.letters])
+    rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         with settings(spark, {_ENTRIES_AT_ONCE: str(_PAGES if in_map else _BLOBS)}):
             rows.count()
@@ -125,6 +143,7 @@ def _write(spark: SparkSession, basis: SavepointBasis, folder: Folder, state_key
         basis.notes.keys,
         basis.notes.fields,
         holding,
+        replays,
         spark=spark.version,
     )
     write_info(folder, info)

@@ -27,7 +27,7 @@ from dsv2.savepoint.tables import COLUMNS, SavepointTable
 from runtime_spark.failures import job_failure, marked_failures, usable
 from runtime_spark.folders import open_folder
 from runtime_spark.savepoint.restoration import check_digests
-from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, to_row_batches
+from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, local_rows, to_row_batches
 from runtime_spark.savepoint.tables import file_digests, write_tables
 from runtime_spark.versions import check_spark
 
@@ -78,24 +78,25 @@ def _original_rows(spark: SparkSession, draft: Draft) -> Iterator[DataFrame]:
         by_uid.setdefault(table.id.uid, []).append(literal_path(folder.uri(table.folder)))
     for uid, paths in sorted(by_uid.items()):
         rows = spark.read.schema(_STATE_SCHEMA).parquet(*paths).select(F.lit(uid).alias("uid"), *COLUMNS)
-        yield rows.mapInArrow(_RowEditor(draft.edits), ROWS_SCHEMA) if draft.edits else rows
+        yield _edited(rows, draft.edits)
 
 
 def _given_rows(spark: SparkSession, draft: Draft, stack: ExitStack) -> Iterator[DataFrame]:
-    """The rows of given states, after the edits that followed."""
+    """The rows of given states and of dead letters, after the edits that followed."""
     for given in draft.given:
-        rows = _rows_of(spark, given, stack)
-        later = draft.edits[given.after :]
-        yield rows.mapInArrow(_RowEditor(later), ROWS_SCHEMA) if later else rows
+        yield _edited(_rows_of(spark, given, stack), draft.edits[given.after :])
+    for replay in draft.replays:
+        yield _edited(local_rows(spark, replay.rows), draft.edits[replay.after :])
+
+
+def _edited(rows: DataFrame, edits: tuple[Edit, ...]) -> DataFrame:
+    return rows.mapInArrow(_RowEditor(edits), ROWS_SCHEMA) if edits else rows
 
 
 def _rows_of(spark: SparkSession, given: Given, stack: ExitStack) -> DataFrame:
     state, data = given.state, given.data
     if not is_on_spark(data):  # it was checked when it was given
-        batches = list(to_row_batches((state.uid, row) for row in state.rows(local_values(state, data))))
-        if not batches:
-            return spark.createDataFrame([], ROWS_SCHEMA)
-        return spark.createDataFrame(pa.Table.from_batches(batches))
+        return local_rows(spark, ((state.uid, row) for row in state.rows(local_values(state, data))))
     assert isinstance(data, DataFrame)
     if data.isStreaming:
         raise ConfigurationError(f"{state.shown}: the DataFrame is a stream. Give one with history, from spark.read.")

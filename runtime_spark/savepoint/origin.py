@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
+from dsv2.dead_letters.replay import Replays
 from dsv2.errors import CorruptDataError
 from dsv2.folders import Folder
 from dsv2.program.checked_json import from_json, to_json
@@ -29,6 +30,7 @@ class CheckpointOrigin:
         sources: The positions from which the sources continue, by uid.
         job_id: The job that the checkpoint continues, for sinks. None: it is a new one.
         first_batch: The number that sinks give to the first micro-batch.
+        replays: The dead letters that the job has processed again, those in the savepoint included.
     """
 
     path: str | None
@@ -38,6 +40,7 @@ class CheckpointOrigin:
     sources: Mapping[str, SourcePosition]
     job_id: str | None
     first_batch: int
+    replays: Replays = field(default_factory=Replays)
 
     @staticmethod
     def of(path: str | None, info: SavepointInfo, now: Description, *, as_new_job: bool) -> CheckpointOrigin:
@@ -51,7 +54,10 @@ class CheckpointOrigin:
         """
         earlier = continued_programs(info.programs, now)[:-1]
         job_id, first_batch = (None, 0) if as_new_job else (info.origin.job_id, info.origin.batch_id + 1)
-        return CheckpointOrigin(path, info.savepoint_id, info.program, earlier, info.sources, job_id, first_batch)
+        replays = Replays() if as_new_job else info.replays  # letters belong to a job
+        return CheckpointOrigin(
+            path, info.savepoint_id, info.program, earlier, info.sources, job_id, first_batch, replays
+        )
 
     def write(self, checkpoint: Folder) -> None:
         """Record the origin before the first start."""
@@ -70,7 +76,8 @@ class CheckpointOrigin:
         try:
             entry = from_json(data)
             sources = {uid: SourcePosition(**position) for uid, position in entry["sources"].items()}
-            return CheckpointOrigin(**entry | {"sources": sources})
+            replays = Replays(**entry.get("replays", {}))
+            return CheckpointOrigin(**entry | {"sources": sources, "replays": replays})
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CorruptDataError(
                 f"{checkpoint.place(_NAME)} is damaged: {error!r}. It records the savepoint with which the checkpoint "

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from dsv2.dead_letters.replay import check_replays
 from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.folders import Folder
 from dsv2.graph import Operator, OperatorKind, Plan
@@ -149,6 +150,7 @@ def _check(plan: Plan, savepoint: OpenSavepoint, options: RunOptions) -> None:
         holding=info.holding,
         changed_keys=changed_keys(plan, readable_samples(plan, list(info.keys), Codec(types))),
     )
+    check_replays(plan, SavepointReader(savepoint.folder).replays(), types)
     check_positions(plan, info.sources, options.continued_sources)
 
 

@@ -13,16 +13,16 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from dsv2.folders import literal_path
 from dsv2.runtime.state.row_routing import RowRouter
+from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.tables import COLUMNS
 from runtime_spark.failures import marked_failures
-from runtime_spark.layout import Layout
 from runtime_spark.rows import COLUMNS as FRAME_COLUMNS
 from runtime_spark.rows import MAX_FRAME_BYTES, OUTPUT_BYTES, RESTORE_CHANNEL, ROW_SCHEMA, Row, literal_rows, to_arrow
 from runtime_spark.savepoint.restoration import OpenSavepoint
 from runtime_spark.savepoint.row_payload import EMPTY_ROWS, encode_rows
 from runtime_spark.worker import load_job
 
-__all__ = ("RESTORE_SETTINGS", "FrameMaker", "restore_frames")
+__all__ = ("RESTORE_SETTINGS", "FrameMaker", "empty_frames", "restore_frames")
 
 RESTORE_SETTINGS: Mapping[str, str] = MappingProxyType(
     {"spark.sql.cartesianProductExec.buffer.in.memory.threshold": "16"}  # frames that a task holds; others are spilled
@@ -33,33 +33,36 @@ _SEQ = -1  # before all frames
 _ROUTED = ("subtask", "kind", "key_bytes")
 
 
-def restore_frames(
-    spark: SparkSession, savepoint: OpenSavepoint | None, layout: Layout, packed: bytes, ticks: DataFrame
-) -> DataFrame:
+def restore_frames(spark: SparkSession, savepoint: OpenSavepoint | None, packed: bytes, ticks: DataFrame) -> DataFrame:
     """Return the frames that restore the state of a job.
 
     Args:
         spark: The session.
         savepoint: The savepoint. None: it was restored earlier, and there are no frames.
-        layout: The layout of the job.
         packed: The job for the workers.
         ticks: A stream that has one row, in the first micro-batch of the checkpoint.
     """
     if savepoint is None:
         frames = literal_rows(spark, [])
     else:
-        # Each subtask receives a frame, even without rows, so that it exists from the first micro-batch on.
-        slots = [slot for slot, (head, _) in layout.addresses.items() if any(head in level for level in layout.levels)]
-        codec = load_job(packed).codec()
-        frames = literal_rows(
-            spark, [(slot, RESTORE_CHANNEL, _SEQ, encode_rows("", EMPTY_ROWS, codec)) for slot in sorted(slots)]
-        )
+        frames = literal_rows(spark, empty_frames(packed))
         if savepoint.info.tables:
             frames = frames.unionAll(_frames(spark, savepoint, packed))
     # A Cartesian product with a stream that has no rows has no tasks, so the savepoint is read only once. Any other
     # join would read it in every micro-batch.
     once = ticks.select(F.col("seq").alias("tick")).crossJoin(frames.hint("shuffle_replicate_nl"))
     return once.select(*FRAME_COLUMNS)
+
+
+def empty_frames(packed: bytes) -> list[Row]:
+    """Return a frame without rows for each subtask, so that it exists from the first micro-batch on."""
+    job = load_job(packed)
+    codec, operators, layout = job.codec(), job.plan.operators, job.layout
+    return [
+        (slot, RESTORE_CHANNEL, _SEQ, encode_rows(operators[head].uid, EMPTY_ROWS, codec))
+        for slot, (head, _) in sorted(layout.addresses.items())
+        if any(head in level for level in layout.levels)
+    ]
 
 
 def _frames(spark: SparkSession, savepoint: OpenSavepoint, packed: bytes) -> DataFrame:
@@ -126,7 +129,9 @@ class _Routes:
             of_subtasks: dict[int, list[int]] = {}
             columns = (rows.column(name).to_pylist() for name in _ROUTED)
             for index, routed in enumerate(zip(*columns, strict=True)):
-                for subtask in router.subtasks_of(*routed):
+                replays = routed[1] == RowKind.REPLAY
+                subtasks = [router.receiver_of(_row(rows, index))] if replays else router.subtasks_of(*routed)
+                for subtask in subtasks:
                     of_subtasks.setdefault(subtask, []).append(index)
             for subtask, indices in sorted(of_subtasks.items()):
                 slot = self._job.layout.slots[head, subtask]
@@ -141,3 +146,9 @@ class _Routes:
             yield from self._payloads(uid, rows.slice(half))
         else:
             yield encode_rows(uid, rows, self._codec)
+
+
+def _row(rows: pa.RecordBatch, index: int) -> StateRow:
+    (row,) = rows.select(list(COLUMNS)).slice(index, 1).to_pylist()
+    subtask, kind, state, key, value = (row[name] for name in COLUMNS)
+    return StateRow(subtask, RowKind(kind), state, key, value)

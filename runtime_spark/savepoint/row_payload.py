@@ -40,6 +40,6 @@ def decode_rows(payload: bytes, codec: Codec, owner: str) -> tuple[str, Iterator
         with pa.ipc.open_stream(codec.unwrap(BlobKind.FRAME, payload, owner)) as stream:
             uid, rows = stream.schema.metadata[_UID].decode(), stream.read_all()
         subtasks, kinds, *others = (column.to_pylist() for column in rows.columns)
-        return uid, map(StateRow, subtasks, map(_KINDS.__getitem__, kinds), *others)
+        return uid, map(StateRow, subtasks, [_KINDS[kind] for kind in kinds], *others)
     except (pa.ArrowException, KeyError, TypeError) as error:
         raise CorruptDataError(f"{owner}: rows are damaged: {error!r}.") from error

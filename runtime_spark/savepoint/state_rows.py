@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde.codec import BlobKind, Codec
@@ -21,7 +22,7 @@ from runtime_spark.savepoint.state_entries import BLOB, IN_JOURNAL, PAGE
 from runtime_spark.state_history import StateHistory, StateSeal
 from runtime_spark.state_key import StateKey
 
-__all__ = ("ROWS_SCHEMA", "RowMaker", "to_row_batches")
+__all__ = ("ROWS_SCHEMA", "RowMaker", "local_rows", "to_row_batches")
 
 ROWS_SCHEMA = "uid string, subtask int, kind string, state string, key_bytes binary, value_bytes binary"
 _ARROW_SCHEMA = pa.schema(
@@ -143,6 +144,12 @@ def to_row_batches(rows: Iterable[tuple[str, StateRow]]) -> Iterator[pa.RecordBa
         columns = zip(*((uid, *row) for uid, row in some), strict=True)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW_SCHEMA, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)
+
+
+def local_rows(spark: SparkSession, rows: Iterable[tuple[str, StateRow]]) -> DataFrame:
+    """Return rows that are in memory as a DataFrame of ``ROWS_SCHEMA``."""
+    batches = list(to_row_batches(rows))
+    return spark.createDataFrame(pa.Table.from_batches(batches, _ARROW_SCHEMA), ROWS_SCHEMA)
 
 
 def _entries(batches: Iterable[pa.RecordBatch]) -> Iterator[_Entry]:

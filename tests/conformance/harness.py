@@ -18,6 +18,7 @@ from dsv2 import (
     OperatorProgress,
     RuntimeExecutionMode,
 )
+from dsv2.dead_letters import DeadLetters, StoredLetter
 from dsv2.job import JobRuntime
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
@@ -35,6 +36,7 @@ __all__ = (
 )
 
 T = TypeVar("T")
+_LETTERS = "letters"
 Sources: TypeAlias = dict[tuple[str, int], ConfiguredStream[Any]]
 AnyStream: TypeAlias = NonKeyedPartitionStream[T] | KeyedPartitionStream[Any, T] | GlobalStream[T]
 
@@ -100,6 +102,7 @@ class Pipeline:
         self.mode = setting.mode
         self.folder = folder / program.name
         self.sinks: dict[str, CollectSink[Any]] = {}
+        self.skips: dict[str, list[tuple[int | str, int | str]]] = {}  # skip_records
         self._program = program
         self.records_per_batch = setting.batch
         self._sources = sources
@@ -173,6 +176,11 @@ class Run:
             groups.setdefault(key(record), []).append(record)
         return groups
 
+    def letters(self, name: str) -> list[StoredLetter]:
+        """The dead letters of the operator with ``Pipeline.uid(name)`` that nothing reads."""
+        letters = DeadLetters.open(self.folder.parent / _LETTERS).letters
+        return [letter for letter in letters if letter.operator == f"{self.program}/{name}"]
+
     def progress(self, name: str) -> OperatorProgress:
         """Progress of the operator with ``Pipeline.uid(name)``."""
         return self.operators[f"{self.program}/{name}"]
@@ -215,7 +223,10 @@ def run_programs(
         program.build(pipelines[program.name])
         for number, node in enumerate(nodes[first:]):  # programs may contain identical operators
             node.uid = node.uid or f"{program.name}/operator {number}"
-    result = env.execute("conformance", checkpoint_location=checkpoint)
+    skips = {uid: places for pipeline in pipelines.values() for uid, places in pipeline.skips.items()}
+    result = env.execute(
+        "conformance", checkpoint_location=checkpoint, skip_records=skips, dead_letters=folder / _LETTERS
+    )
     return {
         name: Run(
             name,

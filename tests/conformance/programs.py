@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance import (
+    programs_async,
     programs_by_clock,
     programs_columns,
     programs_differences,
@@ -21,6 +22,7 @@ from tests.conformance import (
     programs_sources,
     programs_state,
     programs_triggers,
+    programs_unblocking,
     programs_watermarks,
     programs_windows,
 )
@@ -48,6 +50,8 @@ PROGRAMS = (
     *programs_differences.PROGRAMS,
     *programs_ends.PROGRAMS,
     *programs_operators.PROGRAMS,
+    *programs_unblocking.PROGRAMS,
+    *programs_async.PROGRAMS,
 )
 
 # Programs with states, timers, windows and join buffers.
@@ -59,4 +63,5 @@ WITH_KEYED_STATE = (
     *programs_windows.PROGRAMS,
     *programs_triggers.PROGRAMS,
     *programs_operators.WITH_STATE,
+    *programs_async.WITH_STATE,
 )

@@ -247,4 +247,31 @@ def callback_of(letter: DeadLetter[object]) -> tuple[Any, ...]:
     return letter.callback, letter.key, letter.record
 
 
-PROGRAMS: tuple[Program, ...] = (SkippedRecords(), RetriedRecords(), OtherCallbacks(), TimersAndWindows())
+class StoredLetters(Program):
+    """Dead letters that nothing reads are stored, each once, in keyed functions and in ``map``."""
+
+    def build(self, p: Pipeline) -> None:
+        source = p.source(NUMBERS)
+        summed = source.key_by(mod3).process(SumOfEven()).with_error_policy(LETTERS).with_uid(p.uid("sum"))
+        p.collect(summed, "sums")
+        mapped = source.map(even).with_error_policy(LETTERS).with_uid(p.uid("mapped"))
+        p.collect(mapped, "mapped")
+
+    def check(self, run: Run) -> None:
+        assert sorted(number for number, _ in run.out("sums")) == EVEN
+        run.expect_all(*EVEN, name="mapped")
+        for name in ("sum", "mapped"):
+            letters = run.letters(name)
+            assert sorted(int(letter.record or 0) for letter in letters) == ODD
+            assert all(letter.error_message == f"odd: {letter.record}" for letter in letters)
+            assert all(letter.payload is not None and letter.input == 0 for letter in letters)
+        assert all(letter.key == str(mod3(int(letter.record or 0))) for letter in run.letters("sum"))
+
+
+PROGRAMS: tuple[Program, ...] = (
+    SkippedRecords(),
+    RetriedRecords(),
+    OtherCallbacks(),
+    TimersAndWindows(),
+    StoredLetters(),
+)

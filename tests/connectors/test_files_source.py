@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from collections.abc import Sequence
 from datetime import timedelta
 from itertools import pairwise
@@ -25,6 +24,7 @@ from dsv2.local import LocalRuntime
 from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset, orders
 from dsv2.sinks import CollectSink
+from dsv2.sources import SplitBatch
 from dsv2.testing import ManualClock
 from tests.durations import ms
 from tests.support import local_environment, operator_named
@@ -102,16 +102,18 @@ def test_lines_are_the_same_wherever_a_file_is_split(
     file.write_bytes(text.encode())
     size = file.stat().st_size
     places = sorted({0, size, *(cut for cut in cuts if cut < size)})
-    found = [
-        line for start, stop in pairwise(places) for some in text_lines(str).read(file, start, stop) for line in some
-    ]
-    assert found == [line for line in text.split(end) if line.encode().strip()]  # ASCII white space
+    batches = [batch for start, stop in pairwise(places) for batch in text_lines(str).read(file, start, stop)]
+    found = [line for batch in batches for line in batch.records]
+    expected = [(number, line) for number, line in enumerate(text.split(end), 1) if line.encode().strip()]
+    assert found == [line for _, line in expected]  # ASCII white space
+    assert [number for batch in batches for number in offsets_of(batch)] == [number for number, _ in expected]
 
 
 def test_long_file_is_read_in_batches(tmp_path: Path) -> None:
     (tmp_path / "long").write_text("".join(f"{number:09}\n" for number in range(300_000)))
     batches = list(text_lines(int).read(tmp_path / "long", 5, 2_900_000))
-    assert [number for batch in batches for number in batch] == list(range(1, 290_000))
+    assert [number for batch in batches for number in batch.records] == list(range(1, 290_000))
+    assert [offset for batch in batches for offset in offsets_of(batch)] == list(range(2, 290_001))
     assert len(batches) == 3
 
 
@@ -122,7 +124,7 @@ def test_parquet_is_split_between_row_groups(tmp_path: Path) -> None:
     end, position, found = places.end(file), 0, []
     while position < end:
         stop = places.stop(file, position, end, 1)
-        found.append([place for some in places.read(file, position, stop) for place in some])
+        found.append([place for some in places.read(file, position, stop) for place in some.records])
         position = stop
     assert found == [[sale.place for sale in SALES[first : first + 2]] for first in range(0, len(SALES), 2)]
     assert places.stop(file, 0, end, end) == end
@@ -208,21 +210,30 @@ def test_event_time_advances_from_file_to_file(tmp_path: Path) -> None:
     assert sink.results == [4, 14, 24, 34, 2**63 - 1]
 
 
+def offsets_of(batch: SplitBatch[Any]) -> Sequence[int | str]:
+    """The line numbers of the records of ``batch``."""
+    assert batch.offsets is not None
+    return batch.offsets()
+
+
 # --- Bad input --------------------------------------------------------------------------------------------------------
 
 
 BAD = {
-    "json": ('{"place": "a", "price": 1}\n\n{"place": 5\n', "the line at byte 28: JSONDecodeError"),
-    "csv": ("place;price\na;1\nb;much\n", "row 2: ValueError"),
+    "json": ('{"place": "a", "price": 1}\n\n{"place": 5\n', 3, "JSONDecodeError", """b'{"place": 5\\n'"""),
+    "csv": ("place;price\na;1\nb;much\n", 2, "ValueError", "{'place': 'b', 'price': 'much'}"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_undecodable_record_is_named_with_its_place(name: str, tmp_path: Path) -> None:
-    text, told = BAD[name]
+    text, offset, error, record = BAD[name]
     (tmp_path / "bad").write_text(text)
-    with pytest.raises(UserFunctionError, match=f"{re.escape(str(tmp_path))}/bad, {told}"):
+    with pytest.raises(UserFunctionError) as failed:
         read(FilesSource(tmp_path, FORMATS[name]))
+    assert (failed.value.cause_type, failed.value.callback, failed.value.record) == (error, "decode", record)
+    assert failed.value.position is not None
+    assert (failed.value.position.split, failed.value.position.offset) == ("bad", offset)
 
 
 @pytest.mark.parametrize("limit", [None, 1])
@@ -233,8 +244,10 @@ def test_undecodable_parquet_row_is_named(limit: int | None, tmp_path: Path) -> 
         parquet_rows(lambda row: [5][row["price"] if row["price"] < 0 else 0] / (row["price"] + 1)),
         bytes_per_batch=limit,
     )
-    with pytest.raises(UserFunctionError, match="bad, row 5: ZeroDivisionError"):
+    with pytest.raises(UserFunctionError, match="ZeroDivisionError") as failed:
         read(source)
+    assert failed.value.position is not None
+    assert failed.value.position.offset == 5
 
 
 def test_missing_directory_or_file(tmp_path: Path) -> None:

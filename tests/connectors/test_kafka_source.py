@@ -12,15 +12,21 @@ from typing import Any, TypeVar
 import pytest
 
 from components.kafka import PASSWORD, USER, KafkaBroker
-from dsv2 import ConfigurationError, ExecutionEnvironment, JobError, UserFunctionError
+from dsv2 import (
+    ConfigurationError,
+    DeadLetter,
+    ErrorPolicy,
+    ExecutionEnvironment,
+    JobError,
+    RecordPosition,
+    UserFunctionError,
+)
 from dsv2.clock import SystemClock
 from dsv2.connectors.kafka import (
-    DeadLetter,
     KafkaMessage,
     KafkaSource,
     KafkaSplit,
     OffsetsInitializer,
-    dead_letters,
     keys_and_values,
     values,
 )
@@ -84,8 +90,8 @@ def test_every_message_is_read_once_with_all_fields(topics: Topics) -> None:
 def test_records_have_the_timestamps_of_their_messages(topics: Topics) -> None:
     topic = topics.create()
     topics.send(topic, [b"1", b"2"], timestamp=7)
-    topics.send(topic, [b"x", b"3"], timestamp=9)
-    reader: SourceReader[int, KafkaSplit] = source_of(topics, topic, on_undecodable="skip").create_reader(Reader())
+    topics.send(topic, [None, b"3"], timestamp=9)
+    reader: SourceReader[int, KafkaSplit] = source_of(topics, topic).create_reader(Reader())
     batches = list(reader.read(KafkaSplit(topic, 0, 1), KafkaSplit(topic, 0, 4)))
     reader.close()
     assert [record for batch in batches for record in batch.records] == [2, 3]
@@ -339,29 +345,31 @@ def mixed(topics: Topics) -> str:
 def test_undecodable_message_fails_the_job(topics: Topics, mixed: str, decode: Any) -> None:
     with pytest.raises(UserFunctionError) as failed:
         read(source_of(topics, mixed, decode=decode))
-    assert failed.value.cause_type == "JobError"
-    assert failed.value.cause_message.startswith(
-        f"Cannot decode the message at offset 1 of {mixed}-0: ValueError: invalid literal for int()"
-    )
-    assert 'on_undecodable="skip"' in failed.value.cause_message
+    assert (failed.value.cause_type, failed.value.callback) == ("ValueError", "decode")
+    assert failed.value.position is not None
+    assert (failed.value.position.split, failed.value.position.offset) == (0, 1)
+    assert (failed.value.record or "").startswith(f"KafkaMessage(topic={mixed!r}, partition=0, offset=1, ")
 
 
-def test_undecodable_message_may_be_skipped(topics: Topics, mixed: str, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        sink = CollectSink[int]()
-        env = local_environment(2)
-        env.from_source(source_of(topics, mixed, on_undecodable="skip")).with_uid("in").to_sink(sink)
-        progress = env.execute("skip").progress.operators["in"]
-    assert (sink.results, progress.records_out, progress.counters) == ([1, 3], 2, {"undecodable": 1})
-    assert f"Cannot decode the message at offset 1 of {mixed}-0" in caplog.text
+@pytest.mark.parametrize("decode", [values(int), lambda message: int(message.value)])
+def test_undecodable_messages_are_skipped_or_set_aside(topics: Topics, mixed: str, decode: Any) -> None:
+    env, good, bad = local_environment(2), CollectSink[int](), CollectSink[DeadLetter[KafkaMessage]]()
+    stream = env.from_source(source_of(topics, mixed, decode=decode)).with_uid("in")
+    stream.with_error_policy(ErrorPolicy().dead_letter(ValueError)).to_sink(good)
+    stream.dead_letters(KafkaMessage).to_sink(bad)
+    progress = env.execute("set aside").progress.operators["in"]
+    assert (good.results, progress.counters) == ([1, 3], {"errors_dead_lettered": 1})
+    [letter] = bad.results
+    assert letter.position == RecordPosition("in", 0, 1)
+    assert letter.record is not None
+    assert (letter.record.offset, letter.record.value) == (1, b"two")
 
 
-def test_dead_letters_are_records(topics: Topics, mixed: str) -> None:
-    one, two, three = read(source_of(topics, mixed, decode=dead_letters(values(int))))
-    assert (one, three) == (1, 3)
-    assert isinstance(two, DeadLetter)
-    assert (two.message.offset, two.message.value) == (1, b"two")
-    assert two.error.startswith("ValueError: invalid literal")
+def test_position_names_the_topic_if_there_are_several(topics: Topics, mixed: str) -> None:
+    env, sink = local_environment(2), CollectSink[int]()
+    env.from_source(source_of(topics, mixed, topics.create())).with_uid("in").to_sink(sink)
+    env.execute("several", skip_records={"in": [(f"{mixed}-0", 1)]})
+    assert sink.results == [1, 3]
 
 
 # --- Deleted data ----------------------------------------------------------------------------------------------------

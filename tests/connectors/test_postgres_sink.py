@@ -11,10 +11,11 @@ import psycopg
 import pytest
 
 from components.postgres import PostgresServer
-from dsv2 import ConfigurationError, JobError, RecordBatch
+from dsv2 import CollectSink, ConfigurationError, DeadLetter, ErrorPolicy, JobError, RecordBatch
 from dsv2.connectors.postgres import PostgresSink
 from dsv2.sinks import SinkBatch, SinkInfo, SinkRunInfo
 from tests.durations import ms
+from tests.support import local_environment
 
 NUMBERS = itertools.count()
 
@@ -287,3 +288,66 @@ def test_late_server_is_waited_for(own_postgres_server: PostgresServer) -> None:
 def test_invalid_sink_options(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         PostgresSink[Item]("host=h", "t", **options)
+
+
+# --- Records that do not fit ------------------------------------------------------------------------------------------
+
+
+class Priced(NamedTuple):
+    id: Any
+    price: Any
+    name: Any = "n"
+    gone: bool = False
+
+
+def is_gone(record: Priced) -> bool:
+    return record.gone
+
+
+def values_of(record: Priced) -> tuple[Any, ...]:
+    return record[:3] if record.name != "short" else record[:2]
+
+
+FITTING = [Priced(1, 5), Priced(2, "7"), Priced(3, 0, None), Priced(1, None, gone=True)]
+REFUSED = {
+    Priced("x", 1): "InvalidTextRepresentation",
+    Priced(1 << 40, 1): "NumericValueOutOfRange",
+    Priced(1, -1): "CheckViolation",
+    Priced(None, 1): "NotNullViolation",
+    Priced(1, 1, "long name"): "StringDataRightTruncation",
+    Priced(1, 1, "a\0b"): "DataError",
+    Priced(1, 1, "short"): "ProgrammingError",
+    Priced(1, 1, object): "ProgrammingError",
+    Priced("x", None, gone=True): "InvalidTextRepresentation",
+}
+
+
+@pytest.fixture
+def priced(postgres_server: PostgresServer) -> str:
+    name = f"priced_{next(NUMBERS)}"
+    with psycopg.connect(postgres_server.conninfo) as connection:
+        columns = "id int PRIMARY KEY, price int CHECK (price >= 0), name varchar(5), noted int NOT NULL DEFAULT 3"
+        connection.execute(f"CREATE TABLE {name} ({columns})".encode())
+        connection.execute(f"INSERT INTO {name} VALUES (9, 9, '')".encode())
+    return name
+
+
+def test_rows_that_do_not_fit_the_table_are_set_aside(postgres_server: PostgresServer, priced: str) -> None:
+    conninfo, names = postgres_server.conninfo, ["id", "price", "name"]
+    sink = PostgresSink[Priced](conninfo, priced, names, row=values_of, key=["id"], deletes=is_gone)
+    env, letters = local_environment(1), CollectSink[DeadLetter[Priced]]()
+    records = env.from_collection([*FITTING[:3], *REFUSED, FITTING[3]])
+    written = records.to_sink(sink).with_error_policy(ErrorPolicy().dead_letter(Exception))
+    written.dead_letters(Priced).to_sink(letters)
+    env.execute()
+    assert {letter.record: letter.error_type for letter in letters.results} == REFUSED
+    with psycopg.connect(conninfo) as connection:
+        rows = connection.execute(f"SELECT * FROM {priced} ORDER BY id".encode()).fetchall()
+        assert connection.execute("SELECT count(*) FROM pg_class WHERE relname = 'dsv2_check'").fetchone() == (0,)
+    assert rows == [(2, 7, "n", 3), (3, 0, None, 3), (9, 9, "", 3)]
+
+
+def test_missing_table_fails_the_job(postgres_server: PostgresServer) -> None:
+    sink = PostgresSink[Priced](postgres_server.conninfo, "nowhere", ["id"])
+    with pytest.raises(JobError, match=r"Cannot check rows of nowhere .*UndefinedTable"):
+        sink.check_record(Priced(1, 1))

@@ -12,14 +12,17 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from dsv2 import JobError
+from dsv2 import CollectSink, DeadLetter, ErrorPolicy, JobError, RecordPosition
 from dsv2.connectors.postgres import RowChange, drop_replication
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.log import Log
 from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.server import Server
+from dsv2.job import Trigger
 from dsv2.runtime.sources.offsets import orders
+from dsv2.sources import SplitBatch
 from tests.followed import Reader, Run, Table, state_after, summaries
+from tests.support import local_environment
 
 NewTable: TypeAlias = Callable[[str], Table]
 
@@ -384,3 +387,29 @@ def a_change(random: Random, name: str) -> str:
             f"DELETE FROM {{}} WHERE id IN ({key}, {other})",
         ]
     )
+
+
+def test_rows_are_skipped_by_number_and_changes_by_their_commit(table: Table) -> None:
+    env, names, letters = local_environment(1), CollectSink[Any](), CollectSink[DeadLetter[RowChange[dict[str, Any]]]]()
+    run = Run(table.source())
+    run.snapshot()
+    table.execute("UPDATE {} SET name = 'x' WHERE id IN (1, 2)")
+    run.batch()
+    [batch] = run.batches()
+    assert isinstance(batch, SplitBatch)
+    assert batch.offsets is not None
+    first, second = (str(offset).split("#") for offset in batch.offsets())
+    assert (first[0], first[1], second[1]) == (second[0], "1", "2")
+    table.drop_replication_objects()
+    source = table.source(decode=lambda row: 1 // (row["id"] - 5))
+    stream = env.from_source(source).with_uid("in").with_error_policy(ErrorPolicy().dead_letter(ZeroDivisionError))
+    stream.to_sink(names)
+    stream.dead_letters(RowChange).to_sink(letters)
+    skips = {"in": [("snapshot-0", 3)]}
+    env.execute(trigger=Trigger.available_now(), skip_records=skips)
+    [letter] = letters.results
+    assert letter.record is not None
+    assert letter.record.row is not None
+    assert (letter.record.key, letter.record.row["id"]) == ((5,), 5)
+    assert letter.position == RecordPosition("in", "snapshot-0", 5)
+    assert sorted(change.key for change in names.results) == [(number,) for number in (1, 2, 4, 6, 7, 8, 9, 10)]

@@ -20,7 +20,7 @@ NewTable: TypeAlias = Callable[[str], Table]
 
 
 def test_undecodable_row(table: Table) -> None:
-    with pytest.raises(JobError, match=rf"Cannot decode the row of {table.name} with key \(1,\): KeyError: 'nme'"):
+    with pytest.raises(KeyError, match="nme"):
         Run(table.source(decode=lambda row: row["nme"]), parallelism=1).batch()
 
 

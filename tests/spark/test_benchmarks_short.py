@@ -123,6 +123,13 @@ def test_savepoint(process: ProgramProcess, tmp_path: Path) -> None:
     check(report, rows=[1, 1], verdicts=4)
 
 
+def test_async_calls(process: ProgramProcess, tmp_path: Path) -> None:
+    report = run_short(process, "async_calls", tmp_path)
+    check(report, rows=[4], verdicts=2)
+    rates = {row[0]: row[2] for row in report["tables"][0]["rows"]}
+    assert min(rates["ordered"], rates["unordered"]) > 20 * rates["one at a time"]
+
+
 def test_vectorised(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "vectorised", tmp_path)
     check(report, rows=[4], verdicts=1)  # it compares the results itself

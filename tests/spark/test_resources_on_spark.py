@@ -17,7 +17,8 @@ def test_each_worker_opens_it_once_and_closes_it_at_the_end(tmp_path: Path) -> N
     program.finish()
     notes = [line.rsplit(" ", 1) for line in (tmp_path / "notes").read_text().splitlines()]
     (batches,) = (int(event.split()[1]) for event, _ in notes if event.startswith("batches"))
-    opened, closed = (sorted(process for event, process in notes if event == kind) for kind in ("open", "close"))
     assert batches >= 5
-    assert len(opened) == len(set(opened)) == 2
-    assert closed == opened
+    for kind in ("", " async"):
+        opened, closed = (sorted(pid for event, pid in notes if event == f"{what}{kind}") for what in ("open", "close"))
+        assert len(opened) == len(set(opened)) == 2
+        assert closed == opened

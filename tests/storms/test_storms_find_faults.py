@@ -80,7 +80,7 @@ def test_every_phase_is_drawn() -> None:
 # --- Upgrades ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("fault", "output"), [("none", "equal"), ("lost", "files: 1 missing and 0 extra of 27")])
+@pytest.mark.parametrize(("fault", "output"), [("none", "equal"), ("lost", "files: 1 missing and 0 extra of 36")])
 def test_lost_records_of_an_upgraded_job_are_reported(fault: str, output: str, tmp_path: Path) -> None:
     outputs = upgraded.Outputs(tmp_path, "toy", 3, None)
     life = upgrades.Upgrades("toy", tmp_path, outputs, ["-m", "tests.storms.toy_upgraded", fault])

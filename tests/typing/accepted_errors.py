@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import assert_type
 
-from dsv2 import ConfiguredKeyedStream, ConfiguredStream, DeadLetter, ErrorPolicy
+from dsv2 import ConfiguredKeyedStream, ConfiguredStream, DeadLetter, ErrorPolicy, RecordBatch, RecordPosition
+from dsv2.sources import SplitBatch
 from dsv2.testing import OneInputHarness
 from tests.typing.given import Given
 
@@ -38,3 +39,23 @@ def number_of(letter: DeadLetter[int]) -> int:
 
 def harness(g: Given) -> None:
     assert_type(OneInputHarness(g.one, error_policy=POLICY).dead_letters.records[0].error_message, str)
+
+
+def sources_and_sinks(g: Given) -> None:
+    stream = g.env.from_collection([1]).with_error_policy(POLICY)
+    assert_type(stream.dead_letters(bytes), ConfiguredStream[DeadLetter[bytes]])
+    sink = g.keyed.to_sink(g.int_sink).with_error_policy(POLICY)
+    assert_type(sink.dead_letters(int), ConfiguredStream[DeadLetter[int]])
+    g.env.execute(skip_records={"orders": [(3, 1042), ("a.txt", 7)], "other": {(0, "16/B3#1")}}, trace_records=True)
+
+
+def position(letter: DeadLetter[int]) -> str:
+    assert_type(letter.position, RecordPosition | None)
+    return "" if letter.position is None else f"{letter.position.split}/{letter.position.offset}"
+
+
+def split_batches() -> None:
+    decoded = SplitBatch(["1"], int, offsets=lambda: [7])
+    assert_type(decoded, SplitBatch[int])
+    batch: RecordBatch[int] = decoded
+    assert_type(batch.records[0], int)

@@ -16,7 +16,7 @@ from dsv2.connectors.formats import (
     ProtobufEncoder,
     SchemaRegistry,
 )
-from dsv2.connectors.kafka import DeadLetter, KafkaSink, KafkaSource, dead_letters, keys_and_values, values
+from dsv2.connectors.kafka import KafkaSink, KafkaSource, keys_and_values, values
 from runtime_spark import through_dataframe
 from tests import protobuf_messages as pb
 from tests.typing.given import Given
@@ -41,8 +41,6 @@ def decoders(g: Given, registry: SchemaRegistry) -> None:
     assert_type(
         g.env.from_source(KafkaSource("s", topics="t", decode=pairs)), ConfiguredStream[tuple[int | None, Order | None]]
     )
-    with_dead = KafkaSource("s", topics="t", decode=dead_letters(values(JsonDecoder(Order))))
-    assert_type(g.env.from_source(with_dead), ConfiguredStream[Order | DeadLetter])
     assert_type(AvroDecoder(Order, registry=registry)(b""), Order)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dsv2 import ConfigurationError, ExecutionEnvironment, PlanError, RuntimeExecutionMode, Trigger
 from dsv2.arguments import as_choice, as_milliseconds, as_seconds, check_whole_number
-from dsv2.connectors.kafka import DeliveryGuarantee, OnOffsetsOutOfRange, OnUndecodable, SplitAssignment
+from dsv2.connectors.kafka import DeliveryGuarantee, OnOffsetsOutOfRange, SplitAssignment
 from dsv2.connectors.postgres import IfSlotExists
 from dsv2.errors import StateDeclarationError
 from dsv2.extension.join import JoinType, OnSnapshotTimeout, interval_join, join, processing_time_temporal_join
@@ -42,7 +42,6 @@ CHOICES: tuple[type[Enum], ...] = (
     JoinType,
     OnOffsetsOutOfRange,
     OnSnapshotTimeout,
-    OnUndecodable,
     RedistributionMode,
     RedistributionStrategy,
     RuntimeExecutionMode,

@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 import pytest
 
 from dsv2 import ExecutionEnvironment, JobError, RecordBatch
-from dsv2.configurable import ConfiguredSink
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.sinks import CollectSink, ForeachBatchSink, ParallelSink, SinkBatch, SinkInfo
 from dsv2.sources import DataGeneratorSource, Portion
+from dsv2.stream_sinks import ConfiguredSink
 from tests.spans import Item, Span, Spans
 from tests.support import local_environment
 

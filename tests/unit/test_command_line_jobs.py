@@ -69,6 +69,10 @@ def nothing(env: ExecutionEnvironment) -> None:
     pass
 
 
+def takes_nothing() -> None:
+    pass
+
+
 def endless(env: ExecutionEnvironment) -> None:
     env.from_source(DataGeneratorSource(int)).to_sink(PrintSink())
 
@@ -163,6 +167,7 @@ ERRORS = [
     ("jobs:mistaken", "PlanError: process at {here}/jobs.py:34 takes a process function"),
     ("jobs:cannot_be_built", "Two operators have the uid 'same'"),
     ("jobs:executes", "The function must only build the pipeline. Remove execute from it."),
+    ("jobs:takes_nothing", "jobs:takes_nothing must take the environment: def takes_nothing(env: ExecutionEnv"),
     ("jobs:nothing", "jobs:nothing has built nothing."),
     ("jobs:endless", "is unbounded and never runs out of records"),
     ("jobs:numbers --checkpoint c", "The local runtime has no checkpoints"),

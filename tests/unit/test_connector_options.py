@@ -79,10 +79,6 @@ def test_repr_of_a_source_hides_secrets() -> None:
             "split_assigner must be one of 'hash', 'round-robin', or a member of SplitAssignment, not 'random'",
         ),
         (
-            {"on_undecodable": "drop"},
-            "on_undecodable must be one of 'fail', 'skip', or a member of OnUndecodable, not 'drop'",
-        ),
-        (
             {"on_offsets_out_of_range": "drop"},
             "on_offsets_out_of_range must be one of 'fail', 'earliest', 'latest', or a",
         ),

@@ -140,6 +140,8 @@ class TestRules:
             (lambda: ErrorPolicy().retry(ValueError, ResourceError, times=1), "retry: ResourceError always fails"),
             (lambda: ErrorPolicy().retry(times=0), "times must be a whole number from 1 to 30, not 0"),
             (lambda: ErrorPolicy().retry(times=2, backoff=timedelta(seconds=-1)), "backoff must be 0 or more"),
+            (lambda: ErrorPolicy().retry(times=2, jitter=2), "jitter must be a number from 0 to 1, not 2"),
+            (lambda: ErrorPolicy().retry(times=2, max_backoff=timedelta(-1)), "max_backoff must be 0 or more"),
             (lambda: ErrorPolicy().limit(total=-1), "total must be a whole number of at least 0, not -1"),
             (lambda: ErrorPolicy().limit(per_micro_batch=True), "per_micro_batch must be a whole number"),
         ],
@@ -221,6 +223,16 @@ class TestRetries:
         assert clock.now_ms() == 1000 + 2000 + 4000
         assert counters(harness) == {"errors_retried": 3}
 
+    def test_waits_have_a_limit_and_a_random_part(self) -> None:
+        second, jitter = timedelta(seconds=1), 0.5
+        policy = ErrorPolicy().retry(times=3, backoff=second, max_backoff=timedelta(milliseconds=1500))
+        _, clock = self.run(policy, 3)
+        assert clock.now_ms() == 1000 + 1500 + 1500
+        policy = ErrorPolicy().retry(times=3, backoff=second, jitter=jitter)
+        waits = [self.run(policy, 3)[1].now_ms() for _ in range(2)]
+        assert waits[0] == waits[1]  # a repeated task waits as long
+        assert 7000 * (1 - jitter) < waits[0] < 7000
+
     def test_other_rules_apply_in_the_end(self) -> None:
         harness, _ = self.run(ErrorPolicy().retry(times=2).skip(), 3)
         assert harness.output.records == [1]
@@ -263,21 +275,19 @@ class TestDeadLetters:
         assert (letter.callback, letter.key, letter.record) == ("key selector", None, error)
 
     @pytest.mark.parametrize(
-        ("policy", "read", "message"),
+        ("policy", "message"),
         [
-            (ErrorPolicy().dead_letter(), False, "nothing reads its dead letters"),
-            (ErrorPolicy().skip(), True, "its error policy emits no dead letters"),
-            (None, True, "its error policy emits no dead letters"),
+            (ErrorPolicy().skip(), "its error policy emits no dead letters"),
+            (None, "its error policy emits no dead letters"),
         ],
     )
-    def test_letters_are_emitted_if_and_only_if_they_are_read(self, policy: Any, read: bool, message: str) -> None:
+    def test_letters_that_are_never_emitted_cannot_be_read(self, policy: Any, message: str) -> None:
         env = ExecutionEnvironment.get_instance(runtime="local")
         result = env.from_collection([1]).process(Raising())
         result.to_sink(CollectSink())
         if policy is not None:
             result.with_error_policy(policy)
-        if read:
-            result.dead_letters(int).to_sink(CollectSink())
+        result.dead_letters(int).to_sink(CollectSink())
         with pytest.raises(PlanError, match=f"Process at .*test_error_policies.py:.*: {message}"):
             env.build_plan()
 

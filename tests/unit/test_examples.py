@@ -15,6 +15,7 @@ import pytest
 from dsv2 import Dsv2Error, JobProgress, JobResult, JobStatus, RuntimeExecutionMode
 from dsv2.local import LocalRuntime
 from examples import (
+    exchange_rates,
     flight_delays,
     flight_scores,
     flight_weather,
@@ -59,6 +60,7 @@ PROGRAMS: dict[str, tuple[Callable[[Sequence[str]], int], list[str]]] = {
     "sales": (sales.main, ["2024-01-01 01:00  kettle"]),
     "windowed_sales": (windowed_sales.main, ["2024-01-01 00:00  2024-01-01 01:00  kettle"]),
     "grades": (grades.main, ["Ada       1     88"]),
+    "exchange_rates": (exchange_rates.main, ["GBP       2,932.50", "XTS       unknown"]),
     "flight_delays": (flight_delays.main, ["carrier"]),
     "flight_weather": (flight_weather.main, ["EWR"]),
     "flight_scores": (flight_scores.main, ["carrier", "delay at takeoff"]),

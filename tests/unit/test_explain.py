@@ -24,6 +24,7 @@ from dsv2.extension.window import WindowStrategy, reduce
 from dsv2.functions import MapFunction
 from dsv2.graph import Plan
 from dsv2.local import LocalRuntime
+from dsv2.runtime.operator.async_processor import AsyncBatchProcessor, AsyncProcessor
 from dsv2.runtime.operator.attempting_calls import _AttemptingProcessor
 from dsv2.runtime.operator.processors import (
     BatchProcessor,
@@ -34,6 +35,7 @@ from dsv2.runtime.operator.processors import (
 )
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
+from tests.async_functions import Waiting
 from tests.documented_plans import DIAGRAMS, draw
 from tests.documents import ROOT
 from tests.explained_program import GOLDEN, SCHEMA, golden_file, recorded
@@ -285,6 +287,8 @@ PROCESSORS: dict[type, Processing] = {
     BatchProcessor: Processing.BATCHES,
     KeyedBatchProcessor: Processing.STAMPED_BATCHES,
     ColumnarProcessor: Processing.TABLES,
+    AsyncProcessor: Processing.IN_FLIGHT,
+    AsyncBatchProcessor: Processing.IN_FLIGHT,
 }
 
 
@@ -308,6 +312,8 @@ class OnlyRecords(MapFunction[Any, Any]):
         lambda stream: stream.global_().process(reduce(WindowStrategy.global_(), max)),
         lambda stream: stream.process(Sum()),
         lambda stream: stream.key_by(str).process(Sum()),
+        lambda stream: stream.process(Waiting()),
+        lambda stream: stream.key_by(str).process(Waiting()).with_error_policy(ErrorPolicy().skip()),
         lambda stream: stream.map(abs).with_error_policy(ErrorPolicy().skip()),
         lambda stream: (
             stream.key_by(str).process(reduce(WindowStrategy.global_(), max)).with_error_policy(ErrorPolicy().skip())

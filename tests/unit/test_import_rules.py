@@ -15,46 +15,42 @@ ROOT = Path(__file__).parent.parent.parent
 FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT / package).rglob("*.py"))
 
 # What users program against and what they build with it. It does not depend on how jobs run.
-MODEL = {"context", "error_policy", "errors", "functions", "output_tag"}
-MODEL |= {"record_batch", "resource", "sinks", "sources", "spi", "state", "watermark"}
+MODEL = {"async_resource", "async_settings", "context", "error_policy", "errors", "functions", "output_tag"}
+MODEL |= {"record_batch", "record_position", "resource", "sinks", "sources", "spi", "state", "watermark"}
 PLAN = MODEL | {"graph", "job"}
-RUNTIME = PLAN | {"clock", "columnar", "extension", "runtime_view", "tracebacks"}
+RUNTIME = PLAN | {"clock", "columnar", "event_loop", "extension", "runtime_view", "tracebacks"}
 RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange", "operator", "sources", "rescale")}
 
 # Part of dsv2 (or runtime_spark) -> the parts of dsv2 that it may import in addition to itself. A new part needs a row.
 # The packages of dsv2.runtime are parts.
 MAY_IMPORT = {
     "arguments": {"errors"},
+    "async_resource": {"callables", "errors", "event_loop", "resource"},
+    "async_settings": {"arguments", "errors"},
     "callables": set[str](),
     "columnar": set[str](),
     "record_batch": {"columnar"},
     "resource": {"callables", "errors"},
     "clock": set[str](),
-    "errors": set[str](),
+    "errors": {"record_position"},
+    "record_position": set[str](),
+    "event_loop": set[str](),
     "folders": set[str](),
+    "paths": {"errors", "folders"},
     "version": set[str](),
-    "error_policy": {"arguments", "errors"},
+    "error_policy": {"arguments", "errors", "record_position"},
     "output_tag": {"errors"},
     "watermark": {"arguments", "errors"},
     "state": {"arguments", "callables", "errors"},
     "context": {"output_tag", "state", "watermark"},
-    "spi": {"context", "errors", "output_tag", "record_batch", "state", "watermark"},
-    "functions": {"context", "errors", "record_batch", "spi", "state", "watermark"},
+    "spi": {"async_settings", "context", "errors", "output_tag", "record_batch", "state", "watermark"},
+    "functions": {"async_settings", "context", "errors", "record_batch", "spi", "state", "watermark"},
     "extension": MODEL - {"sinks"} | {"arguments", "callables", "columnar", "streams"},
     "arrow": MODEL | {"callables", "columnar", "connectors", "extension", "runtime.serde", "runtime.state"},
-    "connectors": {
-        "arguments",
-        "clock",
-        "errors",
-        "extension",
-        "record_batch",
-        "resource",
-        "sinks",
-        "sources",
-        "watermark",
-    },
+    "connectors": {"arguments", "clock", "errors", "extension", "record_batch", "record_position"}
+    | {"resource", "sinks", "sources", "watermark"},
     "sinks": {"arguments", "errors", "record_batch", "watermark"},
-    "sources": {"arguments", "clock", "errors", "record_batch", "watermark"},
+    "sources": {"arguments", "clock", "errors", "record_batch", "record_position", "watermark"},
     "graph": MODEL | {"callables", "explain"},  # Plan.explain imports it when it is called
     "runtime_view": {"graph"},
     "explain": PLAN | {"extension", "runtime_view"},
@@ -63,12 +59,13 @@ MAY_IMPORT = {
     "unfinished": {"errors", "job"},
     "configurable": MODEL | {"graph"},
     "stream_arguments": MODEL | {"callables", "graph"},
-    "stream_base": MODEL | {"configurable", "graph", "stream_arguments"},
+    "stream_base": MODEL | {"configurable", "graph", "stream_arguments", "stream_sinks"},
+    "stream_sinks": MODEL | {"configurable", "stream_base", "streams"},
     "stream_broadcast": MODEL | {"graph", "stream_arguments", "stream_base"},
     "stream_operators": MODEL | {"arguments", "graph", "stream_arguments", "stream_base", "streams"},
     "streams": MODEL
     | {"callables", "configurable", "graph", "stream_arguments", "stream_base"}
-    | {"stream_broadcast", "stream_operators"},
+    | {"stream_broadcast", "stream_operators", "stream_sinks"},
     "environment": PLAN
     | {"arguments", "explain", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
     "runtime.__init__": set(),
@@ -80,18 +77,22 @@ MAY_IMPORT = {
     "runtime.sources": RUNTIME | RUNTIMES - {"runtime.rescale"},
     "runtime.rescale": RUNTIME | {"program"} | RUNTIMES - {"runtime.sources"},
     "program": PLAN | {"runtime.serde", "runtime.report", "runtime.state"},
+    "dead_letters": {"errors", "folders", "graph", "paths", "program", "runtime.serde", "runtime.state"},
     "savepoint": {"callables", "context", "errors", "extension", "folders", "graph", "program", "sources", "state"}
-    | {"version", "runtime.report", "runtime.serde", "runtime.state"},
-    "local": RUNTIME | RUNTIMES | {"arguments", "folders", "program", "savepoint", "unfinished"},
-    "cli": {"errors", "savepoint", "version"}
+    | {"dead_letters", "paths", "version", "runtime.report", "runtime.serde", "runtime.state"},
+    "local": RUNTIME
+    | RUNTIMES
+    | {"arguments", "folders", "program", "savepoint", "unfinished"}
+    | {"dead_letters", "paths"},
+    "cli": {"dead_letters", "errors", "paths", "savepoint", "version"}
     | {"environment", "explain", "graph", "job", "runtime_view", "tracebacks"},  # to build and run pipelines
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
-    | {"folders", "program", "savepoint"}
+    | {"dead_letters", "folders", "program", "savepoint"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
-    "__init__": PLAN | {"configurable", "environment", "streams", "version"},
+    "__init__": PLAN | {"configurable", "environment", "stream_sinks", "streams", "version"},
 }
 
 # The dependencies of the package "dsv2" in pyproject.toml. Spark and its dependencies are an extra.
@@ -140,7 +141,7 @@ def test_dsv2_needs_only_its_dependencies(file: Path) -> None:
     allowed = sys.stdlib_module_names | DEPENDENCIES | {"dsv2"}
     if part_of(name_of(file)) == "runtime_spark":
         allowed |= {"pyspark", "pandas", "pyarrow", "numpy", "runtime_spark"}
-    elif part_of(name_of(file)) in ("savepoint", "cli"):
+    elif part_of(name_of(file)) in ("savepoint", "cli", "dead_letters"):
         allowed |= {"pandas", "pyarrow", "pyspark"}  # for a caller that asks for their types
     elif part_of(name_of(file)) == "arrow":
         allowed |= {"numpy", "pyarrow"}
@@ -166,6 +167,11 @@ def test_importing_dsv2_is_fast() -> None:
     calls, *heavy = subprocess.check_output([sys.executable, "-c", MEASURED_IMPORT], cwd=ROOT, text=True).split()
     assert heavy == []
     assert int(calls) < 100_000  # about 0.1 s
+
+
+def test_asyncio_is_imported_for_async_functions_only() -> None:
+    code = "import sys, dsv2.runtime.operator.subtask; print('asyncio' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "False\n"
 
 
 @pytest.mark.parametrize("package", CLIENTS)

@@ -55,6 +55,16 @@ def test_sink_that_relies_on_the_same_records_is_named(tmp_path: Path, sink: Sin
         check_incomplete_batch(begun(tmp_path, plan, first_batch=10), plan)
 
 
+def test_job_without_a_complete_micro_batch_may_begin_anew(tmp_path: Path) -> None:
+    plan = plan_of(Own())
+    folder = begun(tmp_path, plan)
+    for number in range(3):
+        folder.delete(f"commits/{number}")
+        folder.delete(f"offsets/{number + 1}")
+    with pytest.raises(IncompatibleCheckpointError, match=r"micro-batch 0.* start with a new checkpoint_location"):
+        check_incomplete_batch(folder, plan)
+
+
 @pytest.mark.parametrize(
     "sink",
     [CollectSink[int](), PrintSink[int](), FileSink[int]("a", schema="a int"), OwnWithLedger()],

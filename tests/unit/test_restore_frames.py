@@ -25,7 +25,7 @@ from runtime_spark.layout import Layout
 from runtime_spark.rows import MAX_FRAME_BYTES, RESTORE_CHANNEL
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.savepoint.restoration import OpenSavepoint, Restoration
-from runtime_spark.savepoint.restore_frames import FrameMaker
+from runtime_spark.savepoint.restore_frames import FrameMaker, empty_frames
 from runtime_spark.savepoint.row_payload import EMPTY_ROWS, decode_rows, encode_rows
 from runtime_spark.savepoint.state_rows import to_row_batches
 from runtime_spark.worker import pack_job
@@ -105,11 +105,25 @@ def test_payload_of_no_rows() -> None:
     assert decoded(encode_rows("", EMPTY_ROWS, CODEC)) == []
 
 
+def test_each_subtask_has_a_frame_that_it_can_load() -> None:
+    frames = empty_frames(pack_job(PLAN, LAYOUT, TypeRegistry.of(PLAN)))
+    assert sorted(LAYOUT.addresses[slot][1] for slot, *_ in frames) == list(range(PARALLELISM))
+    for slot, *_, payload in frames:
+        head, _ = LAYOUT.addresses[slot]
+        uid, rows = decode_rows(payload, CODEC, "rows")
+        assert uid in {operator.uid for operator in PLAN.chains[head]}
+        assert list(rows) == []
+
+
 def test_damaged_key_is_refused() -> None:
     with pytest.raises(Exception, match=r"Keyed state of .*f"):
         frames_of([("f", StateRow(0, RowKind.KEYED, "count", b"?", b"?"))])
     with pytest.raises(CorruptDataError, match="rows"):
         decoded(encode_rows("f", EMPTY_ROWS, CODEC)[:-1])
+    (batch,) = to_row_batches([of_key(1)])
+    unknown = batch.drop_columns("uid").set_column(1, "kind", pa.array(["other"]))
+    with pytest.raises(CorruptDataError, match="rows are damaged: KeyError"):
+        decoded(encode_rows("f", unknown, CODEC))
 
 
 def test_empty_batches_have_no_frames() -> None:

@@ -36,7 +36,7 @@ from dsv2.connectors.formats import (
     SchemaRegistry,
 )
 from dsv2.connectors.formats.wire import header, message_header, message_indexes
-from dsv2.connectors.kafka import KafkaMessage, KafkaSource, dead_letters, values
+from dsv2.connectors.kafka import KafkaSource, values
 from dsv2.program.description import describe
 from dsv2.resource import resources_in_use
 from tests import protobuf_messages as pb
@@ -339,7 +339,7 @@ def test_json_arguments_are_checked(registry: SchemaRegistry) -> None:
 
 
 @pytest.mark.parametrize("how", ["broken", "gone", "unauthorized"])
-def test_failing_registry_fails_the_job_and_skips_no_message(how: str) -> None:
+def test_failing_registry_is_an_error_of_the_job_and_not_of_the_message(how: str) -> None:
     with RegistryServer(USER_INFO) as server, resources_in_use():
         server.register("orders-value", ORDER)
         server.broken = how == "broken"
@@ -349,9 +349,8 @@ def test_failing_registry_fails_the_job_and_skips_no_message(how: str) -> None:
             "basic.auth.user.info": "reader:wrong" if how == "unauthorized" else USER_INFO,
         }
         decode = AvroDecoder(Order, registry=SchemaRegistry(url, options))
-        message = KafkaMessage("orders", 0, 3, None, None, header(1) + b"\x02\x04")
         with pytest.raises(JobError, match=f"Cannot read schema 1 at the registry {url}: "):
-            dead_letters(values(decode))(message)
+            decode(header(1) + b"\x02\x04")
 
 
 def test_basic_authentication_and_secrets(caplog: pytest.LogCaptureFixture) -> None:

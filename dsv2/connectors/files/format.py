@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-__all__ = ("FileFormat", "UndecodableError", "decoded")
+from dsv2.sources import SplitBatch
 
-T = TypeVar("T")
+__all__ = ("FileFormat",)
+
 T_co = TypeVar("T_co", covariant=True)
-
-
-class UndecodableError(ValueError):
-    """The user's ``decode`` raised for a record of a file."""
 
 
 class FileFormat(ABC, Generic[T_co]):
@@ -42,17 +39,5 @@ class FileFormat(ABC, Generic[T_co]):
         return end
 
     @abstractmethod
-    def read(self, file: Path, start: int, stop: int) -> Iterator[list[T_co]]:
+    def read(self, file: Path, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
         """Yield the records between two positions that ``stop`` returned, some thousands at a time. Called in tasks."""
-
-
-def decoded(decode: Callable[[Any], T], values: Sequence[Any], place: Callable[[int], str]) -> list[T]:
-    """Decode ``values``. Raises ``UndecodableError`` with ``place(index)`` if ``decode`` raises."""
-    records: list[T] = []
-    append = records.append
-    try:
-        for value in values:
-            append(decode(value))
-    except Exception as error:
-        raise UndecodableError(f"{place(len(records))}: {type(error).__qualname__}: {error}") from error
-    return records

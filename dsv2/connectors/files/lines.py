@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
-from dsv2.connectors.files.format import FileFormat, decoded
+from dsv2.connectors.files.format import FileFormat
 from dsv2.errors import JobError
+from dsv2.sources import SplitBatch
 
 __all__ = ("json_lines", "text_lines")
 
@@ -45,12 +46,13 @@ class _Lines(FileFormat[T_co], Generic[T_co]):
     def stop(self, file: Path, position: int, end: int, limit: int) -> int:
         return min(end, position + limit)
 
-    def read(self, file: Path, start: int, stop: int) -> Iterator[list[T_co]]:
+    def read(self, file: Path, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
         with file.open("rb") as opened:
             if start > 0:  # a line that begins before ``start`` belongs to the range before
                 opened.seek(start - 1)
                 opened.readline()
             position = opened.tell()
+            numbers = _LineNumbers(file)
             while position < stop:
                 lines = _read(opened, min(stop - position, _BYTES_AT_ONCE))
                 if not lines:
@@ -59,11 +61,34 @@ class _Lines(FileFormat[T_co], Generic[T_co]):
                         f"not change while they are in the directory."
                     )
                 before, position = position, position + sum(map(len, lines))
-                yield self._records(lines, file, before)
+                yield self._records(lines, before, numbers)
 
-    def _records(self, lines: list[bytes], file: Path, position: int) -> list[T_co]:
+    def _records(self, lines: list[bytes], position: int, numbers: _LineNumbers) -> SplitBatch[T_co]:
         filled = [line for line in lines if not line.isspace()]
-        return decoded(self._decode, filled, lambda index: f"{file}, {_place(lines, filled[index], position)}")
+
+        def offsets() -> list[int]:
+            first = numbers.at(position)
+            return [number for number, line in enumerate(lines, first) if not line.isspace()]
+
+        return SplitBatch(filled, self._decode, offsets=offsets)
+
+
+class _LineNumbers:
+    """Counts the lines of a file, from 1. Only errors and skipped records require it."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._counted = (0, 1)  # a position, and the number of the line that begins there
+
+    def at(self, position: int) -> int:
+        """Return the number of the line that begins at ``position``."""
+        start, number = self._counted if self._counted[0] <= position else (0, 1)
+        with self._file.open("rb") as opened:
+            opened.seek(start)
+            for begin in range(start, position, _BYTES_AT_ONCE):
+                number += opened.read(min(_BYTES_AT_ONCE, position - begin)).count(b"\n")
+        self._counted = position, number
+        return number
 
 
 def _read(opened: BinaryIO, size: int) -> list[bytes]:
@@ -71,7 +96,3 @@ def _read(opened: BinaryIO, size: int) -> list[bytes]:
     if size == 1:
         return [line] if (line := opened.readline()) else []
     return opened.readlines(size - 1)  # readlines stops once it has more than its argument
-
-
-def _place(lines: list[bytes], wanted: bytes, position: int) -> str:
-    return f"the line at byte {position + sum(map(len, lines[: lines.index(wanted)]))}"

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dsv2.connectors.client_library import require_client_library
-from dsv2.connectors.files.format import FileFormat, decoded
+from dsv2.connectors.files.format import FileFormat
+from dsv2.sources import SplitBatch
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -51,7 +52,7 @@ class _Rows(FileFormat[T_co], Generic[T_co]):
             after = [bound for bound in _bounds(opened) if bound > position]
         return max((bound for bound in after if bound <= position + limit), default=min(after, default=end))
 
-    def read(self, file: Path, start: int, stop: int) -> Iterator[list[T_co]]:
+    def read(self, file: Path, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
         with _opened(file) as opened:
             done = 0
             for group, (begin, _) in enumerate(pairwise(_bounds(opened))):
@@ -60,7 +61,8 @@ class _Rows(FileFormat[T_co], Generic[T_co]):
                     continue
                 for batch in opened.iter_batches(_ROWS_AT_ONCE, row_groups=[group], columns=self._columns):
                     rows = batch.to_pylist()
-                    yield decoded(self._decode, rows, lambda index, done=done: f"{file}, row {done + index + 1}")  # type: ignore[misc]
+                    numbers = range(done + 1, done + 1 + len(rows))
+                    yield SplitBatch(rows, self._decode, offsets=lambda numbers=numbers: numbers)  # type: ignore[misc]
                     done += len(rows)
 
 

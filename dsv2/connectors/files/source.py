@@ -124,5 +124,4 @@ class _Reader(SourceReader[T_co, FileSplit], Generic[T_co]):
         self._format = file_format
 
     def read(self, start: FileSplit, stop: FileSplit, /) -> Iterator[RecordBatch[T_co]]:
-        for records in self._format.read(self._directory / start.name, start.position, stop.position):
-            yield RecordBatch(records)
+        return self._format.read(self._directory / start.name, start.position, stop.position)

@@ -8,7 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from dsv2.connectors.files.format import FileFormat, decoded
+from dsv2.connectors.files.format import FileFormat
+from dsv2.sources import SplitBatch
 
 __all__ = ("csv_rows",)
 
@@ -35,10 +36,11 @@ class _Rows(FileFormat[T_co], Generic[T_co]):
         self._decode = decode
         self._delimiter = delimiter
 
-    def read(self, file: Path, start: int, stop: int) -> Iterator[list[T_co]]:
+    def read(self, file: Path, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
         with file.open(encoding="utf-8-sig", newline="") as opened:
             rows = csv.DictReader(opened, delimiter=self._delimiter, strict=True)
             done = 0
             while some := list(islice(rows, _ROWS_AT_ONCE)):
-                yield decoded(self._decode, some, lambda index, done=done: f"{file}, row {done + index + 1}")  # type: ignore[misc]
+                numbers = range(done + 1, done + 1 + len(some))
+                yield SplitBatch(some, self._decode, offsets=lambda numbers=numbers: numbers)  # type: ignore[misc]
                 done += len(some)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from dsv2.connectors.client_library import require_client_library
-from dsv2.connectors.files.format import FileFormat, UndecodableError
+from dsv2.connectors.files.format import FileFormat
 from dsv2.connectors.formats.avro import parsed_schema
 from dsv2.connectors.formats.avro_types import reader_of
 from dsv2.connectors.formats.error import reason_of
+from dsv2.errors import JobError
+from dsv2.sources import SplitBatch
 
 __all__ = ("avro_files",)
 
@@ -46,23 +48,23 @@ class _AvroFiles(FileFormat[T_co], Generic[T_co]):
         self._record_type = record_type
         self._schema = schema
 
-    def read(self, file: Path, start: int, stop: int) -> Iterator[list[T_co]]:
+    def read(self, file: Path, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
         done = 0
         try:
             with file.open("rb") as opened:
-                for records in self._records(opened):
-                    yield records
-                    done += len(records)
+                rows, build = self._opened(opened)
+                while some := list(islice(rows, _RECORDS_AT_ONCE)):
+                    numbers = range(done + 1, done + 1 + len(some))
+                    yield SplitBatch(some, build, offsets=lambda numbers=numbers: numbers)  # type: ignore[misc]
+                    done += len(some)
         except Exception as error:
-            raise UndecodableError(f"{file}, after record {done}: {reason_of(error)}") from error
+            raise JobError(f"{file} cannot be read after record {done}: {reason_of(error)}") from error
 
-    def _records(self, opened: Any) -> Iterator[list[T_co]]:
+    def _opened(self, opened: Any) -> tuple[Iterator[Any], Callable[[Any], T_co] | None]:
+        """Return the values in a file, and how a value becomes a record."""
         from fastavro import reader
 
-        wanted = None if self._schema is None else parsed_schema("avro_files", self._schema).schema
-        rows: Any = reader(opened, wanted)
-        written = parsed_schema("avro_files", json.dumps(rows.writer_schema))
-        result = written if self._schema is None else parsed_schema("avro_files", self._schema)
-        build = reader_of(self._record_type, result.schema, result.named)
-        while some := list(islice(rows, _RECORDS_AT_ONCE)):
-            yield some if build is None else list(map(build, some))
+        wanted = None if self._schema is None else parsed_schema("avro_files", self._schema)
+        rows: Any = reader(opened, None if wanted is None else wanted.schema)
+        result = parsed_schema("avro_files", json.dumps(rows.writer_schema)) if wanted is None else wanted
+        return rows, reader_of(self._record_type, result.schema, result.named)

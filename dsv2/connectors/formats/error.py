@@ -8,8 +8,8 @@ __all__ = ("FormatError", "reason_of")
 class FormatError(ValueError):
     """Bytes do not match their schema, or a schema or record does not match the record class.
 
-    ``KafkaSource(on_undecodable=...)`` and ``dead_letters`` apply to it. A registry that cannot be reached is not such
-    an error: it raises ``JobError``, because the message itself may be valid.
+    Error policies of sources apply to it. A registry that cannot be reached is not such an error: it raises
+    ``JobError``, because the message itself may be valid.
     """
 
 

@@ -1,11 +1,9 @@
 """A source and a sink for Kafka: ``pip install "dsv2[kafka]"``."""
 
-from dsv2.connectors.kafka.choices import DeliveryGuarantee, OnOffsetsOutOfRange, OnUndecodable, SplitAssignment
+from dsv2.connectors.kafka.choices import DeliveryGuarantee, OnOffsetsOutOfRange, SplitAssignment
 from dsv2.connectors.kafka.message import (
-    DeadLetter,
     KafkaDecoder,
     KafkaMessage,
-    dead_letters,
     keys_and_values,
     values,
 )
@@ -15,7 +13,6 @@ from dsv2.connectors.kafka.source import KafkaSource
 from dsv2.connectors.kafka.split import KafkaSplit, TopicPartition
 
 __all__ = (
-    "DeadLetter",
     "DeliveryGuarantee",
     "KafkaDecoder",
     "KafkaMessage",
@@ -25,10 +22,8 @@ __all__ = (
     "OffsetLookup",
     "OffsetsInitializer",
     "OnOffsetsOutOfRange",
-    "OnUndecodable",
     "SplitAssignment",
     "TopicPartition",
-    "dead_letters",
     "keys_and_values",
     "values",
 )

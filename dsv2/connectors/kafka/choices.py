@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ("DeliveryGuarantee", "OnOffsetsOutOfRange", "OnUndecodable", "SplitAssignment")
+__all__ = ("DeliveryGuarantee", "OnOffsetsOutOfRange", "SplitAssignment")
 
 
 class DeliveryGuarantee(Enum):
@@ -22,13 +22,6 @@ class SplitAssignment(Enum):
 
     HASH = "hash"
     ROUND_ROBIN = "round-robin"
-
-
-class OnUndecodable(Enum):
-    """The reaction to a message on which the decoder raises: fail the job, or skip and count the message."""
-
-    FAIL = "fail"
-    SKIP = "skip"
 
 
 class OnOffsetsOutOfRange(Enum):

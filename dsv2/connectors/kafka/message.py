@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from dsv2.errors import JobError
-
-__all__ = ("DeadLetter", "KafkaDecoder", "KafkaMessage", "ValueDecoder", "dead_letters", "keys_and_values", "values")
+__all__ = ("KafkaDecoder", "KafkaMessage", "ValueDecoder", "keys_and_values", "values")
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -45,7 +43,7 @@ class KafkaDecoder(Protocol[T_co]):
     def __call__(self, message: KafkaMessage, /) -> T_co | None:
         """Return the record of ``message``, or None to skip it.
 
-        The source's ``on_undecodable`` determines how exceptions are handled.
+        The error policy of the source determines how exceptions are handled.
         """
 
 
@@ -79,32 +77,3 @@ class _PairDecoder(Generic[K, V]):
 def keys_and_values(key: Callable[[bytes], K], value: Callable[[bytes], V]) -> KafkaDecoder[tuple[K | None, V | None]]:
     """Create a decoder of pairs of key and value. Either is None if the message has none."""
     return _PairDecoder(key, value)
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A message that could not be decoded, with the error."""
-
-    message: KafkaMessage
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class _DeadLetterDecoder(Generic[T_co]):
-    decode: KafkaDecoder[T_co]
-
-    def __call__(self, message: KafkaMessage, /) -> T_co | DeadLetter | None:
-        try:
-            return self.decode(message)
-        except JobError:  # the schema registry cannot be reached, so the message may be valid
-            raise
-        except Exception as error:
-            return DeadLetter(message, f"{type(error).__qualname__}: {error}")
-
-
-def dead_letters(decode: KafkaDecoder[T]) -> KafkaDecoder[T | DeadLetter]:
-    """Create a decoder that returns a ``DeadLetter`` for each message on which ``decode`` raises.
-
-    Dead letters are ordinary records of the stream. Filter them out and send them to a separate sink.
-    """
-    return _DeadLetterDecoder(decode)

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Generic, TypeVar, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message
 
-from dsv2.connectors.kafka.choices import OnUndecodable
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.consumers import consumers
 from dsv2.connectors.kafka.message import KafkaDecoder, KafkaMessage, ValueDecoder
 from dsv2.connectors.kafka.split import KafkaSplit
 from dsv2.errors import JobError
 from dsv2.record_batch import RecordBatch
-from dsv2.sources import SourceReader, SourceReaderContext
+from dsv2.sources import SourceReader, SplitBatch
 
 __all__ = ("KafkaReader",)
 
-T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-_LOG = logging.getLogger(__name__)
-_UNDECODABLE = "undecodable"
 _MESSAGES_AT_ONCE = 8192
 _WAIT_SECONDS = 0.1
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
@@ -35,18 +30,13 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
 
     def __init__(
         self,
-        ctx: SourceReaderContext,
         connection: KafkaConnection,
         decode: KafkaDecoder[T_co],
-        on_undecodable: OnUndecodable,
         tolerant: bool,
     ) -> None:
-        self._ctx = ctx
-        if on_undecodable is OnUndecodable.SKIP:
-            ctx.count(_UNDECODABLE, 0)  # the progress shows the counter from the start
         self._connection = connection
         self._decode = decode
-        self._on_undecodable = on_undecodable
+        self._decode_value = decode.decode if isinstance(decode, ValueDecoder) else None
         self._tolerant = tolerant
         self._consumer = consumers.borrow(connection)
         self._idle = True
@@ -118,42 +108,24 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
             return earliest
         return stop
 
-    def _records(self, messages: list[Message]) -> RecordBatch[T_co]:
+    def _records(self, messages: list[Message]) -> SplitBatch[T_co]:
         stamps = [message.timestamp() for message in messages]
-        timestamps = [None if kind == TIMESTAMP_NOT_AVAILABLE else stamp for kind, stamp in stamps]
-        if isinstance(self._decode, ValueDecoder):
-            decode = self._decode.decode
-            try:
-                records = [None if (value := message.value()) is None else decode(value) for message in messages]
-            except JobError:
-                raise
-            except Exception:
-                records = list(map(self._decoded, messages))  # decode one by one to find the message that fails
-        else:
-            records = list(map(self._decoded, messages))
-        if any(record is None for record in records):
-            return _without_none(records, timestamps)
-        return RecordBatch(cast("list[T_co]", records), timestamps)
+        decode, decode_value = self._decode, self._decode_value
 
-    def _decoded(self, message: Message) -> T_co | None:
-        decoded = _message_of(message)
-        try:
-            return self._decode(decoded)
-        except JobError:  # such as a schema registry that cannot be reached: the message may be valid
-            raise
-        except Exception as error:
-            failure = (
-                f"Cannot decode the message at offset {decoded.offset} of {decoded.topic}-{decoded.partition}: "
-                f"{type(error).__qualname__}: {error}"
-            )
-            if self._on_undecodable is OnUndecodable.SKIP:
-                _LOG.warning("%s. The message is skipped.", failure)
-                self._ctx.count(_UNDECODABLE)
-                return None
-            raise JobError(
-                f'{failure}. To skip such messages, set on_undecodable="skip". To keep them, wrap the decoder in '
-                f"dead_letters(...) and send the dead letters to a separate sink."
-            ) from error
+        def decode_all() -> list[T_co | None]:
+            if decode_value is None:
+                return [decode(_message_of(message)) for message in messages]
+            return [None if (value := message.value()) is None else decode_value(value) for message in messages]
+
+        return SplitBatch(
+            messages,
+            lambda message: decode(_message_of(message)),
+            timestamps=[None if kind == TIMESTAMP_NOT_AVAILABLE else stamp for kind, stamp in stamps],
+            offsets=lambda: list(map(_offset, messages)),
+            raw=_message_of,
+            decode_all=decode_all,
+            omits_none=True,
+        )
 
 
 def _offset(message: Message) -> int:
@@ -176,8 +148,3 @@ def _message_of(message: Message) -> KafkaMessage:
         value=message.value(),
         headers=tuple(cast("list[tuple[str, bytes | None]]", message.headers() or [])),
     )
-
-
-def _without_none(records: list[T | None], timestamps: list[int | None]) -> RecordBatch[T]:
-    pairs = [(record, timestamp) for record, timestamp in zip(records, timestamps, strict=True) if record is not None]
-    return RecordBatch([record for record, _ in pairs], [timestamp for _, timestamp in pairs])

@@ -22,6 +22,9 @@ __all__ = ("KafkaSink",)
 
 T = TypeVar("T")
 
+_MAX_BYTES = "message.max.bytes"
+_DEFAULT_MAX_BYTES = 1_000_000  # of librdkafka
+
 
 class KafkaSink(ParallelSink[T], Generic[T]):
     """Writes records as messages to Kafka.
@@ -89,6 +92,7 @@ class KafkaSink(ParallelSink[T], Generic[T]):
         self.exactly_once = guarantee is DeliveryGuarantee.EXACTLY_ONCE
         self._prefix = transactional_id_prefix
         self._marker_topic = marker_topic
+        self._max_bytes = int(self._connection.options.get(_MAX_BYTES, _DEFAULT_MAX_BYTES))
 
     def __repr__(self) -> str:
         return f"KafkaSink({self._topic_and_servers}, {self._connection.options})"
@@ -101,6 +105,10 @@ class KafkaSink(ParallelSink[T], Generic[T]):
     def describe_target(self) -> str:
         transactions = f", transactions {self._prefix}-*" if self.exactly_once else ""
         return f"{self._topic_and_servers}{transactions}"
+
+    def check_record(self, record: T) -> None:
+        """Raise an error if ``record`` has no valid message. What a broker refuses is known only when it is written."""
+        self._encoder.check(record, self._max_bytes)
 
     def begin(self, info: SinkInfo, batch_id: int) -> None:
         if (transactions := self._transactions(info)) is not None:

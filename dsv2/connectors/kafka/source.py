@@ -8,16 +8,17 @@ from datetime import timedelta
 from typing import Generic, Literal, TypeVar
 
 from dsv2.arguments import as_choice, as_milliseconds
-from dsv2.connectors.kafka.choices import OnOffsetsOutOfRange, OnUndecodable, SplitAssignment
+from dsv2.connectors.kafka.choices import OnOffsetsOutOfRange, SplitAssignment
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.discovery import KafkaDiscovery
-from dsv2.connectors.kafka.message import DeadLetter, KafkaDecoder, KafkaMessage
+from dsv2.connectors.kafka.message import KafkaDecoder, KafkaMessage
 from dsv2.connectors.kafka.offsets import OffsetsInitializer
 from dsv2.connectors.kafka.split import KafkaSplit
 from dsv2.connectors.kafka.subscription import Subscription
 from dsv2.connectors.options import check_at_least_one
 from dsv2.connectors.secrets import OptionValue
 from dsv2.errors import ConfigurationError
+from dsv2.record_position import Offset, SplitName
 from dsv2.sources import (
     AssigningEnumerator,
     AssignmentState,
@@ -70,7 +71,6 @@ class KafkaSource(
         discovery_interval: timedelta | None = timedelta(minutes=5),
         split_assigner: SplitAssignment | Literal["hash", "round-robin"] = SplitAssignment.HASH,
         records_per_batch: int | None = None,
-        on_undecodable: OnUndecodable | Literal["fail", "skip"] = OnUndecodable.FAIL,
         on_offsets_out_of_range: (
             OnOffsetsOutOfRange | Literal["fail", "earliest", "latest"]
         ) = OnOffsetsOutOfRange.FAIL,
@@ -81,7 +81,8 @@ class KafkaSource(
 
         Args:
             bootstrap_servers: "host:port,host:port".
-            decode: Creates records from messages: ``values(json.loads)``, ``keys_and_values(...)`` or a function.
+            decode: Creates records from messages: ``values(json.loads)``, ``keys_and_values(...)`` or a function. The
+                error policy of the source applies to its exceptions; a dead letter has the ``KafkaMessage``.
             topics: The name of a topic, or several names.
             topic_pattern: A regular expression that must match the whole name of a topic.
             starting_offsets: Where to start partitions that exist when the job first starts (default: the earliest
@@ -95,8 +96,6 @@ class KafkaSource(
             split_assigner: ``"hash"`` distributes the partitions of each topic evenly over the readers,
                 ``"round-robin"`` the partitions of all topics together.
             records_per_batch: The maximum number of records in a micro-batch, over all partitions. None: no limit.
-            on_undecodable: Whether a message on which ``decode`` raises fails the job, or is skipped, logged and
-                counted as ``undecodable`` in the job's progress. To keep such messages, use ``dead_letters``.
             on_offsets_out_of_range: The reaction to messages that were deleted before they were read: fail, or
                 continue at the ``"earliest"`` or ``"latest"`` offset.
             retry_timeout: How long to retry while no broker answers, before the job fails.
@@ -133,7 +132,6 @@ class KafkaSource(
         self._discovery_interval = discovery_interval
         self._split_assigner = as_choice(SplitAssignment, split_assigner, "split_assigner")
         self._records_per_batch = records_per_batch
-        self._on_undecodable = as_choice(OnUndecodable, on_undecodable, "on_undecodable")
 
     def __repr__(self) -> str:
         return f"KafkaSource({self._subscription} at {self._connection.bootstrap_servers}, {self._connection.options})"
@@ -144,11 +142,18 @@ class KafkaSource(
 
     @property
     def record_types(self) -> Collection[type]:
-        return (KafkaMessage, DeadLetter)
+        return (KafkaMessage,)
 
     @property
     def split_serializer(self) -> Serializer[KafkaSplit]:
         return DataclassSerializer(KafkaSplit)
+
+    def split_name(self, split: KafkaSplit, /) -> SplitName:
+        names = self._subscription.topics
+        return split.partition if names is not None and len(names) == 1 else split.split_id
+
+    def has_read(self, split: KafkaSplit, offset: Offset, /) -> bool:
+        return isinstance(offset, int) and offset < split.offset
 
     @property
     def enumerator_state_serializer(self) -> Serializer[AssignmentState[KafkaSplit]]:
@@ -175,7 +180,7 @@ class KafkaSource(
         from dsv2.connectors.kafka.reader import KafkaReader
 
         tolerant = self._subscription.on_offsets_out_of_range is not OnOffsetsOutOfRange.FAIL
-        return KafkaReader(ctx, self._connection, self._decode, self._on_undecodable, tolerant)
+        return KafkaReader(self._connection, self._decode, tolerant)
 
 
 def _check_pattern(pattern: str | None) -> None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.table_writer import TableWriter
 from dsv2.errors import ConfigurationError
+from dsv2.resource import Resource
 from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo
+
+if TYPE_CHECKING:
+    from dsv2.connectors.postgres.row_checker import RowChecker
 
 __all__ = ("PostgresSink",)
 
@@ -65,9 +70,17 @@ class PostgresSink(ParallelSink[T], Generic[T]):
         self._connection = PostgresConnection.checked("PostgresSink", conninfo, retry_timeout)
         self._writer = TableWriter(table, tuple(columns), row, tuple(key), deletes)
         self._batch_table = batch_table
+        self._checker = Resource(partial(_row_checker, self._connection, self._writer), close=_close)
 
     def __repr__(self) -> str:
         return f"PostgresSink({self._writer.table} at {self._connection})"
+
+    def check_record(self, record: T) -> None:
+        """Raise an error if the row of ``record`` violates the types, NOT NULL or CHECK constraints of the table.
+
+        It is inserted into a temporary table like the table, so the user needs the privilege TEMPORARY.
+        """
+        self._checker.get().check(record)
 
     def describe_target(self) -> str:
         return f"{self._writer.table} at {self._connection}, micro-batches in {self._batch_table}"
@@ -81,3 +94,13 @@ class PostgresSink(ParallelSink[T], Generic[T]):
         from dsv2.connectors.postgres.batch_ledger import BatchLedger
 
         BatchLedger(self._connection, self._batch_table, batch.info).write(batch, self._writer)
+
+
+def _row_checker(connection: PostgresConnection, writer: TableWriter[T]) -> RowChecker[T]:
+    from dsv2.connectors.postgres.row_checker import RowChecker
+
+    return RowChecker(connection, writer)
+
+
+def _close(checker: RowChecker[T]) -> None:
+    checker.close()

@@ -14,9 +14,10 @@ from dsv2.connectors.postgres.change import RowChange
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.discovery import PostgresDiscovery, PostgresEnumerator
 from dsv2.connectors.postgres.replication_settings import ReplicationSettings
-from dsv2.connectors.postgres.split import PostgresSplit
+from dsv2.connectors.postgres.split import LOG, PostgresSplit, parse_lsn
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
+from dsv2.record_position import Offset
 from dsv2.sources import (
     AssignmentState,
     AssignmentStateSerializer,
@@ -34,6 +35,7 @@ from dsv2.watermark import WatermarkDeclaration
 __all__ = ("IfSlotExists", "PostgresSource", "drop_replication")
 
 T_co = TypeVar("T_co", covariant=True)
+_LSN = re.compile(r"[0-9A-Fa-f]+/[0-9A-Fa-f]+")
 
 _RETIRING_TIMEOUT = timedelta(minutes=2)
 _SLOT_NAME = re.compile(r"[a-z0-9_]{1,40}")
@@ -132,6 +134,12 @@ class PostgresSource(
     @property
     def split_serializer(self) -> Serializer[PostgresSplit]:
         return DataclassSerializer(PostgresSplit)
+
+    def has_read(self, split: PostgresSplit, offset: Offset, /) -> bool:
+        if split.name != LOG:
+            return isinstance(offset, int) and offset <= split.position
+        lsn = _LSN.match(str(offset))
+        return lsn is not None and parse_lsn(lsn.group()) < split.position
 
     @property
     def enumerator_state_serializer(self) -> Serializer[AssignmentState[PostgresSplit]]:

@@ -2,6 +2,7 @@
 
 from dsv2.extension.event_time.extension import EventTimeExtension
 from dsv2.extension.event_time.functions import (
+    AsyncOneInputEventTimeStreamProcessFunction,
     EventTimeManager,
     EventTimeProcessFunction,
     OneInputEventTimeStreamProcessFunction,
@@ -16,6 +17,7 @@ from dsv2.extension.event_time.generator import (
 )
 
 __all__ = (
+    "AsyncOneInputEventTimeStreamProcessFunction",
     "EventTimeExtension",
     "EventTimeExtractor",
     "EventTimeManager",

@@ -15,6 +15,7 @@ from dsv2.context import (
     TwoOutputPartitionedContext,
 )
 from dsv2.functions import (
+    AsyncOneInputStreamProcessFunction,
     OneInputStreamProcessFunction,
     ProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
@@ -23,6 +24,7 @@ from dsv2.functions import (
 )
 
 __all__ = (
+    "AsyncOneInputEventTimeStreamProcessFunction",
     "EventTimeManager",
     "EventTimeProcessFunction",
     "OneInputEventTimeStreamProcessFunction",
@@ -94,6 +96,23 @@ class OneInputEventTimeStreamProcessFunction(
 
     def on_event_timer(self, timestamp: int, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
         """Called when an event timer fires, for the key of the timer. Collected records get its timestamp."""
+
+
+class AsyncOneInputEventTimeStreamProcessFunction(
+    EventTimeProcessFunction, AsyncOneInputStreamProcessFunction[IN_contra, OUT_co], Generic[IN_contra, OUT_co]
+):
+    """An async function with event time. Timers fire while no record is in flight.
+
+    ``on_watermark`` receives all watermarks except event time and idle status.
+    """
+
+    def on_event_time_watermark(
+        self, timestamp: int, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
+    ) -> None:
+        """As in the one-input function."""
+
+    def on_event_timer(self, timestamp: int, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
+        """As in the one-input function."""
 
 
 class TwoOutputEventTimeStreamProcessFunction(

@@ -1,4 +1,4 @@
-"""Joins of two keyed streams: unbounded, interval, window and processing-time temporal joins (FLIP-500, FLIP-326)."""
+"""Joins of two keyed streams (FLIP-500, FLIP-326), and of a stream with a service."""
 
 from dsv2.extension.join.api import (
     interval_join,
@@ -9,6 +9,7 @@ from dsv2.extension.join.api import (
     window_join,
 )
 from dsv2.extension.join.functions import JoinFunction, Joining, JoinType, LateRecord
+from dsv2.extension.join.lookup import LookupCache, lookup_join
 from dsv2.extension.join.temporal import OnSnapshotTimeout
 
 __all__ = (
@@ -16,11 +17,13 @@ __all__ = (
     "JoinType",
     "Joining",
     "LateRecord",
+    "LookupCache",
     "OnSnapshotTimeout",
     "interval_join",
     "join",
     "join_by_key",
     "join_keyed",
+    "lookup_join",
     "processing_time_temporal_join",
     "window_join",
 )

@@ -95,7 +95,7 @@ class Callbacks:
             if returned is not None:
                 refuse_returned(returned)
         except BaseException as error:
-            raise FailedCallbackError(self._shape.on_record[side]) from error
+            raise FailedCallbackError(self._shape.on_record[side], self._window.described) from error
 
     def on_trigger(self, end: int) -> None:
         """Fire the current window, whose exclusive end is ``end``."""
@@ -103,7 +103,7 @@ class Callbacks:
         try:
             check_returned(self._on_trigger(*self._window_args))
         except BaseException as error:
-            raise FailedCallbackError("on_trigger") from error
+            raise FailedCallbackError("on_trigger", self._window.described) from error
 
     def on_clear(self, end: int) -> None:
         """Call ``on_clear`` for the current window, whose exclusive end is ``end``."""
@@ -111,7 +111,7 @@ class Callbacks:
         try:
             check_returned(self._on_clear(*self._window_args))
         except BaseException as error:
-            raise FailedCallbackError("on_clear") from error
+            raise FailedCallbackError("on_clear", self._window.described) from error
 
     def on_late_record(self, record: Any, side: int) -> None:
         """Pass on a record of the input ``side`` that is too late for all of its windows."""
@@ -162,24 +162,25 @@ class IncrementalCallbacks(Callbacks):
                 result = self._emit(result, self._window, self._window_ctx)
             self._collect_stamped(result, timestamp)
         except BaseException as error:
-            raise FailedCallbackError("get_result" if self._emit is None else "emit") from error
+            callback = "get_result" if self._emit is None else "emit"
+            raise FailedCallbackError(callback, self._window.described) from error
 
     def _emit_all(self, emit_batch: EmitBatch, contents: dict[Any, Any], end: int) -> None:
         results = list(contents.values())
         if self._result_of is not None:
-            results = self._all_results(contents)
+            results = self._all_results(contents, end)
         timestamp = self._timestamp_of(end)
         for first in range(0, len(results), _BATCH_RECORDS):
             batch = results[first : first + _BATCH_RECORDS]
             emit_batch(RecordBatch(batch, [timestamp] * len(batch)))
 
-    def _all_results(self, contents: dict[Any, Any]) -> list[Any]:
+    def _all_results(self, contents: dict[Any, Any], end: int) -> list[Any]:
         result_of, partition, results = self._result_of, self._partition, list[Any]()
         try:
             for partition.key, content in contents.items():
                 results.append(result_of(content))
         except BaseException as error:
-            raise FailedCallbackError("get_result") from error
+            raise FailedCallbackError("get_result", f"to {end} ms") from error
         return results
 
 

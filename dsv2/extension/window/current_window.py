@@ -10,6 +10,7 @@ from dsv2.extension.window.contents import Contents
 from dsv2.extension.window.entry import STATES
 from dsv2.spi import PartitionAccess
 from dsv2.state import StateDeclaration
+from dsv2.watermark.event_time import LONG_MAX
 
 __all__ = ("OneInputCurrentWindow", "TwoInputCurrentWindow", "CurrentWindow")
 
@@ -45,6 +46,11 @@ class CurrentWindow:
     def deactivate(self) -> None:
         """Deactivate until the next ``activate``."""
         self._contents = None
+
+    @property
+    def described(self) -> str | None:
+        """The bounds of the window, for errors. None if it has none."""
+        return f"from {self.start_time} to {self.end_time} ms" if -1 < self.end_time <= LONG_MAX else None
 
     @property
     def content(self) -> Any:

@@ -8,10 +8,11 @@ from typing import Any, NoReturn, TypeAlias
 
 from dsv2.columnar import column_names
 from dsv2.errors import InvalidKeyError
-from dsv2.graph import Edge, Exchange, KeySelector, Plan
+from dsv2.graph import Edge, Exchange, KeySelector, OperatorKind, Plan
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, ChannelWriter, EmitFrame
+from dsv2.runtime.exchange.traced import Origin, TracedWriter
 from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.state.key_groups import subtask_of
@@ -26,21 +27,27 @@ _CACHED_KEYS = 1 << 18
 _COLUMNAR_PIECE = 1 << 16  # records at a time, so that their columns stay in the CPU cache
 
 
-def new_edge(plan: Plan, edge: Edge, subtask: int) -> EdgeEmitter:
-    """Create the emitter for ``edge`` in ``subtask`` of its upstream operator."""
+def new_edge(plan: Plan, edge: Edge, subtask: int, origin: Origin | None = None) -> EdgeEmitter:
+    """Create the emitter for ``edge`` in ``subtask`` of its upstream operator. ``origin``: If records are traced."""
+
+    def writer(index: int, channel: int) -> ChannelWriter:
+        if origin is None or target.kind is OperatorKind.SINK:
+            return ChannelWriter(target.id, index, channel)
+        return TracedWriter(target.id, index, channel, origin)
+
     target = plan.operators[edge.target]
     upstream = plan.edges_into[edge.target]
     first_channel = sum(plan.channels_of(other) for other in upstream if other.input < edge.input)
     source = plan.operators[edge.source]
     name = source.uid, source.output_name(edge.output), target.uid, edge.input
     if edge.exchange is Exchange.FORWARD:
-        return SingleEdge(name, subtask, [ChannelWriter(target.id, subtask, first_channel)])
+        return SingleEdge(name, subtask, [writer(subtask, first_channel)])
     channel = first_channel + subtask
-    writers = [ChannelWriter(target.id, index, channel) for index in range(target.parallelism)]
+    writers = [writer(index, channel) for index in range(target.parallelism)]
     if edge.exchange is Exchange.BROADCAST:
         return BroadcastEdge(name, subtask, writers)
     if edge.exchange is Exchange.HASH:
-        return HashEdge(name, subtask, writers, plan, edge)
+        return HashEdge(name, subtask, writers, plan, edge, origin)
     return SingleEdge(name, subtask, writers) if len(writers) == 1 else RebalanceEdge(name, subtask, writers)
 
 
@@ -177,6 +184,7 @@ class HashEdge(EdgeEmitter):
 
     __slots__ = (
         "_columns",
+        "_origin",
         "_pair_routes",
         "_routes",
         "_select",
@@ -193,6 +201,7 @@ class HashEdge(EdgeEmitter):
         writers: Sequence[ChannelWriter],
         plan: Plan,
         edge: Edge,
+        origin: Origin | None,
     ) -> None:
         assert edge.key_selector is not None
         self._target = plan.operators[edge.target]
@@ -200,6 +209,7 @@ class HashEdge(EdgeEmitter):
         self._select: KeySelector = _tolerant(edge.key_selector) if self._tolerates else edge.key_selector
         self._columns = column_names(edge.key_selector)
         self._subtask = subtask
+        self._origin = origin
         self._routes: dict[Any, Emit] = {}
         self._stamped_routes: dict[Any, EmitStamped] = {}
         self._pair_routes: dict[Any, tuple[Emit, Emit]] = {}
@@ -312,7 +322,8 @@ class HashEdge(EdgeEmitter):
 
     def _failed_to_route(self, record: Any, error: BaseException) -> NoReturn:
         # Otherwise the failure would be attributed to the function that emitted the record.
-        raise_user_failure(self._target, self._subtask, "key selector", error, record=record)
+        position = None if self._origin is None else self._origin.position
+        raise_user_failure(self._target, self._subtask, "key selector", error, record=record, position=position)
 
 
 def _tolerant(select: KeySelector) -> KeySelector:

@@ -93,7 +93,7 @@ class ChannelWriter:
         self._columns = ColumnBuffer()  # precede the records
         self.controls: list[Control] = []  # between the columns if there are any, else between the records
         self.whole: list[Frame] = []  # complete frames, which precede everything else
-        self.append = self.records.append
+        self.append: Callable[[Any], None] = self.records.append
         self.append_stamped = _stamped_append(self.records, self.timestamps)
         self.appends = (self.append, self.timestamps.append)
 
@@ -150,10 +150,15 @@ class ChannelWriter:
         self._close_columns()
         if not self.records and not self.controls:
             return
-        batch = RecordBatch(self.records[:], self._take_timestamps())
+        batch = self.take_batch()
         self.whole.append(self._new_frame(batch))
         self.count += len(batch)
+
+    def take_batch(self) -> RecordBatch[Any]:
+        """Return and remove the buffered records."""
+        batch = RecordBatch(self.records[:], self._take_timestamps())
         self.records.clear()  # keeps the list object, because collectors hold its bound append
+        return batch
 
     def _new_frame(self, batch: RecordBatch[Any]) -> Frame:
         controls, self.controls = self.controls, []

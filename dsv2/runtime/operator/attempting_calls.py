@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 from dsv2.error_policy import ErrorPolicy
 from dsv2.record_batch import RecordBatch
-from dsv2.runtime.exchange.emitter import Emit, EmitStamped
+from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
 from dsv2.runtime.exchange.held import HeldEmitter, HeldOutput
-from dsv2.runtime.operator.attempts import Attempts
+from dsv2.runtime.operator.attempts import Attempts, EmitLetter
 from dsv2.runtime.operator.function_calls import CallEnvironment, FunctionCalls
 from dsv2.runtime.operator.processors import Processor
 from dsv2.runtime.report.failure import NO_KEY
+from dsv2.runtime.report.letter_box import LetterBox
 from dsv2.runtime.report.metrics import DefaultCounter
 from dsv2.runtime.state.undo import UndoLog
 from dsv2.spi import SkippableTimersFunction
@@ -28,17 +29,20 @@ R = TypeVar("R")
 class AttemptingCalls(FunctionCalls):
     """Runs each callback as an attempt. Those that cannot be skipped (``open``, ``close``, ``tick``) fail the job."""
 
-    def __init__(self, environment: CallEnvironment, policy: ErrorPolicy, undo: UndoLog) -> None:
-        held, outputs, send_watermark = HeldOutput(), environment.outputs, environment.send_watermark
-        hold = held.hold
-        letters = environment.instance.operator.dead_letter_output
-        emit_letter: EmitStamped = _no_letters if letters is None else outputs[letters].emit_stamped
-        self._attempts = Attempts(policy, environment.instance, environment.job, undo, held, emit_letter)
+    def __init__(self, environment: CallEnvironment, policy: ErrorPolicy, undo: UndoLog, held: HeldOutput) -> None:
+        instance, job, outputs = environment.instance, environment.job, environment.outputs
+        send_watermark, hold = environment.send_watermark, held.hold
+        letters = instance.operator.dead_letter_output
+        self._stored = LetterBox(job.codec, instance.operator.parallelism)
+        emit_letter = self._stored.add if letters is None else _emitting(outputs[letters])
+        current = self.timestamp_kind()
+        self._attempts = Attempts(policy, instance, job, undo, held, emit_letter, current)
         held_environment = replace(
             environment,
             outputs=[HeldEmitter(output, held) for output in outputs],
             send_watermark=lambda identifier, value: hold((send_watermark, identifier, value)),
             new_dict=undo.new_dict,
+            current=current,
         )
         super().__init__(held_environment)
         self._attempts.metrics = self.metrics
@@ -69,6 +73,9 @@ class AttemptingCalls(FunctionCalls):
     def begin_micro_batch(self) -> None:
         self._attempts.begin_micro_batch()
 
+    def take_letters(self) -> list[dict[str, Any]]:
+        return self._stored.take()
+
     def _fire(self, callback: str, timestamp: int, key: Any) -> None:
         succeeded = self._attempts.run(super()._fire, callback, timestamp, key)
         if not succeeded and isinstance(self._function, SkippableTimersFunction):
@@ -89,16 +96,17 @@ class AttemptingCalls(FunctionCalls):
             self._instance.fail("on_trigger", error, key=self._partition.key)
 
     def _new_processor(self, input_index: int) -> Processor:
-        return _AttemptingProcessor(super()._new_processor(input_index), self._attempts)
+        return _AttemptingProcessor(super()._new_processor(input_index), self._attempts, input_index)
 
 
 class _AttemptingProcessor(Processor):
     """Processes record by record, each as an attempt, by the row path of ``inner``."""
 
-    def __init__(self, inner: Processor, attempts: Attempts) -> None:
+    def __init__(self, inner: Processor, attempts: Attempts, input_index: int) -> None:
         self._run = attempts.run
         self._inner = inner
         self._process_row = inner.new_emit(DefaultCounter())
+        attempts.add_input(input_index, self._process_row)
         self._emit = self.new_emit(DefaultCounter())
         self._emit_stamped = inner.new_emit_stamped(self._emit)
 
@@ -125,5 +133,5 @@ class _AttemptingProcessor(Processor):
         return self._inner.new_emit_stamped(emit)
 
 
-def _no_letters(record: Any, timestamp: int | None) -> None:
-    """Nothing reads the dead letters."""
+def _emitting(output: Emitter) -> EmitLetter:
+    return lambda letter, received: output.emit_stamped(letter, None)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
-from typing import Any
+from random import Random
+from typing import Any, NoReturn, TypeAlias
 
-from dsv2.error_policy import DeadLetter, ErrorAction, ErrorPolicy
+from dsv2.error_policy import DeadLetter, ErrorPolicy
 from dsv2.errors import UserFunctionError
-from dsv2.runtime.exchange.emitter import EmitStamped
+from dsv2.runtime.exchange.collector import CurrentTimestamp
 from dsv2.runtime.exchange.held import HeldOutput
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.job_context import JobContext
-from dsv2.runtime.report.failure import NO_KEY, NO_RECORD
+from dsv2.runtime.report.letter_box import Received
 from dsv2.runtime.report.metrics import DefaultMetricGroup
+from dsv2.runtime.report.policy_rules import SKIPPED_COUNTERS, PolicyRules
 from dsv2.runtime.state.undo import UndoLog
 
-__all__ = ("Attempts",)
+__all__ = ("Attempts", "EmitLetter")
 
-_COUNTERS = {ErrorAction.SKIP: "errors_skipped", ErrorAction.DEAD_LETTER: "errors_dead_lettered"}
+EmitLetter: TypeAlias = Callable[[DeadLetter[Any], Received | None], object]
+"""Called with each dead letter, and the record that can be processed again, if there is one."""
 
 
 class Attempts:
@@ -31,17 +33,36 @@ class Attempts:
         job: JobContext,
         undo: UndoLog,
         held: HeldOutput,
-        emit_letter: EmitStamped,
+        emit_letter: EmitLetter,
+        current: CurrentTimestamp,
     ) -> None:
-        """``emit_letter`` emits dead letters."""
-        self._policy = policy
+        """Create it for one function.
+
+        Args:
+            policy: The policy.
+            instance: The function.
+            job: Shared by all subtasks of the job.
+            undo: Undoes changes of declared state.
+            held: Holds the output of a callback.
+            emit_letter: Emits or stores dead letters.
+            current: The timestamp of the current record.
+        """
         self._instance = instance
+        random = Random(f"{instance.operator.uid}/{instance.subtask}")  # a repeated task waits as long
+        self.rules = PolicyRules(
+            policy, instance.operator, instance.subtask, lambda: job.time.now_ms, self._count, self._total, random
+        )
         self._job = job
         self._undo = undo
         self._held = held
-        self._emit_letter = emit_letter
-        self._failures = 0  # in this micro-batch
+        self.emit_letter = emit_letter
+        self._current = current
+        self._inputs: dict[Callable[..., Any], int] = {}
         self.metrics: DefaultMetricGroup
+
+    def add_input(self, index: int, process: Callable[[Any], object]) -> None:
+        """Declare that ``process`` is the callback for each record of an input."""
+        self._inputs[process] = index
 
     def run(self, callback: Callable[..., Any], *arguments: Any) -> bool:
         """Call ``callback`` until it succeeds or the policy gives up. Returns whether it succeeded.
@@ -57,9 +78,12 @@ class Attempts:
             except UserFunctionError as failure:
                 self._undo.undo()
                 self._held.discard()
-                if not self._repeats(failure, attempt):
-                    self._give_up(failure)
+                if (pause := self.rules.pause_before_retry(failure, attempt)) is None:
+                    if (letter := self.rules.give_up(failure)) is not None:
+                        self.emit_letter(letter, self._received(callback, arguments))
                     return False
+                if pause:
+                    self._job.wait(pause)
                 attempt += 1
             else:
                 self._undo.commit()
@@ -74,60 +98,26 @@ class Attempts:
 
     def begin_micro_batch(self) -> None:
         """Reset the count of failures of the micro-batch."""
-        self._failures = 0
+        self.rules.begin_micro_batch()
 
-    def _repeats(self, failure: UserFunctionError, attempt: int) -> bool:
-        error = failure.cause
-        retry = None if error is None else self._policy.retry_for(error)
-        if retry is None or attempt >= retry.times:
-            return False
-        self.metrics.counter("errors_retried").inc()
-        if pause := retry.pause_ms(attempt):
-            self._job.wait(timedelta(milliseconds=pause))
-        return True
+    def _received(self, callback: Callable[..., Any], arguments: tuple[Any, ...]) -> Received | None:
+        index = self._inputs.get(callback)
+        return None if index is None else Received(index, arguments[0], self._current.timestamp)
 
-    def _give_up(self, failure: UserFunctionError) -> None:
-        action = ErrorAction.FAIL if failure.cause is None else self._policy.action_for(failure.cause)
-        if action is ErrorAction.FAIL:
-            raise failure
-        self.metrics.counter(_COUNTERS[action]).inc()
-        self._failures += 1
-        self._check_limits(failure)
-        if action is ErrorAction.DEAD_LETTER:
-            self._emit_letter(self._letter(failure), None)
+    def _count(self, name: str) -> None:
+        self.metrics.counter(name).inc()
 
-    def _check_limits(self, failure: UserFunctionError) -> None:
+    def _total(self) -> int:
         counters = self.metrics.counters
-        total = sum(counters[name].count for name in _COUNTERS.values() if name in counters)
-        policy = self._policy
-        for count, limit, where in (
-            (total, policy.max_failures, "in total"),
-            (self._failures, policy.max_failures_per_micro_batch, "per micro-batch"),
-        ):
-            if limit is not None and count > limit:
-                raise failure.with_note(
-                    f"The error policy of the operator allows {limit} failures {where} in a subtask, and this is "
-                    f"number {count}."
-                ) from failure.cause
+        return sum(counters[name].count for name in SKIPPED_COUNTERS if name in counters)
 
-    def _letter(self, failure: UserFunctionError) -> DeadLetter[Any]:
-        record, key = failure.failed or (None, None)
-        return DeadLetter(
-            operator=self._instance.operator.uid,
-            subtask=self._instance.subtask,
-            callback=failure.callback,
-            key=None if key is NO_KEY else key,
-            record=None if record is NO_RECORD else record,
-            error_type=failure.cause_type,
-            error_message=failure.cause_message,
-            traceback=failure.traceback_text,
-            location=failure.location,
-            time=self._job.time.now_ms,
-        )
+    def fail_emission(self, error: BaseException) -> NoReturn:
+        """Raise the error that the user sees for one that a held emission raised."""
+        # A watermark that violates the rules. Failures of functions downstream already describe themselves.
+        self._instance.fail("emit_watermark", error)
 
     def _release(self) -> None:
         try:
             self._held.release()
         except BaseException as error:
-            # A watermark that violates the rules. Failures of functions downstream already describe themselves.
-            self._instance.fail("emit_watermark", error)
+            self.fail_emission(error)

@@ -124,11 +124,16 @@ class _Watch:
 def _call_of_user(frame: FrameType | None) -> FrameType | None:
     """The innermost active call from our packages into user code, or None.
 
-    Generators do not count, because their frames outlive the computation of a value.
+    Generators do not count, because their frames outlive the computation of a value. For a coroutine it is the call of
+    the event loop, which lasts until a record is completed.
     """
-    while frame is not None and _is_ours(frame):
-        frame = frame.f_back
-    while frame is not None and frame.f_back is not None and not _is_ours(frame.f_back):
+    while True:
+        while frame is not None and _is_ours(frame):
+            frame = frame.f_back
+        while frame is not None and frame.f_back is not None and not _is_ours(frame.f_back):
+            frame = frame.f_back
+        if frame is None or not frame.f_code.co_flags & inspect.CO_COROUTINE:
+            break
         frame = frame.f_back
     if frame is None or frame.f_back is None or frame.f_code.co_flags & inspect.CO_GENERATOR:
         return None

@@ -10,6 +10,7 @@ from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.edges import EdgeEmitter, new_edge
 from dsv2.runtime.exchange.emitter import Emitter, Observer, Tap, fan_out
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, EmitFrame
+from dsv2.runtime.exchange.traced import Origin
 from dsv2.runtime.operator.processors import Processor
 from dsv2.runtime.report.metrics import DefaultCounter
 
@@ -58,7 +59,12 @@ class ChainBuilder:
     """Walks the plan downstream from an operator and creates the emitters of one subtask."""
 
     def __init__(
-        self, plan: Plan, subtask: int, new_chained: Callable[[Operator], Emitter], observer: Observer | None
+        self,
+        plan: Plan,
+        subtask: int,
+        new_chained: Callable[[Operator], Emitter],
+        observer: Observer | None,
+        origin: Origin | None,
     ) -> None:
         """Create a builder.
 
@@ -68,11 +74,13 @@ class ChainBuilder:
             new_chained: Creates a chained operator, which calls ``outputs`` for its own outputs, and returns an
                 emitter to it.
             observer: Called with every emitted record.
+            origin: The position of the current record. None: records are not traced.
         """
         self._plan = plan
         self._subtask = subtask
         self._new_chained = new_chained
         self._observer = observer
+        self._origin = origin
         self.edges: list[EdgeEmitter] = []
         """The edges that leave the chain."""
 
@@ -98,6 +106,6 @@ class ChainBuilder:
     def _consumer(self, edge: Edge) -> Emitter:
         if self._plan.is_chained(edge):
             return self._new_chained(self._plan.operators[edge.target])
-        emitter = new_edge(self._plan, edge, self._subtask)
+        emitter = new_edge(self._plan, edge, self._subtask, self._origin)
         self.edges.append(emitter)
         return emitter

@@ -76,6 +76,7 @@ class CallEnvironment:
         send_watermark: Called with the identifier and value of each emitted watermark.
         has_ended: Whether all inputs have ended.
         new_dict: Creates the dict that holds states of the subtask.
+        current: The timestamp of the current record, if it is shared.
     """
 
     instance: FunctionInstance
@@ -86,6 +87,7 @@ class CallEnvironment:
     send_watermark: Callable[[str, int | bool], None]
     has_ended: Callable[[], bool]
     new_dict: Callable[[], dict[Any, Any]] = dict
+    current: CurrentTimestamp | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,9 @@ def _callbacks_of(kind: OperatorKind, number: int) -> _InputCallbacks:
 class FunctionCalls:
     """Calls a function. Creates its contexts, collectors and processors."""
 
+    partition_kind: type[PartitionState] = PartitionState
+    timestamp_kind: type[CurrentTimestamp] = CurrentTimestamp
+
     def __init__(self, environment: CallEnvironment) -> None:
         instance, job, outputs = environment.instance, environment.job, environment.outputs
         store, timing = environment.store, environment.timing
@@ -136,15 +141,16 @@ class FunctionCalls:
         self.metrics = DefaultMetricGroup()
         self.has_event_time = function.dsv2_has_event_time
         self._instance = instance
+        self._traces = instance.origin is not None  # then records are processed one by one
         self._operator = operator
         self._function = function
         self._store = store
         self._timing = timing
         self._has_ended = environment.has_ended
         self._failed_visit: tuple[BaseException | None, Any] = (None, NO_KEY)
-        self._partition = PartitionState(operator.keyed, store)
+        self._partition = self.partition_kind(operator.keyed, store)
         owner = f"State of {operator}, defined at {operator.location}, subtask {instance.subtask}"
-        self._current = CurrentTimestamp()
+        self._current = self.timestamp_kind() if environment.current is None else environment.current
         clock = EventClock(timing.event_time, self._current)
         self.states = FunctionStates(
             function,
@@ -232,6 +238,10 @@ class FunctionCalls:
 
     def begin_micro_batch(self) -> None:
         """Called after each snapshot."""
+
+    def take_letters(self) -> list[dict[str, Any]]:
+        """Return and remove the dead letters that nothing reads, as they are stored."""
+        return []
 
     def tick(self, now_ms: int) -> None:
         """Call ``tick`` if the function is a ``TickingFunction``."""
@@ -337,12 +347,12 @@ class FunctionCalls:
         callback = RecordCallback(process, self._collectors[0], self._partitioned, fail)
         if select is not None:
             keyed = (callback, self._current, select, self._store, self._partition)
-            if isinstance(function, KeyedBatchFunction):
+            if isinstance(function, KeyedBatchFunction) and not self._traces:
                 return KeyedBatchProcessor(*keyed, function, input_index)
             return KeyedProcessor(*keyed)
         (emitter, *_) = self._emitters
         takes_batches = isinstance(function, BatchFunction) and function.takes_batches
-        if takes_batches and not self._operator.keyed and not emitter.checks_records:
+        if takes_batches and not self._operator.keyed and not emitter.checks_records and not self._traces:
             assert isinstance(function, BatchFunction)
             return BatchProcessor(callback, self._current, function, emitter.emit_batch)
         return RowProcessor(callback, self._current)

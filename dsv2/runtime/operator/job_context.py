@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
-from dsv2.clock import SystemClock
+from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
+from dsv2.event_loop import EventLoop
+from dsv2.resource import Resource
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_store import PageStores, in_blob
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("JobContext",)
+__all__ = ("JobContext", "event_loop_of")
+
+_OF_PROCESS = Resource(EventLoop, close=EventLoop.close)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,7 @@ class JobContext:
         attempt_number: The attempt of the task.
         page_stores: Creates the stores that hold keyed state between micro-batches.
         wait: Waits before a callback is repeated.
+        event_loop: Runs async functions.
     """
 
     job_name: str
@@ -39,3 +45,17 @@ class JobContext:
     attempt_number: int = 0
     page_stores: PageStores = in_blob
     wait: Callable[[timedelta], None] = SystemClock().wait
+    event_loop: Resource[EventLoop] = _OF_PROCESS
+
+
+def event_loop_of(clock: Clock) -> Resource[EventLoop]:
+    """Create the event loop of a job with ``clock``: a real one for the system clock."""
+    if isinstance(clock, SystemClock):
+        return Resource(EventLoop, close=EventLoop.close)
+    return Resource(partial(_on_clock, clock), close=EventLoop.close)
+
+
+def _on_clock(clock: Clock) -> EventLoop:
+    from dsv2.runtime.operator.clock_event_loop import ClockEventLoop  # imports asyncio, which takes long
+
+    return EventLoop(partial(ClockEventLoop, clock))

@@ -13,7 +13,9 @@ from dsv2.graph import OperatorKind
 from dsv2.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.emitter import Emitter
 from dsv2.runtime.exchange.frames import END, START, WATERMARK
-from dsv2.runtime.exchange.gate import InputGate
+from dsv2.runtime.exchange.gate import GateListener, InputGate
+from dsv2.runtime.exchange.held import HeldOutput
+from dsv2.runtime.exchange.traced import suspended
 from dsv2.runtime.operator.attempting_calls import AttemptingCalls
 from dsv2.runtime.operator.chain import ChainedEmitter
 from dsv2.runtime.operator.function_calls import CallEnvironment, FunctionCalls, Timing
@@ -28,6 +30,7 @@ from dsv2.runtime.state.row_loader import RowLoader
 from dsv2.runtime.state.timers import TimerService
 from dsv2.runtime.state.undo import UndoLog
 from dsv2.runtime.state.undoable_store import UndoableKeyedStore
+from dsv2.spi import AsyncFunction
 from dsv2.watermark import (
     BoolWatermark,
     BoolWatermarkDeclaration,
@@ -63,12 +66,15 @@ class OperatorTask:
         self.operator = operator
         self._subtask = subtask
         self._job = job
+        self._origin = instance.origin
         self._outputs = outputs
         owner = f"Keyed state of {operator}, defined at {operator.location}, subtask {subtask}"
         self._owner = owner
         policy, undo = operator.error_policy, UndoLog()
         keyed = (job.codec, owner, function.dsv2_remember_keys, self._page_store)
-        self._store = PagedKeyedStore(*keyed) if policy is None else UndoableKeyedStore(*keyed, undo)
+        is_async = isinstance(function, AsyncFunction)
+        undoes = is_async or policy is not None
+        self._store = UndoableKeyedStore(*keyed, undo) if undoes else PagedKeyedStore(*keyed)
         self._event_time = EventTimeOfInputs(len(channels))
         self._sender = TimeSender(self._control)
         event_timers = TimerService(Domain.EVENT_TIME, self._store)
@@ -77,10 +83,17 @@ class OperatorTask:
         environment = CallEnvironment(
             instance, outputs, job, self._store, timing, self._emit_watermark, self._all_inputs_ended
         )
-        if policy is None:
-            self._calls = FunctionCalls(environment)
+        listener: GateListener = self
+        self._calls: FunctionCalls
+        if is_async:
+            from dsv2.runtime.operator.async_calls import AsyncCalls, AsyncGateListener  # asyncio takes long to import
+
+            self._calls = calls = AsyncCalls(environment, policy, undo)
+            listener = AsyncGateListener(self, calls)
+        elif policy is not None:
+            self._calls = AttemptingCalls(environment, policy, undo, HeldOutput())
         else:
-            self._calls = AttemptingCalls(environment, policy, undo)
+            self._calls = FunctionCalls(environment)
         self._processors = self._calls.processors
         self._fields = FunctionFields(function, operator, job.codec, self._calls.kept_by_name)
         self._watermarks: dict[str, int | bool] = {}
@@ -93,7 +106,7 @@ class OperatorTask:
         self._settled = True
         self._records_in = 0
         self._chained_in = DefaultCounter()
-        self.gates = [InputGate(index, count, job.declarations, self) for index, count in enumerate(channels)]
+        self.gates = [InputGate(index, count, job.declarations, listener) for index, count in enumerate(channels)]
 
     @property
     def ended(self) -> bool:
@@ -112,8 +125,9 @@ class OperatorTask:
 
     def control_from_chain(self, kind: int, identifier: str, value: int | bool) -> None:
         """Process a control element of the operator chained upstream."""
-        self._processors[0].flush()
-        self.gates[0].receive(0, NO_RECORDS, [(0, kind, identifier, value)])
+        with suspended(self._origin):
+            self._processors[0].flush()
+            self.gates[0].receive(0, NO_RECORDS, [(0, kind, identifier, value)])
 
     def open(self) -> None:
         """Emit START downstream and call ``open`` of the function. Called once per subtask."""
@@ -139,9 +153,13 @@ class OperatorTask:
             if not self._settled:
                 self._settle()
 
+    def complete(self) -> None:
+        """Complete the records that are in flight or buffered."""
+        self._processors[0].complete()
+
     def end_batch(self) -> None:
-        """Fire timers that were registered in the meantime, and call ``tick``."""
-        self._processors[0].flush()
+        """Complete all records, fire timers that were registered in the meantime, and call ``tick``."""
+        self.complete()
         self.begin_batch()
         if not self._closed:
             self._calls.tick(self._job.time.now_ms)
@@ -320,6 +338,26 @@ class OperatorTask:
             "records_held": sum(gate.held_records for gate in self.gates),
             "ended": self._closed,
         }
+
+    def take_letters(self) -> list[dict[str, Any]]:
+        """Return and remove the dead letters that nothing reads, as they are stored."""
+        return self._calls.take_letters()
+
+    def process_again(self, input_index: int, batch: RecordBatch[Any]) -> None:
+        """Process records of dead letters of an input, before anything else.
+
+        Raises:
+            JobError: The function is closed.
+        """
+        if self._closed:
+            raise JobError(
+                f"{self.operator}, defined at {self.operator.location}, subtask {self._subtask} has ended, so it "
+                f"cannot process its dead letters again. Withdraw the request: dsv2 dead-letters replay --withdraw."
+            )
+        if self.gates[input_index].blocked:
+            self.gates[input_index].receive(0, batch, [])  # waits for the broadcast side
+        else:
+            self.on_records(input_index, batch)
 
     def kept_fields(self) -> list[str]:
         """Return the names of the function's fields in the last ``snapshot``."""

@@ -68,6 +68,10 @@ class Processor(ABC):
     def flush(self) -> None:  # noqa: B027 - most buffer nothing
         """Process buffered records. Called before any later element."""
 
+    def complete(self) -> None:
+        """Complete all records. Called at the end of a micro-batch."""
+        self.flush()
+
 
 @dataclass(frozen=True, slots=True)
 class RecordCallback:

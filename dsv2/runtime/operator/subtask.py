@@ -18,6 +18,7 @@ from dsv2.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.emitter import Observer
 from dsv2.runtime.exchange.frames import Control, EmitFrame
 from dsv2.runtime.exchange.gate import InputGate
+from dsv2.runtime.exchange.traced import Origin, TracedBatch
 from dsv2.runtime.operator.chain import PIECE_RECORDS, ChainBuilder
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.job_context import JobContext
@@ -57,7 +58,8 @@ class Subtask:
         self._functions = functions
         self._job = job
         self._emit = emit
-        self._chain = ChainBuilder(plan, index, lambda operator: self._build(operator).emitter, observer)
+        self._origin = Origin() if plan.traces else None
+        self._chain = ChainBuilder(plan, index, lambda operator: self._build(operator).emitter, observer, self._origin)
         self._tasks: list[OperatorTask] = []  # downstream first
         self._head = self._build(plan.operators[head])
         self._owner = f"State of {plan.operators[head]}, subtask {index}"
@@ -110,6 +112,8 @@ class Subtask:
             UserFunctionError: A callback failed.
         """
         gate, number = self._channels[channel]
+        if isinstance(batch, TracedBatch):
+            batch = batch.received(self._origin)
         if controls:
             self._guarded(lambda: gate.receive(number, batch, controls))
             self._chain.flush_full(self._emit)
@@ -117,6 +121,11 @@ class Subtask:
         for piece in [batch] if self._head.takes_whole_batches else batch.pieces(PIECE_RECORDS):
             self._guarded(partial(gate.receive, number, piece, controls))
             self._chain.flush_full(self._emit)
+
+    def complete(self) -> None:
+        """Complete the records that are in flight or buffered, as at the end of a micro-batch."""
+        for task in reversed(self._tasks):
+            self._guarded(task.complete)
 
     def flush(self) -> None:
         """Emit everything that is buffered for larger frames. Called at the end of a micro-batch."""
@@ -160,6 +169,10 @@ class Subtask:
         """Return the progress of each operator of the chain as built-in values."""
         return [task.progress() for task in self._tasks]
 
+    def take_letters(self) -> list[dict[str, Any]]:
+        """Return and remove the dead letters that nothing reads, as they are stored. Called after ``end_batch``."""
+        return [letter for task in reversed(self._tasks) for letter in task.take_letters()]
+
     def kept_fields(self) -> dict[str, list[str]]:
         """Return the function fields in the last ``snapshot``, by uid. Functions without any are left out."""
         return {task.operator.uid: names for task in self._tasks if (names := task.kept_fields())}
@@ -170,7 +183,7 @@ class Subtask:
             1 if self._plan.is_chained(edge) else self._plan.channels_of(edge)
             for edge in self._plan.edges_into[operator.id]
         ]
-        instance = FunctionInstance(operator, self._index, self._functions[operator.id])
+        instance = FunctionInstance(operator, self._index, self._functions[operator.id], self._origin)
         task = OperatorTask(instance, channels, outputs, self._job)
         self._tasks.append(task)
         return task

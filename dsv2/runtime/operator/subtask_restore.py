@@ -9,10 +9,12 @@ from typing import Any, Protocol, TypeAlias
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Operator
 from dsv2.graph.stateful import mentioned_names
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.edges import EdgeEmitter, EdgeName
 from dsv2.runtime.exchange.frames import Control
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.state.replay_rows import ReplayPlace, replayed_record
 from dsv2.runtime.state.row_loader import RowLoader
 from dsv2.runtime.state.rows import RowKind, StateRow
 
@@ -86,6 +88,7 @@ class SubtaskRestore:
         self._loaders: dict[str, RowLoader] = {task.operator.uid: task.row_loader() for task in tasks}
         self._parts: dict[str, dict[int, dict[str, Any]]] = {}  # by uid and old subtask
         self._states: dict[str, dict[int, dict[str, bytes]]] = {}  # states of the subtasks, likewise
+        self._replays: list[tuple[int, str, StateRow]] = []  # with their order and uid
         self._positions: dict[EdgeName, dict[int, tuple[int, int]]] = {}  # by edge and old subtask
 
     def add(self, uid: str, rows: Iterable[StateRow]) -> None:
@@ -107,6 +110,8 @@ class SubtaskRestore:
             elif row.kind is RowKind.EDGE:
                 name, position = self._decode(uid, row)
                 self._positions.setdefault(name, {})[row.subtask] = position
+            elif row.kind is RowKind.REPLAY:
+                self._replays.append((ReplayPlace.of(row, f"A dead letter of {uid}").order, uid, row))
             else:
                 load(row)
 
@@ -132,6 +137,8 @@ class SubtaskRestore:
                 task.restore_parts(self._succession.parts(task.operator, self._subtask, parts))
                 task.keep_fields(used)
         self._restore_edges()
+        for _, uid, row in sorted(self._replays):
+            self._process_again(uid, row)
         if announcements := self._succession.announcements(self._tasks[-1].operator, self._subtask):
             self._receive(announcements)
 
@@ -149,6 +156,14 @@ class SubtaskRestore:
             if upstream in restored and task.operator.uid not in restored:
                 announce = partial(restored[upstream].announce, task.control_from_chain)
                 self._guarded(announce)
+
+    def _process_again(self, uid: str, row: StateRow) -> None:
+        (task,) = (task for task in self._tasks if task.operator.uid == uid)
+        owner = f"A dead letter of {uid}"
+        record, timestamp = replayed_record(row, self._codec, owner)
+        batch = RecordBatch([record], None if timestamp is None else [timestamp])
+        number = ReplayPlace.of(row, owner).input
+        self._guarded(lambda: task.process_again(number, batch))
 
     def _add_part(self, uid: str, row: StateRow) -> None:
         assert row.state is not None

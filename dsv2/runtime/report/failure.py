@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from dsv2.errors import CorruptDataError, InternalError, RecordMutatedError, SerializationError, UserFunctionError
 from dsv2.graph import Operator
+from dsv2.record_position import RecordPosition
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.spi import FailedCallbackError, FailedRecordError
 from dsv2.tracebacks import user_frames
@@ -32,6 +33,7 @@ def raise_user_failure(
     *,
     key: Any = NO_KEY,
     record: Any = NO_RECORD,
+    position: RecordPosition | None = None,
 ) -> NoReturn:
     """Raise the error that the user sees for an exception of a callback. Call it while handling ``error``.
 
@@ -44,13 +46,15 @@ def raise_user_failure(
         error: The exception. Wrappers raised by extensions are unwrapped.
         key: The current key, if there is one.
         record: The record being processed, if there is one.
+        position: Where that record is in its source, if this is known.
 
     Raises:
         UserFunctionError: For failures of user code.
     """
+    window = None
     while isinstance(error, FailedCallbackError | FailedRecordError) and error.__cause__ is not None:
         if isinstance(error, FailedCallbackError):
-            callback = error.callback
+            callback, window = error.callback, error.window
         else:
             record = error.record
         error = error.__cause__
@@ -65,7 +69,9 @@ def raise_user_failure(
         cause_message=_message(error),
         key=None if key is NO_KEY else shorten(key),
         record=None if record is NO_RECORD else shorten(record),
+        window=window,
         traceback_text=user_frames(error),
+        position=position,
     )
     failure.cause = error
     failure.failed = record, key

@@ -50,6 +50,7 @@ class BlobKind(IntEnum):
     FRAME = 1
     STATE = 2
     PAGE = 3
+    LETTER = 4
 
 
 class Codec:

@@ -304,6 +304,8 @@ def _is_standard(module: str) -> bool:
 
 def _record_operator(recorder: _Recorder, operator: Operator) -> None:
     body, where = operator.body, f"{operator}, defined at {operator.location},"
+    for tag in operator.side_outputs:
+        recorder.classes.update(classes_in(tag.record_type))
     if isinstance(body, ProcessFunction):
         for part in body.written_by_user if isinstance(body, WrappingFunction) else ():
             recorder.record(part, f"the function of {where}")
@@ -312,8 +314,6 @@ def _record_operator(recorder: _Recorder, operator: Operator) -> None:
         recorder.classes.update(kind for _, kind in _state_classes(body) if not _is_standard(kind.__module__))
         if isinstance(body, ColumnarFunction):
             recorder.classes.update(body.record_types)
-        for tag in operator.side_outputs:
-            recorder.classes.update(classes_in(tag.record_type))
         for selector in operator.output_keys:
             if selector is not None:
                 recorder.record(selector, f"the output key selector of {where}")

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, NoReturn
 
+from dsv2.error_policy import DeadLetter
+from dsv2.errors import UserFunctionError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
 from dsv2.record_batch import RecordBatch
-from dsv2.runtime.exchange.emitter import Emitter, Observer
+from dsv2.record_position import Offset, SplitName
+from dsv2.runtime.exchange.emitter import Emitter, NowhereEmitter, Observer
 from dsv2.runtime.exchange.frames import END, START, WATERMARK, EmitFrame
+from dsv2.runtime.exchange.traced import Origin
 from dsv2.runtime.operator.chain import PIECE_RECORDS, ChainBuilder
 from dsv2.runtime.operator.contexts import WatermarkEmitter
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.time_sender import TimeSender
 from dsv2.runtime.report.failure import NO_RECORD
+from dsv2.runtime.report.letter_box import LetterBox, Received
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.sources.positions import Positions
 from dsv2.spi import BatchFunction, FailedRecordError
 
 __all__ = ("SourceTask",)
@@ -48,7 +55,8 @@ class SourceTask:
         self._index = index
         self._emit = emit
         self._functions = functions
-        self._chain = ChainBuilder(plan, index, self._new_chained, observer)
+        self._origin = Origin() if plan.traces else None
+        self._chain = ChainBuilder(plan, index, self._new_chained, observer, self._origin)
         self._chained: list[_StatelessOperator] = []
         self._in_portions: list[tuple[_StatelessOperator, BatchFunction, WatermarkEmitter]] = []
         self._source = source
@@ -56,7 +64,16 @@ class SourceTask:
         self._sent = 0
         self._ended = False
         self.sender = TimeSender(self.control)
-        (self._output,) = self._chain.outputs(source)
+        self.skipped: list[tuple[SplitName, Offset]] = []
+        """The records that ``skip_records`` has skipped."""
+        self._output, *letters = self._outputs = self._chain.outputs(source)
+        self._letters: Emitter = letters[0] if letters else NowhereEmitter()
+        self._stored: list[DeadLetter[Any]] = []
+
+    @property
+    def uid(self) -> str:
+        """The uid of the source."""
+        return self._source.uid
 
     def start(self) -> None:
         """Emit START downstream. Called once, when the job starts."""
@@ -67,21 +84,73 @@ class SourceTask:
         for edge in self._chain.edges:
             edge.seek(position)
 
-    def send(self, batch: RecordBatch[Any]) -> None:
-        """Emit the records of ``batch``."""
-        self._sent += len(batch)
-        # Columnar batches are not split: aggregations are more effective on large batches.
-        for piece in batch.pieces(len(batch) or 1 if batch.is_columnar else PIECE_RECORDS):
-            self._output.emit_batch(piece)
-            self._chain.flush_full(self._emit)
+    def send(self, batch: RecordBatch[Any], positions: Positions | None = None) -> None:
+        """Emit the records of ``batch``.
 
-    def count(self, name: str, amount: int) -> None:
+        Args:
+            batch: The records.
+            positions: Where they are in the source. None: unknown.
+
+        Raises:
+            UserFunctionError: A function that is chained to the source, or a key selector, failed.
+        """
+        self._sent += len(batch)
+        if positions is not None and self._origin is not None:
+            self._send_one_by_one(batch, positions)
+            return
+        try:
+            # Columnar batches are not split: aggregations are more effective on large batches.
+            for piece in batch.pieces(len(batch) or 1 if batch.is_columnar else PIECE_RECORDS):
+                self._output.emit_batch(piece)
+                self._chain.flush_full(self._emit)
+        except UserFunctionError:
+            if positions is not None:
+                # The functions keep no state, so they fail again for the same record. What they emit is lost anyway.
+                self._send_one_by_one(batch, positions)
+            raise
+
+    def _send_one_by_one(self, batch: RecordBatch[Any], positions: Positions) -> None:
+        """Emit record by record, so that an error names the position of its record, and traced records have one."""
+        origin = Origin() if self._origin is None else self._origin
+        index = 0
+        try:
+            for index in range(len(batch)):
+                origin.current = positions.packed(index)
+                self._output.emit_batch(batch.slice(index, index + 1))
+                if index % PIECE_RECORDS == 0:
+                    self._chain.flush_full(self._emit)
+        except UserFunctionError as failure:
+            raise failure.at(positions.at(index)) from failure.cause
+        origin.current = None
+
+    def send_letter(self, letter: DeadLetter[Any]) -> None:
+        """Emit a dead letter of the source, or keep it for ``take_letters`` if nothing reads it."""
+        if self._source.stores_dead_letters:
+            self._stored.append(letter)
+        else:
+            self._letters.emit(letter)
+
+    def take_letters(self, new_codec: Callable[[], Codec]) -> list[dict[str, Any]]:
+        """Return and remove the dead letters that nothing reads, as they are stored.
+
+        ``new_codec``: Creates the codec that seals the values.
+        """
+        if not self._stored:
+            return []
+        box = LetterBox(new_codec(), self._source.parallelism)
+        for letter in self._stored:
+            box.add(letter, Received(None, letter.record, None))
+        self._stored.clear()
+        return box.take()
+
+    def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter of the source."""
         self._counters[name] += amount
 
     def control(self, kind: int, identifier: str = "", value: int | bool = 0) -> None:
         """Emit a control element downstream, after the records emitted so far."""
-        self._output.control(kind, identifier, value)
+        for output in self._outputs:
+            output.control(kind, identifier, value)
 
     def end_portion(self) -> None:
         """Called when all records of the micro-batch have been emitted."""
@@ -106,7 +175,8 @@ class SourceTask:
         chained = [self._entry(task.operator, task.records_in, task.records_out) for task in self._chained]
         if not self._ended and not self._counters:
             return chained
-        return [*chained, {**self._entry(self._source, 0, self._sent), "counters": dict(self._counters)}]
+        skipped = {"skipped": self.skipped} if self.skipped else {}
+        return [*chained, {**self._entry(self._source, 0, self._sent), "counters": dict(self._counters), **skipped}]
 
     def _entry(self, operator: Operator, records_in: int, records_out: int) -> dict[str, Any]:
         return {

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from dsv2.clock import Clock
 from dsv2.columnar import WholeNumbers
 from dsv2.graph import Operator, Plan
 from dsv2.record_batch import RecordBatch
+from dsv2.record_position import RecordPosition
 from dsv2.runtime.operator.contexts import WatermarkEmitter
 from dsv2.runtime.operator.time_sender import TimeSender
 from dsv2.runtime.report.failure import raise_user_failure
+from dsv2.runtime.sources.decoding import Decoding
 from dsv2.runtime.sources.offsets import ACTIVE, IDLE, ReaderOrder, Report, SplitOrder, WatermarkOrder
+from dsv2.runtime.sources.positions import Positions
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_watermarks import ReaderClock, SplitTime
 from dsv2.sources import Source, SourceReader
@@ -58,20 +63,28 @@ class _Context(WatermarkEmitter):
 
 
 class SplitReading:
-    """Executes an ``order`` and sends the records to ``task``."""
+    """Executes an ``order`` and sends the records to ``task``. ``clock`` waits before a value is decoded again."""
 
     def __init__(
-        self, source: Source[Any, Any, Any], plan: Plan, operator: Operator, order: ReaderOrder, task: SourceTask
+        self,
+        source: Source[Any, Any, Any],
+        plan: Plan,
+        operator: Operator,
+        order: ReaderOrder,
+        task: SourceTask,
+        clock: Clock | None = None,
     ) -> None:
         self._source = source
         self._operator = operator
         self._order = order
         self._task = task
+        self._decoding = Decoding(operator, order.subtask, task, order.now_ms, clock=clock)
         self._sender = task.sender
         self._sender.restore(order.sender)
         self._reports = plan.readers_report(operator)
         self._declarations = plan.declarations
         self._ctx = _Context(order, operator.parallelism, self._sender, task, plan.declarations)
+        self._failed_at: RecordPosition | None = None
         self._clock: ReaderClock | None = None
         if operator.watermarks is not None:
             times = {split.stop.split_id: SplitTime(split.watermark, split.idle, split.last) for split in order.splits}
@@ -130,12 +143,19 @@ class SplitReading:
                     if reader is None:
                         with self._calling("create_reader"):
                             reader = self._source.create_reader(self._ctx)
+                    self._begin_portion(step)
                     with self._calling("read"):
                         for batch in reader.read(step.start, step.stop):
                             yield self._send(step, batch)
         finally:
             if reader is not None:
                 reader.close()
+
+    def _begin_portion(self, portion: SplitOrder) -> None:
+        def name_start() -> str:
+            return json.dumps(self._source.split_serializer.to_json(portion.start), sort_keys=True)
+
+        self._decoding.begin(self._source.split_name(portion.start), name_start)
 
     @contextmanager
     def _calling(self, callback: str) -> Iterator[None]:
@@ -145,11 +165,12 @@ class SplitReading:
             strategy = self._operator.watermarks
             if isinstance(error, FailedRecordError) and strategy is not None and strategy.extract_timestamp is not None:
                 callback = "extract_timestamp"
-            raise_user_failure(self._operator, self._order.subtask, callback, error)
+            raise_user_failure(self._operator, self._order.subtask, callback, error, position=self._failed_at)
 
     def _send(self, portion: SplitOrder, batch: RecordBatch[Any]) -> int:
         if not isinstance(batch, RecordBatch):
             raise TypeError(f"read must yield a RecordBatch, got {type(batch).__name__}. Yield RecordBatch(records).")
+        batch, positions = self._decoding.decode(batch)
         if not batch.is_columnar:
             batch = RecordBatch(list(batch.records), batch.timestamps)
         if batch.timestamps is not None and len(batch.timestamps) != len(batch):
@@ -157,17 +178,26 @@ class SplitReading:
                 f"A batch must have a timestamp for each record, got {len(batch)} records and "
                 f"{len(batch.timestamps)} timestamps."
             )
+        try:
+            self._send_decoded(portion.stop.split_id, batch, positions)
+        except FailedRecordError as failed:  # of the timestamp extractor
+            self._failed_at = _position_of(failed.record, batch, positions)
+            raise
+        return len(batch)
+
+    def _send_decoded(self, split_id: str, batch: RecordBatch[Any], positions: Positions) -> None:
         if self._clock is not None:
-            for piece, time in self._clock.take(portion.stop.split_id, batch):
-                self._task.send(piece)
+            sent = 0
+            for piece, time in self._clock.take(split_id, batch):
+                self._task.send(piece, positions if len(piece) == len(batch) else positions.after(sent))
+                sent += len(piece)
                 self._send_time(time)
-            return len(batch)
+            return
         if batch.timestamps is not None and not isinstance(batch.timestamps, WholeNumbers):
             stamped = [pair for pair in batch.pairs() if pair[1] is not None]
             if stamped:
                 greatest_timestamp(*zip(*stamped, strict=True))
-        self._task.send(batch)
-        return len(batch)
+        self._task.send(batch, positions)
 
     def _watermark(self, step: WatermarkOrder) -> Watermark:
         if isinstance(self._declarations.get(step.identifier), BoolWatermarkDeclaration):
@@ -177,3 +207,8 @@ class SplitReading:
     def _send_time(self, time: int | None) -> None:
         if time is not None:
             self._sender.send(time)
+
+
+def _position_of(record: Any, batch: RecordBatch[Any], positions: Positions) -> RecordPosition | None:
+    index = next((index for index, other in enumerate(batch.rows()) if other is record), None)
+    return None if index is None else positions.at(index)

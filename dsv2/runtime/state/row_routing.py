@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from dsv2.errors import CorruptDataError, IncompatibleCheckpointError
 from dsv2.graph import Operator
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.key_groups import subtask_of
-from dsv2.runtime.state.rows import RowKind
+from dsv2.runtime.state.replay_rows import ReplayPlace, replayed_record
+from dsv2.runtime.state.rows import RowKind, StateRow
 
 __all__ = ("RowRouter",)
 
@@ -55,3 +57,18 @@ class RowRouter:
                 f"with_parallelism({subtask + 1}) or more until these windows have ended."
             )
         return (subtask,)
+
+    def receiver_of(self, row: StateRow) -> int:
+        """Return the subtask that processes the record of a dead letter again: that to which it would be sent now.
+
+        Raises:
+            CorruptDataError: The row cannot be decoded.
+        """
+        operator, owner = self._operator, f"A dead letter of {self._operator}, defined at {self._operator.location}"
+        number = ReplayPlace.of(row, owner).input
+        select = operator.input_keys[number]
+        if select is not None and not operator.keys_stay:
+            record, _ = replayed_record(row, self._codec, owner)
+            with suppress(Exception):  # the selector fails again in the subtask, where the error policy applies
+                return subtask_of(select(record), operator.max_parallelism, operator.parallelism)
+        return row.subtask % operator.parallelism

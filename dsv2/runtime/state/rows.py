@@ -64,6 +64,8 @@ class RowKind(StrEnum):
     """The deadline, time domain and layout of a pane (its number)."""
     IN_PANE = "in-pane"
     """The value of a key in a pane (its number)."""
+    REPLAY = "replay"
+    """A record of a dead letter that is to be processed again (``ReplayPlace``)."""
 
     @property
     def has_key(self) -> bool:

@@ -26,7 +26,7 @@ class UndoLog:
     def __init__(self) -> None:
         self.active = False
         self._changed: list[LoggedDict] = []
-        self._actions: list[Callable[[], None]] = []
+        self._actions: dict[Any, Callable[[], None]] = {}
 
     def new_dict(self) -> dict[Any, Any]:
         """Create a dict whose changes are logged."""
@@ -36,9 +36,9 @@ class UndoLog:
         """Note that ``values`` has saved a value."""
         self._changed.append(values)
 
-    def add(self, action: Callable[[], None]) -> None:
-        """Call ``action`` if the changes are undone, before values are restored. Actions run last to first."""
-        self._actions.append(action)
+    def add(self, key: Any, action: Callable[[], None]) -> None:
+        """Call ``action`` if the changes of ``key`` are undone, after its values are restored."""
+        self._actions[key] = action
 
     def begin(self) -> None:
         """Start logging."""
@@ -58,9 +58,25 @@ class UndoLog:
         self.active = False
         for values in self._changed:
             values.restore()
-        for action in reversed(self._actions):
+        for action in reversed(self._actions.values()):
             action()
         self.commit()
+
+    def commit_key(self, key: Any) -> None:
+        """Keep the changes of one of the keys that records in flight change."""
+        for values in self._changed:
+            values.saved.pop(key, None)
+        self._changed = [values for values in self._changed if values.saved]
+        self._actions.pop(key, None)
+
+    def undo_key(self, key: Any) -> None:
+        """Undo the changes of one of these keys."""
+        for values in self._changed:
+            if key in values.saved:
+                values.restore_key(key, values.saved[key])
+        if key in self._actions:
+            self._actions[key]()
+        self.commit_key(key)
 
 
 class LoggedDict(dict[Any, Any]):
@@ -112,10 +128,14 @@ class LoggedDict(dict[Any, Any]):
     def restore(self) -> None:
         """Restore the saved values. Lists and dicts stay the same objects."""
         for key, saved in self.saved.items():
-            if saved is _ABSENT:
-                dict.pop(self, key, None)
-            else:
-                dict.__setitem__(self, key, saved.restored() if isinstance(saved, _Saved) else saved)
+            self.restore_key(key, saved)
+
+    def restore_key(self, key: Any, saved: Any) -> None:
+        """Restore the saved value of one key."""
+        if saved is _ABSENT:
+            dict.pop(self, key, None)
+        else:
+            dict.__setitem__(self, key, saved.restored() if isinstance(saved, _Saved) else saved)
 
     def _save(self, key: Any) -> None:
         if not self.saved:

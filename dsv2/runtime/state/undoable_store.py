@@ -31,7 +31,7 @@ class UndoableKeyedStore(PagedKeyedStore):
         before = self._count
         number = super()._place(key)
         if self._log.active and self._count > before:
-            self._log.add(partial(self._remove, key))
+            self._log.add(key, partial(self._remove, key))
         return number
 
     def _remove(self, key: Any) -> None:

@@ -22,3 +22,9 @@ def policies(g: Given) -> None:
 
 def number_of(letter: DeadLetter[int]) -> int:
     return letter.record  # E: return-value
+
+
+def sources_and_sinks(g: Given) -> None:
+    g.non_keyed.to_sink(g.int_sink).dead_letters(int).to_sink(g.int_sink)  # E: arg-type
+    g.env.execute(skip_records={"orders": 3})  # E: dict-item
+    g.env.execute(skip_records={"orders": [(3,)]})  # E: list-item

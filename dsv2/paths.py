@@ -1,4 +1,4 @@
-"""Paths of savepoints that Python opens itself, without Spark."""
+"""Paths of folders that Python opens itself, without Spark."""
 
 from __future__ import annotations
 

@@ -1,0 +1,84 @@
+"""Checks rows before they are written: inserts them into a temporary table with the columns and checks of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+import psycopg
+from psycopg import errors, sql
+
+from dsv2.connectors.postgres.connection import PostgresConnection
+from dsv2.connectors.postgres.server import Connection, Server, named, statement
+from dsv2.connectors.postgres.table_writer import TableWriter
+
+__all__ = ("RowChecker",)
+
+T = TypeVar("T")
+
+_TABLE = sql.Identifier("dsv2_check")
+_NOT_NULL = """
+SELECT attname FROM pg_attribute
+WHERE attrelid = 'pg_temp.dsv2_check'::regclass AND attnum > 0 AND attnotnull
+"""
+_OF_THE_ROW = (errors.DataError, errors.IntegrityError, errors.DatatypeMismatch)
+
+
+class RowChecker(Generic[T]):
+    """Checks the rows of records against the types and the NOT NULL and CHECK constraints of a table.
+
+    Unique and foreign keys are not checked, because they depend on other rows.
+    """
+
+    def __init__(self, connection: PostgresConnection, writer: TableWriter[T]) -> None:
+        self._writer = writer
+        self._server = Server(connection)
+        self._prepared: Connection | None = None
+        values = sql.SQL(", ").join([sql.Placeholder()] * len(writer.columns))
+        columns = sql.SQL(", ").join(map(sql.Identifier, writer.columns))
+        self._insert = statement("INSERT INTO {} ({}) VALUES ({})", _TABLE, columns, values)
+        conditions = [statement("{} = {}", sql.Identifier(name), sql.Placeholder()) for name in writer.key]
+        self._select = statement("SELECT FROM {} WHERE {}", _TABLE, sql.SQL(" AND ").join(conditions))
+        self._key = [writer.columns.index(name) for name in writer.key]
+
+    def check(self, record: T) -> None:
+        """Raise the error that the server would raise for the row of ``record``, or that ``row`` raises.
+
+        Raises:
+            JobError: The server cannot be used.
+        """
+        row = tuple(self._writer.row(record))
+        if self._writer.deletes is not None and self._writer.deletes(record):
+            query, values = self._select, [row[index] for index in self._key]
+        else:
+            query, values = self._insert, list(row)
+        what = f"Cannot check rows of {self._writer.table}"
+        rejected = self._server.run(what, lambda connection: self._try(connection, query, values))
+        if rejected is not None:
+            raise rejected
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._server.close()
+
+    def _try(self, connection: Connection, query: sql.Composed, values: Sequence[Any]) -> Exception | None:
+        if self._prepared is not connection:
+            self._prepare(connection)
+            self._prepared = connection
+        try:
+            connection.execute(query, values)  # a transaction of its own, which leaves nothing behind
+        except _OF_THE_ROW as error:
+            return error
+        except psycopg.ProgrammingError as error:
+            if error.sqlstate is not None:
+                raise
+            return error  # the client refuses the number or the type of the values
+        return None
+
+    def _prepare(self, connection: Connection) -> None:
+        like = "CREATE TEMPORARY TABLE {} (LIKE {} INCLUDING CONSTRAINTS) ON COMMIT DELETE ROWS"
+        connection.execute(statement(like, _TABLE, named(self._writer.table)))
+        for (name,) in connection.execute(_NOT_NULL).fetchall():
+            if name not in self._writer.columns:  # the table may have a default
+                alter = "ALTER TABLE {} ALTER COLUMN {} DROP NOT NULL"
+                connection.execute(statement(alter, _TABLE, sql.Identifier(name)))

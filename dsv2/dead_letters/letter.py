@@ -1,0 +1,126 @@
+"""``StoredLetter``: a dead letter in a file."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from dsv2.errors import CorruptDataError
+
+__all__ = ("StoredLetter", "encoded", "parsed")
+
+_DIGEST = 6  # hexadecimal digits of an id that identify the content of a letter
+
+
+@dataclass(frozen=True)
+class StoredLetter:
+    """A dead letter that was stored, because nothing in the job reads it.
+
+    Attributes:
+        id: Identifies the letter in its job: the micro-batch, its number there, and digits of its digest.
+        job_id: The job, as sinks know it.
+        batch_id: The micro-batch, as sinks count them.
+        operator: The uid of the operator.
+        subtask: The index of the subtask.
+        parallelism: The parallelism of the operator.
+        callback: The method that raised.
+        input: The input that received the record; None if there is none.
+        key: The key, shortened, or None.
+        record: The record, shortened, or None.
+        timestamp: The timestamp of the record in ms, or None.
+        error_type: The class name of the exception.
+        error_message: Its message.
+        traceback: The user's frames in its traceback.
+        location: The user's file and line that created the operator.
+        time: The processing time of the micro-batch.
+        position: Where the record is in its source (``RecordPosition``), if this is known.
+        payload: The exact record and its timestamp, sealed like state; None if there is no record.
+        obstacle: Why the record cannot be processed again, or None.
+    """
+
+    id: str
+    job_id: str
+    batch_id: int
+    operator: str
+    subtask: int
+    parallelism: int
+    callback: str
+    input: int | None
+    key: str | None
+    record: str | None
+    timestamp: int | None
+    error_type: str
+    error_message: str
+    traceback: str
+    location: str
+    time: datetime
+    position: Mapping[str, Any] | None
+    payload: bytes | None
+    obstacle: str | None
+
+    def __str__(self) -> str:
+        return f"Letter {self.id} of operator {self.operator!r}"
+
+
+_TYPES: Mapping[str, Any] = {
+    "operator": str,
+    "subtask": int,
+    "parallelism": int,
+    "callback": str,
+    "input": int | None,
+    "key": str | None,
+    "record": str | None,
+    "timestamp": int | None,
+    "error_type": str,
+    "error_message": str,
+    "traceback": str,
+    "location": str,
+    "position": dict | None,
+    "obstacle": str | None,
+}
+
+
+def encoded(letter: Mapping[str, Any]) -> bytes:
+    """Encode a letter from a ``LetterBox`` as a line."""
+    return json.dumps(letter).encode() + b"\n"
+
+
+def parsed(line: bytes, job_id: str, batch_id: int, number: int, place: str) -> StoredLetter:
+    """Decode a line.
+
+    Args:
+        line: The line.
+        job_id: The job.
+        batch_id: The micro-batch.
+        number: The number of the line, counted from 0.
+        place: The file, for errors.
+
+    Raises:
+        CorruptDataError: The line is damaged.
+    """
+    try:
+        entry = json.loads(line)
+        fields = {name: entry[name] for name in _TYPES}
+        for name, kind in _TYPES.items():
+            if not isinstance(fields[name], kind):
+                raise ValueError(f"{name} is {fields[name]!r}")
+        payload = entry["payload"]
+        return StoredLetter(
+            f"{batch_id}.{number}.{sha256(line.rstrip()).hexdigest()[:_DIGEST]}",
+            job_id,
+            batch_id,
+            **fields,
+            time=datetime.fromisoformat(entry["time"]),
+            payload=None if payload is None else b64decode(payload, validate=True),
+        )
+    except (KeyError, TypeError, ValueError, RecursionError, NotBase64) as error:
+        raise CorruptDataError(
+            f"{place}, line {number + 1}, is not a dead letter: {error!r}. Restore the file from a backup, or delete "
+            f"it if its letters are not needed."
+        ) from error

@@ -1,0 +1,33 @@
+"""Reads records of an indexed source by index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dsv2.graph import Operator
+from dsv2.runtime.sources.decoding import Decoding
+from dsv2.runtime.sources.source_task import SourceTask
+from dsv2.sources import IndexedSource, SplitBatch
+
+__all__ = ("IndexedReading",)
+
+
+class IndexedReading:
+    """Sends records of ``source`` to ``task``, the subtask ``subtask`` of ``operator``."""
+
+    def __init__(self, source: IndexedSource[Any], operator: Operator, subtask: int, task: SourceTask) -> None:
+        self._source = source
+        self._task = task
+        self._decoding = Decoding(operator, subtask, task, now_ms=0, callback="read")
+        self._decoding.begin(0, str)
+
+    def send(self, indices: range) -> None:
+        """Send the records at ``indices``. Raises ``UserFunctionError`` if user code raises."""
+        read = self._source.read
+        batch = SplitBatch[Any](
+            indices,
+            lambda index: read(range(index, index + 1))[0],
+            offsets=lambda: indices,
+            decode_all=lambda: read(indices),
+        )
+        self._task.send(*self._decoding.decode(batch))

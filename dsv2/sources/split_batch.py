@@ -1,0 +1,106 @@
+"""``SplitBatch``: what a reader yields if its values are decoded, or have offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from dsv2.record_batch import RecordBatch, Timestamps
+from dsv2.record_position import Offset
+
+__all__ = ("SplitBatch",)
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class SplitBatch(RecordBatch[T_co], Generic[T_co]):
+    """Values of a split, in order, that the job decodes to records.
+
+    A reader yields it instead of a ``RecordBatch``, so that
+
+    - the error policy of the source applies to values that cannot be decoded;
+    - errors and dead letters name the offset of a record, and ``skip_records`` can skip it.
+
+    Args:
+        values: The values, such as messages or lines.
+        decode: Creates the record of a value. It may be called again for the same value. None (default): the values are
+            the records.
+        timestamps: Event timestamps in ms, one for each value. None (default): the records have none.
+        offsets: Returns the offset of each value, which identifies it in its split. Called only when an offset is
+            needed. None (default): offsets are counted from the position at which the micro-batch began to read.
+        raw: Creates the record of a dead letter from a value. None (default): the value itself.
+        decode_all: Decodes all values at once, if this is faster. It may raise any exception; the values are then
+            decoded one by one.
+        omits_none: Whether a value for which ``decode`` returns None has no record. Default: False.
+    """
+
+    def __init__(
+        self,
+        values: Sequence[Any],
+        decode: Callable[[Any], T_co | None] | None = None,
+        *,
+        timestamps: Timestamps = None,
+        offsets: Callable[[], Sequence[Offset]] | None = None,
+        raw: Callable[[Any], object] | None = None,
+        decode_all: Callable[[], Sequence[T_co | None]] | None = None,
+        omits_none: bool = False,
+    ) -> None:
+        # The base class is frozen. Its fields are derived from these.
+        vars(self).update(
+            values=values,
+            decode=decode,
+            own_timestamps=timestamps,
+            offsets=offsets,
+            raw=raw,
+            decode_all=decode_all,
+            omits_none=omits_none,
+        )
+
+    values: Sequence[Any]
+    decode: Callable[[Any], T_co | None] | None
+    own_timestamps: Timestamps
+    offsets: Callable[[], Sequence[Offset]] | None
+    raw: Callable[[Any], object] | None
+    decode_all: Callable[[], Sequence[T_co | None]] | None
+    omits_none: bool
+
+    @cached_property
+    def kept(self) -> Sequence[int] | None:
+        """The indices of the values that have a record; None if all have."""
+        records = self._decoded
+        if not self.omits_none or not any(record is None for record in records):
+            return None
+        return [index for index, record in enumerate(records) if record is not None]
+
+    @property
+    def records(self) -> Sequence[T_co]:
+        """The records. Raises what ``decode`` raises."""
+        records, kept = self._decoded, self.kept
+        return records if kept is None else [records[index] for index in kept]  # type: ignore[return-value, misc]
+
+    @property
+    def timestamps(self) -> Timestamps:
+        """The timestamps of the records."""
+        timestamps, kept = self.own_timestamps, self.kept
+        return timestamps if kept is None or timestamps is None else [timestamps[index] for index in kept]
+
+    def taken(self, indices: Sequence[int]) -> SplitBatch[T_co]:
+        """The values at ``indices``, without offsets."""
+        timestamps = self.own_timestamps
+        return SplitBatch(
+            [self.values[index] for index in indices],
+            self.decode,
+            timestamps=None if timestamps is None else [timestamps[index] for index in indices],
+            raw=self.raw,
+            omits_none=self.omits_none,
+        )
+
+    @cached_property
+    def _decoded(self) -> Sequence[T_co | None]:
+        if self.decode_all is not None:
+            return self.decode_all()
+        if self.decode is None:
+            return self.values
+        decode = self.decode
+        return [decode(value) for value in self.values]

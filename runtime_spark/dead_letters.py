@@ -1,0 +1,149 @@
+"""The dead letters of a streaming job that nothing reads: where they are, and which the job has to process again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from dsv2.dead_letters.location import letters_path
+from dsv2.dead_letters.replay import PendingReplay, Replays, check_replays, pending_replay
+from dsv2.dead_letters.store import JobLetters, LetterWriter
+from dsv2.folders import Folder
+from dsv2.graph import OperatorKind, Plan
+from dsv2.job import RunOptions
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from runtime_spark.checkpoint_log import beginning_of
+from runtime_spark.failures import usable
+from runtime_spark.folders import open_folder
+from runtime_spark.manifest import read_checkpoint_id, read_manifest
+from runtime_spark.notes import NoteBook
+from runtime_spark.savepoint.origin import CheckpointOrigin
+from runtime_spark.state_key import StateKey
+
+__all__ = ("CheckpointLetters", "batch_letters", "check_pending", "is_withdrawn", "letters_in", "pending_in")
+
+_LOG = logging.getLogger(__name__)
+
+
+def letters_in(reports: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the letters among the reports of the subtasks."""
+    return [report["letter"] for report in reports if "letter" in report]
+
+
+def batch_letters(spark: SparkSession, plan: Plan, options: RunOptions, job_id: str) -> LetterWriter | None:
+    """Return the writer for the letters of a BATCH job; None if it has neither letters nor a folder.
+
+    Raises:
+        ConfigurationError: There is no folder for the letters, or it cannot be used.
+    """
+    path = letters_path(plan, options.dead_letters, None)
+    return None if path is None else LetterWriter(JobLetters(_open(spark, path), job_id), plan.job_name, None)
+
+
+class CheckpointLetters:
+    """The letters of one run of a streaming job.
+
+    Args:
+        spark: The session.
+        root: The checkpoint.
+        plan: The job.
+        options: The options of the start.
+        job_id: The job, as sinks know it.
+        replays: What the job has processed again when the run has a complete micro-batch.
+    """
+
+    def __init__(
+        self, spark: SparkSession, root: Folder, plan: Plan, options: RunOptions, job_id: str, replays: Replays
+    ) -> None:
+        self._letters = _job_letters(spark, root, plan, options, job_id)
+        self._writer = LetterWriter(self._letters, plan.job_name, root.path)
+        self._replays = replays
+        self._is_recorded = not replays.letters
+
+    def add(self, batch_id: int, reports: Iterable[dict[str, Any]]) -> None:
+        """Write the letters of a micro-batch, before Spark commits it.
+
+        Raises:
+            ConfigurationError: Another checkpoint has continued the job.
+        """
+        self._writer.write(batch_id, letters_in(reports))
+
+    def record_replays(self) -> None:
+        """Record for readers of the folder what was processed again. Called when a micro-batch is complete."""
+        if not self._is_recorded:
+            self._letters.finish(self._replays.requests, self._replays.letters)
+            self._is_recorded = True
+
+
+def pending_in(
+    spark: SparkSession, root: Folder, current: Folder, plan: Plan, options: RunOptions
+) -> PendingReplay | None:
+    """Return the letters that a start has to process again; None if there are none.
+
+    Args:
+        spark: The session.
+        root: The checkpoint.
+        current: Its current generation.
+        plan: The program that starts.
+        options: The options of the start.
+    """
+    if read_manifest(current) is None:
+        return None
+    origin = CheckpointOrigin.read(current)
+    letters = _job_letters(spark, root, plan, options, _job_id(current, origin))
+    first_batch = (0 if origin is None else origin.first_batch) + beginning_of(current).batch_id
+    found = pending_replay(letters, Replays() if origin is None else origin.replays, first_batch)
+    if found is not None and found.dropped:
+        _LOG.warning(
+            "%s: dead letters that are not processed again, because their micro-batch is repeated, they were processed "
+            "again already, or they no longer exist: %s",
+            letters.path,
+            ", ".join(found.dropped),
+        )
+    return found if found is not None and found.letters else None
+
+
+def is_withdrawn(
+    spark: SparkSession, root: Folder, current: Folder, begun: Folder, plan: Plan, options: RunOptions
+) -> bool:
+    """Whether the generation ``begun`` processes letters again for a request that was withdrawn since."""
+    before, after = CheckpointOrigin.read(current), CheckpointOrigin.read(begun)
+    done = set() if before is None else set(before.replays.requests)
+    own = set() if after is None else set(after.replays.requests) - done
+    if not own:
+        return False
+    letters = _job_letters(spark, root, plan, options, _job_id(current, before))
+    return not own <= {request.name for request in letters.requests()}
+
+
+def check_pending(current: Folder, plan: Plan, pending: PendingReplay, state_key: StateKey | None) -> None:
+    """Check that ``plan`` can process letters again, before a savepoint is taken.
+
+    Raises:
+        IncompatibleCheckpointError: It cannot.
+        CorruptDataError: A letter was changed.
+    """
+    notes = NoteBook(current)
+    notes.read()
+    sources = [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
+    ended = {op.uid for op in sources if all(notes.notes.ended_subtasks(op.uid, op.parallelism))}
+    rows = pending.rows(None if state_key is None else state_key.value)
+    check_replays(plan, rows, TypeRegistry.of(plan), ended)
+
+
+def _job_id(generation: Folder, origin: CheckpointOrigin | None) -> str:
+    return str(read_checkpoint_id(generation)) if origin is None or origin.job_id is None else origin.job_id
+
+
+def _job_letters(spark: SparkSession, root: Folder, plan: Plan, options: RunOptions, job_id: str) -> JobLetters:
+    path = letters_path(plan, options.dead_letters, root.path)
+    assert path is not None
+    return JobLetters(_open(spark, path), job_id)
+
+
+def _open(spark: SparkSession, path: str) -> Folder:
+    with usable(f"The folder {path} for dead letters"):
+        return open_folder(spark, path)

@@ -1,0 +1,215 @@
+"""Failures of async functions: what is undone, retries, timeouts, cancelled calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dsv2 import (
+    AsyncSettings,
+    ErrorPolicy,
+    StateDeclarations,
+    UserFunctionError,
+)
+from dsv2.functions import (
+    AsyncOneInputStreamProcessFunction,
+)
+from dsv2.state import StateTtl
+from dsv2.testing import ManualClock, OneInputHarness
+from tests.async_functions import (
+    CLOCKS,
+    NOTES,
+    TOTAL,
+    Calling,
+    add,
+    calling,
+    note,
+)
+from tests.durations import ms
+
+
+@pytest.fixture(autouse=True)
+def no_notes() -> None:
+    NOTES.clear()
+    CLOCKS[:] = [ManualClock()]
+
+
+class FailsTheSecondTime(AsyncOneInputStreamProcessFunction[str, None]):
+    """Keeps a value for 100 ms."""
+
+    dsv2_remember_keys = False
+    SEEN = StateDeclarations.value_state("seen", int, ttl=StateTtl(ms(100)))
+
+    def uses_states(self) -> Any:
+        return [self.SEEN]
+
+    async def process_record(self, record: str, output: Any, ctx: Any) -> None:
+        ctx.state_manager.get_state(self.SEEN).update(1)
+        note(record)
+        if len(NOTES) == 2:
+            raise ValueError
+
+
+def test_failure_does_not_restore_what_has_expired_meanwhile() -> None:
+    policy = ErrorPolicy().skip(ValueError)
+    harness = OneInputHarness(FailsTheSecondTime(), key=lambda record: record, error_policy=policy, fast=True)
+    harness.input.push("a")
+    harness.advance_clock(ms(200))
+    harness.input.push("a")
+    harness.snapshot()
+    assert harness.keys == []
+
+
+class RefusedError(Exception):
+    pass
+
+
+async def add_or_refuse(record: int, output: Any, ctx: Any) -> None:
+    """Fails for odd numbers, after it has emitted and changed the state."""
+    total = ctx.state_manager.get_state(TOTAL)
+    total.update(total.value() + record)
+    ctx.processing_time_manager.register_timer(1_000_000 + record)
+    output.collect(total.value())
+    await asyncio.sleep((10 - record) / 1000)
+    if record % 2:
+        raise RefusedError(f"odd: {record}")
+
+
+class TestFailures:
+    def test_skipped_records_leave_nothing_behind(self) -> None:
+        class Timers(Calling):
+            def on_processing_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
+                pass
+
+        policy = ErrorPolicy().skip(RefusedError)
+        harness = OneInputHarness(Timers(add_or_refuse), key=lambda number: number // 4, error_policy=policy)
+        harness.input.push(*range(10), 13)
+        assert harness.output.records == [0, 2, 4, 10, 8]
+        assert harness.keys == [0, 1, 2]  # not the key of 13
+        assert harness.processing_timers(0) == [1_000_000, 1_000_002]
+        assert harness.progress.counters == {"errors_skipped": 6}
+
+    def test_dead_letters_stay_in_their_place(self) -> None:
+        policy = ErrorPolicy().dead_letter(RefusedError)
+        harness = calling(add_or_refuse, error_policy=policy)
+        harness.input.push(2, 3)
+        (letter,) = harness.dead_letters.records
+        assert (letter.record, letter.key, letter.callback) == (3, 0, "process_record")
+        assert harness.output.records == [2]
+
+    def test_failure_names_the_record_and_its_key(self) -> None:
+        harness = calling(add_or_refuse, key=lambda number: f"key {number}")
+        with pytest.raises(UserFunctionError, match="RefusedError: odd: 3") as caught:
+            harness.input.push(2, 3)
+        assert (caught.value.callback, caught.value.record, caught.value.key) == ("process_record", "3", "'key 3'")
+        assert "add_or_refuse" in caught.value.traceback_text
+
+    def test_key_selector_that_fails(self) -> None:
+        harness = calling(add, key=lambda number: 1 // number, error_policy=ErrorPolicy().dead_letter())
+        harness.input.push(0, 1)
+        (letter,) = harness.dead_letters.records
+        assert (letter.record, letter.key, letter.callback) == (0, None, "key selector")
+        assert harness.output.records == [(1, 1)]
+
+    @pytest.mark.parametrize("key", [None, [1]])
+    def test_invalid_keys_fail(self, key: Any) -> None:
+        with pytest.raises(UserFunctionError) as caught:
+            calling(add, key=lambda number: key).input.push(1)
+        assert caught.value.callback == "key selector"
+
+    def test_retries_wait_without_holding_up_others(self) -> None:
+        class Flaky(AsyncOneInputStreamProcessFunction[int, Any]):
+            async_settings = AsyncSettings(ordered=False)
+
+            def __init__(self) -> None:
+                self.failed = 0
+
+            async def process_record(self, record: int, output: Any, ctx: Any) -> None:
+                output.collect((record, asyncio.get_running_loop().time()))
+                if record == 0 and self.failed < 2:
+                    self.failed += 1
+                    raise ConnectionError
+
+        policy = ErrorPolicy().retry(ConnectionError, times=2, backoff=ms(100))
+        harness = OneInputHarness(Flaky(), error_policy=policy, fast=True)
+        harness.input.push(0, 1)
+        assert harness.output.records == [(1, 0.0), (0, 0.3)]
+        assert harness.progress.counters == {"errors_retried": 2}
+
+    def test_timeout_is_the_total_of_all_attempts(self) -> None:
+        async def process(record: int, output: Any, ctx: Any) -> None:
+            output.collect(record)
+            await asyncio.sleep(0.04)
+            raise ConnectionError
+
+        policy = ErrorPolicy().retry(ConnectionError, times=30).dead_letter(TimeoutError)
+        harness = calling(process, timeout=ms(100), error_policy=policy)
+        harness.input.push(1)
+        (letter,) = harness.dead_letters.records
+        assert letter.error_message == "not completed within 100 ms, the timeout of async_settings"
+        assert "asyncio.sleep(0.04)" in letter.traceback
+        assert (harness.clock.now_ms(), harness.output.records) == (100, [])
+        assert harness.progress.counters == {"errors_retried": 2, "errors_dead_lettered": 1}
+
+    def test_timeouts_of_the_function_itself_can_be_retried(self) -> None:
+        async def process(record: int, output: Any, ctx: Any) -> None:
+            async with asyncio.timeout(0.01):
+                await asyncio.sleep(1)
+
+        harness = calling(process, error_policy=ErrorPolicy().retry(TimeoutError, times=2).skip(TimeoutError))
+        harness.input.push(1)
+        assert harness.progress.counters == {"errors_retried": 2, "errors_skipped": 1}
+
+    def test_limit(self) -> None:
+        harness = calling(add_or_refuse, error_policy=ErrorPolicy().skip(RefusedError).limit(total=1))
+        with pytest.raises(UserFunctionError, match="this is number 2"):
+            harness.input.push(1, 3)
+
+    def test_cancelled_subtask_is_a_failure_of_the_record(self) -> None:
+        async def process(record: int, output: Any, ctx: Any) -> None:
+            inner = asyncio.create_task(asyncio.sleep(1))
+            await asyncio.sleep(0)
+            inner.cancel()
+            await inner
+
+        with pytest.raises(UserFunctionError, match="CancelledError"):
+            calling(process).input.push(1)
+
+    def test_record_that_cancels_itself_fails(self) -> None:
+        async def process(record: int, output: Any, ctx: Any) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(0)
+
+        with pytest.raises(UserFunctionError, match="CancelledError"):
+            calling(process).input.push(1)
+
+    def test_others_are_cancelled_when_the_job_fails(self) -> None:
+        class Fails(AsyncOneInputStreamProcessFunction[int, int]):
+            async def process_record(self, record: int, output: Any, ctx: Any) -> None:
+                if record == 0:
+                    await asyncio.sleep(0.01)
+                    raise ValueError
+                try:
+                    await asyncio.sleep(100)
+                finally:
+                    note(record)
+
+        harness = OneInputHarness(Fails())
+        with pytest.raises(UserFunctionError, match="ValueError"):
+            harness.input.push(1, 0, 2)
+        assert (NOTES, harness.clock.now_ms()) == ([1, 2], 10)
+
+    def test_returned_value_is_refused(self) -> None:
+        async def process(record: int, output: Any, ctx: Any) -> Any:
+            return record
+
+        class Returns(AsyncOneInputStreamProcessFunction[int, int]):
+            async def process_record(self, record: int, output: Any, ctx: Any) -> Any:
+                return await process(record, output, ctx)
+
+        with pytest.raises(UserFunctionError, match="returned 1, which is discarded"):
+            OneInputHarness(Returns()).input.push(1)

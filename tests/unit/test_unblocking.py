@@ -1,0 +1,73 @@
+"""What a checkpoint remembers of failed micro-batches and of records to skip, over restarts and crashes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsv2 import CorruptDataError
+from dsv2.folders import Folder
+from dsv2.paths import local_folder
+from runtime_spark.unblocking import Unblocking
+
+ASKED: dict[str, frozenset[tuple[Any, Any]]] = {"in": frozenset({(3, 1042)})}
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Folder:
+    return local_folder(str(tmp_path), "")
+
+
+def start(checkpoint: Folder, first_batch: int, asked: Any = None) -> Unblocking:
+    """The start of a run."""
+    unblocking = Unblocking(checkpoint, asked or {}, first_batch)
+    unblocking.write()
+    return unblocking
+
+
+def report(*skipped: tuple[Any, Any]) -> list[dict[str, Any]]:
+    return [{"uid": "f"}, {"uid": "in", "subtask": 0, "skipped": list(skipped)}]
+
+
+def test_job_without_failures_has_no_file(checkpoint: Folder, tmp_path: Path) -> None:
+    start(checkpoint, 0).note_skipped(0, [{"uid": "in"}])
+    assert list(tmp_path.rglob("*.json")) == []
+
+
+def test_request_holds_until_its_micro_batch_is_complete(checkpoint: Folder) -> None:
+    assert start(checkpoint, 4, ASKED).skips == ASKED
+    assert start(checkpoint, 4).skips == ASKED  # without the argument
+    start(checkpoint, 4).note_skipped(4, [])  # another micro-batch
+    start(checkpoint, 5).note_skipped(5, report((3, 1042)))
+    assert start(checkpoint, 5).skips == ASKED  # killed before the commit
+    assert start(checkpoint, 6).skips == {}
+    assert start(checkpoint, 6, ASKED).skips == {}  # the argument may stay
+
+
+def test_further_requests_are_added(checkpoint: Folder) -> None:
+    start(checkpoint, 0, ASKED)
+    more = {"in": frozenset({(3, 1042), (0, "x")}), "other": frozenset({(0, 1)})}
+    assert start(checkpoint, 0, more).skips == more
+    start(checkpoint, 0).note_skipped(0, report((0, "x")))
+    assert start(checkpoint, 1).skips == {**ASKED, "other": frozenset({(0, 1)})}
+
+
+def test_repeated_micro_batch_is_known_to_have_failed(checkpoint: Folder) -> None:
+    run = start(checkpoint, 2)
+    assert not run.failed_before
+    run.note_failure(7)
+    assert not start(checkpoint, 6).failed_before
+    assert start(checkpoint, 7, ASKED).failed_before
+    again = start(checkpoint, 7)
+    assert again.failed_before
+    assert again.skips == ASKED
+    assert not start(checkpoint, 8).failed_before
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"failed": 1, "skips": [["in", 3]]}', b'{"failed": 1, "skips": 5}'])
+def test_damaged_file_is_named(checkpoint: Folder, content: bytes) -> None:
+    checkpoint.write("dsv2/unblocking.json", content)
+    with pytest.raises(CorruptDataError, match=r"unblocking.json is damaged: .* or delete it"):
+        start(checkpoint, 0)
