@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from runtime_spark.savepoint.create import create_savepoint
     from runtime_spark.session import SESSION_SETTINGS, starting
     from runtime_spark.state_key import StateKey
+    from runtime_spark.through import through_dataframe
 
 __all__ = (
     "SESSION_SETTINGS",
@@ -26,6 +27,7 @@ __all__ = (
     "create",
     "create_savepoint",
     "starting",
+    "through_dataframe",
     "to_dataframe",
 )
 
@@ -38,6 +40,7 @@ _MODULES = {
     "StateLayout": "layout",
     "create_savepoint": "savepoint.create",
     "starting": "session",
+    "through_dataframe": "through",
     "to_dataframe": "dataframe",
 }
 

@@ -25,6 +25,7 @@ from runtime_spark.failures import job_failure
 from runtime_spark.job_group import JobGroup
 from runtime_spark.job_reports import JobReports
 from runtime_spark.job_waiting import Keeper, Waiting, running_in
+from runtime_spark.passages import PassedReports
 from runtime_spark.sinks import SinkWriter
 from runtime_spark.unblocking import skipped_in
 
@@ -38,9 +39,20 @@ class BatchJob:
     """``JobHandle`` of a batch job, which runs in its own thread."""
 
     def __init__(
-        self, plan: Plan, frames: DataFrame, writer: SinkWriter, letters: LetterWriter | None, clock: Clock
+        self,
+        plan: Plan,
+        frames: DataFrame,
+        writer: SinkWriter,
+        letters: LetterWriter | None,
+        clock: Clock,
+        passed_reports: PassedReports | None = None,
     ) -> None:
-        """``letters``: Writes the dead letters that nothing reads; None if there are none."""
+        """Create the handle.
+
+        ``letters``: Writes the dead letters that nothing reads; None if there are none.
+        ``passed_reports``: The reports of subtasks before a DataFrame. None (default): there are none.
+        """
+        self._passed_reports = passed_reports
         self._plan = plan
         self._frames = frames
         self._writer = writer
@@ -67,6 +79,8 @@ class BatchJob:
             for sink in self._writer.files:
                 sink.begin(0)
             written = self._writer.write(self._frames, 0)
+            if self._passed_reports is not None:
+                written = [*self._passed_reports.take(), *written]
             if self._letters is not None:
                 self._letters.write(0, letters_in(written))
             for sink in self._writer.files:

@@ -39,12 +39,14 @@ class Layout:
         levels: For each level, first to last, the ids of the chain heads that run there.
         slots: (operator id, subtask) -> slot, for every chain head and every sink.
         state: How Spark stores the state.
+        dataframes: For each DataFrame that records pass through, the operators of Spark with state in it.
     """
 
     partitions: int
     levels: tuple[tuple[int, ...], ...]
     slots: dict[tuple[int, int], int]
     state: StateLayout = StateLayout.BLOB
+    dataframes: tuple[tuple[str, ...], ...] = ()
 
     @staticmethod
     def of(plan: Plan, partitions: int | None = None, state: StateLayout = StateLayout.BLOB) -> Layout:

@@ -19,6 +19,7 @@ from runtime_spark.layout import Layout
 
 __all__ = (
     "Manifest",
+    "has_spark_state",
     "layout_differences",
     "manifest_of",
     "read_checkpoint_id",
@@ -36,21 +37,29 @@ _RESTORE = "Restore it from a backup, or start from a new checkpoint_location."
 
 def manifest_of(plan: Plan, layout: Layout) -> Manifest:
     """Return the manifest of a plan: what must not change between two starts from one checkpoint."""
-    return {
-        "manifest_version": _MANIFEST_VERSION,
-        "layout": {"partitions": layout.partitions, "state": layout.state.value},
-        "program": describe(plan),
-    }
+    described: dict[str, Any] = {"partitions": layout.partitions, "state": layout.state.value}
+    if any(layout.dataframes):
+        described["dataframes"] = [list(operators) for operators in layout.dataframes]
+    return {"manifest_version": _MANIFEST_VERSION, "layout": described, "program": describe(plan)}
 
 
 def layout_differences(before: Manifest, now: Manifest) -> list[Difference]:
-    """List the differences of the layout on Spark. A savepoint does not depend on it."""
+    """List the differences of the layout on Spark. A savepoint depends only on the DataFrames."""
     old, new = before["layout"], now["layout"]
-    return [
+    found = [
         Difference(what, f"the {what} was {old[name]} and is now {new[name]}", carried=True)
         for name, what in (("state", "state layout"), ("partitions", "number of state partitions"))
         if old[name] != new[name]
     ]
+    if (was := old.get("dataframes", [])) != (is_now := new.get("dataframes", [])):
+        what = "operators of Spark with state in the DataFrames that records pass through"
+        found.append(Difference("DataFrames", f"the {what} were {was} and are now {is_now}", carried=not any(was)))
+    return found
+
+
+def has_spark_state(manifest: Manifest) -> bool:
+    """Whether Spark has state in a DataFrame that the records of the job pass through. No savepoint contains it."""
+    return any(manifest["layout"].get("dataframes", ()))
 
 
 def read_manifest(checkpoint: Folder) -> Manifest | None:

@@ -35,7 +35,7 @@ from runtime_spark.generations import (
 from runtime_spark.incomplete_batch import check_incomplete_batch
 from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
-from runtime_spark.manifest import manifest_of, read_manifest
+from runtime_spark.manifest import has_spark_state, manifest_of, read_manifest
 from runtime_spark.notes import NoteBook
 from runtime_spark.restart import restart_differences
 from runtime_spark.savepoint.basis import read_basis
@@ -105,7 +105,7 @@ def choose_generation(
     if begun is not None and _continues(spark, root, current, begun, plan, layout, options):
         return ChosenGeneration(root, current, begun)
     found = _differences(current, plan, layout)
-    if found and options.on_change == "refuse":
+    if found and (options.on_change == "refuse" or _has_spark_state(current)):
         return ChosenGeneration(root, current, current)  # where it will be refused
     if begun is not None:
         check_incomplete_batch(begun, plan)
@@ -163,6 +163,11 @@ def _differences(generation: Folder, plan: Plan, layout: Layout) -> Sequence[Dif
     earlier = () if origin is None else origin.earlier
     types = TypeRegistry.of(plan)
     return restart_differences(plan, before, manifest_of(plan, layout), note_book.notes, types, earlier)
+
+
+def _has_spark_state(generation: Folder) -> bool:
+    before = read_manifest(generation)
+    return before is not None and has_spark_state(before)
 
 
 def _check(spark: SparkSession, current: Folder, plan: Plan, layout: Layout, options: RunOptions) -> None:

@@ -14,12 +14,15 @@ from dsv2.program.checked_json import from_json, to_json
 from runtime_spark.checkpoint_log import offsets_of
 from runtime_spark.layout import Layout
 
-__all__ = ("Placement", "SourceStreams", "positions_at")
+__all__ = ("NO_SOURCE", "Placement", "SourceStreams", "positions_at")
 
 _NAME = "dsv2/placement.json"
 
 SourceStreams = tuple[str, int]
 """The uid of a source, and the number of Spark's streams that it consists of."""
+
+NO_SOURCE = ""
+"""In place of a uid: streams that belong to no source."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def positions_at(checkpoint: Folder, placement: Placement, batch_id: int) -> dic
     positions = {}
     for uid, count in placement.streams:
         offset = _offset([next(lines, None) for _ in range(count)])
-        if offset is not None:
+        if offset is not None and uid != NO_SOURCE:
             positions[uid] = offset
     return positions
 

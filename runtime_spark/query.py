@@ -28,6 +28,7 @@ from runtime_spark.job_reports import JobReports
 from runtime_spark.job_waiting import Keeper, Waiting, running_in
 from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
+from runtime_spark.passages import PassedReports
 from runtime_spark.publisher import Publisher
 from runtime_spark.savepoint.create import check_unused_path, take_savepoint
 from runtime_spark.sinks import SinkWriter
@@ -67,12 +68,15 @@ class StreamingJob:
         *,
         only_available: bool,
         state_key: StateKey | None = None,
+        reports: PassedReports | None = None,
     ) -> None:
         """Create the handle.
 
         ``only_available``: The job ends when it has read the input that was available at its start.
         ``state_key``: Signs the state. None (default): it is not signed.
+        ``reports``: The reports of subtasks before a DataFrame. None (default): there are none.
         """
+        self._passed_reports = reports
         self._state_key = state_key
         self.query: StreamingQuery
         self._spark = spark
@@ -129,6 +133,8 @@ class StreamingJob:
             self._checkpoint.check_owned()
             self._publisher.await_published()
             written = self._writer.write(frames, self._checkpoint.first_batch + batch_id)
+            if self._passed_reports is not None:
+                written = [*self._passed_reports.take(), *written]
             self._archive.add(batch_id, [report for report in written if "source" in report])
             self._checkpoint.add(batch_id, written)
             self._publisher.prepared(batch_id)

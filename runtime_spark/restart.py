@@ -16,7 +16,7 @@ from dsv2.program.operator_differences import at
 from dsv2.program.stored_classes import unreadable_classes
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
-from runtime_spark.manifest import Manifest, layout_differences
+from runtime_spark.manifest import Manifest, has_spark_state, layout_differences
 from runtime_spark.notes import Notes
 
 __all__ = ("check_restart", "refuse_or_warn_of_dropped", "restart_differences")
@@ -72,7 +72,10 @@ def restart_differences(
     found = list(dict.fromkeys(change for earlier in programs for change in differences(earlier, program)))
     found += layout_differences(before, now)
     found += unreadable_classes(programs, program, types)
-    return found + changed_keys(plan, readable_samples(plan, notes.keys, Codec(types)))
+    found += changed_keys(plan, readable_samples(plan, notes.keys, Codec(types)))
+    if has_spark_state(before):
+        return [dataclasses.replace(difference, carried=False) for difference in found]
+    return found
 
 
 def _ways_out(found: Sequence[Difference]) -> str:

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import os
 import weakref
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
@@ -39,6 +40,7 @@ from runtime_spark.folders import driver_folder, open_folder
 from runtime_spark.layout import REPORT_SLOT, Layout, StateLayout
 from runtime_spark.map_stage import check_map_state, with_map_state
 from runtime_spark.migration import choose_generation
+from runtime_spark.passages import PassedReports, check_passages, passed
 from runtime_spark.query import StreamingJob
 from runtime_spark.rows import COLUMNS, ROW_SCHEMA
 from runtime_spark.savepoint.restoration import Restoration
@@ -69,6 +71,7 @@ class CompiledPlan:
         frames: The DataFrame.
         unchecked: Whether Spark's check of streaming queries would reject the DataFrame.
         restores: Whether the DataFrame restores a savepoint.
+        reports: The reports of subtasks that do not arrive in ``frames``. None: there are none.
     """
 
     layout: Layout
@@ -76,6 +79,7 @@ class CompiledPlan:
     frames: DataFrame
     unchecked: bool
     restores: bool = False
+    reports: PassedReports | None = None
 
 
 class SparkRuntime:
@@ -189,7 +193,7 @@ class SparkRuntime:
         letters = batch_letters(self._spark, plan, options, job_id)
         compiled = self.compile(plan)
         writer = SinkWriter(self._spark, plan, compiled.layout, compiled.packed, job_id, run, self._clock)
-        return BatchJob(plan, compiled.frames, writer, letters, self._clock)
+        return BatchJob(plan, compiled.frames, writer, letters, self._clock, compiled.reports)
 
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
         location = _checkpoint(options.checkpoint_location)
@@ -224,7 +228,7 @@ class SparkRuntime:
         source_options = SourceOptions(reports, trigger.target_batch_ms, positions)
         compiled = self.compile(plan, source_options, checkpoint.history, restoration, checkpoint.traced_batch)
         with usable(f"The checkpoint_location {location}"):
-            lease, run = checkpoint.begin(source_streams(plan))
+            lease, run = checkpoint.begin(source_streams(plan, restores=restoration is not None))
         sinks = SinkWriter(self._spark, plan, compiled.layout, compiled.packed, checkpoint.job_id, run, self._clock)
         job = StreamingJob(
             self._spark,
@@ -237,6 +241,7 @@ class SparkRuntime:
             self._clock,
             only_available=trigger.interval_ms is None,
             state_key=self._state_key,
+            reports=compiled.reports,
         )
         return job, compiled, chosen.path_below_root
 
@@ -263,7 +268,8 @@ class SparkRuntime:
             job.start(writer.start)
 
     def _layout_of(self, plan: Plan) -> Layout:
-        return Layout.of(plan, self._partitions, self._state_layout)
+        layout = Layout.of(plan, self._partitions, self._state_layout)
+        return replace(layout, dataframes=check_passages(self._spark, plan)) if plan.passages else layout
 
 
 def compile_plan(
@@ -289,15 +295,50 @@ def compile_plan(
     packed = pack_job(plan, layout, registry, state_key, history, origin, traced_batch)
     job_key = hashlib.sha256(packed).hexdigest()[:16]
     frames = source_frames(spark, plan, packed, job_key, clock, options)
-    if restoration is not None:
-        # Last, and in every run, because Spark logs the offsets of sources by their order.
-        ticks = tick(spark, packed, job_key, clock)
-        frames = frames.unionAll(restore_frames(spark, restoration.savepoint, packed, ticks))
-    for level in range(len(layout.levels)):
-        frames = _level(frames, plan, layout, packed, level, clock)
+
+    def new_tick() -> DataFrame:
+        return tick(spark, packed, job_key, clock)
+
+    frames = _restored(frames, plan, layout, packed, restoration, 0, new_tick)
+    reports = PassedReports(spark) if plan.passages else None
+    ends = _ends_of_sections(plan, layout)
+    for level in range(len(layout.levels) + 1):
+        for section, end in enumerate(ends, start=1):
+            if end == level:
+                assert reports is not None
+                rows = passed(frames, plan, plan.passages[section - 1], layout, packed, reports)
+                frames = source_frames(spark, plan, packed, job_key, clock, options, section, rows)
+                frames = _restored(frames, plan, layout, packed, restoration, section, new_tick)
+        if level < len(layout.levels):
+            frames = _level(frames, plan, layout, packed, level, clock)
     reads_rows = any(isinstance(operator.body, DataFrameSource) for operator in plan.operators)
     unchecked = reads_rows or len(layout.levels) > 1
-    return CompiledPlan(layout, packed, frames, unchecked=unchecked, restores=restores)
+    return CompiledPlan(layout, packed, frames, unchecked=unchecked, restores=restores, reports=reports)
+
+
+def _restored(
+    frames: DataFrame,
+    plan: Plan,
+    layout: Layout,
+    packed: bytes,
+    restoration: Restoration | None,
+    section: int,
+    new_tick: Callable[[], DataFrame],
+) -> DataFrame:
+    """Add the frames that restore the subtasks of a section of ``plan``."""
+    if restoration is None:
+        return frames
+    # Last in the section, and in every run, because Spark logs the offsets of sources by their order.
+    restoring = restore_frames(frames.sparkSession, restoration.savepoint, packed, new_tick())
+    if plan.passages:
+        own = [slot for slot, (operator, _) in layout.addresses.items() if plan.sections[operator] == section]
+        restoring = restoring.where(F.col("slot").isin(own))
+    return frames.unionAll(restoring)
+
+
+def _ends_of_sections(plan: Plan, layout: Layout) -> list[int]:
+    """For each section but the last, the number of levels before its end."""
+    return [sum(plan.sections[level[0]] <= section for level in layout.levels) for section in range(len(plan.passages))]
 
 
 def _level(frames: DataFrame, plan: Plan, layout: Layout, packed: bytes, level: int, clock: Clock) -> DataFrame:

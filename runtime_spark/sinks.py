@@ -23,6 +23,7 @@ from runtime_spark.rows import COLUMNS, decode_frame
 from runtime_spark.schema import schema_of
 from runtime_spark.sink_types import check_declared_type
 from runtime_spark.tasks import Tasks
+from runtime_spark.through import RowsSink
 from runtime_spark.worker import load_job, patient_collector
 
 __all__ = ("SinkWriter", "check_sink")
@@ -40,7 +41,7 @@ def check_sink(plan: Plan, operator: Operator) -> None:
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}") from error
         check_declared_type(plan, operator, schema)
-    elif not isinstance(sink, DriverSink | ParallelSink):
+    elif not isinstance(sink, DriverSink | ParallelSink | RowsSink):
         raise ConfigurationError(f"{where}, has a type that the Spark runtime does not support.")
 
 

@@ -16,14 +16,14 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.savepoint.metadata import SourcePosition
-from dsv2.sources import DataFrameSource, IndexedSource, Source
+from dsv2.sources import ContinuedDataFrameSource, DataFrameSource, IndexedSource, Source
 from dsv2.spi import ColumnarFunction
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.dataframe_source import DataFrameFrames
 from runtime_spark.failures import marked_failures
 from runtime_spark.frame_source import Feed, feed_for, frame_source_class
 from runtime_spark.indexed_feed import IndexedFeed, StartFeed, TickFeed
-from runtime_spark.placement import SourceStreams
+from runtime_spark.placement import NO_SOURCE, SourceStreams
 from runtime_spark.rows import ROW_SCHEMA, literal_rows, to_arrow
 from runtime_spark.schema import check_readable
 from runtime_spark.source_read import IndexRange
@@ -56,6 +56,8 @@ class SourceOptions:
 def check_source(operator: Operator) -> None:
     """Raise a ``PlanError`` for a source that cannot be read."""
     source, where = operator.body, f"The source {operator}, defined at {operator.location}"
+    if isinstance(source, ContinuedDataFrameSource):
+        return  # check_passages has checked it
     if isinstance(source, DataFrameSource):
         if not isinstance(source.dataframe, DataFrame):
             raise ConfigurationError(f"{where}, requires a Spark DataFrame, got {type(source.dataframe).__name__}.")
@@ -68,15 +70,30 @@ def check_source(operator: Operator) -> None:
 
 
 def source_frames(
-    spark: SparkSession, plan: Plan, packed: bytes, job_key: str, clock: Clock, options: SourceOptions
+    spark: SparkSession,
+    plan: Plan,
+    packed: bytes,
+    job_key: str,
+    clock: Clock,
+    options: SourceOptions,
+    section: int = 0,
+    continued: DataFrame | None = None,
 ) -> DataFrame:
-    """Return the frames of all sources of ``plan``, in their order, for all levels."""
+    """Return the frames of all sources of a section of ``plan``, in their order, for all its levels.
+
+    ``continued``: The rows with which the section begins. None (default): it is the first one.
+    """
     frames = [
-        _frames_of(spark, plan, operator, packed, job_key, clock, options)
-        for operator in plan.operators
-        if operator.kind is OperatorKind.SOURCE
+        _frames_of(spark, plan, operator, packed, job_key, clock, options, continued)
+        for operator in _sources_of(plan, section)
     ]
     return reduce(DataFrame.unionAll, frames)
+
+
+def _sources_of(plan: Plan, section: int) -> list[Operator]:
+    """The sources of a section. The one that continues the previous section comes first, as it contains its sources."""
+    sources = [op for op in plan.operators if op.kind is OperatorKind.SOURCE and plan.sections[op.id] == section]
+    return sorted(sources, key=lambda operator: not isinstance(operator.body, ContinuedDataFrameSource))
 
 
 def _frames_of(
@@ -87,6 +104,7 @@ def _frames_of(
     job_key: str,
     clock: Clock,
     options: SourceOptions,
+    continued: DataFrame | None,
 ) -> DataFrame:
     source, streaming = operator.body, plan.mode is RuntimeExecutionMode.STREAMING
 
@@ -104,7 +122,7 @@ def _frames_of(
             return _split_batch(spark, source, operator, packed, clock)
         return stream(_split_feed(source, plan, operator, options))
     assert isinstance(source, DataFrameSource)
-    dataframe = source.dataframe
+    dataframe = continued if isinstance(source, ContinuedDataFrameSource) else source.dataframe
     assert isinstance(dataframe, DataFrame)
     wants_columns = any(isinstance(operator.body, ColumnarFunction) for operator in plan.operators)
     frames = DataFrameFrames(spark, dataframe, source, operator, packed, wants_columns=wants_columns)
@@ -115,13 +133,18 @@ def _frames_of(
     return frames.chunked(lambda count: stream(TickFeed(count)))
 
 
-def source_streams(plan: Plan) -> list[SourceStreams]:
-    """Return the sources of ``plan`` in the order in which Spark logs their offsets."""
-    return [
-        (operator.uid, 1 + _user_streams(operator))
-        for operator in plan.operators
-        if operator.kind is OperatorKind.SOURCE
-    ]
+def source_streams(plan: Plan, *, restores: bool) -> list[SourceStreams]:
+    """Return the sources of ``plan`` in the order in which Spark logs their offsets.
+
+    ``restores``: Whether the checkpoint began with a savepoint. Each section then ends with a stream of its own, which
+    has no source. The last one needs no entry.
+    """
+    streams: list[SourceStreams] = []
+    for section in range(len(plan.passages) + 1):
+        if restores and section > 0:
+            streams.append((NO_SOURCE, 1))
+        streams += [(operator.uid, 1 + _user_streams(operator)) for operator in _sources_of(plan, section)]
+    return streams
 
 
 def _user_streams(operator: Operator) -> int:

@@ -1,10 +1,12 @@
-"""Counts the streams of a streaming DataFrame, each of which has an offset in Spark's offset log."""
+"""The streams of a streaming DataFrame, each of which has an offset in Spark's offset log."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import DataFrame
 
-__all__ = ("count_streams",)
+__all__ = ("count_streams", "reads_the_same")
 
 
 def count_streams(dataframe: DataFrame) -> int:
@@ -12,7 +14,17 @@ def count_streams(dataframe: DataFrame) -> int:
 
     PySpark has no public way to ask for them before the query runs.
     """
+    return len(_streams_of(dataframe))
+
+
+def reads_the_same(dataframe: DataFrame, other: DataFrame) -> bool:
+    """Whether two DataFrames read the same streams, each as often as the other."""
+    own, others = _streams_of(dataframe), _streams_of(other)
+    return len(own) == len(others) and all(one.equals(another) for one, another in zip(own, others, strict=True))
+
+
+def _streams_of(dataframe: DataFrame) -> list[Any]:
     if not dataframe.isStreaming:
-        return 0
+        return []
     leaves = dataframe._jdf.queryExecution().analyzed().collectLeaves()
-    return sum(leaves.apply(place).isStreaming() for place in range(leaves.size()))
+    return [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]

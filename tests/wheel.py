@@ -31,7 +31,7 @@ from tests.documents import documented_output, program_of
 __all__ = ("Environment", "WheelError", "build_wheel", "check_contents", "main")
 
 _ROOT = Path(__file__).parent.parent
-_EXTRAS = "spark,map-state,kafka,postgres"
+_EXTRAS = "spark,map-state,kafka,postgres,avro,protobuf,schema-registry"
 _PACKAGES = {"dsv2", "runtime_spark"}
 _FILES = ("dsv2/py.typed", "runtime_spark/py.typed", "licenses/LICENSE", "licenses/NOTICE", "METADATA")
 _IMPORTED = "import dsv2, importlib.metadata as m; assert m.version('dsv2') == dsv2.__version__; print(dsv2.__file__)"

@@ -20,7 +20,11 @@ def require_client_library(module: str, extra: str, user: str) -> None:
     Raises:
         ConfigurationError: ``module`` is not installed.
     """
-    if find_spec(module) is None:
+    try:
+        found = find_spec(module)
+    except ModuleNotFoundError:  # the package that contains it
+        found = None
+    if found is None:
         raise ConfigurationError(
             f'{user} requires {module}, which is not installed. Install it: pip install "dsv2[{extra}]".'
         )

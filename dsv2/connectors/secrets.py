@@ -18,7 +18,7 @@ HIDDEN = "***"
 # The pattern is loose on purpose: users misspell the names of options.
 _SECRET = re.compile(
     r"pas+w|pwd|secret|jaas|token(?!\.endpoint)|pas+phrase|private|key\.pem|keystore\.pem|oauthbearer\.config|"
-    r"credentials(?!\.client\.id)|kinit\.cmd"
+    r"credentials(?!\.client\.id|\.source)|kinit\.cmd|user\.info"
 )
 _USER_IN_URL = re.compile(r"(?<=://).+(?=@)", re.DOTALL)  # up to the last @: a password may contain an unescaped @
 
@@ -74,6 +74,8 @@ def _shown(name: str, value: OptionValue) -> OptionValue:
 def _secrets(name: str, value: OptionValue) -> Iterator[str]:
     if _SECRET.search(name.lower()) is not None:
         yield str(value)
+        if name.lower().endswith("user.info"):  # "user:password"
+            yield str(value).partition(":")[2]
     elif isinstance(value, str):
         for user in _USER_IN_URL.findall(value):
             yield user

@@ -12,6 +12,7 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.error_policy import DeadLetter, ErrorPolicy
 from dsv2.functions import ProcessFunction
 from dsv2.graph.broadcast_wait import WaitForBroadcast
+from dsv2.graph.sections import Passage, passages_of, sections_of
 from dsv2.output_tag import OutputTag
 from dsv2.record_position import Offset, SplitName
 from dsv2.sinks import Sink
@@ -308,12 +309,30 @@ class Plan:
         return by_subtask and source.at_source is AtSource.MICRO_BATCHES
 
     @cached_property
+    def passages(self) -> tuple[Passage, ...]:
+        """Where the records pass through DataFrames, upstream first. Known before the plan is sent to workers."""
+        return passages_of(self)
+
+    @cached_property
+    def sections(self) -> Mapping[int, int]:
+        """For each operator the number of passages before it. Raises ``PlanError`` if records pass by a DataFrame."""
+        return sections_of(self, self.passages)
+
+    @cached_property
     def depths(self) -> Mapping[int, int]:
-        """For each chain head the number of exchanges from its farthest source: 1 directly after a source."""
+        """For each chain head the number of exchanges from its farthest source: 1 directly after a source.
+
+        A section continues after the greatest depth of the previous one.
+        """
         depths: dict[int, int] = {}
-        for head in self.chains:
+        begins = dict.fromkeys(range(len(self.passages) + 1), 0)
+        for head in sorted(self.chains, key=lambda head: (self.sections[head], head)):
+            section = self.sections[head]
             upstream = [self.chain_heads[edge.source] for edge in self.edges_into[head]]
-            depths[head] = 1 + max(0 if self._is_source(other) else depths[other] for other in upstream)
+            begin = begins[section]
+            depths[head] = 1 + max(begin if self._is_source(other) else depths[other] for other in upstream)
+            for later in range(section + 1, len(begins)):
+                begins[later] = max(begins[later], depths[head])
         return depths
 
     def is_chained(self, edge: Edge) -> bool:

@@ -3,7 +3,7 @@
 from dsv2.sources.assigners import HashSplitAssigner, RoundRobinSplitAssigner, SplitAssigner
 from dsv2.sources.assignment import AssigningEnumerator, AssignmentState, AssignmentStateSerializer, SplitDiscovery
 from dsv2.sources.base import BaseSource
-from dsv2.sources.dataframe import DataFrameSource
+from dsv2.sources.dataframe import ContinuedDataFrameSource, DataFrameSource
 from dsv2.sources.hybrid import HybridSource, HybridSplit, HybridState
 from dsv2.sources.indexed import CollectionSource, DataGeneratorSource, IndexedSource
 from dsv2.sources.schedule import Halt, ReadSchedule
@@ -30,6 +30,7 @@ __all__ = (
     "AssignmentStateSerializer",
     "BaseSource",
     "CollectionSource",
+    "ContinuedDataFrameSource",
     "DataFrameSource",
     "DataGeneratorSource",
     "DataclassSerializer",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from dsv2.arguments import check_whole_number
 from dsv2.errors import ConfigurationError
 from dsv2.sources.base import BaseSource
 
-__all__ = ("DataFrameLike", "DataFrameSource")
+__all__ = ("ContinuedDataFrameSource", "DataFrameLike", "DataFrameSource")
 
 T = TypeVar("T")
 
@@ -58,3 +58,23 @@ class DataFrameSource(BaseSource[T], Generic[T]):
     @property
     def bounded(self) -> bool:
         return not self.dataframe.isStreaming
+
+
+class ContinuedDataFrameSource(DataFrameSource[T], Generic[T]):
+    """Reads a DataFrame that a runtime makes of the records of another stream of the same job.
+
+    Args:
+        sink: The sink that marks where the other stream ends.
+        record_type: As for ``DataFrameSource``.
+        split_by: As for ``DataFrameSource``.
+    """
+
+    def __init__(self, sink: object, record_type: type[T], *, split_by: str | None = None) -> None:
+        super().__init__(_Continued(), record_type, split_by=split_by)
+        self.sink = sink
+
+
+class _Continued:
+    """Stands for a DataFrame that does not exist yet. As far as the plan can tell, it ends."""
+
+    isStreaming: Any = False  # noqa: N815 - Spark's name

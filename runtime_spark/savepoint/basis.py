@@ -12,7 +12,7 @@ from dsv2.folders import Folder
 from dsv2.program.description import Description
 from dsv2.savepoint.metadata import SourcePosition
 from runtime_spark.checkpoint_log import beginning_of
-from runtime_spark.manifest import Manifest, read_checkpoint_id, read_manifest
+from runtime_spark.manifest import Manifest, has_spark_state, read_checkpoint_id, read_manifest
 from runtime_spark.notes import NoteBook, Notes
 from runtime_spark.placement import Placement, positions_at
 from runtime_spark.savepoint.origin import CheckpointOrigin
@@ -93,6 +93,11 @@ def _read(checkpoint: Folder, last: int) -> SavepointBasis:
     if manifest is None or last < 0:
         raise ConfigurationError(
             f"{checkpoint.path} is not a checkpoint with a complete micro-batch, so there is no state for a savepoint."
+        )
+    if has_spark_state(manifest):
+        raise ConfigurationError(
+            f"The job of the checkpoint {checkpoint.path} has Spark operators with state, in a DataFrame that its "
+            f"records pass through. A savepoint cannot contain their state."
         )
     note_book = NoteBook(checkpoint)
     note_book.read()

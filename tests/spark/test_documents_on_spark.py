@@ -30,13 +30,18 @@ with open("sales/monday.json", "w") as file:
         print(json.dumps({"product": product, "amount": amount}), file=file)
 run(spark)
 """
+PASS_THROUGH_DATAFRAMES = """
+print(sorted(large_sales(spark, sys.argv[1] + "/dataframes")))
+print(greatest_total(spark))
+"""
 
 
 def test_programs_run_on_spark(tmp_path: Path) -> None:
     words = program_of(ROOT / "docs" / "getting_started.md")
     sales = program_of(ROOT / "docs" / "coming_from" / "structured_streaming.md")
+    dataframes = program_of(ROOT / "docs" / "dataframes.md") + PASS_THROUGH_DATAFRAMES
     program = tmp_path / "documents.py"
-    program.write_text(words + CALLS + COUNT_WORDS + sales + SUM_SALES)
+    program.write_text(words + CALLS + COUNT_WORDS + sales + SUM_SALES + dataframes)
     environment = {**os.environ, "PYTHONPATH": python_path(), "PYSPARK_PYTHON": sys.executable}
     run = subprocess.run(
         [sys.executable, str(program), str(tmp_path)], env=environment, capture_output=True, text=True, check=False
@@ -46,3 +51,8 @@ def test_programs_run_on_spark(tmp_path: Path) -> None:
     totals = [line for line in run.stdout.splitlines() if "Sale(" in line]
     assert len(totals) == 3
     assert any("Sale(product='tea', amount=8)" in line for line in totals)
+    assert (
+        "[Named(category='drinks', cents=250), Named(category='drinks', cents=370), Named(category='food', cents=300)]"
+        in (run.stdout)
+    )
+    assert "[Named(category='rice', cents=300)]" in run.stdout

@@ -1,0 +1,70 @@
+"""Avro files for ``FilesSource``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from dsv2.connectors.client_library import require_client_library
+from dsv2.connectors.files.format import FileFormat
+from dsv2.connectors.formats.avro import parsed_schema
+from dsv2.connectors.formats.avro_types import reader_of
+from dsv2.connectors.formats.error import reason_of
+from dsv2.errors import JobError
+from dsv2.sources import SplitBatch
+
+__all__ = ("avro_files",)
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+_RECORDS_AT_ONCE = 4096
+
+
+def avro_files(record_type: type[T], *, schema: str | Mapping[str, Any] | None = None) -> FileFormat[T]:
+    """Read the records of Avro files, which contain their schema: ``FilesSource(folder, avro_files(Order))``.
+
+    A file is not divided between micro-batches. Fields are matched with the class as by ``AvroDecoder``.
+
+    Args:
+        record_type: A dataclass or NamedTuple class, ``dict``, or the type of a value that is not a record.
+        schema: The reader schema, to which records are converted. None (default): the schema of the file.
+
+    Raises:
+        ConfigurationError: ``schema`` is not valid, or fastavro is not installed.
+    """
+    require_client_library("fastavro", "avro", "avro_files")
+    text = None if schema is None else schema if isinstance(schema, str) else json.dumps(schema)
+    if text is not None:
+        parsed_schema("avro_files", text)
+    return _AvroFiles(record_type, text)
+
+
+class _AvroFiles(FileFormat[T_co], Generic[T_co]):
+    def __init__(self, record_type: type[T_co], schema: str | None) -> None:
+        self._record_type = record_type
+        self._schema = schema
+
+    def read(self, file: Path, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
+        done = 0
+        try:
+            with file.open("rb") as opened:
+                rows, build = self._opened(opened)
+                while some := list(islice(rows, _RECORDS_AT_ONCE)):
+                    numbers = range(done + 1, done + 1 + len(some))
+                    yield SplitBatch(some, build, offsets=lambda numbers=numbers: numbers)  # type: ignore[misc]
+                    done += len(some)
+        except Exception as error:
+            raise JobError(f"{file} cannot be read after record {done}: {reason_of(error)}") from error
+
+    def _opened(self, opened: Any) -> tuple[Iterator[Any], Callable[[Any], T_co] | None]:
+        """Return the values in a file, and how a value becomes a record."""
+        from fastavro import reader
+
+        wanted = None if self._schema is None else parsed_schema("avro_files", self._schema)
+        rows: Any = reader(opened, None if wanted is None else wanted.schema)
+        result = parsed_schema("avro_files", json.dumps(rows.writer_schema)) if wanted is None else wanted
+        return rows, reader_of(self._record_type, result.schema, result.named)

@@ -1,0 +1,169 @@
+"""JSON, with or without a JSON Schema in a registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from dsv2.connectors.formats.error import FormatError, reason_of
+from dsv2.connectors.formats.record_classes import alternatives, fields_of, is_record_class
+from dsv2.connectors.formats.registry import SchemaRegistry, Subject
+from dsv2.connectors.formats.wire import HEADER_BYTES, header, schema_id_of
+from dsv2.errors import ConfigurationError
+
+__all__ = ("JsonDecoder", "JsonEncoder")
+
+T_co = TypeVar("T_co", covariant=True)
+T_contra = TypeVar("T_contra", contravariant=True)
+
+_JSON = "JSON"
+
+
+class JsonDecoder(Generic[T_co]):
+    """Decodes JSON: ``values(JsonDecoder(Order))``.
+
+    Values are compared with the annotations of the class, and not with a JSON Schema: other fields are dropped, a field
+    with another type is an error. With a registry, messages begin with the id of their schema (Confluent's wire
+    format), which must be a JSON Schema.
+
+    Args:
+        record_type: A dataclass or NamedTuple class, ``dict``, or any other type that msgspec supports.
+        registry: Where to find the schemas of the messages. None: messages have none.
+
+    Raises:
+        ConfigurationError: ``record_type`` is not supported.
+    """
+
+    def __init__(self, record_type: type[T_co], *, registry: SchemaRegistry | None = None) -> None:
+        self._record_type = record_type
+        self._registry = registry
+        self._known: set[bytes] = set()  # headers
+        self._read = _reader("JsonDecoder", record_type)
+
+    def __call__(self, data: bytes, /) -> T_co:
+        """Decode one record.
+
+        Raises:
+            FormatError: The bytes do not match the class.
+            JobError: The registry cannot be reached.
+        """
+        if self._registry is not None:
+            first, data = data[:HEADER_BYTES], data[HEADER_BYTES:]
+            if first not in self._known:
+                self._registry.client.schema(schema_id_of(first), _JSON)
+                self._known.add(first)
+        try:
+            record: T_co = self._read(data)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise FormatError(f"{error} ({self._record_type.__qualname__})") from error
+        return record
+
+    def __repr__(self) -> str:
+        return f"JsonDecoder({self._record_type.__qualname__}, registry={self._registry})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _decoder, (self._record_type, self._registry)
+
+
+class JsonEncoder(Generic[T_contra]):
+    """Encodes JSON. With a subject, a message begins with the id of its JSON Schema in the registry.
+
+    Records are not compared with the JSON Schema.
+
+    Args:
+        record_type: A dataclass or NamedTuple class, ``dict``, or any other type that msgspec supports.
+        schema: The JSON Schema, as JSON or parsed JSON. Required with a subject. ``title`` is the name of the record.
+        subject: Where the registry has the schema: ``registry.subject(topic)``. None: there is no registry.
+
+    Raises:
+        ConfigurationError: ``record_type`` is not supported, or there is only one of ``schema`` and ``subject``.
+    """
+
+    def __init__(
+        self,
+        record_type: type[T_contra],
+        schema: str | Mapping[str, Any] | None = None,
+        *,
+        subject: Subject | None = None,
+    ) -> None:
+        if (schema is None) != (subject is None):
+            raise ConfigurationError("JsonEncoder requires both a schema and a subject, or neither.")
+        _check_nested("JsonEncoder", record_type)
+        self._record_type = record_type
+        self._schema = schema if schema is None or isinstance(schema, str) else json.dumps(schema)
+        self._subject = subject
+        self._first: bytes | None = None
+
+    def __call__(self, record: T_contra, /) -> bytes:
+        """Encode one record.
+
+        Raises:
+            FormatError: The record cannot be encoded.
+            JobError: The registry does not have the schema, or cannot be reached.
+        """
+        first = self._first
+        if first is None:
+            first = self._first = self._header()
+        as_dict = getattr(record, "_asdict", None)  # a NamedTuple would become an array
+        try:
+            return first + msgspec.json.encode(record if as_dict is None else as_dict())
+        except Exception as error:
+            raise FormatError(f"{record!r:.200} cannot be encoded: {reason_of(error)}") from error
+
+    def __repr__(self) -> str:
+        return f"JsonEncoder({self._record_type.__qualname__}, subject={self._subject})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_first": None}
+
+    def _header(self) -> bytes:
+        if self._subject is None or self._schema is None:
+            return b""
+        from dsv2.connectors.formats.registry_client import WrittenSchema
+
+        title = str(json.loads(self._schema).get("title", self._record_type.__qualname__))
+        return header(self._subject.id_of(WrittenSchema(_JSON, self._schema), title))
+
+
+def _decoder(record_type: type[T_co], registry: SchemaRegistry | None) -> JsonDecoder[T_co]:
+    return JsonDecoder(record_type, registry=registry)
+
+
+def _reader(user: str, record_type: type) -> Callable[[bytes], Any]:
+    """Return the function that decodes ``record_type``. msgspec would decode a NamedTuple from an array."""
+    _check_nested(user, record_type)
+    try:
+        if not (is_record_class(record_type) and issubclass(record_type, tuple)):
+            return msgspec.json.Decoder(record_type).decode
+        fields = fields_of(record_type)
+        defaults = getattr(record_type, "_field_defaults", {})
+        struct = msgspec.defstruct(
+            record_type.__name__,
+            [(f.name, f.hint) if f.required else (f.name, f.hint, defaults[f.name]) for f in fields],
+            kw_only=True,
+        )
+        read: Callable[[bytes], Any] = msgspec.json.Decoder(struct).decode
+    except TypeError as error:
+        raise ConfigurationError(f"{user}: {record_type.__qualname__} cannot be decoded from JSON: {error}.") from error
+    if len(fields) == 1:
+        return lambda data: record_type(getattr(read(data), fields[0].name))
+    values = attrgetter(*(field.name for field in fields))
+    return lambda data: record_type(*values(read(data)))
+
+
+def _check_nested(user: str, record_type: type, *, seen: frozenset[type] = frozenset()) -> None:
+    if not is_record_class(record_type) or record_type in seen:
+        return
+    for field in fields_of(record_type):
+        for kind in alternatives(field.hint):
+            if isinstance(kind, type) and issubclass(kind, tuple) and is_record_class(kind):
+                raise ConfigurationError(
+                    f"{user}: {record_type.__qualname__}.{field.name} is a NamedTuple, which would be an array in "
+                    f"JSON. Use a dataclass for nested records."
+                )
+            if isinstance(kind, type):
+                _check_nested(user, kind, seen=seen | {record_type})

@@ -1,0 +1,77 @@
+"""The fields of record classes, and the parts of type hints."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterator
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin
+
+from dsv2.errors import ConfigurationError
+
+__all__ = ("ANYTHING", "Field", "alternatives", "fields_of", "is_record_class")
+
+ANYTHING: Any = object()
+"""Among the alternatives of a hint: every value fits."""
+
+
+class Field(NamedTuple):
+    """A field of a record class. ``required``: It has no default."""
+
+    name: str
+    hint: Any
+    required: bool
+
+
+def is_record_class(kind: object) -> bool:
+    """Whether ``kind`` is a dataclass or a NamedTuple class."""
+    return isinstance(kind, type) and (
+        dataclasses.is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
+    )
+
+
+def fields_of(kind: type) -> tuple[Field, ...]:
+    """Return the fields with which a record of the class ``kind`` is created.
+
+    Raises:
+        ConfigurationError: The annotations of the class cannot be evaluated.
+    """
+    try:
+        hints = typing.get_type_hints(kind)
+    except Exception as error:
+        raise ConfigurationError(
+            f"The annotations of {kind.__qualname__} cannot be evaluated: {error}. Define the classes that they name "
+            f"in the module, not in a function or for type checkers only."
+        ) from error
+    if dataclasses.is_dataclass(kind):
+        missing = dataclasses.MISSING
+        return tuple(
+            Field(field.name, hints[field.name], field.default is missing and field.default_factory is missing)
+            for field in dataclasses.fields(kind)
+            if field.init
+        )
+    named: Any = kind
+    return tuple(Field(name, hints.get(name, Any), name not in named._field_defaults) for name in named._fields)
+
+
+def alternatives(hint: Any) -> list[Any]:
+    """Return the members of a union, or ``hint`` itself; ``ANYTHING`` for what cannot be checked."""
+    return list(_flat(hint))
+
+
+def _flat(hint: Any) -> Iterator[Any]:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        for member in get_args(hint):
+            yield from _flat(member)
+    elif origin is Annotated:
+        yield from _flat(hint.__origin__)
+    elif hasattr(hint, "__supertype__"):  # a NewType
+        yield from _flat(hint.__supertype__)
+    elif hint in (Any, object) or isinstance(hint, TypeVar | str) or origin is typing.Literal:
+        yield ANYTHING
+    elif hasattr(hint, "__value__"):  # a type alias
+        yield from _flat(hint.__value__)
+    else:
+        yield types.NoneType if hint is None else hint

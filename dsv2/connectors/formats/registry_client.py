@@ -1,0 +1,183 @@
+"""Requests to a schema registry. Schemas are cached: the registry never changes the schema of an id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from confluent_kafka.schema_registry import (
+    RegisteredSchema,
+    Schema,
+    SchemaReference,
+    SchemaRegistryClient,
+    SchemaRegistryError,
+)
+
+from dsv2.connectors.formats.error import FormatError
+from dsv2.connectors.secrets import ClientOptions
+from dsv2.errors import ConfigurationError, JobError
+
+__all__ = ("Reference", "RegistryClient", "WrittenSchema", "check_options")
+
+T = TypeVar("T")
+
+_DEFAULTS = {"timeout": 30}  # the client would wait without a limit
+_OF_WORKERS = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password")
+_UNKNOWN_SCHEMA = (40403,)
+_NOT_REGISTERED = (40401, 40403)  # no such subject; no such schema in it
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A schema that another one imports. ``name``: How that one names it."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True)
+class WrittenSchema:
+    """A schema as the registry has it. ``kind``: AVRO, PROTOBUF or JSON."""
+
+    kind: str
+    text: str
+    references: tuple[Reference, ...] = ()
+
+
+def check_options(url: str, options: ClientOptions) -> None:
+    """Raise ``ConfigurationError`` if the client library rejects an option. Certificates may exist on workers only."""
+    checked = {name: options[name] for name in options if name not in _OF_WORKERS}
+    _connected(url, ClientOptions({**checked, "ssl.ca.location": False})).close()
+
+
+class RegistryClient:
+    """A connection to a registry, with the schemas that were looked up.
+
+    Raises:
+        ConfigurationError: The client library rejects the options.
+    """
+
+    def __init__(self, url: str, options: ClientOptions) -> None:
+        self._url = url
+        self._options = options
+        self._client = _connected(url, options)
+        self._by_id: dict[int, WrittenSchema] = {}
+        self._ids: dict[tuple[str, WrittenSchema], int] = {}
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def schema(self, schema_id: int, kind: str) -> WrittenSchema:
+        """Return the schema with an id.
+
+        Raises:
+            FormatError: The registry does not have it, or it is not of ``kind``.
+            JobError: The registry cannot be reached, or refuses the request.
+        """
+        found = self._by_id.get(schema_id)
+        if found is None:
+            found = self._by_id[schema_id] = self._fetch(schema_id, kind)
+        if found.kind != kind:
+            raise FormatError(f"schema {schema_id} is a schema of {found.kind}, not of {kind}")
+        return found
+
+    def referenced(self, reference: Reference) -> WrittenSchema:
+        """Return the schema to which ``reference`` refers. Raises ``JobError``."""
+        what = f"Cannot read version {reference.version} of the subject {reference.subject!r}"
+        found = self._request(what, lambda: self._client.get_version(reference.subject, reference.version, True))
+        return _written(found.schema)
+
+    def id_of(self, subject: str, schema: WrittenSchema, *, register: bool) -> int:
+        """Return the id of ``schema`` in ``subject``. ``register``: Whether to register it if necessary.
+
+        Raises:
+            JobError: The registry does not have the schema, refuses it, or cannot be reached.
+        """
+        known = self._ids.get((subject, schema))
+        if known is None:
+            known = self._ids[subject, schema] = self._find_id(subject, schema, register=register)
+        return known
+
+    def version_of(self, subject: str, schema: WrittenSchema, *, register: bool) -> int:
+        """Return the version of ``schema`` in ``subject``, to refer to it. See ``id_of``."""
+        if register:
+            self.id_of(subject, schema, register=True)
+        version = self._look_up(subject, schema).version
+        assert version is not None
+        return version
+
+    def _fetch(self, schema_id: int, kind: str) -> WrittenSchema:
+        what = f"Cannot read schema {schema_id}"
+        try:
+            found = self._request(what, lambda: self._get(schema_id, kind), _UNKNOWN_SCHEMA)
+        except SchemaRegistryError as error:
+            raise FormatError(
+                f"the registry {self._url} has no schema {schema_id}: {self._shown(error)}"
+            ) from self._presentable(error)
+        return _written(found)
+
+    def _get(self, schema_id: int, kind: str) -> Schema:
+        if kind != "PROTOBUF":
+            return self._client.get_schema(schema_id)
+        try:
+            return self._client.get_schema(schema_id, fmt="serialized")  # Python cannot parse source text
+        except SchemaRegistryError as error:
+            if error.error_code in _UNKNOWN_SCHEMA:
+                raise
+            return self._client.get_schema(schema_id)  # Apicurio fails to convert it, and returns what it was given
+
+    def _find_id(self, subject: str, schema: WrittenSchema, *, register: bool) -> int:
+        if register:
+            what = f"Cannot register the schema in the subject {subject!r}"
+            return self._request(what, lambda: self._client.register_schema(subject, _given(schema)))
+        found = self._look_up(subject, schema).schema_id
+        assert found is not None
+        return found
+
+    def _look_up(self, subject: str, schema: WrittenSchema) -> RegisteredSchema:
+        what = f"Cannot look up the schema in the subject {subject!r}"
+        try:
+            return self._request(what, lambda: self._client.lookup_schema(subject, _given(schema)), _NOT_REGISTERED)
+        except SchemaRegistryError as error:
+            raise JobError(
+                f"The schema is not registered in the subject {subject!r} of the registry {self._url}: "
+                f"{self._shown(error)}. Register it, or set auto_register=True."
+            ) from self._presentable(error)
+
+    def _request(self, what: str, call: Callable[[], T], expected: tuple[int, ...] = ()) -> T:
+        """Call the client. Raises ``JobError``, or the ``SchemaRegistryError`` if its code is ``expected``."""
+        try:
+            return call()
+        except Exception as error:
+            if isinstance(error, SchemaRegistryError) and error.error_code in expected:
+                raise
+            raise JobError(f"{what} at the registry {self._url}: {self._shown(error)}") from self._presentable(error)
+
+    def _shown(self, error: Exception) -> str:
+        return self._options.redacted(f"{type(error).__qualname__}: {error}")
+
+    def _presentable(self, error: Exception) -> Exception | None:
+        """``error`` as the cause of another one; None if it contains a secret, as tracebacks show causes."""
+        return error if self._options.redacted(str(error)) == str(error) else None
+
+
+def _connected(url: str, options: ClientOptions) -> SchemaRegistryClient:
+    try:
+        return SchemaRegistryClient({**_DEFAULTS, **options, "url": url})
+    except Exception as error:
+        # Not as the cause: the client's messages may contain the value of an option.
+        reason = options.redacted(f"{type(error).__qualname__}: {error}")
+        raise ConfigurationError(f"The client of the schema registry rejects the options: {reason}") from None
+
+
+def _written(schema: Schema) -> WrittenSchema:
+    references = [Reference(str(r.name), str(r.subject), int(r.version or 0)) for r in schema.references or ()]
+    return WrittenSchema(schema.schema_type or "AVRO", schema.schema_str or "", tuple(references))
+
+
+def _given(schema: WrittenSchema) -> Schema:
+    references = [SchemaReference(name=r.name, subject=r.subject, version=r.version) for r in schema.references]
+    return Schema(schema.text, schema.kind, references)

@@ -1,0 +1,93 @@
+"""Avro and Protobuf through a real broker, with a schema registry."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from components.kafka import KafkaBroker
+from dsv2 import ExecutionEnvironment, RecordBatch, UserFunctionError
+from dsv2.connectors.formats import (
+    AvroDecoder,
+    AvroEncoder,
+    ProtobufDecoder,
+    ProtobufEncoder,
+    SchemaRegistry,
+)
+from dsv2.connectors.kafka import KafkaSink, KafkaSource, OffsetsInitializer, keys_and_values, values
+from dsv2.sinks import CollectSink, SinkBatch, SinkInfo
+from tests import protobuf_messages as pb
+from tests.durations import ms
+from tests.schema_registry import RegistryServer
+from tests.support import local_environment
+from tests.topics import Topics
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [{"name": "customer", "type": "long"}, {"name": "cents", "type": ["null", "long"]}],
+}
+
+
+class Order(NamedTuple):
+    customer: int
+    cents: int | None
+
+
+def environment() -> ExecutionEnvironment:
+    env = local_environment(2)
+    env.register_type(pb.Order, take_apart=pb.Order.SerializeToString, build=pb.Order.FromString)
+    return env
+
+
+def customer(order: Order) -> int:
+    return order.customer
+
+
+def as_message(pair: tuple[int | None, Order | None]) -> pb.Order:
+    key, order = pair
+    assert order is not None
+    assert key == order.customer
+    return pb.Order(customer=order.customer, cents=order.cents or 0)
+
+
+def test_from_avro_to_protobuf(kafka_broker: KafkaBroker) -> None:
+    topics = Topics(kafka_broker.bootstrap_servers)
+    servers, orders, protos = topics.bootstrap_servers, topics.create(2), topics.create(2)
+    with RegistryServer("user:secret") as server:
+        registry = SchemaRegistry(server.url, {"basic.auth.user.info": "user:secret", "max.retries": 0})
+        key = AvroEncoder(int, '"long"', subject=registry.subject(orders, part="key", auto_register=True))
+        value = AvroEncoder(Order, ORDER, subject=registry.subject(orders, auto_register=True))
+        written = [Order(number, number * 10 or None) for number in range(200)]
+        sink = KafkaSink(servers, orders, value, key=lambda order: key(customer(order)), retry_timeout=ms(20_000))
+        sink.write(SinkBatch(SinkInfo("job", "avro", 1), 0, 0, iter([RecordBatch(written)])))
+
+        decode = keys_and_values(AvroDecoder(int, registry=registry), AvroDecoder(Order, registry=registry))
+        latest = OffsetsInitializer.latest()
+        env, found = environment(), CollectSink[pb.Order]()
+        source = KafkaSource(servers, topics=orders, decode=decode, stopping_offsets=latest)
+        env.from_source(source).map(as_message).shuffle().map(lambda message: message).to_sink(found)
+        env.execute("decode")
+        assert sorted(message.customer for message in found.results) == list(range(200))
+
+        encode = ProtobufEncoder(pb.Order, subject=registry.subject(protos, auto_register=True))
+        output = KafkaSink(servers, protos, encode, retry_timeout=ms(20_000))
+        output.write(SinkBatch(SinkInfo("job", "proto", 1), 0, 0, iter([RecordBatch(found.results)])))
+        env, messages = environment(), CollectSink[int]()
+        proto = values(ProtobufDecoder(pb.Order, registry=registry))
+        again = KafkaSource(servers, topics=protos, decode=proto, stopping_offsets=latest)
+        env.from_source(again).map(lambda order: order.cents).to_sink(messages)
+        env.execute("read again")
+        assert sorted(messages.results) == [number * 10 for number in range(200)]
+        assert server.subjects() == sorted([f"{orders}-key", f"{orders}-value", f"{protos}-value", "shop/money.proto"])
+
+        topics.send(orders, [b"\0\0\0\0\2\x80"], key=None)
+        env = local_environment()
+        env.from_source(KafkaSource(servers, topics=orders, decode=decode, stopping_offsets=latest)).to_sink(
+            CollectSink()
+        )
+        named = rf"(?s)FormatError: .*\(schema 2, shop.Order\).*topic='{orders}', partition=0, offset=\d+"
+        with pytest.raises(UserFunctionError, match=named):
+            env.execute("undecodable")
