@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
 from os import PathLike, fspath
@@ -310,7 +311,7 @@ class ExecutionEnvironment:
         options = _options(
             checkpoint_location, trigger, allow_dropped_state, savepoint, as_new_job, continued_sources, on_change
         )
-        return self._start(job_name, options).result()
+        return self._start(job_name, replace(options, background=False)).result()
 
     @short_traceback
     def execute_async(

@@ -15,12 +15,13 @@ from dsv2.clock import Clock
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError
 from dsv2.graph import Plan
 from dsv2.job import JobProgress, JobResult, JobStatus
+from dsv2.runtime.report.job_waiting import Keeper, Waiting
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
 from runtime_spark.failures import job_failure
 from runtime_spark.job_group import JobGroup
 from runtime_spark.job_reports import JobReports
-from runtime_spark.job_waiting import Keeper, Waiting, running_in
+from runtime_spark.job_waiting import running_in
 from runtime_spark.sinks import SinkWriter
 
 __all__ = ("BatchJob",)

@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import RunOptions
 from dsv2.program.dropped import dropped_state
+from dsv2.program.restart import refuse_or_warn_of_dropped
+from dsv2.program.run_history import begin_run
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import SinkRunInfo
@@ -33,8 +35,7 @@ from runtime_spark.manifest import Manifest, manifest_of, read_checkpoint_id, re
 from runtime_spark.migration import ChosenGeneration, another_driver
 from runtime_spark.notes import NoteBook, Notes
 from runtime_spark.placement import Placement, SourceStreams
-from runtime_spark.restart import check_restart, refuse_or_warn_of_dropped
-from runtime_spark.run_history import begin_run
+from runtime_spark.restart import check_restart
 from runtime_spark.savepoint.restoration import restoration_of
 from runtime_spark.state_history import StateHistory, StateLedger
 from runtime_spark.state_metadata import check_state_metadata, relocate_state_metadata
@@ -111,7 +112,8 @@ class Checkpoint:
             discard_uncommitted_state(self.folder, self._beginning.batch_id)
             relocate_state_metadata(self.folder)
             self._note_book.write(self._notes)
-            run = begin_run(self.folder, run_id, self._beginning, self.first_batch)
+            begun = self._beginning
+            run = begin_run(self.folder, run_id, begun.batch_id, self.first_batch, repeats=begun.repeats)
             own_outputs(self._spark, self._plan, self._owner)
         except BaseException:
             lease.release()

@@ -23,10 +23,10 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.missing_uids import check_uids
-from dsv2.job import JobHandle, RunOptions, Trigger
+from dsv2.job import JobHandle, RunOptions, Trigger, check_batch_options, default_trigger
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import SinkRunInfo
-from dsv2.sources import BaseSource, DataFrameSource
+from dsv2.sources import DataFrameSource
 from runtime_spark.batch_job import BatchJob
 from runtime_spark.checkpoint import Checkpoint
 from runtime_spark.failures import job_failure, usable
@@ -163,10 +163,7 @@ class SparkRuntime:
         return self._start_streaming(plan, options)
 
     def _start_batch(self, plan: Plan, options: RunOptions) -> BatchJob:
-        if options.checkpoint_location is not None or options.trigger is not None:
-            raise ConfigurationError(
-                "A BATCH job has neither a checkpoint nor a trigger. Remove these arguments, or use STREAMING."
-            )
+        check_batch_options(options)
         check_outputs_unused(self._spark, plan)
         compiled = self.compile(plan)
         job_id = f"{self._spark.conf.get('spark.app.id')}-{next(_BATCH_JOBS)}"
@@ -176,7 +173,7 @@ class SparkRuntime:
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
         location = _checkpoint(options.checkpoint_location)
         check_uids(plan)
-        trigger = options.trigger or _default_trigger(plan)
+        trigger = options.trigger or default_trigger(plan)
         with ExitStack() as stack:
             folder = TemporaryDirectory(prefix="dsv2-reports-", dir=driver_folder(self._spark))
             reports = stack.enter_context(folder)
@@ -303,10 +300,3 @@ def _checkpoint(location: str | None) -> str:
             "A later start with the same folder continues from there."
         )
     return location.rstrip("/") if urlparse(location).scheme else os.path.abspath(location)
-
-
-def _default_trigger(plan: Plan) -> Trigger:
-    sources = [operator.body for operator in plan.operators if isinstance(operator.body, BaseSource)]
-    if all(source.bounded for source in sources):
-        return Trigger.available_now()
-    return Trigger.processing_time()

@@ -29,8 +29,7 @@ def take(plan: Plan, run: LocalRun, earlier: Iterable[Description], origin: Orig
     """
     writer = SavepointWriter(folder, continued_programs(earlier, describe(plan)), run.codec)
     writer.write(run.rows())
-    holding = sorted({entry["uid"] for entry in run.progress() if entry["records_held"]})
-    writer.finish(origin, run.positions(), sinks={}, fields=run.kept_fields(), holding=holding)
+    writer.finish(origin, run.positions(), sinks={}, fields=run.kept_fields(), holding=run.holding())
 
 
 def restart(plan: Plan, run: LocalRun) -> None:

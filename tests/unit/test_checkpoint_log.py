@@ -11,7 +11,6 @@ from dsv2.folders import Folder, LocalFolder
 from dsv2.program.checked_json import from_json
 from dsv2.sinks import SinkInfo, SinkRunInfo
 from runtime_spark.checkpoint_log import Beginning, beginning_of
-from runtime_spark.run_history import begin_run
 
 METADATA = '{"id":"b1b11630-5309-46d5-a6b0-59a7e9f56ca9"}'
 OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"position": 7}\n-\n'
@@ -115,7 +114,7 @@ def test_run_lists_possible_writers_of_its_first_batch(tmp_path: Path) -> None:
         ("g", Beginning(8, repeats=True), ("f",)),
     ]
     for run_id, beginning, earlier in begins:
-        assert begin_run(folder, run_id, beginning) == SinkRunInfo(run_id, beginning.batch_id, earlier)
+        assert begin_run(folder, run_id, beginning.batch_id, repeats=beginning.repeats) == SinkRunInfo(run_id, beginning.batch_id, earlier)
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"first_batch": 3}', '{"first_batch": "x", "runs": []}'])
@@ -124,8 +123,8 @@ def test_damaged_runs_file_is_named(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         folder.write("dsv2/runs.json", text.encode())
     with pytest.raises(CorruptDataError, match=rf"{tmp_path}/dsv2/runs\.json is (missing|damaged)"):
-        begin_run(folder, "a", Beginning(3, repeats=True))
-    begin_run(folder, "a", Beginning(3, repeats=False))
+        begin_run(folder, "a", 3, repeats=True)
+    begin_run(folder, "a", 3, repeats=False)
     assert from_json(folder.read("dsv2/runs.json")) == {"first_batch": 3, "runs": ["a"]}
 
 
