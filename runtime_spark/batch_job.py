@@ -93,6 +93,7 @@ class BatchJob:
 
     def stop(self, timeout: timedelta | None = None) -> None:
         """Wait for the end, or cancel the job after ``timeout``: see ``JobHandle``."""
+        asked(self)
         seconds = as_seconds(timeout, "timeout")
         waiting = Waiting(self._plan.job_name, self._what_runs)
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -126,7 +127,8 @@ class BatchJob:
 
     def exception(self) -> Dsv2Error | None:
         """Return the error that the job failed with, or None."""
-        asked(self)
+        if not self._thread.is_alive():
+            asked(self)
         return self._failure
 
     @short_traceback

@@ -219,7 +219,6 @@ class StreamingJob:
     @short_traceback
     def savepoint(self, path: str | PathLike[str]) -> str:
         """Take a savepoint as of the last complete micro-batch; see ``JobHandle``. The job continues meanwhile."""
-        asked(self)
         self._await_commit()
         if (failure := self.exception()) is not None:
             raise failure
@@ -281,7 +280,8 @@ class StreamingJob:
 
     def exception(self) -> Dsv2Error | None:
         """Return the error that the job failed with, or None."""
-        asked(self)
+        if self._is_over():
+            asked(self)
         return self._found_failure()
 
     def _found_failure(self) -> Dsv2Error | None:

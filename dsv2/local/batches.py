@@ -12,7 +12,7 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.graph import Plan
 from dsv2.job import JobProgress, Trigger, input_is_bounded
 from dsv2.local.beginning import Beginning
-from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch
+from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch, SubtaskState
 from dsv2.local.control import JobControl
 from dsv2.local.run import LocalRun
 from dsv2.local.savepoints import restart
@@ -83,7 +83,7 @@ class Recorder:
     def _stored(self, frames: Sequence[Frame], batch_id: int, now_ms: int) -> StoredBatch:
         run, begun = self._run, self._begun
         self._keys = add_samples(self._keys, run.key_samples())
-        states = list(run.snapshots())
+        states = [SubtaskState(*state) for state in run.snapshots()]
         return StoredBatch(
             begun.job_id,
             begun.checkpoint_id,

@@ -144,19 +144,18 @@ class LocalJob:
     def stop_with_savepoint(self, path: str | PathLike[str]) -> str:
         """Stop the job between two micro-batches, and take a savepoint; see ``JobHandle``."""
         written = self._savepoint(path, self._control.stop)
-        self._is_over.wait()
+        self.stop()
         return written
 
     def _savepoint(self, path: str | PathLike[str], then: Callable[[], None]) -> str:
-        asked(self)
         if self._plan.mode is RuntimeExecutionMode.BATCH:
             raise ConfigurationError(f"The job {self._plan.job_name!r} is a BATCH job, which has no savepoints.")
         folder = local_folder(path, ONLY_LOCAL)
         check_unused(folder)
 
         def write() -> str:
-            if self._failure is not None:
-                raise self._failure
+            if (failure := self.exception()) is not None:
+                raise failure
             if self._execution.has_ended:
                 raise ConfigurationError(
                     f"The job {self._plan.job_name!r} has reached the end of its input, so there is nothing to "

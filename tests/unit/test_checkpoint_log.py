@@ -9,6 +9,7 @@ import pytest
 from dsv2 import CorruptDataError, JobError
 from dsv2.folders import Folder, LocalFolder
 from dsv2.program.checked_json import from_json
+from dsv2.program.run_history import begin_run
 from dsv2.sinks import SinkInfo, SinkRunInfo
 from runtime_spark.checkpoint_log import Beginning, beginning_of
 
@@ -114,7 +115,8 @@ def test_run_lists_possible_writers_of_its_first_batch(tmp_path: Path) -> None:
         ("g", Beginning(8, repeats=True), ("f",)),
     ]
     for run_id, beginning, earlier in begins:
-        assert begin_run(folder, run_id, beginning.batch_id, repeats=beginning.repeats) == SinkRunInfo(run_id, beginning.batch_id, earlier)
+        run = begin_run(folder, run_id, beginning.batch_id, repeats=beginning.repeats)
+        assert run == SinkRunInfo(run_id, beginning.batch_id, earlier)
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"first_batch": 3}', '{"first_batch": "x", "runs": []}'])

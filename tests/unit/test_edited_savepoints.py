@@ -629,6 +629,7 @@ def test_only_its_options_set_the_position_of_a_streaming_dataframe() -> None:
 def test_source_that_has_ended_keeps_its_position(tmp_path: Path) -> None:
     env, _ = ruled_pipeline([1, Stop(), 2])
     job = env.execute_async("ruled")
+    job.await_termination()
     original = Savepoint.open(job.savepoint(tmp_path / "a"))
     assert original.positions["rules"] == {"position": 1, "ended": True}
     with pytest.raises(ConfigurationError, match="it has reached its end"):

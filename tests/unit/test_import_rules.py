@@ -66,10 +66,10 @@ MAY_IMPORT = {
     "runtime.operator": RUNTIME | RUNTIMES - {"runtime.sources", "runtime.rescale"},
     "runtime.sources": RUNTIME | RUNTIMES - {"runtime.rescale"},
     "runtime.rescale": RUNTIME | {"program"} | RUNTIMES - {"runtime.sources"},
-    "program": PLAN | {"runtime.serde", "runtime.report", "runtime.state"},
+    "program": PLAN | {"folders", "runtime.serde", "runtime.report", "runtime.state"},
     "savepoint": {"callables", "context", "errors", "folders", "graph", "program", "sources", "state", "version"}
     | {"runtime.report", "runtime.serde", "runtime.state"},
-    "local": RUNTIME | RUNTIMES | {"arguments", "folders", "program", "savepoint", "unfinished"},
+    "local": RUNTIME | RUNTIMES | {"arguments", "folders", "program", "savepoint", "unfinished", "version"},
     "cli": {"errors", "savepoint", "version"},
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},

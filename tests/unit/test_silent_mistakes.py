@@ -392,8 +392,8 @@ def test_executed_pipeline_cannot_be_used_again() -> None:
 def test_refused_pipeline_is_kept() -> None:
     env, sink = ExecutionEnvironment.get_instance(runtime="local"), CollectSink[int]()
     env.from_collection([1]).to_sink(sink)
-    with pytest.raises(PlanError, match="has no checkpoints"):
-        env.execute(checkpoint_location="there")
+    with pytest.raises(PlanError, match="is not on the local disk"):
+        env.execute(checkpoint_location="s3://bucket/there")
     env.execute()
     assert sink.results == [1]
 
