@@ -23,17 +23,15 @@ from dsv2.folders import LocalFolder
 from dsv2.program.checked_json import from_json, to_json
 from dsv2.program.description import Description
 from dsv2.program.key_samples import KeySample
+from dsv2.program.restart import LOCAL_FILES
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.version import __version__
 
-__all__ = ("FOLDER", "LocalCheckpoint", "SinkOutput", "StoredBatch", "SubtaskState")
-
-FOLDER = "local"
-"""The folder of a checkpoint in which the local runtime has its files."""
+__all__ = ("LocalCheckpoint", "SinkOutput", "StoredBatch", "SubtaskState")
 
 _VERSION = 1
 _BATCH, _WRITTEN = ".batch", ".written"
-_LOCK = f"{FOLDER}/lock"
+_LOCK = f"{LOCAL_FILES}/lock"
 _OF_SPARK = {"metadata", "offsets", "commits", "generations"}
 _RESTORE = "Restore the checkpoint from a backup, or start from a new checkpoint_location."
 
@@ -162,7 +160,9 @@ class LocalCheckpoint:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             lock = open(path, "ab")  # noqa: SIM115 - closed by release
         except OSError as error:
-            raise ConfigurationError(f"The checkpoint_location {self.folder.path} cannot be written: {error}.") from error
+            raise ConfigurationError(
+                f"The checkpoint_location {self.folder.path} cannot be written: {error}."
+            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system releases it if the process dies
         except OSError as error:
@@ -172,9 +172,9 @@ class LocalCheckpoint:
                 f"Stop that job first, or give this one its own checkpoint_location."
             ) from error
         self._lock = lock
-        for name in self.folder.sizes(FOLDER):
+        for name in self.folder.sizes(LOCAL_FILES):
             if name.startswith(".") and name.endswith(".new"):  # of a process that died while it wrote
-                self.folder.delete(f"{FOLDER}/{name}")
+                self.folder.delete(f"{LOCAL_FILES}/{name}")
 
     def release(self) -> None:
         """Let other jobs use the checkpoint."""
@@ -189,7 +189,7 @@ class LocalCheckpoint:
             IncompatibleCheckpointError: It has a version that is not known here.
             CorruptDataError: Its file is damaged.
         """
-        numbers = self.folder.numbers(FOLDER, suffix=_BATCH)
+        numbers = self.folder.numbers(LOCAL_FILES, suffix=_BATCH)
         if not numbers:
             return None
         name = _name(numbers[-1], _BATCH)
@@ -209,7 +209,7 @@ class LocalCheckpoint:
         """Record that the sinks have a micro-batch, and delete those before it."""
         self.folder.write(_name(batch_id, _WRITTEN), b"")
         for suffix in (_BATCH, _WRITTEN):
-            for number in self.folder.numbers(FOLDER, suffix=suffix):
+            for number in self.folder.numbers(LOCAL_FILES, suffix=suffix):
                 if number < batch_id:
                     self.folder.delete(_name(number, suffix))
 
@@ -222,4 +222,4 @@ class LocalCheckpoint:
 
 
 def _name(number: int, suffix: str) -> str:
-    return f"{FOLDER}/{number}{suffix}"
+    return f"{LOCAL_FILES}/{number}{suffix}"

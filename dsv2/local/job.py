@@ -114,7 +114,7 @@ class LocalJob:
     def stop(self, timeout: timedelta | None = None) -> None:
         """End the job between two micro-batches, or within one after ``timeout``: see ``JobHandle``.
 
-        A micro-batch is cancelled between two calls of functions: a function that blocks cannot be interrupted.
+        A micro-batch is cancelled between two batches of records: a function that blocks cannot be interrupted.
         """
         asked(self)
         seconds = as_seconds(timeout, "timeout")
@@ -162,7 +162,9 @@ class LocalJob:
                     f"continue. A savepoint of a local job needs input that stops before its end, or an unbounded source."
                 )
             run, batch_id = self._execution.state
-            take(self._plan, run, self._begun.earlier, Origin(self._plan.job_name, self._begun.job_id, batch_id), folder)
+            take(
+                self._plan, run, self._begun.earlier, Origin(self._plan.job_name, self._begun.job_id, batch_id), folder
+            )
             then()
             return folder.path
 

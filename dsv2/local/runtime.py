@@ -85,9 +85,7 @@ class LocalRuntime:
             job.run()
         return job
 
-    def _begin(
-        self, plan: Plan, options: RunOptions, stack: ExitStack
-    ) -> tuple[LocalCheckpoint | None, Beginning]:
+    def _begin(self, plan: Plan, options: RunOptions, stack: ExitStack) -> tuple[LocalCheckpoint | None, Beginning]:
         if options.checkpoint_location is None or plan.mode is RuntimeExecutionMode.BATCH:
             return None, beginning_of(plan, options, f"local-{os.getpid()}-{self._clock.now_ms()}-{next(_RUNS)}")
         check_uids(plan)

@@ -12,9 +12,7 @@ __all__ = ("begin_run",)
 _RUNS = "dsv2/runs.json"
 
 
-def begin_run(
-    checkpoint: Folder, run_id: str, batch_id: int, first_batch: int = 0, *, repeats: bool
-) -> SinkRunInfo:
+def begin_run(checkpoint: Folder, run_id: str, batch_id: int, first_batch: int = 0, *, repeats: bool) -> SinkRunInfo:
     """Record that the run ``run_id`` begins, and describe it for sinks.
 
     The checkpoint lists the runs that may have written the micro-batch with which the last run began. A micro-batch

@@ -200,7 +200,9 @@ def test_complete_batch_is_not_written_again(tmp_path: Path) -> None:
     written: list[int] = []
     for _ in range(2):
         env = ExecutionEnvironment.get_instance(runtime="local")
-        env.from_source(TestSource[int]([1, Stop(), 2])).to_sink(ForeachBatchSink(lambda found, _: written.extend(found)))
+        env.from_source(TestSource[int]([1, Stop(), 2])).to_sink(
+            ForeachBatchSink(lambda found, _: written.extend(found))
+        )
         env.execute(checkpoint_location=tmp_path)
     assert written == [1, 2]
 
@@ -357,7 +359,9 @@ def test_second_job_on_a_checkpoint_is_refused(tmp_path: Path) -> None:
     assert job.status is JobStatus.STOPPED
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data.replace(b'"job_id"', b'"job_ie"'), lambda _: b""])
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-1], lambda data: data.replace(b'"job_id"', b'"job_ie"'), lambda _: b""]
+)
 def test_damaged_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     continued(tmp_path, Ledger(), 4)
     (file,) = (tmp_path / "local").glob("*.batch")
