@@ -173,10 +173,10 @@ class MicroBatches:
                 case Halt(until_ms=None):
                     return Outcome.STOPPED
                 case Halt(until_ms=int(until_ms)):
-                    self._skipped_ms += until_ms - self._time.now_ms
-                    self._time.now_ms = until_ms
+                    self._skip(until_ms)
                     self._run.begin_batch(0)
-                    reads = has_work = True
+                    self._run_batch()
+                    continue
                 case None:
                     reads = self._run.begin_batch(next(self._sizes))
                     has_work = reads or self._by_clock or not number
@@ -201,6 +201,13 @@ class MicroBatches:
             self._run.restart()
         elif self._strict:
             restart(self._plan, self._run)
+
+    def _skip(self, until_ms: int) -> None:
+        """Set the clock of the job forward to ``until_ms``, or to the next micro-batch before that."""
+        if interval := self._trigger.interval_ms:
+            until_ms = min(until_ms, (self._time.now_ms // interval + 1) * interval)
+        self._skipped_ms += until_ms - self._time.now_ms
+        self._time.now_ms = until_ms
 
     def _pause(self, began_ms: int, *, reads: bool) -> None:
         """Wait until the next micro-batch may begin."""
