@@ -1,4 +1,4 @@
-"""Folders of checkpoints and savepoints. Names are literal, never patterns."""
+"""Folders of checkpoints, savepoints and sinks. Names are literal, never patterns."""
 
 from __future__ import annotations
 
@@ -32,6 +32,14 @@ class Folder(ABC):
         """Create or replace a file. Readers see the new content, the old content or no file, never a part."""
 
     @abstractmethod
+    def create(self, name: str, data: bytes) -> bool:
+        """Create a file, or return False if it exists. Of several writers one succeeds, and readers see all of it."""
+
+    @abstractmethod
+    def move(self, name: str, new: str) -> bool:
+        """Rename a file, and create the folder of its new name. Return False if it does not exist."""
+
+    @abstractmethod
     def delete(self, name: str) -> None:
         """Delete a file, if it exists."""
 
@@ -42,6 +50,10 @@ class Folder(ABC):
     @abstractmethod
     def subfolder(self, name: str) -> Folder:
         """Return the folder ``name``, which need not exist."""
+
+    @abstractmethod
+    def tree(self, name: str) -> dict[str, int]:
+        """Return the files below the folder ``name`` at any depth, by their names relative to it, with sizes."""
 
     def numbers(self, name: str, prefix: str = "", suffix: str = "") -> list[int]:
         """Return the sorted numbers of the entries ``<prefix><number><suffix>`` in the folder ``name``."""
@@ -84,6 +96,28 @@ class LocalFolder(Folder):
         new.write_bytes(data)
         os.replace(new, file)
 
+    def create(self, name: str, data: bytes) -> bool:
+        file = Path(self.path, name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        new = file.with_name(f".{file.name}.{os.getpid()}.new")
+        new.write_bytes(data)
+        try:
+            os.link(new, file)
+        except FileExistsError:
+            return False
+        finally:
+            new.unlink()
+        return True
+
+    def move(self, name: str, new: str) -> bool:
+        target = Path(self.path, new)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.rename(Path(self.path, name), target)
+        except FileNotFoundError:
+            return False
+        return True
+
     def delete(self, name: str) -> None:
         Path(self.path, name).unlink(missing_ok=True)
 
@@ -96,6 +130,14 @@ class LocalFolder(Folder):
 
     def subfolder(self, name: str) -> LocalFolder:
         return LocalFolder(self.place(name))
+
+    def tree(self, name: str) -> dict[str, int]:
+        root = Path(self.path, name)
+        return {
+            file.relative_to(root).as_posix(): file.stat().st_size
+            for folder, _, files in os.walk(root)
+            for file in (Path(folder, own) for own in files)
+        }
 
     def uri(self, name: str) -> str:
         return f"file:{self.place(name)}"

@@ -296,7 +296,7 @@ def _remove_earlier_run(checkpoint: Path, output: Path, output_is_ours: bool) ->
             f"{output} contains the output of an earlier run. Remove it, choose another --output, or pass the "
             f"--checkpoint of that run to resume it."
         )
-    for folder, ours in ((checkpoint, "dsv2"), (output, "batch_id=*")):
+    for folder, ours in ((checkpoint, "dsv2"), (output, "_dsv2")):
         if folder.exists() and any(folder.iterdir()) and not any(folder.glob(ours)):
             raise ConfigurationError(f"{folder} contains other files than an earlier run. Choose another --work-dir.")
         shutil.rmtree(folder, ignore_errors=True)

@@ -56,7 +56,12 @@ class BatchJob:
     def _run(self) -> None:
         self._group.add_thread()
         try:
+            for sink in self._writer.files:
+                sink.begin(0)
             written = self._writer.write(self._frames, 0)
+            for sink in self._writer.files:
+                sink.publish()
+                sink.finish()
             self._reports.add(0, [report for report in written if "uid" in report])
         except Exception as error:
             if not self._cancelled:

@@ -24,7 +24,6 @@ from runtime_spark.folders import jvm_process
 from runtime_spark.generations import (
     SAVEPOINT,
     Ancestry,
-    begun_generation,
     current_generation,
     delete_generation,
     delete_other_generations,
@@ -85,8 +84,7 @@ class Checkpoint:
         """The number that sinks give to the first micro-batch of the checkpoint."""
         ancestry = Ancestry.read(self.folder)
         self._owner = OutputOwner(self.job_id, str(self.id) if ancestry is None else ancestry.checkpoint_id)
-        first = self.first_batch + self._beginning.batch_id
-        check_outputs(spark, plan, self._owner, first, takes_over=self._is_new, repeats=self._may_repeat())
+        check_outputs(spark, plan, self._owner, self.next_batch, takes_over=self._is_new)
 
     def begin(self, streams: Sequence[SourceStreams]) -> tuple[Lease, SinkRunInfo]:
         """Begin the run. ``streams``: The sources in the order in which Spark logs their offsets.
@@ -120,11 +118,6 @@ class Checkpoint:
             raise
         return lease, run
 
-    def _may_repeat(self) -> bool:
-        """Whether an earlier run of the same program may have written the micro-batch with which the run begins."""
-        discards = self._chosen.is_current and begun_generation(self._chosen.root) is not None
-        return not self._is_new and (self._beginning.repeats or not discards)
-
     def _has_changed(self) -> bool:
         """Whether another driver has used the checkpoint since this start read it."""
         chosen = self._chosen
@@ -146,6 +139,15 @@ class Checkpoint:
     def _delete_others(self) -> None:
         delete_other_generations(self._chosen.root, self.folder)
         self._has_others = False
+
+    @property
+    def next_batch(self) -> int:
+        """The micro-batch with which the run begins, as the sinks know it. All earlier ones are committed."""
+        return self.first_batch + self._beginning.batch_id
+
+    def is_committed(self, batch_id: int) -> bool:
+        """Whether a micro-batch of this run is complete. ``batch_id``: As Spark knows it."""
+        return self.folder.read(f"commits/{batch_id}") is not None
 
     def has_commits(self) -> bool:
         """Whether a micro-batch is complete."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
+from dsv2.clock import SystemClock
+from dsv2.file_log import SinkFolder
+from dsv2.folders import Folder
 from dsv2.savepoint import Savepoint, SavepointEditor
 from runtime_spark.failures import job_failure, usable
+from runtime_spark.file_merges import SparkMerger
 from runtime_spark.folders import open_folder
 from runtime_spark.generations import current_generation
 from runtime_spark.layout import StateLayout
@@ -21,7 +26,9 @@ from runtime_spark.session import SESSION_SETTINGS
 from runtime_spark.state_key import StateKey
 from runtime_spark.state_metadata import check_state_metadata
 
-__all__ = ("create", "open_savepoint", "show", "verify", "write")
+__all__ = ("compact", "create", "open_files", "open_savepoint", "show", "verify", "write")
+
+_RETENTION_MS = 3_600_000  # of files that were merged, for readers that have begun to read them
 
 
 def create(checkpoint: str, path: str, settings: Mapping[str, str], key_file: str | None) -> str:
@@ -35,6 +42,29 @@ def create(checkpoint: str, path: str, settings: Mapping[str, str], key_file: st
     """
     state_key = _state_key(key_file)
     return create_savepoint(checkpoint, path, spark=_session(settings), state_key=state_key)
+
+
+def open_files(path: str, settings: Mapping[str, str]) -> Folder:
+    """Open the folder of a file sink on any file system. ``settings``: Settings of the Spark session."""
+    with usable(path):
+        return open_folder(_session(settings), path)
+
+
+def compact(path: str, target_bytes: int, settings: Mapping[str, str]) -> int:
+    """Merge small files of a file sink whose job is not running. Returns the number of files that were replaced.
+
+    Args:
+        path: The folder of the sink.
+        target_bytes: The approximate size of merged files.
+        settings: Settings of the Spark session.
+    """
+    spark = _session(settings)
+    folder = open_files(path, settings)
+    sink = SinkFolder(folder, SystemClock(), str(uuid4()), retention_ms=_RETENTION_MS)
+    sink.begin(None)
+    replaced = sink.compact(target_bytes, SparkMerger(spark, folder))
+    sink.close()
+    return replaced
 
 
 def open_savepoint(path: str, settings: Mapping[str, str]) -> Savepoint:

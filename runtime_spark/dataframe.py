@@ -12,10 +12,10 @@ from dsv2.graph import OperatorKind
 from dsv2.sinks import Sink
 from dsv2.streams import GlobalStream, KeyedPartitionStream, NonKeyedPartitionStream
 from dsv2.tracebacks import short_traceback
+from runtime_spark.decoded import decoded
 from runtime_spark.runtime import SparkRuntime
 from runtime_spark.schema import schema_of
 from runtime_spark.sink_types import check_declared_type
-from runtime_spark.sinks import decoded
 
 __all__ = ("to_dataframe",)
 

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from dsv2.errors import ConfigurationError, IncompatibleCheckpointError
+from dsv2.file_log import read_log
+from dsv2.file_log.description import Description
+from dsv2.file_log.names import is_hidden
+from dsv2.file_log.state import has_log
 from dsv2.folders import Folder
 from dsv2.graph import Operator, Plan
 from dsv2.sinks import FileSink
@@ -26,7 +30,7 @@ def check_outputs_unused(spark: SparkSession, plan: Plan) -> None:
     """
     for operator, sink in _file_sinks(plan):
         with usable(_where(operator, sink)):
-            if _micro_batches(open_folder(spark, sink.path)):
+            if _has_output(open_folder(spark, sink.path)):
                 raise _occupied(operator, sink)
 
 
@@ -42,9 +46,7 @@ class OutputOwner:
         return f"{self.job_id} {self.checkpoint_id}".encode()
 
 
-def check_outputs(
-    spark: SparkSession, plan: Plan, owner: OutputOwner, first_batch: int, *, takes_over: bool, repeats: bool
-) -> None:
+def check_outputs(spark: SparkSession, plan: Plan, owner: OutputOwner, first_batch: int, *, takes_over: bool) -> None:
     """Check the folders of a job that begins with micro-batch ``first_batch``.
 
     Args:
@@ -54,30 +56,32 @@ def check_outputs(
         first_batch: The number of the first micro-batch, as the sinks know it.
         takes_over: Whether the job may continue the output of another checkpoint of the same job, because it starts
             from a savepoint.
-        repeats: Whether an earlier run of the same program may have written the first micro-batch.
 
     Raises:
         ConfigurationError: Another job has written to a folder, or another checkpoint has taken it over.
+        CorruptDataError: The log of a folder is damaged.
         IncompatibleCheckpointError: A folder has a micro-batch that is newer than the checkpoint.
     """
     for operator, sink in _file_sinks(plan):
         with usable(_where(operator, sink)):
             folder = open_folder(spark, sink.path)
-            there = _micro_batches(folder)
+            if not _has_output(folder):
+                continue
             found = folder.read(_OWNER)
-        if not any(_has_output(folder, number) for number in there):
-            continue
         if found is None or found.split()[:1] != owner.encoded().split()[:1]:
             raise _occupied(operator, sink)
         if found != owner.encoded() and not takes_over:
             raise _taken_over(operator, sink)
-        newer = [number for number in there if number >= first_batch + repeats and _has_output(folder, number)]
-        if newer:
+        with usable(_where(operator, sink)):
+            last = read_log(folder).last_batch
+            description = Description.read(folder)
+        if description is not None:
+            description.check(folder, sink.format.value, sink.partition_by)
+        if last >= first_batch:
             raise IncompatibleCheckpointError(
-                f"{_where(operator, sink)} already has micro-batch {newer[-1]}, but the state is older and continues "
-                f"with micro-batch {first_batch}. Restore a newer checkpoint, start the program that wrote this "
-                f"micro-batch, which then completes it, or remove the folders batch_id={first_batch} and later from "
-                f"{sink.path}; they are then written again."
+                f"{_where(operator, sink)} already has micro-batch {last}, but the state is older and continues with "
+                f"micro-batch {first_batch}. Restore a newer checkpoint, or remove the later micro-batches, which are "
+                f"then written again: dsv2 files truncate {sink.path} --after {first_batch - 1}"
             )
 
 
@@ -107,13 +111,12 @@ def _file_sinks(plan: Plan) -> list[tuple[Operator, FileSink[object]]]:
     return [(operator, operator.body) for operator in plan.operators if isinstance(operator.body, FileSink)]
 
 
-def _micro_batches(folder: Folder) -> list[int]:
-    return folder.numbers("", prefix="batch_id=")
-
-
-def _has_output(folder: Folder, number: int) -> bool:
-    """Whether readers see files of a micro-batch. A write that has failed leaves only a folder for temporary files."""
-    return any(not name.startswith(("_", ".")) for name in folder.sizes(f"batch_id={number}"))
+def _has_output(folder: Folder) -> bool:
+    """Whether a folder has output of a sink, or files of unknown origin."""
+    if has_log(folder):
+        state = read_log(folder)
+        return state.last_batch >= 0
+    return any(not is_hidden(name) for name in folder.tree(""))
 
 
 def _where(operator: Operator, sink: FileSink[object]) -> str:

@@ -6,6 +6,7 @@ Uses internals of PySpark, because its public API has no access to files.
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
@@ -50,6 +51,40 @@ class _HadoopFolder(Folder):
         self._files.delete(final, False)
         if not self._files.rename(new, final):
             raise OSError(f"{new} cannot be renamed to {final}.")
+
+    def create(self, name: str, data: bytes) -> bool:
+        folder, _, file = name.rpartition("/")
+        # Each writer has a file of its own. Renaming does not replace a file.
+        new, final = self._path(self.place(f"{folder}/_{file}.{uuid4()}")), self._path(self.place(name))
+        stream = self._files.create(new, True)
+        try:
+            stream.write(data)
+        finally:
+            stream.close()
+        try:
+            return not self._files.exists(final) and bool(self._files.rename(new, final))
+        finally:
+            self._files.delete(new, False)
+
+    def move(self, name: str, new: str) -> bool:
+        source, target = self._path(self.place(name)), self._path(self.place(new))
+        if not self._files.exists(source):
+            return False
+        self._files.mkdirs(target.getParent())
+        if not self._files.rename(source, target):
+            raise OSError(f"{source} cannot be renamed to {target}.")
+        return True
+
+    def tree(self, name: str) -> dict[str, int]:
+        root = self._path(self.place(name))
+        if not self._files.exists(root):
+            return {}
+        base = self._files.makeQualified(root).toString()
+        found, files = {}, self._files.listFiles(root, True)
+        while files.hasNext():
+            entry = files.next()
+            found[str(entry.getPath().toString()).removeprefix(f"{base}/")] = int(entry.getLen())
+        return found
 
     def delete(self, name: str) -> None:
         self._files.delete(self._path(self.place(name)), False)

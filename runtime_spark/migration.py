@@ -159,7 +159,7 @@ def _check(spark: SparkSession, current: Folder, plan: Plan, layout: Layout, opt
     )
     check_positions(plan, basis.sources, options.continued_sources)
     owner = OutputOwner(basis.job_id, _ancestry(current, str(basis.checkpoint_id)).checkpoint_id)
-    check_outputs(spark, plan, owner, basis.first_batch + basis.batch_id + 1, takes_over=True, repeats=False)
+    check_outputs(spark, plan, owner, basis.first_batch + basis.batch_id + 1, takes_over=True)
 
 
 def _migrate(spark: SparkSession, root: Folder, current: Folder, state_key: StateKey | None) -> None:

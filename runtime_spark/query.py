@@ -28,6 +28,7 @@ from runtime_spark.job_reports import JobReports
 from runtime_spark.job_waiting import running_in
 from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
+from runtime_spark.publisher import Publisher
 from runtime_spark.savepoint.create import check_unused_path, take_savepoint
 from runtime_spark.sinks import SinkWriter
 from runtime_spark.source_reports import ReportArchive
@@ -91,10 +92,15 @@ class StreamingJob:
         self._first_batch: int | None = None
         self._started = threading.Event()
         self._keeper = Keeper(self._ends_within)
+        self._publisher = Publisher(
+            writer.files, clock, checkpoint.is_committed, self._is_over, lambda: self._found_failure() is None
+        )
 
     def start(self, start_query: Callable[[], StreamingQuery]) -> None:
         """Start the query, which may call ``write_batch`` immediately. Releases the lease if it does not start."""
         try:
+            for sink in self._writer.files:
+                sink.begin(self._checkpoint.next_batch)
             self.query = start_query()
         except BaseException as error:
             self._lease.release()
@@ -103,6 +109,8 @@ class StreamingJob:
             raise
         self._lease.keep(self._is_over)
         self._started.set()
+        if self._writer.files:
+            self._publisher.start()
         if self._only_available:
             self._keeper.start()
         elif self._checkpoint.is_complete:
@@ -118,9 +126,11 @@ class StreamingJob:
         try:
             self._lease.check()
             self._checkpoint.check_owned()
+            self._publisher.await_published()
             written = self._writer.write(frames, self._checkpoint.first_batch + batch_id)
             self._archive.add(batch_id, [report for report in written if "source" in report])
             self._checkpoint.add(batch_id, written)
+            self._publisher.prepared(batch_id)
         except Exception as error:
             if not self._cancelled:
                 self._failure = self._failure_of(error)
@@ -190,7 +200,7 @@ class StreamingJob:
             with self._keeper.waiting():
                 ended = self._ends_within(as_seconds(timeout, "timeout"))
         except Exception as error:
-            self._lease.release()
+            self._end_outputs()
             if self._refuse_batches and self._failure is None:
                 return True
             failure = self._failure or self._failure_of(error)
@@ -199,10 +209,18 @@ class StreamingJob:
             raise failure from None
         if not ended:
             return False
-        self._lease.release()
+        self._end_outputs()
         if (unfinished := self.exception()) is not None:
             raise unfinished
         return True
+
+    def _end_outputs(self) -> None:
+        """Publish what is committed, and release the lease. The query has ended."""
+        try:
+            self._publisher.end()
+        except Exception as error:
+            self._failure = self._failure or self._failure_of(error)
+        self._lease.release()
 
     def _ends_within(self, seconds: float | None) -> bool:
         return self.query.awaitTermination(seconds) is not False  # type: ignore[arg-type]  # accepts fractions
@@ -276,7 +294,7 @@ class StreamingJob:
     def _stop_query(self) -> None:
         with contextlib.suppress(Exception):  # await_termination reports a failure of the query
             self.query.stop()
-        self._lease.release()
+        self._end_outputs()
 
     def exception(self) -> Dsv2Error | None:
         """Return the error that the job failed with, or None."""

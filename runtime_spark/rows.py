@@ -13,6 +13,7 @@ from dsv2.errors import SerializationError
 from dsv2.graph import Plan
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Control, Frame
+from dsv2.runtime.report.driver_limits import DriverLimits
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from runtime_spark.layout import REPORT_SLOT, Layout
@@ -55,6 +56,7 @@ class FrameEncoder:
         self._slots = layout.slots
         self._codec = codec
         self._first_seq = first_seq
+        self._limits = DriverLimits(plan)
         self._next_seq: dict[tuple[int, int], int] = {}  # per channel; receivers alternate between channels, by seq
         self._rows: list[Row] = []
         self.size = 0  # bytes of the buffered payloads
@@ -75,6 +77,8 @@ class FrameEncoder:
             for part in frame.split(len(frame.batch) // 2):
                 self.emit(part)
             return
+        if not self._limits.add(frame.operator, len(frame.batch), len(payload)):
+            return  # ``take`` will raise
         slot = self._slots[frame.operator, frame.subtask]
         seq = self._next_seq.get((slot, frame.channel), self._first_seq)
         self._next_seq[slot, frame.channel] = seq + 1
@@ -91,7 +95,8 @@ class FrameEncoder:
             self.add((REPORT_SLOT, 0, 0, json.dumps(progress).encode()))
 
     def take(self) -> list[Row]:
-        """Return and remove the buffered rows."""
+        """Return and remove the buffered rows. Raises ``JobError`` if they exceed the limit of a sink on the driver."""
+        self._limits.check()
         rows, self._rows, self.size = self._rows, [], 0
         return rows
 

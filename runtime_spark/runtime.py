@@ -171,7 +171,8 @@ class SparkRuntime:
         check_outputs_unused(self._spark, plan)
         compiled = self.compile(plan)
         job_id = f"{self._spark.conf.get('spark.app.id')}-{next(_BATCH_JOBS)}"
-        writer = SinkWriter(plan, compiled.layout, compiled.packed, job_id, SinkRunInfo(job_id))
+        run = SinkRunInfo(job_id)
+        writer = SinkWriter(self._spark, plan, compiled.layout, compiled.packed, job_id, run, self._clock)
         return BatchJob(plan, compiled.frames, writer, self._clock)
 
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
@@ -207,7 +208,7 @@ class SparkRuntime:
         compiled = self.compile(plan, source_options, checkpoint.history, restoration)
         with usable(f"The checkpoint_location {location}"):
             lease, run = checkpoint.begin(source_streams(plan))
-        sinks = SinkWriter(plan, compiled.layout, compiled.packed, checkpoint.job_id, run)
+        sinks = SinkWriter(self._spark, plan, compiled.layout, compiled.packed, checkpoint.job_id, run, self._clock)
         job = StreamingJob(
             self._spark,
             plan,

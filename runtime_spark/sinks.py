@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.storagelevel import StorageLevel
 
+from dsv2.clock import Clock
 from dsv2.errors import ConfigurationError, SchemaError
-from dsv2.folders import Folder
 from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.runtime.report.driver_limits import DriverLimits
 from dsv2.runtime.report.sink_calls import write_on_driver
-from dsv2.runtime.serde.codec import Codec
-from dsv2.sinks import DriverSink, FileSink, FileSinkFormat, ParallelSink, SinkRunInfo
-from runtime_spark.failures import marked_failures
-from runtime_spark.folders import open_folder
+from dsv2.sinks import DriverSink, FileSink, ParallelSink, SinkRunInfo
+from runtime_spark.file_sinks import FileSinkWriter, check_partitioning
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.parallel_sinks import ParallelWriter
 from runtime_spark.rows import COLUMNS, decode_frame
-from runtime_spark.schema import RecordWriter, schema_of
+from runtime_spark.schema import schema_of
 from runtime_spark.sink_types import check_declared_type
 from runtime_spark.tasks import Tasks
 from runtime_spark.worker import load_job, patient_collector
 
-__all__ = ("SinkWriter", "check_sink", "decoded")
+__all__ = ("SinkWriter", "check_sink")
 
-_EMPTY_WITHOUT_RECORDS = (FileSinkFormat.JSON, FileSinkFormat.CSV)
 _IN_ORDER = [COLUMNS.index(name) for name in ("slot", "seq", "channel")]
 
 
@@ -40,6 +36,7 @@ def check_sink(plan: Plan, operator: Operator) -> None:
     if isinstance(sink, FileSink):
         try:
             schema = schema_of(sink.schema)
+            check_partitioning(sink, schema)
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}") from error
         check_declared_type(plan, operator, schema)
@@ -50,16 +47,31 @@ def check_sink(plan: Plan, operator: Operator) -> None:
 class SinkWriter:
     """Writes to all sinks of a plan. Writing the same rows again with the same batch id gives the same result."""
 
-    def __init__(self, plan: Plan, layout: Layout, packed: bytes, job_id: str, run: SinkRunInfo) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: Plan,
+        layout: Layout,
+        packed: bytes,
+        job_id: str,
+        run: SinkRunInfo,
+        clock: Clock,
+    ) -> None:
         """``job_id``: Identifies the checkpoint. ``run``: The run that writes."""
         self._job_id = job_id
         self._run = run
+        self._plan = plan
         sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
         self.tasks = Tasks(plan, layout)
         self.writes_to: Operator | None = None  # the sink that the driver is writing to
         self._layout = layout
         self._packed = packed
-        self._files = [operator for operator in sinks if isinstance(operator.body, FileSink)]
+        self.files = [
+            FileSinkWriter(spark, operator, layout, packed, clock, run.run_id)
+            for operator in sinks
+            if isinstance(operator.body, FileSink)
+        ]
+        """The file sinks. What is written to them must be published when it is committed."""
         self._parallel = [
             ParallelWriter(operator, layout, packed) for operator in sinks if isinstance(operator.body, ParallelSink)
         ]
@@ -67,32 +79,23 @@ class SinkWriter:
 
     def write(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
         """Write the rows of one micro-batch, and return the progress reports among them."""
-        if not self._files and not self._parallel:
+        if not self.files and not self._parallel:
             return self._write_on_driver(frames, batch_id)
         # The frames of a batch job may exceed memory, and every action would run the job again.
         frames = frames.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            for operator in self._files:
-                self._write_files(operator, frames, batch_id)
+            for files in self.files:
+                files.write(frames, batch_id)
             for writer in self._parallel:
                 writer.write(frames, self._job_id, self._run, batch_id)
             return self._write_on_driver(frames, batch_id)
         finally:
             frames.unpersist()
 
-    def _write_files(self, operator: Operator, frames: DataFrame, batch_id: int) -> None:
-        sink = operator.body
-        assert isinstance(sink, FileSink)
-        records = decoded(frames, operator, self._layout, self._packed, sink.schema)
-        name = f"batch_id={batch_id}"
-        records.write.mode("overwrite").format(sink.format.value).save(f"{sink.path.rstrip('/')}/{name}")
-        if sink.format in _EMPTY_WITHOUT_RECORDS:
-            _remove_empty_parts(open_folder(frames.sparkSession, sink.path), name)
-
     def _write_on_driver(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
         slots = [slot for operator in self._on_driver for slot in self._layout.slots_of(operator)]
         wanted = [REPORT_SLOT, *slots]
-        if self._files or self._parallel:
+        if self.files or self._parallel:
             frames = frames.where(
                 F.col("slot").isin(wanted)
             )  # otherwise all rows are wanted, and a filter costs planning
@@ -100,40 +103,16 @@ class SinkWriter:
         for slot, _, _, payload in sorted(frames.collect(), key=itemgetter(*_IN_ORDER)):
             by_slot[slot].append(bytes(payload))
         codec = load_job(self._packed).codec()
+        limits = DriverLimits(self._plan)
         for operator in self._on_driver:
-            payloads = [payload for slot in self._layout.slots_of(operator) for payload in by_slot[slot]]
+            payloads = [payload for slot in self._layout.slots_of(operator) for payload in by_slot.pop(slot)]
             with patient_collector():
-                batches = [decode_frame(codec, payload, str(operator))[0] for payload in payloads]
+                batches = []
+                for payload in payloads:
+                    batches.append(decode_frame(codec, payload, str(operator))[0])
+                    limits.add(operator.id, len(batches[-1]), len(payload))
+                    limits.check()
                 self.writes_to = operator
                 write_on_driver(operator, self._job_id, [batch for batch in batches if batch], batch_id)
                 self.writes_to = None
         return [entry for payload in by_slot[REPORT_SLOT] for entry in json.loads(payload)]
-
-
-def _remove_empty_parts(folder: Folder, name: str) -> None:
-    """Delete the empty files that Spark writes without records: other JSON and CSV readers fail on them."""
-    for part, size in folder.sizes(name).items():
-        if size == 0 and part.startswith("part-"):
-            folder.delete(f"{name}/{part}")
-            folder.delete(f"{name}/.{part}.crc")
-
-
-def decoded(frames: DataFrame, operator: Operator, layout: Layout, packed: bytes, schema: type | str) -> DataFrame:
-    """Return the records that reach the sink ``operator``, as a DataFrame of ``schema``."""
-    struct = schema_of(schema)
-    name = f"The sink {operator}, defined at {operator.location}"
-    time_zone = frames.sparkSession.conf.get("spark.sql.session.timeZone")
-    assert time_zone is not None  # has a default
-
-    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with marked_failures(), patient_collector():
-            codec: Codec = load_job(packed).codec()
-            writer = RecordWriter(struct, name, time_zone)
-            for batch in batches:
-                for payload in batch.column(0).to_pylist():
-                    records, _ = decode_frame(codec, payload, name)
-                    if records:
-                        yield writer.write(records.records)
-
-    slots = layout.slots_of(operator)
-    return frames.where(F.col("slot").isin(slots)).select("payload").mapInArrow(decode, struct)

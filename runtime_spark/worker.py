@@ -24,7 +24,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.page_store import PageStores, in_blob
 from dsv2.runtime.state.timers import BatchTime
-from dsv2.sinks import Sink
+from dsv2.sinks import DriverLimit, Sink
 from dsv2.sources import BaseSource
 from dsv2.watermark import WatermarkDeclaration
 from runtime_spark.closures import from_bytes, to_bytes
@@ -208,7 +208,7 @@ def _without_body(operator: Operator) -> Operator:
     if operator.kind is OperatorKind.SOURCE:
         return dataclasses.replace(operator, body=_SourceElsewhere())
     if operator.kind is OperatorKind.SINK:
-        return dataclasses.replace(operator, body=_SinkElsewhere())
+        return dataclasses.replace(operator, body=_SinkElsewhere(operator.body.driver_limit))
     return dataclasses.replace(operator, body=ProcessFunction())
 
 
@@ -225,3 +225,10 @@ class _SourceElsewhere(BaseSource[Any]):
 
 class _SinkElsewhere(Sink[Any]):
     """Replaces a sink in the plan. A worker gets the sink separately if it writes to it."""
+
+    def __init__(self, limit: DriverLimit | None) -> None:
+        self._limit = limit
+
+    @property
+    def driver_limit(self) -> DriverLimit | None:
+        return self._limit

@@ -270,8 +270,8 @@ class Upgrades:
         """Whether any program may continue: no files have been written of a micro-batch that is not complete."""
         place = _Generations(self._folder / self._now.checkpoint).current
         commits = _numbers(place / "commits")
-        files = self._folder.glob("*/batch_id=*/part-*")
-        written = max((int(file.parent.name.partition("=")[2]) for file in files), default=-1)
+        attempts = self._folder.glob("*/_dsv2/data/*-*")
+        written = max((int(attempt.name.partition("-")[0]) for attempt in attempts), default=-1)
         return bool(commits) and written <= first_batch(place) + max(commits)
 
     def _settle(self) -> None:

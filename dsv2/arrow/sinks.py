@@ -13,7 +13,8 @@ from dsv2.arrow.declared_types import declared_types
 from dsv2.arrow.records import table_of
 from dsv2.arrow.schema import schema_of
 from dsv2.record_batch import RecordBatch
-from dsv2.sinks import DriverSink, ParallelSink, SinkBatch, SinkInfo
+from dsv2.sinks import DriverLimit, DriverSink, ParallelSink, SinkBatch, SinkInfo
+from dsv2.sinks.limit import MAX_BYTES, MAX_RECORDS
 
 __all__ = ("ArrowForeachBatchSink", "ArrowSink", "ArrowSinkBatch")
 
@@ -26,19 +27,34 @@ class ArrowForeachBatchSink(DriverSink[T], Generic[T]):
     Delivery is at least once: after a crash a ``batch_id`` may be repeated, with the same rows. Use it to deduplicate.
     """
 
-    def __init__(self, function: Callable[[pa.Table, int], None], of: type[T]) -> None:
+    def __init__(
+        self,
+        function: Callable[[pa.Table, int], None],
+        of: type[T],
+        *,
+        max_records: int | None = MAX_RECORDS,
+        max_bytes: int | None = MAX_BYTES,
+    ) -> None:
         """Create the sink.
 
         Args:
             function: Called with all records of a micro-batch and the micro-batch's id.
             of: The class of the records, a NamedTuple class or dataclass. Its fields are the columns of the table.
+            max_records: The most records that a micro-batch may contain. None: any number.
+            max_bytes: The most bytes, likewise; see ``CollectSink``.
 
         Raises:
             SchemaError: The class has no columns, or a field has no column type.
+            ConfigurationError: A limit is not a whole number of at least 1.
         """
         schema_of(of)
         self.function = function
         self.of = of
+        self._limit = DriverLimit(max_records, max_bytes)
+
+    @property
+    def driver_limit(self) -> DriverLimit:
+        return self._limit
 
     @property
     def record_types(self) -> Collection[type]:

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dsv2.cli import checkpoint, savepoint, state
+from dsv2.cli import checkpoint, files, savepoint, state
 from dsv2.cli.report import Report
 from dsv2.errors import Dsv2Error
 from dsv2.version import __version__
@@ -51,9 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dsv2", description="Savepoints, checkpoints and state of dsv2 jobs.")
+    parser = argparse.ArgumentParser(prog="dsv2", description="Savepoints, checkpoints, state and files of dsv2 jobs.")
     parser.add_argument("--version", action="version", version=f"dsv2 {__version__}")
     groups = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (savepoint, checkpoint, state):
+    for module in (savepoint, checkpoint, state, files):
         module.add_commands(groups)
     return parser

@@ -19,6 +19,7 @@ from dsv2.program.key_samples import KeySample, KeySampler
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
+from dsv2.runtime.report.driver_limits import DriverLimits
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.alignment import LocalBoard
 from dsv2.runtime.sources.source_task import SourceTask
@@ -73,6 +74,7 @@ class LocalRun:
         self._queues: dict[tuple[int, int, int], deque[Frame]] = {}
         self._waiting: list[tuple[int, int, int]] = []  # the keys of the queues that are not empty
         self._collected: dict[int, list[Frame]] = {op.id: [] for op in plan.operators if op.kind is OperatorKind.SINK}
+        self._limits = DriverLimits(plan)
         self._subtasks = {
             (head, index): self._new_subtask(head, index)
             for head in plan.chains
@@ -153,6 +155,7 @@ class LocalRun:
 
     def run_batch(self) -> None:
         """Run the micro-batch that ``begin_batch`` has planned."""
+        self._limits = DriverLimits(self._plan)
         for subtask in self._subtasks.values():
             subtask.begin_batch()
             subtask.flush()
@@ -165,6 +168,7 @@ class LocalRun:
             self._subtasks[head, index].end_batch()
             self._subtasks[head, index].flush()
             self._process()
+        self._limits.check()
         if self._mutation is not None:
             self._mutation.verify()
 
@@ -202,6 +206,7 @@ class LocalRun:
                 self._choice.choice(ready).read(self._choice)
             else:
                 self._deliver_one()
+            self._limits.check()
 
     def restart(self) -> None:
         """Replace every subtask and enumerator with one restored from a snapshot."""
@@ -286,7 +291,8 @@ class LocalRun:
         if self._wire is not None:
             frame = self._wire.send(frame)
         if frame.operator in self._collected:
-            self._collected[frame.operator].append(frame)
+            if self._limits.add(frame.operator, len(frame.batch)):
+                self._collected[frame.operator].append(frame)
             return
         key = (frame.operator, frame.subtask, frame.channel)
         queue = self._queues.setdefault(key, deque())

@@ -1,20 +1,16 @@
-"""The base classes of sinks, and the basic sinks: collect, print, foreach batch and files (Flink ``Sink``)."""
+"""The base classes of sinks, and the sinks that are written on the driver: collect, print and foreach batch."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from enum import Enum
-from os import PathLike, fspath
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
-from dsv2.arguments import as_choice
-from dsv2.errors import ConfigurationError
 from dsv2.record_batch import RecordBatch
 from dsv2.sinks.info import SinkInfo
-from dsv2.sinks.paths import contains, normalized
+from dsv2.sinks.limit import MAX_BYTES, MAX_RECORDS, DriverLimit
 
-__all__ = ("CollectSink", "DriverSink", "FileSink", "FileSinkFormat", "ForeachBatchSink", "PrintSink", "Sink")
+__all__ = ("CollectSink", "DriverSink", "ForeachBatchSink", "PrintSink", "Sink")
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -38,9 +34,21 @@ class Sink(ABC, Generic[T_contra]):
         """The record classes that the sink declares."""
         return ()
 
+    @property
+    def driver_limit(self) -> DriverLimit | None:
+        """What the driver receives at most in a micro-batch; None if the sink is not written on the driver."""
+        return None
+
 
 class DriverSink(Sink[T], Generic[T]):
-    """Base class of sinks that are written on the driver, for small results. An object writes one stream."""
+    """Base class of sinks that are written on the driver, for small results. An object writes one stream.
+
+    Override ``driver_limit`` for another limit of what a micro-batch may contain.
+    """
+
+    @property
+    def driver_limit(self) -> DriverLimit | None:
+        return DriverLimit()
 
     def conflict_with(self, other: Sink[T]) -> str | None:
         return "they are the same object, which cannot distinguish their micro-batches" if other is self else None
@@ -67,10 +75,23 @@ class CollectSink(DriverSink[T], Generic[T]):
     For tests and small results. Exactly once within one run of the program; a restarted program starts empty and
     collects the records emitted from then on. One object may collect several streams, and several jobs of a program:
     ``results`` has the records of all.
+
+    Args:
+        max_records: The most records that a micro-batch may contain. None: any number.
+        max_bytes: The most bytes that a micro-batch may contain, as records are sent to the driver. None: any number.
+            The local runtime does not count bytes.
+
+    Raises:
+        ConfigurationError: A limit is not a whole number of at least 1.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_records: int | None = MAX_RECORDS, max_bytes: int | None = MAX_BYTES) -> None:
+        self._limit = DriverLimit(max_records, max_bytes)
         self._batches: dict[tuple[str, str], dict[int, list[T]]] = {}  # by job and uid
+
+    @property
+    def driver_limit(self) -> DriverLimit:
+        return self._limit
 
     @property
     def results(self) -> list[T]:
@@ -95,11 +116,28 @@ class PrintSink(DriverSink[T], Generic[T]):
     Args:
         prefix: Printed before each record. Empty (default): only the record.
         format: Converts a record to text. Default: ``str``.
+        max_records: The most records that a micro-batch may contain. None: any number.
+        max_bytes: The most bytes, likewise; see ``CollectSink``.
+
+    Raises:
+        ConfigurationError: A limit is not a whole number of at least 1.
     """
 
-    def __init__(self, prefix: str = "", *, format: Callable[[T], str] = str) -> None:
+    def __init__(
+        self,
+        prefix: str = "",
+        *,
+        format: Callable[[T], str] = str,
+        max_records: int | None = MAX_RECORDS,
+        max_bytes: int | None = MAX_BYTES,
+    ) -> None:
         self.prefix = prefix
         self.format = format
+        self._limit = DriverLimit(max_records, max_bytes)
+
+    @property
+    def driver_limit(self) -> DriverLimit:
+        return self._limit
 
     def conflict_with(self, other: Sink[T]) -> str | None:
         return None
@@ -115,65 +153,32 @@ class ForeachBatchSink(DriverSink[T], Generic[T]):
 
     At least once: after a failure the function may be called again with the same ``batch_id`` and the same records.
     Use ``batch_id`` to skip duplicates.
-    """
-
-    def __init__(self, function: Callable[[list[T], int], None]) -> None:
-        self.function = function
-
-    def write_batch(self, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
-        self.function(_records_of(batches), batch_id)
-
-
-class FileSinkFormat(Enum):
-    """The format of the files of a ``FileSink``."""
-
-    PARQUET = "parquet"
-    JSON = "json"
-    CSV = "csv"
-
-
-class FileSink(Sink[T], Generic[T]):
-    """Writes files to a folder, exactly once.
-
-    Each micro-batch writes to the folder ``batch_id=<n>`` below ``path``, and a retry replaces that folder. Any reader
-    of partitioned folders can read ``path``. A BATCH job writes ``batch_id=0``. A folder belongs to one sink of one
-    job.
 
     Args:
-        path: The folder.
-        format: ``"parquet"`` (default), ``"json"`` or ``"csv"``.
-        schema: A dataclass or NamedTuple class, or Spark's DDL string for tuples and dicts.
+        function: The function.
+        max_records: The most records that a micro-batch may contain. None: any number.
+        max_bytes: The most bytes, likewise; see ``CollectSink``.
 
     Raises:
-        ConfigurationError: ``path`` is empty, or ``format`` is unknown.
+        ConfigurationError: A limit is not a whole number of at least 1.
     """
 
     def __init__(
         self,
-        path: str | PathLike[str],
+        function: Callable[[list[T], int], None],
         *,
-        format: FileSinkFormat | Literal["parquet", "json", "csv"] = FileSinkFormat.PARQUET,
-        schema: type[T] | str,
+        max_records: int | None = MAX_RECORDS,
+        max_bytes: int | None = MAX_BYTES,
     ) -> None:
-        self.format = as_choice(FileSinkFormat, format, "format")
-        self.path = fspath(path)
-        if not self.path:
-            raise ConfigurationError("FileSink requires a path.")
-        self.schema: type[T] | str = schema
-
-    def conflict_with(self, other: Sink[T]) -> str | None:
-        if not isinstance(other, FileSink):
-            return None
-        own, its = normalized(self.path), normalized(other.path)
-        if own == its:
-            return f"both write to {self.path}, where each would replace the micro-batches of the other"
-        if contains(own, its) or contains(its, own):
-            return f"{self.path} and {other.path} are nested, so readers of the outer folder would read both"
-        return None
+        self.function = function
+        self._limit = DriverLimit(max_records, max_bytes)
 
     @property
-    def record_types(self) -> Collection[type]:
-        return (self.schema,) if isinstance(self.schema, type) else ()
+    def driver_limit(self) -> DriverLimit:
+        return self._limit
+
+    def write_batch(self, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
+        self.function(_records_of(batches), batch_id)
 
 
 def _records_of(batches: Sequence[RecordBatch[T]]) -> list[T]:

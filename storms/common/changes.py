@@ -53,8 +53,8 @@ def _by_another_python(folder: Path) -> None:
 
 
 def _used_folder(folder: Path) -> None:
-    (folder / "used/batch_id=0").mkdir(parents=True)
-    (folder / "used/batch_id=0/part-0.parquet").write_bytes(b"of another run")
+    (folder / "used").mkdir()
+    (folder / "used/part-0.parquet").write_bytes(b"of another run")
 
 
 _SELECTOR = (

@@ -20,8 +20,9 @@ def read_files(folder: Path, file_format: str = "parquet", *, first_batch: int =
     """Read the records in the folder of a ``FileSink``, for micro-batches from ``first_batch`` on."""
     files = [
         str(file)
-        for file in folder.glob(f"batch_id=*/*.{file_format}")
-        if file.stat().st_size and int(file.parent.name.removeprefix("batch_id=")) >= first_batch
+        for file in folder.rglob(f"*.{file_format}")
+        if not any(part.startswith(("_", ".")) for part in file.relative_to(folder).parts)
+        and int(file.name.partition("-")[0]) >= first_batch
     ]
     if not files:
         return Counter()

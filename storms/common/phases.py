@@ -26,8 +26,20 @@ class Phase:
     tail: float = 0.0
 
 
-def _exists(place: str) -> Callable[[Path, int], bool]:
-    return lambda folder, batch: next(folder.glob(place.format(batch=batch, version=batch + 1)), None) is not None
+def _exists(*places: str) -> Callable[[Path, int], bool]:
+    """Whether there is a file at one of ``places``."""
+
+    def reached(folder: Path, batch: int) -> bool:
+        patterns = (place.format(batch=batch, version=batch + 1) for place in places)
+        return any(next(folder.glob(pattern), None) is not None for pattern in patterns)
+
+    return reached
+
+
+def _written(sink: str) -> Callable[[Path, int], bool]:
+    """Whether a sink has written a micro-batch. One without records leaves nothing."""
+    done = f"{sink}/_dsv2/data/{{batch}}-*/_SUCCESS"
+    return _exists(done, f"{sink}/{{batch:010}}-*", "checkpoint/commits/{batch}")
 
 
 START_PHASES: Sequence[Phase] = (
@@ -48,9 +60,9 @@ def batch_phases(sinks: Sequence[str]) -> dict[str, Phase]:
     phases = (
         Phase("offsets", _LOGGED),
         Phase("state", _exists("checkpoint/state/*/*/{version}[._]*")),
-        Phase("sink begun", _exists(f"{first}/batch_id={{batch}}")),
-        Phase("sink done", _exists(f"{first}/batch_id={{batch}}/_SUCCESS")),
-        Phase("last sink done", _exists(f"{last}/batch_id={{batch}}/_SUCCESS")),
+        Phase("sink begun", _exists(f"{first}/_dsv2/data/{{batch}}-*", f"{first}/{{batch:010}}-*")),
+        Phase("sink done", _written(first)),
+        Phase("last sink done", _written(last)),
         Phase("commits", _exists("checkpoint/commits/{batch}"), before_commit=False),
         Phase("random", _LOGGED, before_commit=False, tail=1.5),
     )

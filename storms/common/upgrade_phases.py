@@ -61,12 +61,14 @@ def _has(name: str) -> Callable[[Scene], bool]:
     return lambda scene: (scene.place / name).exists()
 
 
-def _in_sink(place: str) -> Callable[[Scene], bool]:
-    """Whether the first micro-batch has written ``place`` of a sink."""
+def _in_sink(*places: str) -> Callable[[Scene], bool]:
+    """Whether the first micro-batch has written to one of ``places`` of a sink."""
 
     def reached(scene: Scene) -> bool:
-        has_begun = (scene.place / "offsets/0").exists()
-        return has_begun and (scene.folder / place.format(first=first_batch(scene.place))).exists()
+        if not (scene.place / "offsets/0").exists():
+            return False
+        patterns = (place.format(first=first_batch(scene.place)) for place in places)
+        return any(next(scene.folder.glob(pattern), None) is not None for pattern in patterns)
 
     return reached
 
@@ -102,8 +104,8 @@ _FIRST_MICRO_BATCH = (
     Phase("metadata", _has("metadata")),
     Phase("offsets", _has("offsets/0")),
     Phase("state", _has("state/*/*/1[._]*")),
-    Phase("files begun", _in_sink("counted/batch_id={first}")),
-    Phase("files written", _in_sink("total/batch_id={first}/_SUCCESS")),
+    Phase("files begun", _in_sink("counted/_dsv2/data/{first}-*", "counted/{first:010}-*")),
+    Phase("files written", _in_sink("total/_dsv2/data/{first}-*/_SUCCESS", "total/{first:010}-*")),
     Phase("Kafka begun", _waits_at("message")),
     Phase("Kafka written", _waits_at("row")),
 )

@@ -15,9 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow.dataset as pads
-
 from dsv2 import Collector, ConfiguredStream, ExecutionEnvironment, NonPartitionedContext, PartitionedContext
+from dsv2.connectors.files import WrittenFiles, read_files
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import FileSink
 from dsv2.sources import DataGeneratorSource
@@ -145,7 +144,7 @@ def build(
 
 
 def read_back(output: str | Path) -> list[tuple[Any, ...]]:
-    """The output of a ``FileSink`` for parquet, with the micro-batch first, in no order of the files."""
-    table = pads.dataset(str(output), format="parquet", partitioning="hive").to_table()
-    names = ["batch_id", *(name for name in table.column_names if name != "batch_id")]
-    return sorted(zip(*(table.column(name).to_pylist() for name in names), strict=True))
+    """The output of a ``FileSink``, with the micro-batch first, in no order of the files."""
+    position = read_files(output).position
+    batches = [WrittenFiles(str(output), batch - 1, batch).to_arrow().to_pylist() for batch in range(position + 1)]
+    return sorted((batch, *row.values()) for batch, rows in enumerate(batches) for row in rows)

@@ -37,7 +37,8 @@ def begun(folder: Path, batch: int) -> bool:
 
 def first_sink_written(folder: Path, batch: int) -> bool:
     """Whether the first sink has all records of ``batch``. The second one may or may not."""
-    return (folder / f"counted/batch_id={batch}/_SUCCESS").exists()
+    places = (f"counted/_dsv2/data/{batch}-*/_SUCCESS", f"counted/{batch:010}-*")
+    return any(next(folder.glob(place), None) is not None for place in places)
 
 
 def committed(folder: Path, batch: int) -> bool:

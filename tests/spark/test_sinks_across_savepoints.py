@@ -127,7 +127,7 @@ def test_sinks_continue_where_the_savepoint_was_taken(
     savepoint = create_savepoint(tmp_path / "first", tmp_path / "savepoint", spark=spark)
     outputs.run(spark, "second", savepoint=savepoint, parallelism=3)
     assert outputs.written() == dict.fromkeys(("file", "kafka", "postgres"), EXPECTED)
-    numbers = sorted(int(folder.name.partition("=")[2]) for folder in (tmp_path / "out").glob("batch_id=*"))
+    numbers = sorted({int(file.name.partition("-")[0]) for file in (tmp_path / "out").glob("0*.parquet")})
     assert numbers == list(range(len(numbers)))
 
     # The job whose state is in the savepoint cannot write to sinks that another one has continued.

@@ -127,7 +127,7 @@ def test_phase_of_an_upgrade_is_the_last_one_that_its_files_show(tmp_path: Path)
     assert made("dsv2/generation.json") == "generation begun"
     assert made("savepoint/state/0/_SUCCESS") == "a table written"
     assert made("savepoint/savepoint.json", "dsv2/origin.json", "offsets/0") == "offsets"
-    (tmp_path / "counted/batch_id=7").mkdir(parents=True)
+    (tmp_path / "counted/_dsv2/data/7-1-run-1").mkdir(parents=True)
     assert reached(scene) == "files begun"
     assert reached(replace(scene, discarded=attempt(generation))) is None
     assert made("commits/0") == "committed"
@@ -375,10 +375,10 @@ def test_growth_is_reported() -> None:
 
 def test_lost_or_repeated_numbers_are_reported(tmp_path: Path) -> None:
     def batch(number: int, numbers: list[int]) -> None:
-        folder = tmp_path / f"counted/batch_id={number}"
-        folder.mkdir(parents=True)
+        folder = tmp_path / "counted"
+        folder.mkdir(exist_ok=True)
         nth = [one // endless.KEYS + 1 for one in numbers]
-        pq.write_table(pa.table({"number": numbers, "nth": nth}), folder / "part.parquet")
+        pq.write_table(pa.table({"number": numbers, "nth": nth}), folder / f"{number:010}-part.parquet")
 
     batch(0, [0, 1, 2])
     batch(1, [3, 4])

@@ -35,7 +35,7 @@ def run(folder: Path, sink: str) -> None:
         time.sleep(0.01)
         (checkpoint / f"state/0/0/{batch + 1}.delta").touch()
         name = "part" if sink == "exactly-once" else f"part-{os.getpid()}"
-        write(folder / f"out/batch_id={batch}", name, range(batch * PER_BATCH, (batch + 1) * PER_BATCH))
+        write(folder / "out", f"{batch:010}-{name}", range(batch * PER_BATCH, (batch + 1) * PER_BATCH))
         time.sleep(0.01)
         (checkpoint / f"commits/{batch}").touch()
         time.sleep(0.01)
@@ -43,10 +43,9 @@ def run(folder: Path, sink: str) -> None:
 
 def write(folder: Path, name: str, numbers: range) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / "partial"
+    partial = folder / ".partial"
     partial.write_text("".join(f"{json.dumps({'number': number})}\n" for number in numbers))
     partial.rename(folder / f"{name}.json")
-    (folder / "_SUCCESS").touch()
 
 
 def expected(sink: str = "") -> Output:

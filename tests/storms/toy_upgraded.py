@@ -24,11 +24,10 @@ def run(fault: str, folder: Path, script: Script) -> None:
     for sink, place in (("files", "counted"), ("total", "total")):
         rows = sorted(wanted[sink].elements())
         kept = rows[1:] if fault == "lost" and sink == "files" else rows
-        (folder / place / "batch_id=0").mkdir(parents=True)
+        (folder / place).mkdir(parents=True)
         columns = [pa.array(column) for column in zip(*kept, strict=True)]
-        pq.write_table(
-            pa.table(columns, [f"column {n}" for n in range(len(columns))]), folder / place / "batch_id=0/a.parquet"
-        )
+        names = [f"column {n}" for n in range(len(columns))]
+        pq.write_table(pa.table(columns, names), folder / place / "0000000000-a.parquet")
 
 
 if __name__ == "__main__":

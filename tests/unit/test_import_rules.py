@@ -42,7 +42,9 @@ MAY_IMPORT = {
     "functions": {"context", "errors", "record_batch", "spi", "state", "watermark"},
     "extension": MODEL - {"sinks"} | {"arguments", "callables", "columnar", "streams"},
     "arrow": MODEL | {"callables", "columnar", "connectors", "extension", "runtime.serde", "runtime.state"},
-    "connectors": {"arguments", "clock", "errors", "extension", "record_batch", "sinks", "sources", "watermark"},
+    "file_log": {"clock", "errors", "folders", "program"},
+    "connectors": {"arguments", "clock", "errors", "extension"}
+    | {"file_log", "folders", "record_batch", "sinks", "sources", "watermark"},
     "sinks": {"arguments", "errors", "record_batch", "watermark"},
     "sources": {"arguments", "clock", "errors", "record_batch", "watermark"},
     "graph": MODEL | {"callables"},
@@ -69,13 +71,15 @@ MAY_IMPORT = {
     "program": PLAN | {"folders", "runtime.serde", "runtime.report", "runtime.state"},
     "savepoint": {"callables", "context", "errors", "folders", "graph", "program", "sources", "state", "version"}
     | {"runtime.report", "runtime.serde", "runtime.state"},
-    "local": RUNTIME | RUNTIMES | {"arguments", "folders", "program", "savepoint", "unfinished", "version"},
-    "cli": {"errors", "savepoint", "version"},
+    "local": RUNTIME
+    | RUNTIMES
+    | {"arguments", "connectors", "file_log", "folders", "program", "savepoint", "unfinished", "version"},
+    "cli": {"clock", "errors", "file_log", "folders", "savepoint", "version"},
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
-    | {"folders", "program", "savepoint"}
+    | {"file_log", "folders", "program", "savepoint"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "streams", "version"},
 }

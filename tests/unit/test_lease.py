@@ -243,6 +243,15 @@ class Turns(Folder):
         self._actor.wait()
         self._files.pop(name, None)
 
+    def create(self, name: str, data: bytes) -> bool:
+        raise NotImplementedError
+
+    def move(self, name: str, new: str) -> bool:
+        raise NotImplementedError
+
+    def tree(self, name: str) -> dict[str, int]:
+        raise NotImplementedError
+
     def remove(self, name: str) -> None:
         raise NotImplementedError
 

@@ -1,0 +1,122 @@
+"""A source that follows the output of a ``FileSink``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from os import PathLike, fspath
+from typing import Any, Generic, TypeVar
+
+from dsv2.arguments import as_milliseconds, check_whole_number
+from dsv2.connectors.client_library import require_client_library
+from dsv2.connectors.files.format import decoded
+from dsv2.connectors.files.written import WrittenFiles
+from dsv2.errors import JobError
+from dsv2.file_log import read_log
+from dsv2.folders import LocalFolder
+from dsv2.record_batch import RecordBatch
+from dsv2.sources import DataclassSerializer, Portion, Serializer, SplitSource
+
+__all__ = ("FileSinkSource", "MicroBatches")
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class MicroBatches:
+    """The micro-batches of a sink up to ``position``, which have been read. ``last``: where a bounded source ends."""
+
+    position: int = -1
+    last: int | None = None
+
+    @property
+    def split_id(self) -> str:
+        """The same for all, because a sink has one sequence of micro-batches."""
+        return "micro-batches"
+
+
+class FileSinkSource(SplitSource[T_co, MicroBatches], Generic[T_co]):
+    """Reads the output of a ``FileSink``, also of another job that is running: each record exactly once.
+
+    The position is a micro-batch of the sink, so it remains valid when files are merged. One subtask reads; distribute
+    the records behind the source with ``shuffle`` or ``key_by``.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        decode: Callable[[dict[str, Any]], T_co],
+        *,
+        discovery_interval: timedelta | None = None,
+        micro_batches_per_batch: int = 100,
+    ) -> None:
+        """Create the source.
+
+        Args:
+            path: The folder of the sink. It must be valid on the driver and on all workers, and need not exist yet.
+            decode: Creates the record from a row, a dict by column name.
+            discovery_interval: None: the source is bounded, and reads what was written when the job first starts.
+                Otherwise it is unbounded. It looks for new micro-batches before each of its own.
+            micro_batches_per_batch: How many micro-batches of the sink are read in one.
+
+        Raises:
+            ConfigurationError: An argument is invalid, or pyarrow is not installed.
+        """
+        require_client_library("pyarrow", "files", "FileSinkSource")
+        check_whole_number(micro_batches_per_batch, "micro_batches_per_batch")
+        if discovery_interval is not None:
+            as_milliseconds(discovery_interval, "discovery_interval", at_least=1)
+        self._path = fspath(path)
+        self._decode = decode
+        self._interval = discovery_interval
+        self._limit = micro_batches_per_batch
+        self._available = -1
+
+    @property
+    def bounded(self) -> bool:
+        return self._interval is None
+
+    @property
+    def discovery_interval(self) -> timedelta | None:
+        return self._interval
+
+    @property
+    def limit_per_batch(self) -> int:
+        return self._limit
+
+    @property
+    def least_per_batch(self) -> int:
+        return 1
+
+    @property
+    def split_serializer(self) -> Serializer[MicroBatches]:
+        return DataclassSerializer(MicroBatches)
+
+    def refresh(self) -> None:
+        self._available = read_log(LocalFolder(self._path)).last_batch
+
+    def discover(self) -> list[MicroBatches]:
+        return [MicroBatches(last=self._available if self.bounded else None)]
+
+    def advance(self, split: MicroBatches, limit: int | None, /) -> Portion[MicroBatches] | None:
+        end = self._available if split.last is None else split.last
+        if self._available < (split.position if split.last is None else split.last):
+            raise JobError(
+                f"{self._path} ends with micro-batch {self._available}, before position {split.position}: it was "
+                f"replaced by other output. Start the job with a new checkpoint_location."
+            )
+        stop = end if limit is None else min(end, split.position + limit)
+        if stop <= split.position and split.last is None:
+            return None
+        return Portion(replace(split, position=stop), max(stop - split.position, 1), stop == split.last)
+
+    def read(self, start: MicroBatches, stop: MicroBatches, /) -> Iterator[RecordBatch[T_co]]:
+        if stop.position <= start.position:
+            return
+        done = 0
+        place = f"micro-batches {start.position + 1} to {stop.position} of {self._path}, record"
+        for batch in WrittenFiles(self._path, start.position, stop.position).batches():
+            rows = batch.to_pylist()
+            yield RecordBatch(decoded(self._decode, rows, lambda index, done=done: f"{place} {done + index + 1}"))  # type: ignore[misc]
+            done += len(rows)

@@ -1,0 +1,72 @@
+"""Describes the files of a sink to its readers and to later runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dsv2.errors import ConfigurationError, CorruptDataError
+from dsv2.file_log.names import DESCRIPTION
+from dsv2.file_log.state import read_checked
+from dsv2.folders import Folder
+from dsv2.program.checked_json import to_json
+
+__all__ = ("Description",)
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The files of a sink.
+
+    Attributes:
+        format: ``"parquet"``, ``"json"`` or ``"csv"``.
+        partition_by: The columns whose values are folders, in order.
+        schemas: The schemas of the records, as Spark writes them in JSON. A ``DataFile`` refers to one by index.
+    """
+
+    format: str
+    partition_by: tuple[str, ...]
+    schemas: tuple[dict[str, Any], ...]
+
+    @staticmethod
+    def read(folder: Folder) -> Description | None:
+        """Read the description in the folder of a sink; None if there is none. Raises ``CorruptDataError``."""
+        values = read_checked(folder, DESCRIPTION)
+        if values is None:
+            return None
+        try:
+            return Description(str(values["format"]), tuple(values["partition_by"]), tuple(values["schemas"]))
+        except (LookupError, TypeError) as error:
+            place = folder.place(DESCRIPTION)
+            raise CorruptDataError(f"{place} is damaged: {error!r}. Restore it from a backup.") from error
+
+    @staticmethod
+    def update(folder: Folder, format: str, partition_by: Sequence[str], schema: dict[str, Any]) -> int:
+        """Add a schema to the description of a sink, and return its index.
+
+        Raises:
+            ConfigurationError: Earlier files have another format or partitioning.
+            CorruptDataError: The description is damaged.
+        """
+        found = Description.read(folder)
+        if found is None:
+            found = Description(format, tuple(partition_by), ())
+        found.check(folder, format, partition_by)
+        if schema in found.schemas:
+            return found.schemas.index(schema)
+        schemas = [*found.schemas, schema]
+        values = {"format": format, "partition_by": list(partition_by), "schemas": schemas}
+        folder.write(DESCRIPTION, to_json(values))
+        return len(schemas) - 1
+
+    def check(self, folder: Folder, format: str, partition_by: Sequence[str]) -> None:
+        """Raise ``ConfigurationError`` if the files in ``folder`` have another format or partitioning."""
+        for what, theirs, ours in (
+            ("the format", self.format, format),
+            ("partition_by", list(self.partition_by), list(partition_by)),
+        ):
+            if theirs != ours:
+                raise ConfigurationError(
+                    f"{folder.path} has files with {what} {theirs!r}, but the sink has {ours!r}. Choose another path."
+                )

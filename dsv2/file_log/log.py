@@ -1,0 +1,72 @@
+"""Writes the log of a file sink."""
+
+from __future__ import annotations
+
+from dsv2.errors import JobError
+from dsv2.file_log.entry import Entry
+from dsv2.file_log.state import entry_name, read_log, snapshot_name, snapshots, versions
+from dsv2.folders import Folder
+from dsv2.program.checked_json import to_json
+
+__all__ = ("FileLog", "LogConflictError")
+
+_ENTRIES_PER_SNAPSHOT = 100
+
+
+class LogConflictError(JobError):
+    """Someone else has written to the log."""
+
+
+class FileLog:
+    """The log of a sink, for its only writer. ``state`` is the result of all entries.
+
+    Each entry has a version, and creating the file of a version that exists fails. So of two writers that believe to be
+    the only one, the first continues, and the other one gets an error.
+
+    Raises:
+        CorruptDataError: The log is damaged.
+    """
+
+    def __init__(self, folder: Folder, *, entries_per_snapshot: int = _ENTRIES_PER_SNAPSHOT) -> None:
+        self._folder = folder
+        self._entries_per_snapshot = entries_per_snapshot
+        self.state = read_log(folder)
+        self._last_snapshot = max(snapshots(folder), default=0)
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry.
+
+        Raises:
+            LogConflictError: Someone else has added one.
+        """
+        version = self.state.version + 1
+        if not self._folder.create(entry_name(version), to_json(entry.as_json())):
+            raise self._conflict()
+        if max(snapshots(self._folder), default=0) >= version:  # the entry that was there has been deleted
+            self._folder.delete(entry_name(version))
+            raise self._conflict()
+        self.state.apply(entry)
+
+    def _conflict(self) -> LogConflictError:
+        return LogConflictError(
+            f"Another process has written to the log of {self._folder.path}: another driver of the job, or a command. "
+            f"Stop it, and restart the job."
+        )
+
+    @property
+    def needs_snapshot(self) -> bool:
+        """Whether there are many entries since the last snapshot."""
+        return self.state.version - self._last_snapshot >= self._entries_per_snapshot
+
+    def write_snapshot(self) -> None:
+        """Write a snapshot, and delete what no reader needs any more: all that is older than the last snapshot."""
+        if self.state.version == self._last_snapshot:
+            return
+        before, self._last_snapshot = self._last_snapshot, self.state.version
+        self._folder.write(snapshot_name(self.state.version), self.state.encoded())
+        for version in versions(self._folder):
+            if version <= before:
+                self._folder.delete(entry_name(version))
+        for version in snapshots(self._folder):
+            if version < before:
+                self._folder.delete(snapshot_name(version))

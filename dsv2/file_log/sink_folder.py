@@ -1,0 +1,379 @@
+"""The folder of a ``FileSink``, for its only writer.
+
+A micro-batch is first written to a folder of its own and *prepared*, and after the commit of the checkpoint it is
+*published*: its files are moved to their places, or stay where they are until they are merged, and the log gets an
+entry. A merge is recorded before its files are moved, so that it can be completed. All steps can be interrupted, and
+``begin`` of the next run completes or discards them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dsv2.clock import Clock
+from dsv2.errors import ConfigurationError, CorruptDataError
+from dsv2.file_log.entry import DataFile, Entry, as_data_file, as_values
+from dsv2.file_log.log import FileLog, LogConflictError
+from dsv2.file_log.merging import MergeGroup, Merger, merge_groups, segments_name, write_ends
+from dsv2.file_log.names import DATA, PENDING, REPLACING, SEGMENTS, Staging, is_hidden
+from dsv2.file_log.state import LogState, read_checked, read_log
+from dsv2.folders import Folder
+from dsv2.program.checked_json import to_json
+
+__all__ = ("TARGET_BYTES", "Rolling", "SinkFolder")
+
+TARGET_BYTES = 128 << 20
+"""The default size of merged files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rolling:
+    """When the small files of micro-batches are merged.
+
+    Attributes:
+        interval_ms: At the latest this long after the first one was written.
+        target_bytes: Or as soon as they have this size, which is also the size of merged files.
+    """
+
+    interval_ms: int
+    target_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A micro-batch that is prepared. ``files``: its files and their sizes, relative to ``staging``."""
+
+    batch: int
+    staging: str
+    files: tuple[tuple[str, int], ...]
+    schema: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Replacement:
+    """A merge. ``moves``: where its files are, and their places."""
+
+    staging: str
+    moves: tuple[tuple[str, str], ...]
+    added: tuple[DataFile, ...]
+    removed: tuple[str, ...]
+
+
+class SinkFolder:
+    """Writes micro-batches and merges, each exactly once.
+
+    ``prepare`` may be called by another thread than all other methods.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        clock: Clock,
+        run: str,
+        *,
+        rolling: Rolling | None = None,
+        retention_ms: int = 0,
+        entries_per_snapshot: int = 100,
+    ) -> None:
+        """Open the folder. Nothing is written before ``begin``.
+
+        Args:
+            folder: The folder of the sink.
+            clock: The clock.
+            run: The id of the run.
+            rolling: When small files are merged. None: never; they are moved to their places at once.
+            retention_ms: How long files that were merged are kept for readers.
+            entries_per_snapshot: The number of entries of the log after which it is summarized.
+
+        Raises:
+            CorruptDataError: The log is damaged.
+        """
+        self._folder = folder
+        self._clock = clock
+        self._run = run
+        self._rolling = rolling
+        self._retention_ms = retention_ms
+        self._log = FileLog(folder, entries_per_snapshot=entries_per_snapshot)
+        self._pending: _Pending | None = None
+        self._attempts = 0
+        self._staged: set[str] = set()  # folders that are in use but in no file
+        self._lock = threading.Lock()
+
+    @property
+    def state(self) -> LogState:
+        """The published output."""
+        return self._log.state
+
+    def begin(self, first_batch: int | None) -> None:
+        """Begin to write. Completes what an earlier run has left, and deletes what it has not committed.
+
+        Args:
+            first_batch: The micro-batch that the run begins with. All earlier ones are committed. None: the run writes
+                no micro-batches, and leaves a prepared one as it is.
+
+        Raises:
+            CorruptDataError: A file of the folder is damaged or missing.
+        """
+        self._log.append(self._entry(opens=True))  # from here on, an earlier run cannot write
+        self._complete_replacement()
+        pending = self._read_pending()
+        if pending is not None and first_batch is None:
+            self._staged.add(pending.staging)
+        elif pending is not None and first_batch is not None and pending.batch < first_batch:
+            self._pending = pending
+            self.publish()
+        elif pending is not None:
+            self._folder.delete(PENDING)
+        self._remove_unused_staging()
+        self._remove_unused_segments()
+
+    def stage(self, batch: int) -> str:
+        """Return a new folder, relative to that of the sink, to write a micro-batch to."""
+        return self._new_staging(str(batch))
+
+    def prepare(self, batch: int, staging: str, schema: int = 0) -> None:
+        """Record the files in ``staging`` as the records of ``batch``. Earlier micro-batches must be published.
+
+        ``schema``: The index of the schema of the files.
+        """
+        files = _data_files(self._folder, staging)
+        pending = _Pending(batch, staging, tuple(sorted(files.items())), schema)
+        values = {"batch": batch, "staging": staging, "files": pending.files, "schema": schema}
+        self._folder.write(PENDING, to_json(values))
+        self._pending = pending
+
+    def discard(self, staging: str) -> None:
+        """Delete a folder that was staged. A micro-batch without records needs no files."""
+        self._folder.remove(staging)
+        self._release(staging)
+
+    def publish(self) -> None:
+        """Make the prepared micro-batch part of the output. Call it when the micro-batch is committed.
+
+        Raises:
+            LogConflictError: Another run writes to the folder.
+            CorruptDataError: A file is missing.
+        """
+        pending = self._pending
+        if pending is None:
+            return
+        if self._log.state.last_batch < pending.batch:
+            moves, added = self._places(pending)
+            self._add(moves, self._entry(batch=pending.batch, added=added))
+        self._folder.delete(PENDING)
+        if self._rolling is None:
+            self._folder.remove(pending.staging)
+        self._pending = None
+        self._release(pending.staging)
+        if self._log.needs_snapshot:
+            self._summarize()
+
+    def next_roll_ms(self) -> int | None:
+        """Return when the next merge is due, in ms since the epoch; None if there is nothing to merge."""
+        small = self._small()
+        times = [staging.time_ms for file in small if (staging := Staging.of(file.path)) is not None]
+        if not times:
+            return None
+        if self._rolling is None or sum(file.size for file in small) >= self._rolling.target_bytes:
+            return min(times)
+        return min(times) + self._rolling.interval_ms
+
+    def roll(self, merger: Merger) -> None:
+        """Merge the small files of micro-batches, and move the results to their places.
+
+        Also those of an earlier run, if this one has no ``rolling``.
+        """
+        target_bytes = TARGET_BYTES if self._rolling is None else self._rolling.target_bytes
+        self._replace(merge_groups(self._small(), target_bytes), merger)
+
+    def compact(self, target_bytes: int, merger: Merger) -> int:
+        """Merge all files that are smaller than ``target_bytes``. Returns the number of files that were replaced."""
+        groups = merge_groups(self._log.state.files.values(), target_bytes)
+        self._replace(groups, merger)
+        return sum(len(group.files) for group in groups)
+
+    def truncate(self, last: int) -> int:
+        """Remove the records of all micro-batches after ``last``. Returns the number of files that were deleted.
+
+        Raises:
+            ConfigurationError: A file also has records of earlier micro-batches, because it was merged.
+        """
+        removed = [file for file in self._log.state.files.values() if file.last > last]
+        for file in removed:
+            if file.first <= last:
+                raise ConfigurationError(
+                    f"{self._folder.place(file.path)} has the records of the micro-batches {file.first} to "
+                    f"{file.last}, which were merged, so they cannot be removed after {last}."
+                )
+        last = min(last, self._log.state.last_batch)
+        self._log.append(self._entry(batch=last, removed=[file.path for file in removed]))
+        for file in removed:
+            self._folder.delete(file.path)
+        return len(removed)
+
+    def close(self) -> None:
+        """Record that the run has ended normally."""
+        self._log.append(self._entry(closes=True))
+        self._summarize()
+
+    def _small(self) -> list[DataFile]:
+        return [file for file in self._log.state.files.values() if file.is_hidden]
+
+    def _entry(
+        self,
+        *,
+        batch: int | None = None,
+        added: Sequence[DataFile] = (),
+        removed: Sequence[str] = (),
+        opens: bool = False,
+        closes: bool = False,
+    ) -> Entry:
+        return Entry(self._clock.now_ms(), self._run, batch, tuple(added), tuple(removed), opens, closes)
+
+    def _new_staging(self, kind: str) -> str:
+        with self._lock:
+            self._attempts += 1
+            name = f"{DATA}/{kind}-{self._clock.now_ms()}-{self._run[:8]}-{self._attempts}"
+            self._staged.add(name)
+        return name
+
+    def _release(self, staging: str) -> None:
+        with self._lock:
+            self._staged.discard(staging)
+
+    def _places(self, pending: _Pending) -> tuple[list[tuple[str, str]], list[DataFile]]:
+        """Return the moves and the files of a micro-batch."""
+        moves, added = [], []
+        for number, (name, size) in enumerate(pending.files):
+            path = f"{pending.staging}/{name}"
+            if self._rolling is None:
+                target = _place(name.rpartition("/")[0], pending.batch, pending.batch, pending.staging, number, name)
+                moves.append((path, target))
+                path = target
+            added.append(DataFile(path, size, pending.batch, pending.batch, pending.schema))
+        return moves, added
+
+    def _replace(self, groups: Sequence[MergeGroup], merger: Merger) -> None:
+        if not groups:
+            return
+        staging = self._new_staging("merge")
+        moves, added = [], []
+        for number, (group, merged) in enumerate(zip(groups, merger(groups, staging), strict=True)):
+            first, last = group.files[0].first, max(file.last for file in group.files)
+            target = _place(group.folder, first, last, staging, number, group.files[0].path)
+            write_ends(self._folder, group, merged.lengths, target)
+            moves.append((merged.path, target))
+            added.append(DataFile(target, merged.size, first, last, group.schema))
+        removed = [file.path for group in groups for file in group.files]
+        replacement = _Replacement(staging, tuple(moves), tuple(added), tuple(removed))
+        values = {
+            "staging": staging,
+            "moves": moves,
+            "added": [as_values(file) for file in added],
+            "removed": removed,
+        }
+        self._folder.write(REPLACING, to_json(values))
+        self._complete(replacement)
+        self._summarize()
+
+    def _complete_replacement(self) -> None:
+        values = read_checked(self._folder, REPLACING)
+        if values is None:
+            return
+        replacement = _Replacement(
+            values["staging"],
+            tuple((source, target) for source, target in values["moves"]),
+            tuple(map(as_data_file, values["added"])),
+            tuple(values["removed"]),
+        )
+        known = self._log.state.files
+        if known.keys() >= {file.path for file in replacement.added} or known.keys() >= set(replacement.removed):
+            self._complete(replacement)
+        else:  # of a run that another one had replaced
+            self._undo(replacement.moves)
+            self._folder.delete(REPLACING)
+
+    def _complete(self, replacement: _Replacement) -> None:
+        if not all(file.path in self._log.state.files for file in replacement.added):
+            entry = self._entry(added=replacement.added, removed=replacement.removed)
+            try:
+                self._add(replacement.moves, entry)
+            except LogConflictError:
+                self._folder.delete(REPLACING)
+                raise
+        self._folder.delete(REPLACING)
+        self._folder.remove(replacement.staging)
+        self._release(replacement.staging)
+
+    def _add(self, moves: Iterable[tuple[str, str]], entry: Entry) -> None:
+        """Move files to their places, and append ``entry``."""
+        for source, target in moves:
+            if not self._folder.move(source, target) and not _exists(self._folder, target):
+                raise CorruptDataError(
+                    f"{self._folder.place(source)} is missing. It has records that the output should contain."
+                )
+        try:
+            self._log.append(entry)
+        except LogConflictError:
+            self._undo(moves)
+            raise
+
+    def _undo(self, moves: Iterable[tuple[str, str]]) -> None:
+        """Delete files at their places, unless another run has published them."""
+        published = read_log(self._folder).files
+        for _, target in moves:
+            if target not in published:
+                self._folder.delete(target)
+
+    def _read_pending(self) -> _Pending | None:
+        values: dict[str, Any] | None = read_checked(self._folder, PENDING)
+        if values is None:
+            return None
+        files = tuple((str(name), int(size)) for name, size in values["files"])
+        return _Pending(int(values["batch"]), values["staging"], files, int(values["schema"]))
+
+    def _summarize(self) -> None:
+        """Delete files that were replaced a while ago, and write a snapshot of the log."""
+        state = self._log.state
+        limit = self._clock.now_ms() - self._retention_ms
+        for path in [path for path, time_ms in state.replaced.items() if time_ms <= limit]:
+            self._folder.delete(path)
+            self._folder.delete(segments_name(path))
+            del state.replaced[path]
+        self._remove_unused_staging()
+        self._log.write_snapshot()
+
+    def _remove_unused_staging(self) -> None:
+        state = self._log.state
+        with self._lock:
+            used = set(self._staged)
+        used |= {staging.name for path in (*state.files, *state.replaced) if (staging := Staging.of(path)) is not None}
+        for name in self._folder.sizes(DATA):
+            if f"{DATA}/{name}" not in used:
+                self._folder.remove(f"{DATA}/{name}")
+
+    def _remove_unused_segments(self) -> None:
+        state = self._log.state
+        used = {segments_name(path) for path in (*state.files, *state.replaced)}
+        for name in self._folder.sizes(SEGMENTS):
+            if f"{SEGMENTS}/{name}" not in used:
+                self._folder.delete(f"{SEGMENTS}/{name}")
+
+
+def _data_files(folder: Folder, staging: str) -> dict[str, int]:
+    return {name: size for name, size in folder.tree(staging).items() if size and not is_hidden(name)}
+
+
+def _place(folder: str, first: int, last: int, staging: str, number: int, name: str) -> str:
+    """Return the final path of a file. Names sort by micro-batch and by number."""
+    unique = staging.rpartition("/")[2].partition("-")[2]
+    file = f"{first:010}-{last:010}-{unique}-{number:05}.{name.rpartition('.')[2]}"
+    return f"{folder}/{file}" if folder else file
+
+
+def _exists(folder: Folder, path: str) -> bool:
+    parent, _, name = path.rpartition("/")
+    return name in folder.sizes(parent)

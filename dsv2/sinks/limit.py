@@ -1,0 +1,36 @@
+"""The limit of what the driver receives for one sink."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dsv2.arguments import check_whole_number
+
+__all__ = ("MAX_BYTES", "MAX_RECORDS", "DriverLimit")
+
+MAX_RECORDS = 5_000_000
+"""The default number of records in a micro-batch."""
+MAX_BYTES = 512 << 20
+"""The default number of bytes in a micro-batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverLimit:
+    """What the driver receives at most for one sink in one micro-batch.
+
+    Attributes:
+        max_records: The number of records. None: any number.
+        max_bytes: The size in bytes as the records are sent to the driver. None: any size.
+
+    Raises:
+        ConfigurationError: A number is not a whole number of at least 1.
+    """
+
+    max_records: int | None = MAX_RECORDS
+    max_bytes: int | None = MAX_BYTES
+
+    def __post_init__(self) -> None:
+        if self.max_records is not None:
+            check_whole_number(self.max_records, "max_records")
+        if self.max_bytes is not None:
+            check_whole_number(self.max_bytes, "max_bytes")
