@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import RunOptions
 from dsv2.program.dropped import dropped_state
@@ -19,7 +20,7 @@ from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import SinkRunInfo
 from runtime_spark.checkpoint_log import Beginning, beginning_of
 from runtime_spark.driver_processes import describe_driver
-from runtime_spark.file_outputs import OutputOwner, check_outputs, check_owned, own_outputs
+from runtime_spark.file_outputs import check_outputs, check_owned, own_outputs
 from runtime_spark.folders import jvm_process
 from runtime_spark.generations import (
     SAVEPOINT,

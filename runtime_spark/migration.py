@@ -12,6 +12,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from dsv2.errors import ConfigurationError
+from dsv2.file_log.ownership import OutputOwner
 from dsv2.folders import Folder
 from dsv2.graph import Plan
 from dsv2.job import RunOptions
@@ -20,7 +21,7 @@ from dsv2.program.savepoint_check import carried_differences
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from runtime_spark.checkpoint_log import beginning_of
 from runtime_spark.driver_processes import describe_driver
-from runtime_spark.file_outputs import OutputOwner, check_outputs
+from runtime_spark.file_outputs import check_outputs
 from runtime_spark.folders import jvm_process
 from runtime_spark.generations import (
     SAVEPOINT,

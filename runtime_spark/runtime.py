@@ -77,8 +77,8 @@ class CompiledPlan:
 class SparkRuntime:
     """Runs plans on the user's session. It never stops the session, and leaves its settings unchanged.
 
-    Where the user has not decided otherwise, Spark's log is set to errors (DSV2_SPARK_LOGS=1 keeps it), and workers of a
-    local session run this Python.
+    Where the user has not decided otherwise, Spark's log is set to errors (DSV2_SPARK_LOGS=1 keeps it), and workers of
+    a local session run this Python.
 
     ``get_instance(spark=session)`` creates one with the default settings. For other settings, create it yourself:
     ``get_instance(SparkRuntime(session, state_layout=StateLayout.MAP))``.

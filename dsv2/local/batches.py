@@ -69,6 +69,10 @@ class Recorder:
         if self._checkpoint is not None:
             self._run.sample_keys()
 
+    def between_batches(self) -> None:
+        """Called from time to time, also without micro-batches."""
+        self._sinks.roll()
+
     def record(self, batch_id: int, now_ms: int) -> None:
         """Called after each micro-batch."""
         frames = [frame for _, found in self._run.take_collected() for frame in found if frame.batch]
@@ -187,6 +191,7 @@ class MicroBatches:
                 return Outcome.ENDED
             if self._ends_when_read and self._run.is_exhausted:
                 return Outcome.STOPPED if self._run.records_held else Outcome.EXHAUSTED
+            self._recorder.between_batches()
             self._pause(began, reads=reads)
         raise AssertionError
 

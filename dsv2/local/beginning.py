@@ -53,6 +53,7 @@ class Beginning:
         keys: Samples of keys.
         savepoint: The savepoint from which the user started the job, or None.
         now_ms: The time that the job has reached, in ms.
+        is_new: Whether the checkpoint has no micro-batch.
         complete: Whether all input has been processed to its end.
         pending: The last micro-batch, if it is not known whether the sinks have it.
     """
@@ -66,6 +67,7 @@ class Beginning:
     keys: Sequence[KeySample] = ()
     savepoint: str | None = None
     now_ms: int = 0
+    is_new: bool = True
     complete: bool = False
     pending: StoredBatch | None = None
 
@@ -151,6 +153,7 @@ def _from_checkpoint(plan: Plan, options: RunOptions, stored: StoredBatch, *, is
         [sample for sample, _ in readable_samples(plan, stored.keys, codec)],
         stored.savepoint,
         stored.now_ms,
+        False,
         stored.complete,
         None if is_written else stored,
     )
@@ -194,6 +197,6 @@ def _check_pending(plan: Plan, stored: StoredBatch) -> None:
     if missing := sorted({output.uid for output in stored.outputs} - sinks):
         raise IncompatibleCheckpointError(
             f"The checkpoint holds records of micro-batch {stored.batch_id} for the sink {missing[0]!r}, which the "
-            f"program no longer has. Start the program that wrote them once more, which then completes the micro-batch. "
+            f"program no longer has. Start the program that wrote them once more, which completes the micro-batch. "
             f"To drop the records, start with allow_dropped_state=True."
         )

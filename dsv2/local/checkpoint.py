@@ -216,8 +216,8 @@ class LocalCheckpoint:
     def _check_runtime(self) -> None:
         if _OF_SPARK & self.folder.sizes().keys():
             raise IncompatibleCheckpointError(
-                f"{self.folder.path} is the checkpoint of a job on Spark. To continue that job locally, take a savepoint "
-                f"of it, and start with savepoint=... and a new checkpoint_location."
+                f"{self.folder.path} is the checkpoint of a job on Spark. To continue that job locally, take a "
+                f"savepoint of it, and start with savepoint=... and a new checkpoint_location."
             )
 
 

@@ -6,7 +6,8 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import RunOptions, check_batch_options
-from dsv2.sinks import DriverSink, ParallelSink
+from dsv2.local.file_sinks import check_file_sink
+from dsv2.sinks import DriverSink, FileSink, ParallelSink
 from dsv2.sources import DataFrameSource
 
 __all__ = ("check_start",)
@@ -24,8 +25,10 @@ def check_start(plan: Plan, options: RunOptions) -> None:
         where = f"{operator}, defined at {operator.location},"
         if operator.kind is OperatorKind.SOURCE and isinstance(operator.body, DataFrameSource):
             raise ConfigurationError(
-                f"The source {where} is a DataFrame, which only Spark can read. Use the Spark runtime, or another source "
-                f"locally, such as a collection or FilesSource."
+                f"The source {where} is a DataFrame, which only Spark can read. Use the Spark runtime, or another "
+                f"source locally, such as a collection or FilesSource."
             )
-        if operator.kind is OperatorKind.SINK and not isinstance(operator.body, DriverSink | ParallelSink):
+        if isinstance(operator.body, FileSink):
+            check_file_sink(operator, operator.body)
+        elif operator.kind is OperatorKind.SINK and not isinstance(operator.body, DriverSink | ParallelSink):
             raise ConfigurationError(f"The sink {where} has a type that the local runtime does not support.")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from dsv2.clock import Clock
+from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Plan
 from dsv2.job import JobProgress, Trigger
 from dsv2.local.batches import MicroBatches, Outcome, Recorder
@@ -94,7 +95,8 @@ class Execution:
     def _run_all(self) -> Outcome:
         plan, settings = self._plan, self._settings
         run = self._run = self._new_run()
-        recorder = Recorder(plan, run, self._new_sinks(), self._begun, self._checkpoint)
+        sinks = self._new_sinks()
+        recorder = Recorder(plan, run, sinks, self._begun, self._checkpoint)
         self._batches = MicroBatches(
             plan,
             run,
@@ -109,12 +111,14 @@ class Execution:
         )
         try:
             with callback_limit(plan.callback_timeout_ms, may_exit=False):
+                sinks.begin()
                 recorder.complete_earlier()
                 if self._begun.state is None:
                     run.open()
                 else:
                     restore(plan, run, self._begun.state.program, self._begun.state.rows, self._begun.positions)
                 outcome = Outcome.ENDED if self._begun.complete else self._batches.run()
+                sinks.roll(at_end=True)
         except CancelledError:
             run.close()
             return Outcome.STOPPED
@@ -140,9 +144,9 @@ class Execution:
         )
 
     def _new_sinks(self) -> LocalSinks:
-        begun = self._begun
+        begun, clock = self._begun, self._settings.clock
         if self._checkpoint is None:
-            return LocalSinks(self._plan, begun.job_id, SinkRunInfo(begun.job_id, begun.batch_id))
+            return LocalSinks(self._plan, begun.job_id, SinkRunInfo(begun.job_id, begun.batch_id), clock)
         first = begun.batch_id if begun.pending is None else begun.pending.batch_id
         run = begin_run(self._checkpoint.folder, str(uuid4()), first, repeats=begun.pending is not None)
-        return LocalSinks(self._plan, begun.job_id, run)
+        return LocalSinks(self._plan, begun.job_id, run, clock, OutputOwner(begun.job_id, begun.checkpoint_id))

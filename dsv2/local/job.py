@@ -159,7 +159,8 @@ class LocalJob:
             if self._execution.has_ended:
                 raise ConfigurationError(
                     f"The job {self._plan.job_name!r} has reached the end of its input, so there is nothing to "
-                    f"continue. A savepoint of a local job needs input that stops before its end, or an unbounded source."
+                    f"continue. A savepoint of a local job needs input that stops before its end, or an unbounded "
+                    f"source."
                 )
             run, batch_id = self._execution.state
             take(

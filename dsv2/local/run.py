@@ -151,7 +151,8 @@ class LocalRun:
         Args:
             records: The maximum number of records per source subtask. None: only the limits of the sources apply.
         """
-        return any([source.begin_batch(records) for source in self._sources()])
+        reads = [source.begin_batch(records) for source in self._sources()]
+        return any(reads)
 
     def run_batch(self) -> None:
         """Run the micro-batch that ``begin_batch`` has planned."""

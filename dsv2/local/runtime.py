@@ -11,6 +11,7 @@ from uuid import uuid4
 from dsv2.arguments import check_whole_number
 from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
+from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.job import RunOptions, default_trigger, input_is_bounded
@@ -19,6 +20,7 @@ from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.checks import check_start
 from dsv2.local.control import JobControl
 from dsv2.local.execution import Execution, Settings
+from dsv2.local.file_sinks import places_of
 from dsv2.local.job import LocalJob
 from dsv2.savepoint.paths import local_folder
 
@@ -63,7 +65,7 @@ class LocalRuntime:
         self._clock = clock if clock is not None else SystemClock()
 
     def start(self, plan: Plan, options: RunOptions) -> LocalJob:
-        """Start to run ``plan``. If the caller waits for its end, it runs in the thread of the caller, before this returns.
+        """Start to run ``plan``. If the caller waits for its end, it runs in the thread of the caller.
 
         Raises:
             ConfigurationError: The plan requires Spark, an option is not valid, or the checkpoint is in use.
@@ -74,6 +76,7 @@ class LocalRuntime:
         trigger = options.trigger or default_trigger(plan)
         with ExitStack() as stack:
             checkpoint, begun = self._begin(plan, options, stack)
+            _check_files(plan, begun, has_checkpoint=checkpoint is not None)
             control = JobControl()
             settings = Settings(self._seed, self._batches, self._fast, self._clock, trigger)
             execution = Execution(plan, begun, checkpoint, settings, control)
@@ -95,3 +98,13 @@ class LocalRuntime:
         stored = checkpoint.last()
         is_written = stored is None or checkpoint.is_written(stored.batch_id)
         return checkpoint, beginning_of(plan, options, str(uuid4()), stored, is_written=is_written)
+
+
+def _check_files(plan: Plan, begun: Beginning, *, has_checkpoint: bool) -> None:
+    """Check that the folders of file sinks belong to this job, as on Spark."""
+    for place, sink in places_of(plan):
+        if has_checkpoint:
+            owner = OutputOwner(begun.job_id, begun.checkpoint_id)
+            place.check(sink.format.value, sink.partition_by, owner, begun.batch_id, takes_over=begun.is_new)
+        else:
+            place.check_unused()

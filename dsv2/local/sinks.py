@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dsv2.clock import Clock
+from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.local.checkpoint import SinkOutput
+from dsv2.local.file_sinks import LocalFileSink
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.report.sink_calls import begin, name_of, write_in_task, write_on_driver
 from dsv2.runtime.serde.codec import BlobKind, Codec
-from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo, SinkRunInfo
+from dsv2.sinks import FileSink, ParallelSink, SinkBatch, SinkInfo, SinkRunInfo
 
 __all__ = ("LocalSinks", "encoded_outputs")
 
@@ -19,11 +22,37 @@ __all__ = ("LocalSinks", "encoded_outputs")
 class LocalSinks:
     """Writes to the sinks of one run of the job ``job_id``."""
 
-    def __init__(self, plan: Plan, job_id: str, run: SinkRunInfo) -> None:
+    def __init__(
+        self, plan: Plan, job_id: str, run: SinkRunInfo, clock: Clock, owner: OutputOwner | None = None
+    ) -> None:
+        """Create the writers.
+
+        Args:
+            plan: The plan.
+            job_id: The job.
+            run: The run.
+            clock: The wall clock.
+            owner: The job and its checkpoint, for files. None: there is no checkpoint.
+        """
+        self._files = {
+            operator.id: LocalFileSink(operator, clock, run.run_id, owner)
+            for operator in plan.operators
+            if isinstance(operator.body, FileSink)
+        }
         self._sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
         self._job_id = job_id
         self._run = run
         self._begun: set[tuple[int, int]] = set()  # the sinks, and the parallelism with which they have begun
+
+    def begin(self) -> None:
+        """Called before the run writes. Raises ``JobError``."""
+        for sink in self._files.values():
+            sink.begin(self._run.first_batch)
+
+    def roll(self, *, at_end: bool = False) -> None:
+        """Merge small files if it is time to, or if the run ends. Raises ``JobError``."""
+        for sink in self._files.values():
+            sink.roll(at_end=at_end)
 
     def write(self, frames: Iterable[Frame], batch_id: int) -> None:
         """Write one micro-batch to all sinks. Raises ``JobError``."""
@@ -44,7 +73,9 @@ class LocalSinks:
     def _write(
         self, operator: Operator, records: Sequence[tuple[int, RecordBatch[Any]]], parallelism: int, batch_id: int
     ) -> None:
-        if isinstance(operator.body, ParallelSink):
+        if (files := self._files.get(operator.id)) is not None:
+            files.write([batch for _, batch in records], batch_id)
+        elif isinstance(operator.body, ParallelSink):
             self._write_subtasks(operator, operator.body, records, parallelism, batch_id)
         else:
             write_on_driver(operator, self._job_id, [batch for _, batch in records], batch_id)

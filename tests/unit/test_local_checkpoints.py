@@ -136,13 +136,14 @@ def five(number: int) -> int:
 def steps_of_files(step: Callable[[], None]) -> Iterator[None]:
     """Let each change of a file be a step: the process may die before or after it."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("write", "delete"):
+        for name in ("write", "delete", "move", "remove"):
             change = getattr(LocalFolder, name)
 
-            def changed(self: LocalFolder, *args: Any, change: Any = change) -> None:
+            def changed(self: LocalFolder, *args: Any, change: Any = change) -> Any:
                 step()
-                change(self, *args)
+                result = change(self, *args)
                 step()
+                return result
 
             patch.setattr(LocalFolder, name, changed)
         yield
@@ -207,7 +208,7 @@ def test_complete_batch_is_not_written_again(tmp_path: Path) -> None:
     assert written == [1, 2]
 
 
-# --- Another program ---------------------------------------------------------------------------------------------------
+# --- Another program -------------------------------------------------------------------------------------------------
 
 
 class Holding(OneInputStreamProcessFunction[int, int]):
@@ -295,7 +296,7 @@ def test_operators_with_state_need_uids(tmp_path: Path) -> None:
         env.execute(checkpoint_location=tmp_path)
 
 
-# --- Savepoints --------------------------------------------------------------------------------------------------------
+# --- Savepoints ------------------------------------------------------------------------------------------------------
 
 
 def continued(checkpoint: Path | None, ledger: Ledger, stop: int | None, **options: Any) -> Any:
@@ -332,7 +333,7 @@ def test_new_job_from_a_savepoint(tmp_path: Path, options: dict[str, Any]) -> No
     assert len({job for job, _, _ in ledger.entries}) == 2
 
 
-# --- Refusals ----------------------------------------------------------------------------------------------------------
+# --- Refusals --------------------------------------------------------------------------------------------------------
 
 
 def test_older_copy_of_a_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from dsv2.local import job as local_job
 from dsv2.runtime.report import job_waiting
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
-from dsv2.testing import ManualClock, TestSource
+from dsv2.testing import ManualClock
 from tests.durations import ms
 from tests.spans import Spans
 
@@ -195,7 +195,7 @@ def test_function_that_blocks_cannot_be_cancelled(
     assert job.await_termination(LONG)
 
 
-# --- Triggers ----------------------------------------------------------------------------------------------------------
+# --- Triggers --------------------------------------------------------------------------------------------------------
 
 
 class Times(OneInputStreamProcessFunction[int, tuple[int, int]]):
@@ -278,7 +278,7 @@ def test_batch_jobs_have_neither_checkpoint_nor_trigger(tmp_path: Path) -> None:
             env.execute(**options)  # type: ignore[arg-type]
 
 
-# --- Programs that end -------------------------------------------------------------------------------------------------
+# --- Programs that end -----------------------------------------------------------------------------------------------
 
 PROGRAM = """
 from datetime import timedelta
@@ -291,9 +291,18 @@ def fails(number):
 
 env = ExecutionEnvironment.get_instance(runtime="local")
 """
-ENDLESS = 'env.from_source(DataGeneratorSource(abs, records_per_batch=1)).to_sink(PrintSink())\njob = env.execute_async("endless")\n'
-BOUNDED = 'env.from_source(DataGeneratorSource(abs, count=3, records_per_second=40)).to_sink(PrintSink())\njob = env.execute_async("short")\n'
-FAILING = 'env.from_source(DataGeneratorSource(abs, count=3)).map(fails).to_sink(PrintSink())\njob = env.execute_async("failing")\n'
+ENDLESS = """
+env.from_source(DataGeneratorSource(abs, records_per_batch=1)).to_sink(PrintSink())
+job = env.execute_async("endless")
+"""
+BOUNDED = """
+env.from_source(DataGeneratorSource(abs, count=3, records_per_second=40)).to_sink(PrintSink())
+job = env.execute_async("short")
+"""
+FAILING = """
+env.from_source(DataGeneratorSource(abs, count=3)).map(fails).to_sink(PrintSink())
+job = env.execute_async("failing")
+"""
 STILL_RUNS = "UnfinishedJobWarning: Job 'endless' was still running when the program ended, and was terminated."
 HAS_FAILED = "UnfinishedJobWarning: Job 'failing' failed, and the program never checked its result."
 
@@ -322,7 +331,7 @@ def test_program_that_ends_is_told_about_its_jobs(code: str, warning: str | None
     assert warning is None or warning in done.stderr
     assert "Fatal" not in done.stderr
     assert "Traceback" not in done.stderr or warning == HAS_FAILED
-    assert "BOUNDED" not in code or done.stdout.split() == ["0", "1", "2"]
+    assert "short" not in code or done.stdout.split() == ["0", "1", "2"]
 
 
 def test_interrupted_wait_ends_the_program(tmp_path: Path) -> None:

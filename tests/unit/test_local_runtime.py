@@ -27,11 +27,10 @@ from dsv2 import (
 )
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
-from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, ParallelSink, PrintSink, SinkBatch, SinkInfo
+from dsv2.sinks import CollectSink, ForeachBatchSink, ParallelSink, PrintSink, SinkBatch, SinkInfo
 from dsv2.sources import DataFrameSource, DataGeneratorSource
 from dsv2.watermark import WatermarkHandlingResult, new_builder
 from tests.durations import ms
-from tests.spans import Spans
 from tests.support import NoRows, local_environment, one_input, two_inputs
 
 NEWEST = new_builder("newest").type_long().combine_function_max().build()
