@@ -111,7 +111,7 @@ class Execution:
         )
         try:
             with callback_limit(plan.callback_timeout_ms, may_exit=False):
-                sinks.begin()
+                sinks.begin(self._begun.batch_id)
                 recorder.complete_earlier()
                 if self._begun.state is None:
                     run.open()

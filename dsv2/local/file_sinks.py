@@ -70,8 +70,12 @@ class LocalFileSink:
         self._index = 0
         self._folder: SinkFolder
 
-    def begin(self, first_batch: int) -> None:
-        """Begin to write with micro-batch ``first_batch``, which may be repeated. Raises ``JobError``."""
+    def begin(self, next_batch: int) -> None:
+        """Begin to write. Raises ``JobError``.
+
+        ``next_batch``: The first micro-batch that is not stored in the checkpoint. One before it that an earlier run has
+        prepared is completed.
+        """
         sink = self._sink
         with self._named("cannot continue its output"):
             folder = self._place.folder
@@ -84,7 +88,7 @@ class LocalFileSink:
             self._folder = SinkFolder(
                 folder, self._clock, self._run_id, rolling=rolling, retention_ms=sink.retention_ms
             )
-            self._folder.begin(first_batch)
+            self._folder.begin(next_batch)
 
     def write(self, batches: Sequence[RecordBatch[Any]], batch_id: int) -> None:
         """Write and publish a micro-batch. Raises ``JobError``, or ``SchemaError`` if a record does not fit."""

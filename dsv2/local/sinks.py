@@ -44,10 +44,13 @@ class LocalSinks:
         self._run = run
         self._begun: set[tuple[int, int]] = set()  # the sinks, and the parallelism with which they have begun
 
-    def begin(self) -> None:
-        """Called before the run writes. Raises ``JobError``."""
+    def begin(self, next_batch: int) -> None:
+        """Called before the run writes. Raises ``JobError``.
+
+        ``next_batch``: The first micro-batch that is not stored in the checkpoint.
+        """
         for sink in self._files.values():
-            sink.begin(self._run.first_batch)
+            sink.begin(next_batch)
 
     def roll(self, *, at_end: bool = False) -> None:
         """Merge small files if it is time to, or if the run ends. Raises ``JobError``."""

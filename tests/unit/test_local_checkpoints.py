@@ -319,7 +319,7 @@ def test_checkpoint_from_a_savepoint_continues_the_job(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="The sink already has micro-batch"):
         continued(tmp_path / "a", ledger, None)
     other = continued(tmp_path / "c", ledger, 3).savepoint(tmp_path / "t")
-    with pytest.raises(ConfigurationError, match="began from the savepoint .*/s, so it cannot start from"):
+    with pytest.raises(ConfigurationError, match=r"began from the savepoint .*/s, so it cannot start from"):
         continued(tmp_path / "b", ledger, None, savepoint=other)
 
 

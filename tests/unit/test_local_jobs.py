@@ -307,21 +307,22 @@ STILL_RUNS = "UnfinishedJobWarning: Job 'endless' was still running when the pro
 HAS_FAILED = "UnfinishedJobWarning: Job 'failing' failed, and the program never checked its result."
 
 
-# fmt: off
-@pytest.mark.parametrize(("code", "warning"), [
-    (ENDLESS, STILL_RUNS),
-    (ENDLESS + "job.await_termination(timedelta(milliseconds=1))", STILL_RUNS),
-    (ENDLESS + "assert job.exception() is None", STILL_RUNS),
-    (ENDLESS + "import tempfile; job.savepoint(tempfile.mkdtemp())", STILL_RUNS),
-    (ENDLESS + "job.stop()", None),
-    (ENDLESS + "del job; job = None", STILL_RUNS),
-    (BOUNDED, None),
-    (BOUNDED + "del job", None),
-    (FAILING, HAS_FAILED),
-    (FAILING + "job._ends_within(9); print(job.status)", HAS_FAILED),
-    (FAILING + "job._ends_within(9); assert job.exception()", None),
-])
-# fmt: on
+@pytest.mark.parametrize(
+    ("code", "warning"),
+    [
+        (ENDLESS, STILL_RUNS),
+        (ENDLESS + "job.await_termination(timedelta(milliseconds=1))", STILL_RUNS),
+        (ENDLESS + "assert job.exception() is None", STILL_RUNS),
+        (ENDLESS + "import tempfile; job.savepoint(tempfile.mkdtemp())", STILL_RUNS),
+        (ENDLESS + "job.stop()", None),
+        (ENDLESS + "del job; job = None", STILL_RUNS),
+        (BOUNDED, None),
+        (BOUNDED + "del job", None),
+        (FAILING, HAS_FAILED),
+        (FAILING + "job._ends_within(9); print(job.status)", HAS_FAILED),
+        (FAILING + "job._ends_within(9); assert job.exception()", None),
+    ],
+)
 def test_program_that_ends_is_told_about_its_jobs(code: str, warning: str | None, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM + code)
@@ -335,10 +336,14 @@ def test_program_that_ends_is_told_about_its_jobs(code: str, warning: str | None
 
 
 def test_interrupted_wait_ends_the_program(tmp_path: Path) -> None:
-    code = PROGRAM + BOUNDED.replace("count=3", "count=10**9") + (
-        "import os, signal, threading\n"
-        "threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()\n"
-        "job.result()\n"
+    code = (
+        PROGRAM
+        + BOUNDED.replace("count=3", "count=10**9")
+        + (
+            "import os, signal, threading\n"
+            "threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()\n"
+            "job.result()\n"
+        )
     )
     program = tmp_path / "program.py"
     program.write_text(code)

@@ -328,7 +328,7 @@ def test_users_function_object_is_not_modified() -> None:
 # fmt: off
 REFUSED: list[tuple[Callable[[ExecutionEnvironment], object], str]] = [
     (lambda env: env.from_source(DataFrameSource(NoRows(), dict)).to_sink(CollectSink()),
-     "The source Source (uid 'UID'), defined at HERE, is a DataFrame, which only Spark can read. Use the Spark runtime"),
+     "The source Source (uid 'UID'), defined at HERE, is a DataFrame, which only Spark can read."),
 ]
 # fmt: on
 
