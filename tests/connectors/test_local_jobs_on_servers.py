@@ -21,8 +21,8 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import ParallelSink
 from dsv2.state import StateDeclarations
 from tests.durations import ms
+from tests.steps import KilledError, Steps, steps_of_files
 from tests.topics import Topics
-from tests.unit.test_local_checkpoints import KilledError, Steps, steps_of_files
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 

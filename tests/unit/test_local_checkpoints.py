@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from dsv2 import (
     MissingUidWarning,
     Trigger,
 )
-from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink, ForeachBatchSink, ParallelSink, SinkBatch, SinkInfo
@@ -31,6 +30,7 @@ from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclarations
 from dsv2.testing import Crash, ManualClock, Stop, TestSource
 from tests.durations import ms
+from tests.steps import KilledError, Steps, steps_of_files
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 RECORDS = 30
@@ -52,22 +52,6 @@ class Counting(OneInputStreamProcessFunction[int, tuple[int, int]]):
 
     def on_processing_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
         output.collect((ctx.state_manager.current_key, 0))
-
-
-class KilledError(KeyboardInterrupt):
-    """The process dies here. No error handling applies, as with Ctrl-C."""
-
-
-class Steps:
-    """Counts the steps of a run that another process could see, and kills the run at one of them."""
-
-    def __init__(self, last: int) -> None:
-        self.left = last
-
-    def __call__(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise KilledError
 
 
 class Ledger(ParallelSink[Any]):
@@ -130,23 +114,6 @@ class Job:
 
 def five(number: int) -> int:
     return number % 5
-
-
-@contextmanager
-def steps_of_files(step: Callable[[], None]) -> Iterator[None]:
-    """Let each change of a file be a step: the process may die before or after it."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("write", "delete", "move", "remove"):
-            change = getattr(LocalFolder, name)
-
-            def changed(self: LocalFolder, *args: Any, change: Any = change) -> Any:
-                step()
-                result = change(self, *args)
-                step()
-                return result
-
-            patch.setattr(LocalFolder, name, changed)
-        yield
 
 
 def test_crash_at_any_step_loses_and_repeats_nothing(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from dsv2.sinks import FileSink
 from dsv2.testing import ManualClock, Stop, TestSource
 from tests.durations import ms
 from tests.profiles import examples
-from tests.unit.test_local_checkpoints import KilledError, Steps, steps_of_files
+from tests.steps import KilledError, Steps, steps_of_files
 
 FORMATS = ["parquet", "json", "csv"]
 
