@@ -17,7 +17,7 @@ _LONGEST_POLL_SECONDS = 0.5
 
 
 class Publisher(threading.Thread):
-    """A thread per job with file sinks.
+    """A thread for the file sinks of a job. Without sinks it is not started.
 
     A micro-batch is published when its commit is in the checkpoint, and at the latest before the next one is prepared.
     """
@@ -65,6 +65,8 @@ class Publisher(threading.Thread):
 
     def prepared(self, batch_id: int) -> None:
         """Called when the sinks have written a micro-batch."""
+        if not self._sinks:
+            return
         with self._changed:
             self._prepared = batch_id
             self._is_late = False

@@ -233,6 +233,8 @@ class StreamingJob:
         asked(self)
         self._stopped = self.query.isActive and not self._reports.all_ended()
         self._end_query(as_seconds(timeout, "timeout"), Waiting(self._plan.job_name, self._what_runs))
+        if self._is_over():
+            self._end_outputs()
 
     @short_traceback
     def savepoint(self, path: str | PathLike[str]) -> str:

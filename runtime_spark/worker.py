@@ -207,7 +207,7 @@ def patient_collector() -> Iterator[None]:
 def _without_body(operator: Operator) -> Operator:
     if operator.kind is OperatorKind.SOURCE:
         return dataclasses.replace(operator, body=_SourceElsewhere())
-    if operator.kind is OperatorKind.SINK:
+    if isinstance(operator.body, Sink):
         return dataclasses.replace(operator, body=_SinkElsewhere(operator.body.driver_limit))
     return dataclasses.replace(operator, body=ProcessFunction())
 

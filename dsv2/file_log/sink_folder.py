@@ -99,6 +99,7 @@ class SinkFolder:
         self._log = FileLog(folder, entries_per_snapshot=entries_per_snapshot)
         self._pending: _Pending | None = None
         self._attempts = 0
+        self._hidden: tuple[int, list[DataFile]] = (0, [])  # as of a version
         self._staged: set[str] = set()  # folders that are in use but in no file
         self._lock = threading.Lock()
 
@@ -220,7 +221,10 @@ class SinkFolder:
         self._summarize()
 
     def _small(self) -> list[DataFile]:
-        return [file for file in self._log.state.files.values() if file.is_hidden]
+        state = self._log.state
+        if self._hidden[0] != state.version:
+            self._hidden = state.version, [file for file in state.files.values() if file.is_hidden]
+        return self._hidden[1]
 
     def _entry(
         self,

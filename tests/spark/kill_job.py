@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import FileSink
+from dsv2.sinks import FileSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark import SparkRuntime, StateLayout
@@ -61,6 +62,17 @@ class CountAll(OneInputStreamProcessFunction[Counted, Total]):
         output.collect(Total(self.total))
 
 
+class Calls:
+    """Adds a line to a file for each micro-batch: its number and its records."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def __call__(self, records: list[Counted], batch_id: int) -> None:
+        with open(self._file, "a") as file:
+            file.write(f"{json.dumps([batch_id, sorted(records)])}\n")
+
+
 def number(index: int) -> int:
     """The record at ``index``."""
     return index * 7919
@@ -89,6 +101,7 @@ def run(spark: SparkSession, folder: str, records: int, state_layout: StateLayou
     keyed = env.from_source(source).key_by(lambda record: record % KEYS)
     counted = keyed.process(CountPerKey(Gate(folder, "per-key"))).with_uid("per-key")
     counted.to_sink(FileSink(f"{folder}/counted", schema=Counted))
+    counted.to_sink(ForeachBatchSink(Calls(f"{folder}/calls.jsonl")))
     total = counted.global_().process(CountAll(Gate(folder, "all"))).with_uid("all")
     total.to_sink(FileSink(f"{folder}/total", format="json", schema=Total))
     env.execute("kill", checkpoint_location=f"{folder}/checkpoint")

@@ -11,10 +11,12 @@ from pyspark.sql import SparkSession
 
 from dsv2 import ExecutionEnvironment, Trigger
 from dsv2.cli import main
+from dsv2.connectors.files import read_files
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink
 from dsv2.testing import Stop, TestSource
 from tests.unit.test_command_line import Counting
+from tests.unit.test_written_files import Sink, field, numbers
 
 pytestmark = [pytest.mark.spark]
 
@@ -52,6 +54,20 @@ def test_checkpoint_is_shown_and_verified(capsys: pytest.CaptureFixture[str], ch
 def test_savepoint_is_created(capsys: pytest.CaptureFixture[str], checkpoint: Path, tmp_path: Path) -> None:
     path = json.loads(printed(capsys, "savepoint", "create", checkpoint, tmp_path / "savepoint", "--json"))["path"]
     assert Savepoint.open(path).state("counts", "count").to_arrow()["value"].to_pylist() == [3]
+
+
+def test_files_are_compacted(capsys: pytest.CaptureFixture[str], spark: SparkSession, tmp_path: Path) -> None:
+    sink = Sink(tmp_path, "parquet", [field("n", "long"), field("part", "string")], ["part"])
+    for number in range(4):
+        files = {"part=a%2Fb/part-0.parquet": numbers(number, number + 10), "part=c/part-0.parquet": numbers(number)}
+        sink.write({path: data for path, table in files.items() for data in table.values()})
+    before = [read_files(tmp_path, after=after).to_arrow() for after in range(-1, 4)]
+    assert main(["files", "compact", str(tmp_path)]) == 2
+    assert "add --job-has-ended" in capsys.readouterr().err
+    said = printed(capsys, "files", "compact", tmp_path, "--job-has-ended")
+    assert said == "8 files were merged: 2 files instead of 8.\n"
+    assert [read_files(tmp_path, after=after).to_arrow() for after in range(-1, 4)] == before
+    assert printed(capsys, "files", "compact", tmp_path) == "0 files were merged: 2 files instead of 2.\n"
 
 
 def test_folder_without_a_checkpoint(capsys: pytest.CaptureFixture[str], spark: SparkSession, tmp_path: Path) -> None:

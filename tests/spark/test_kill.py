@@ -8,6 +8,7 @@ A short form runs with all tests. ``DSV2_KILLS=10 ./run test tests/spark/test_ki
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections import Counter
@@ -68,8 +69,8 @@ def kill_in_both_phases(job: JobProcess, kills: int) -> None:
 
 def written(folder: Path) -> tuple[list[tuple[int, int]], list[int]]:
     """The sorted contents of both sinks."""
-    counted = ds.dataset(folder / "counted", format="parquet", partitioning="hive").to_table()
-    total = ds.dataset(folder / "total", format="json", partitioning="hive").to_table()
+    counted = ds.dataset(folder / "counted", format="parquet").to_table()
+    total = ds.dataset(folder / "total", format="json").to_table()
     pairs = zip(counted["key"].to_pylist(), counted["nth"].to_pylist(), strict=True)
     return sorted(pairs), sorted(total["records"].to_pylist())
 
@@ -86,6 +87,14 @@ def test_driver_kills_before_the_commit(tmp_path: Path) -> None:
     sizes = Counter(number(index) % KEYS for index in range(records))
     everything = sorted((key, nth) for key, size in sizes.items() for nth in range(1, size + 1))
     assert written(tmp_path) == (everything, list(range(1, records + 1)))
+    # A function for micro-batches is called again after a kill, with the same number and the same records.
+    calls: dict[int, set[str]] = {}
+    for line in (tmp_path / "calls.jsonl").read_text().splitlines():
+        batch, called = json.loads(line)
+        calls.setdefault(batch, set()).add(json.dumps(called))
+    assert sorted(calls) == list(range(batches))
+    assert all(len(variants) == 1 for variants in calls.values())
+    assert sorted(tuple(pair) for (text,) in calls.values() for pair in json.loads(text)) == everything
 
 
 def test_driver_kills_around_the_switch_of_sources(tmp_path: Path) -> None:

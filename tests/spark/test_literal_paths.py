@@ -38,7 +38,7 @@ def run(
     env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=layout))
     numbers = env.from_collection(range(count), "numbers", records_per_batch=2).with_uid("numbers")
     counted = numbers.key_by(lambda n: n % by).process(count_on).with_uid("count")
-    counted.to_sink(FileSink(f"{folder}/out", schema=Number)).with_uid("out")
+    counted.to_sink(FileSink(f"{folder}/out", schema=Number, roll_bytes=10**9)).with_uid("out")
     env.execute("literal", checkpoint_location=f"{folder}/checkpoint", on_change=on_change)
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pyarrow.dataset as pads
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from dsv2 import ConfigurationError, ExecutionEnvironment, JobError, RuntimeExecutionMode, SchemaError
+from dsv2.connectors.files import WrittenFiles, read_files
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink, Sink
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
@@ -66,15 +66,18 @@ def environment(spark: SparkSession, mode: RuntimeExecutionMode = STREAMING) -> 
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """All records in the parquet files below ``folder``, by number."""
-    table = pads.dataset(str(folder), format="parquet", partitioning="hive").to_table()
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return sorted(rows, key=lambda row: row["number"])
+    """All records of a file sink, with their micro-batch, by number."""
+    rows = []
+    for batch in range(read_files(folder).position + 1):
+        table = WrittenFiles(str(folder), batch - 1, batch).to_arrow()
+        rows += [row | {"batch_id": batch} for row in table.to_pylist()]
+    return sorted(rows, key=lambda row: int(row["number"]))
 
 
 def data_files(folder: Path) -> list[Path]:
-    """The files that readers read."""
-    return [file for file in folder.rglob("*") if file.is_file() and file.name[0] not in "._"]
+    """The files that readers see who list the folder."""
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    return [file for file in files if not any(part[0] in "._" for part in file.relative_to(folder).parts)]
 
 
 def test_sinks_of_all_kinds_in_one_job(
@@ -109,26 +112,19 @@ def test_sinks_of_all_kinds_in_one_job(
     assert sorted(printed) == sorted(f"number> <{n}>" for n in expected)
 
     in_batch = {n: {"batch_id": n // 10} for n in expected}
-    # Spark writes timestamps without a zone, as UTC.
-    events = [vars(event(n)) | {"at": event(n).at.replace(tzinfo=None)} for n in expected]
-    assert read(tmp_path / "events") == [event | in_batch[event["number"]] for event in events]
+    assert read(tmp_path / "events") == [vars(event(n)) | in_batch[n] for n in expected]
     pairs = spark.read.json(f"{tmp_path}/pairs").collect()
     assert sorted((row.asDict() for row in pairs), key=lambda row: row["number"]) == [
-        pair(n)._asdict() | in_batch[n] for n in expected
+        pair(n)._asdict() for n in expected
     ]
     assert read(tmp_path / "dicts") == [{"number": n, "counts": [("c", n)]} | in_batch[n] for n in expected]
-    csv = spark.read.csv(f"{tmp_path}/csv", schema="n int, text string, batch_id int", quote='"', escape="\\")
-    assert sorted(map(tuple, csv.collect())) == [(n, text_of(n), n // 10) for n in expected]
-    # An empty batch leaves no file of 0 bytes, on which readers would fail.
-    for name in ("pairs", "csv"):
-        assert all(file.stat().st_size for file in data_files(tmp_path / name) if file.name != "_SUCCESS")
-        assert [file.name for file in (tmp_path / name / "batch_id=1").iterdir() if file.name[0] not in "._"] == []
-    assert pads.dataset(f"{tmp_path}/pairs", format="json", partitioning="hive").count_rows() == len(expected)
-    assert pads.dataset(f"{tmp_path}/csv", format="csv", partitioning="hive").count_rows() > 0
-    # The empty micro-batch has a folder too, and its file has the schema.
-    (empty,) = data_files(tmp_path / "events" / "batch_id=1")
-    assert pq.read_table(empty).num_rows == 0
-    assert pq.read_schema(empty).names == ["number", "at", "note", "tags"]
+    csv = spark.read.csv(f"{tmp_path}/csv", schema="n int, text string", quote='"', escape="\\")
+    assert sorted(map(tuple, csv.collect())) == [(n, text_of(n)) for n in expected]
+    # Other readers see the same, and no file that is empty, on which they would fail.
+    for name, file_format in (("events", "parquet"), ("pairs", "json"), ("csv", "csv")):
+        files = data_files(tmp_path / name)
+        assert {int(file.name.partition("-")[0]) for file in files} == {0, 2}
+        assert pads.dataset(f"{tmp_path}/{name}", format=file_format).count_rows() >= len(expected) - len(files)
 
 
 class Wrong:
@@ -162,9 +158,10 @@ def test_invalid_record_fails_the_job_and_repeats_its_batch(
     assert "field 'number' must not be None" in text
     # Nothing of the failed micro-batch is present, and everything of the previous one is.
     assert read(strict) == [pair(n)._asdict() | {"batch_id": 0} for n in range(20)]
-    assert [file for file in data_files(strict) if "batch_id=1" in str(file)] == []
-    # The first sink has written its micro-batch, which is replaced when it is repeated.
-    assert pads.dataset(str(good), format="parquet").count_rows() == 40
+    assert all(file.name.startswith("0000000000-") for folder in (good, strict) for file in data_files(folder))
+    # The first sink has written its micro-batch, but readers do not see it before the checkpoint has it.
+    assert read(good) == read(strict)
+    assert list(good.glob("_dsv2/data/1-*/_SUCCESS"))
 
     run(bad=None)
     for folder in (good, strict):
@@ -195,6 +192,57 @@ def test_failing_foreach_batch_function_gets_its_batch_again(spark: SparkSession
     assert calls == [(0, [0, 10]), (1, [20, 30]), (1, [20, 30]), (2, [40, 50])]
 
 
+class Visit(NamedTuple):
+    number: int
+    day: date | None
+    page: str
+
+
+def visit(number: int) -> Visit:
+    return Visit(number, None if number % 7 == 0 else date(2024, 7, 1 + number % 2), "a/b: é=%" if number % 3 else "x")
+
+
+class Visitor:
+    """Makes a visit, or fails for the number ``bad``."""
+
+    def __init__(self, bad: int | None) -> None:
+        self.bad = bad
+
+    def __call__(self, number: int) -> Visit:
+        if number == self.bad:
+            raise ValueError("no such visit")
+        return visit(number)
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "json", "csv"])
+def test_small_files_become_one_per_partition(
+    spark: SparkSession, checkpoint: str, tmp_path: Path, file_format: Literal["parquet", "json", "csv"]
+) -> None:
+    folder = tmp_path / "visits"
+
+    def run(bad: int | None) -> None:
+        env = environment(spark)
+        env.set_parallelism(2)
+        visits = env.from_collection(range(60), records_per_batch=15).map(Visitor(bad)).with_uid("visit")
+        sink = FileSink(folder, format=file_format, schema=Visit, partition_by=["day", "page"], roll_bytes=10**9)
+        visits.to_sink(sink).with_uid("visits")
+        env.execute("visits", checkpoint_location=checkpoint)
+
+    with pytest.raises(JobError):
+        run(bad=50)
+    # Three micro-batches are complete but not merged, so only readers of the log see them.
+    assert read_files(folder).position == 2
+    assert data_files(folder) == []
+    assert read(folder) == [visit(n)._asdict() | {"batch_id": n // 15} for n in range(45)]
+
+    run(bad=None)
+    assert len(data_files(folder)) == len({(visit(n).day, visit(n).page) for n in range(60)}) == 6
+    assert {file.suffix for file in data_files(folder)} == {f".{file_format}"}
+    assert read(folder) == [visit(n)._asdict() | {"batch_id": n // 15} for n in range(60)]
+    reader = spark.read.schema("number long, day date, page string").format(file_format)
+    assert sorted(tuple(row) for row in reader.load(str(folder)).collect()) == [tuple(visit(n)) for n in range(60)]
+
+
 def test_batch_job_writes_batch_0(spark: SparkSession, tmp_path: Path) -> None:
     batches: list[tuple[int, list[int]]] = []
 
@@ -218,8 +266,8 @@ def test_batch_job_writes_batch_0(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_output_of_another_run_is_not_touched(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
-    (tmp_path / "batch_id=7").mkdir()
-    (tmp_path / "batch_id=7" / "part-00000.parquet").write_bytes(b"records")
+    (tmp_path / "day=7").mkdir()
+    (tmp_path / "day=7" / "part-00000.parquet").write_bytes(b"records")
     env = environment(spark)
     env.from_collection([1]).map(pair).to_sink(FileSink(str(tmp_path), schema=Pair)).with_name("Pairs").with_uid("out")
     with pytest.raises(ConfigurationError) as refused:
@@ -256,6 +304,21 @@ def test_invalid_sink_is_refused_before_the_start(
         (FileSink[Any](str(tmp_path), schema="n lon"), SchemaError, "'n lon' is not a schema"),
         (FileSink[Any](str(tmp_path), schema="int"), SchemaError, "'int' is not a schema of columns but int."),
         (FileSink[Any](str(tmp_path), schema=int), SchemaError, "int has no fields with types"),
+        (
+            FileSink[Any](str(tmp_path), schema=Pair, partition_by=["day"]),
+            SchemaError,
+            "partition_by names 'day', but the columns are name, number.",
+        ),
+        (
+            FileSink[Any](str(tmp_path), schema=Event, partition_by=["at"]),
+            SchemaError,
+            "partition_by names 'at', which is timestamp. Use a column of type bool, int, str or date",
+        ),
+        (
+            FileSink[Any](str(tmp_path), schema=Pair, partition_by=["number", "name"]),
+            SchemaError,
+            "partition_by names all columns",
+        ),
         (UnknownSink(), ConfigurationError, "has a type that the Spark runtime does not support."),
     ):
         env = environment(spark, mode)

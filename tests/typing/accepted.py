@@ -17,6 +17,7 @@ from dsv2 import (
     ConfiguredKeyedStream,
     ConfiguredSink,
     ConfiguredStream,
+    ExecutionEnvironment,
     GlobalStream,
     KeyedPartitionStream,
     NonKeyedPartitionStream,
@@ -30,6 +31,7 @@ from dsv2 import (
     TwoOutputPartitionedContext,
     TwoStreams,
 )
+from dsv2.connectors.files import FileSinkSource
 from dsv2.extension.join import (
     JoinFunction,
     JoinType,
@@ -47,7 +49,7 @@ from dsv2.functions import (
     TwoInputBroadcastStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
 )
-from dsv2.sinks import CollectSink, Sink
+from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, Sink
 from dsv2.sources import DataFrameSource, DataGeneratorSource
 from dsv2.sources.dataframe import DataFrameLike
 from dsv2.state import (
@@ -492,3 +494,11 @@ def temporal_joins(g: Given) -> None:
     assert_type(connect(g.other_keyed, temporal(left_alone, JoinType.LEFT), g.key_of_bytes), Keyed[str, bytes])
     temporal(every_pair, snapshot_timeout=timedelta(hours=1), on_snapshot_timeout=OnSnapshotTimeout.FAIL)
     temporal(left_alone, JoinType.LEFT, snapshot_timeout=ms(60_000))
+
+
+def sinks_and_their_files(env: ExecutionEnvironment, flights: NonKeyedPartitionStream[Flight]) -> None:
+    flights.to_sink(FileSink("out", schema=Flight, partition_by=["carrier"], roll_interval=timedelta(minutes=1)))
+    flights.to_sink(CollectSink[Flight](max_records=10, max_bytes=None))
+    flights.to_sink(ForeachBatchSink(lambda records, batch_id: assert_type(records, list[Flight]).clear(), max_bytes=1))
+    followed = env.from_source(FileSinkSource("out", lambda row: str(row["carrier"])), "flights")
+    assert_type(followed, ConfiguredStream[str])

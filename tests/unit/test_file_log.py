@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -224,8 +225,8 @@ def test_crash_at_every_operation(rolling: Rolling | None) -> None:
 
 @pytest.mark.parametrize("rolling", [NO_ROLLING, BY_TIME], ids=["no rolling", "time"])
 def test_second_crash_while_the_first_is_cleared_up(rolling: Rolling | None) -> None:
-    for first in range(operations(rolling)):
-        for second in range(12):
+    for first in range(0, operations(rolling), 2):
+        for second in range(first % 3, 12, 3):
             job = Job(rolling)
             job.run(first)
             follower = Follower(job)
@@ -241,11 +242,9 @@ def test_crash_while_existing_files_are_merged(rolling: Rolling | None) -> None:
         job = Job(rolling)
         job.run(30)  # it has not ended, and may have prepared a micro-batch
         folder = MemoryFolder(job.files, crash_at)
-        try:
+        with contextlib.suppress(CrashError):
             compact(job, folder)
-        except CrashError:
-            follower = Follower(job)
-            follower.read()
+        assert Counter(logged(job)) == records_up_to(state_of(job).last_batch)
         assert job.run(None)
         assert Counter(logged(job)) == EVERYTHING
         job.clock.advance(timedelta(hours=1))
@@ -398,7 +397,7 @@ def test_command_cleans_what_attempts_have_left() -> None:
 
 
 def test_command_keeps_what_a_live_job_needs() -> None:
-    for crash_at in range(operations(BY_TIME)):
+    for crash_at in range(0, operations(BY_TIME), 4):
         job = Job(BY_TIME)
         cleaned = MemoryFolder(job.files)
 

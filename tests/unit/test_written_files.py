@@ -239,8 +239,8 @@ def test_source_follows_a_sink(tmp_path: Path) -> None:
 
 def test_source_continues_from_its_position_after_a_merge(tmp_path: Path) -> None:
     sink = Sink(tmp_path, "parquet", [field("n", "long")])
-    for first in range(0, 25, 5):
-        sink.write(numbers(*range(first, first + 5)))
+    for start in range(0, 25, 5):
+        sink.write(numbers(*range(start, start + 5)))
     source = FileSinkSource(tmp_path, lambda row: int(row["n"]), discovery_interval=timedelta(seconds=1))
     source.refresh()
     (split,) = source.discover()
@@ -250,8 +250,8 @@ def test_source_continues_from_its_position_after_a_merge(tmp_path: Path) -> Non
     source.refresh()
     rest = source.advance(first.stop, None)
     assert rest is not None
-    for start, stop, expected in ((split, first.stop, range(10)), (first.stop, rest.stop, range(10, 25))):
-        assert [n for batch in source.read(start, stop) for n in batch.records] == [*expected]
+    for begin, end, expected in ((split, first.stop, range(10)), (first.stop, rest.stop, range(10, 25))):
+        assert [n for batch in source.read(begin, end) for n in batch.records] == [*expected]
     assert source.advance(rest.stop, None) is None
 
 
@@ -268,7 +268,7 @@ def test_source_refuses_other_output(tmp_path: Path) -> None:
 def test_undecodable_record_is_named(tmp_path: Path) -> None:
     sink = Sink(tmp_path, "parquet", [field("n", "long")])
     sink.write(numbers(1, 2))
-    with pytest.raises(Exception, match="of the micro-batches|micro-batches 0 to 0 of .*, record 2: KeyError: 2"):
-        env = ExecutionEnvironment.get_instance("local")
-        env.from_source(FileSinkSource(tmp_path, lambda row: {1: "one"}[row["n"]])).to_sink(CollectSink())
+    env = ExecutionEnvironment.get_instance("local")
+    env.from_source(FileSinkSource(tmp_path, lambda row: {1: "one"}[row["n"]])).to_sink(CollectSink())
+    with pytest.raises(JobError, match=r"micro-batches 0 to 0 of .*, record 2: KeyError: 2"):
         env.execute()

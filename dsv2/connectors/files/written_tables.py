@@ -61,7 +61,7 @@ def read_part(root: Path, description: Description, part: Part) -> Iterator[pa.R
 def _read_parquet(file: Path, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(file, coerce_int96_timestamp_unit="us") as opened:
+    with file.open("rb") as source, pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as opened:
         position = 0
         for group in range(opened.metadata.num_row_groups):
             rows = opened.metadata.row_group(group).num_rows

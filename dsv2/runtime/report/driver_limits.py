@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsv2.errors import JobError
-from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.graph import Operator, Plan
 from dsv2.runtime.report.sink_calls import name_of
 from dsv2.sinks import DriverLimit, Sink
 
@@ -17,9 +17,7 @@ class DriverLimits:
         self._received = {
             operator.id: _Received(operator, operator.body.driver_limit)
             for operator in plan.operators
-            if operator.kind is OperatorKind.SINK
-            and isinstance(operator.body, Sink)
-            and operator.body.driver_limit is not None
+            if isinstance(operator.body, Sink) and operator.body.driver_limit is not None
         }
         self._exceeded: str | None = None
 
