@@ -91,7 +91,7 @@ class CountingPlanner(Planner):
         if self._schedule is not None and (halt := self._schedule.next_halt(position)) is not None:
             stop = min(stop, halt)
         if self._adaptive is not None and stop > position:
-            self._adaptive.begin(full=stop - position >= self._adaptive.of(LEAST_PER_BATCH))
+            self._adaptive.begin(stop - position, LEAST_PER_BATCH)
         stop = max(stop, position)
         return {"position": stop, "ended": True} if stop == count else {"position": stop}
 

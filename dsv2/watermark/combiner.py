@@ -25,6 +25,7 @@ from dsv2.watermark.declaration import (
     WatermarkDeclaration,
 )
 from dsv2.watermark.event_time import EventTimeCombiner
+from dsv2.watermark.extremum import Extremum
 
 __all__ = ("AlignedWatermarkCombiner", "Combiner", "WatermarkCombiner", "combination_of", "new_combiner")
 
@@ -55,7 +56,8 @@ class WatermarkCombiner(Generic[V]):
         self._wait = policy.combine_wait_for_all_channels
         self._channels = channels
         self._inactive = set(inactive)
-        self._values: dict[int, V] = {}
+        self._values: dict[int, V] = {}  # without those of ended channels
+        self._present = self._present_values()
         self._pending: set[int] = set()  # channels whose value is not part of any combination yet
         self._pending_of_ended: list[V] = []  # pending values of ended channels
         self._due = False  # whether a channel has sent a value or become active since the last combination
@@ -65,6 +67,8 @@ class WatermarkCombiner(Generic[V]):
     def update(self, channel: int, value: V) -> V | None:
         """``channel`` sent ``value``. Returns the value to deliver, or None."""
         self._values[channel] = value
+        if channel not in self._inactive:
+            self._present.put(channel, value)
         self._pending.add(channel)
         self._due = True
         return self._combine()
@@ -72,11 +76,14 @@ class WatermarkCombiner(Generic[V]):
     def deactivate(self, channel: int) -> V | None:
         """``channel`` became idle. Returns the value to deliver, or None."""
         self._inactive.add(channel)
+        self._present.discard(channel)
         return self._combine()
 
     def activate(self, channel: int) -> V | None:
         """An idle ``channel`` became active, so its last value counts again. Returns the value to deliver, or None."""
         self._inactive.discard(channel)
+        if channel in self._values:
+            self._present.put(channel, self._values[channel])
         self._due = True
         return self._combine()
 
@@ -93,14 +100,14 @@ class WatermarkCombiner(Generic[V]):
         if not self._absent_counted:
             return None
         self._absent_counted = False
-        return self._risen(self._present())
+        return self._risen()
 
     def _combine(self) -> V | None:
-        present = self._present()
+        present = self._present
         if self._wait and len(present) < self._channels - len(self._inactive):
             return None
         if not self._due:
-            return self._risen(present)
+            return self._risen()
         absent = [self._values[channel] for channel in self._pending & self._inactive] if self._inactive else []
         absent += self._pending_of_ended
         if not present and not absent:
@@ -109,19 +116,20 @@ class WatermarkCombiner(Generic[V]):
         self._pending.clear()
         self._pending_of_ended.clear()
         self._absent_counted = bool(absent)
-        delivered = self._changed(self._function(present + absent))
+        counted = [*absent, present.value()] if present else absent
+        delivered = self._changed(self._function(counted))
         return self.following() if delivered is None else delivered
 
-    def _present(self) -> list[V]:
-        if not self._inactive:
-            return list(self._values.values())
-        return [value for channel, value in self._values.items() if channel not in self._inactive]
+    def _present_values(self) -> Extremum[V]:
+        """The values of the active channels. All combinations are minimums or maximums: AND is one, and so is OR."""
+        values = ((channel, value) for channel, value in self._values.items() if channel not in self._inactive)
+        return Extremum(self._function in (max, any), values)
 
-    def _risen(self, present: list[V]) -> V | None:
-        """The combination of ``present`` if it is greater than the last one, else None."""
-        if not present or (self._last is not None and self._function(present) <= self._last):
+    def _risen(self) -> V | None:
+        """The combination of the active channels if it is greater than the last one, else None."""
+        if not self._present or (self._last is not None and self._present.value() <= self._last):
             return None
-        return self._changed(self._function(present))
+        return self._changed(self._present.value())
 
     def _changed(self, combined: V) -> V | None:
         if combined == self._last:
@@ -144,6 +152,7 @@ class WatermarkCombiner(Generic[V]):
             set(pending),
             list(ended),
         )
+        self._present = self._present_values()
 
 
 class AlignedWatermarkCombiner(Generic[V]):
@@ -159,21 +168,29 @@ class AlignedWatermarkCombiner(Generic[V]):
         self._function = _FUNCTIONS[declaration.combination_policy.combination_function]
         self._channels = channels
         self._inactive = set(inactive)
-        self._rounds: dict[int, deque[V]] = {}
+        self._rounds: dict[int, deque[V]] = {}  # without empty ones
+        self._missing = channels - len(self._inactive)  # active channels without a value
 
     def update(self, channel: int, value: V) -> V | None:
         """``channel`` sent the watermark of its next round. Returns the value of the first complete round, or None."""
-        self._rounds.setdefault(channel, deque()).append(value)
+        if channel not in self._rounds:
+            self._rounds[channel] = deque()
+            self._missing -= channel not in self._inactive
+        self._rounds[channel].append(value)
         return self.following()
 
     def deactivate(self, channel: int) -> V | None:
         """``channel`` became idle: rounds do not wait for it."""
-        self._inactive.add(channel)
+        if channel not in self._inactive:
+            self._inactive.add(channel)
+            self._missing -= channel not in self._rounds
         return self.following()
 
     def activate(self, channel: int) -> V | None:
         """``channel`` became active: rounds wait for it."""
-        self._inactive.discard(channel)
+        if channel in self._inactive:
+            self._inactive.discard(channel)
+            self._missing += channel not in self._rounds
         return None
 
     def end(self, channel: int) -> V | None:
@@ -182,11 +199,15 @@ class AlignedWatermarkCombiner(Generic[V]):
 
     def following(self) -> V | None:
         """The value of the next complete round, or None."""
-        if not self._rounds or not all(c in self._rounds or c in self._inactive for c in range(self._channels)):
+        if not self._rounds or self._missing:
             return None
         combined: V = self._function([values.popleft() for values in self._rounds.values()])
         self._rounds = {channel: values for channel, values in self._rounds.items() if values}
+        self._missing = self._count_missing()
         return combined
+
+    def _count_missing(self) -> int:
+        return self._channels - len(self._inactive | self._rounds.keys())
 
     def snapshot(self) -> tuple[Any, ...]:
         """The state as built-in values, for ``restore``."""
@@ -198,6 +219,7 @@ class AlignedWatermarkCombiner(Generic[V]):
         rounds, inactive = state
         self._rounds = {channel: deque(values) for channel, values in rounds}
         self._inactive = set(inactive)
+        self._missing = self._count_missing()
 
 
 Combiner: TypeAlias = WatermarkCombiner[int] | AlignedWatermarkCombiner[int] | EventTimeCombiner

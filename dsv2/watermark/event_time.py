@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from dsv2.errors import ContractError
+from dsv2.watermark.extremum import Extremum
 
 __all__ = (
     "EVENT_TIME",
@@ -52,6 +53,7 @@ class EventTimeCombiner:
         self._idle = set(idle)
         self._ended = set(ended)
         self._behind: set[int] = set()  # active again, but has not caught up
+        self._counted = self._counted_times()
         self._last = LONG_MIN
 
     def update(self, channel: int, value: int) -> int | None:
@@ -66,6 +68,7 @@ class EventTimeCombiner:
         self._times[channel] = value
         if value >= self._last:
             self._behind.discard(channel)
+        self._count(channel)
         return self._advance()
 
     def deactivate(self, channel: int) -> int | None:
@@ -73,6 +76,7 @@ class EventTimeCombiner:
         if self._times[channel] == PROCESSING_TIME:
             return None
         self._idle.add(channel)
+        self._count(channel)
         return self._leave(channel)
 
     def activate(self, channel: int) -> int | None:
@@ -80,6 +84,7 @@ class EventTimeCombiner:
         self._idle.discard(channel)
         if self._times[channel] < self._last:
             self._behind.add(channel)
+        self._count(channel)
         return None
 
     def end(self, channel: int) -> int | None:
@@ -87,10 +92,22 @@ class EventTimeCombiner:
         was_idle = channel in self._idle
         self._idle.discard(channel)
         self._ended.add(channel)
+        self._count(channel)
         return self._advance() if was_idle else self._leave(channel)
 
     def following(self) -> None:
         """For the interface of combiners. There is never more than one new event time."""
+
+    def _count(self, channel: int) -> None:
+        if channel in self._idle or channel in self._ended or channel in self._behind:
+            self._counted.discard(channel)
+        else:
+            self._counted.put(channel, self._times[channel])
+
+    def _counted_times(self) -> Extremum[int]:
+        ignored = self._idle | self._ended | self._behind
+        times = ((channel, time) for channel, time in enumerate(self._times) if channel not in ignored)
+        return Extremum(greatest=False, values=times)
 
     def _leave(self, channel: int) -> int | None:
         if len(self._idle) + len(self._ended) < len(self._times):
@@ -100,8 +117,7 @@ class EventTimeCombiner:
         return self._moved(furthest) if self._times[channel] == self._last else None
 
     def _advance(self) -> int | None:
-        ignored = self._idle | self._ended | self._behind
-        least = min((time for channel, time in enumerate(self._times) if channel not in ignored), default=LONG_MIN)
+        least = self._counted.value() if self._counted else LONG_MIN
         if least == PROCESSING_TIME and not _all_use_processing_time(self._times, self._ended):
             return None
         return self._moved(least)
@@ -121,6 +137,7 @@ class EventTimeCombiner:
         """Restore the state of a ``snapshot``."""
         times, idle, ended, behind, self._last = state
         self._times, self._idle, self._ended, self._behind = list(times), set(idle), set(ended), set(behind)
+        self._counted = self._counted_times()
 
 
 class EventTimeOfInputs:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dsv2 import ConfigurationError, Trigger
 from dsv2.connectors.files import FilesSource, text_lines
@@ -23,6 +25,7 @@ from runtime_spark.rows import Row
 from runtime_spark.source_read import IndexRange as IndexedSplit
 from runtime_spark.worker import WorkerJob
 from tests.durations import ms
+from tests.profiles import examples
 from tests.spans import Spans
 from tests.unit.test_source_coordinator import operator_of
 
@@ -46,13 +49,19 @@ class Job:
         self.limit.measure()
         allowed = self.limit.of(least)
         size = min(allowed, available)
-        self.limit.begin(full=size >= allowed)
+        self.limit.begin(size, least)
         took = int((self.overhead_ms + size / self.records_per_ms) * times)
         self.clock.advance(ms(took))
         return size, took
 
     def several(self, count: int, **options: Any) -> list[tuple[int, int]]:
         return [self.run(**options) for _ in range(count)]
+
+    def durations(self, count: int, **options: Any) -> list[int]:
+        """Durations of those of ``count`` micro-batches that do not have the minimum size, which are few."""
+        took = [took for size, took in self.several(count, **options) if size > LEAST]
+        assert len(took) >= 0.98 * count - 1
+        return took
 
 
 def near(target: int, took: Iterable[int], share: float = 0.1) -> bool:
@@ -68,7 +77,7 @@ def test_backlog_grows_to_the_target_duration(target_ms: int, records_per_ms: in
     assert sizes[0] == LEAST
     assert all(before < size <= 2 * before + 1 for before, size in pairwise(sizes[:5]))
     assert max(took for _, took in growing) <= 1.1 * target_ms
-    assert near(target_ms, (took for _, took in job.several(100)))
+    assert near(target_ms, job.durations(100))
 
 
 def test_settles_after_20_micro_batches() -> None:
@@ -82,7 +91,7 @@ def test_follows_a_change_of_speed(factor: float) -> None:
     job.several(30)
     job.records_per_ms *= factor
     job.several(12)
-    assert near(2_000, (took for _, took in job.several(50)))
+    assert near(2_000, job.durations(50))
 
 
 def test_trickle_is_never_held_back() -> None:
@@ -122,7 +131,8 @@ def test_uneven_micro_batches_stay_near_the_target() -> None:
     noise = random.Random(5)
     job = Job(1_000, 100)
     job.several(30)
-    took = [job.run(times=noise.uniform(0.8, 1.2))[1] for _ in range(200)]
+    runs = [job.run(times=noise.uniform(0.8, 1.2)) for _ in range(200)]
+    took = [took for size, took in runs if size > LEAST]
     assert near(1_000, took, share=0.4)
     assert near(1_000, [round(sum(took) / len(took))])
 
@@ -140,10 +150,56 @@ def test_slow_first_micro_batch_is_ignored() -> None:
     assert near(1_000, (took for _, took in job.several(30)[21:]))
 
 
+def test_fixed_costs_may_rise() -> None:
+    job = Job(1_000, 100, overhead_ms=250)
+    before = job.several(30)[-1][0]
+    job.overhead_ms = 1_200
+    sizes = [size for size, _ in job.several(60)]
+    assert min(size for size in sizes if size != LEAST) > before / 16
+    assert sizes.count(LEAST) <= 5
+    assert near(2_400, job.durations(100))
+
+
+def test_fixed_costs_may_fall() -> None:
+    job = Job(1_000, 100, overhead_ms=1_200)
+    job.several(40)
+    job.overhead_ms = 250
+    job.several(80)
+    assert near(1_000, job.durations(100))
+
+
+def test_one_slow_micro_batch_of_the_minimum_size_is_ignored() -> None:
+    job = Job(1_000, 100, overhead_ms=250)
+    job.several(30)
+    while job.run()[0] > LEAST:
+        pass
+    job.several(64)
+    assert job.run(times=30)[0] == LEAST
+    assert near(1_000, job.durations(60))
+
+
+@examples(50)
+@given(st.data())
+def test_load_tests(data: st.DataObject) -> None:
+    """After a change, and whatever was before, micro-batches soon take about as long as they should."""
+    noise, target = data.draw(st.randoms(use_true_random=False)), data.draw(st.integers(100, 10_000))
+    job = Job(target, 1)
+    for _ in range(data.draw(st.integers(1, 4))):
+        job.overhead_ms, job.records_per_ms = data.draw(st.integers(1, 5_000)), data.draw(st.floats(1, 10_000))
+        spread = data.draw(st.floats(0, 0.2))
+        job.several(250)
+        aim = max(target, 2 * (job.overhead_ms + LEAST / job.records_per_ms))
+        runs = [job.run(times=noise.uniform(1 - spread, 1 + spread)) for _ in range(100)]
+        assert max(took for _, took in runs) <= 2 * aim
+        ideal = min((aim - job.overhead_ms) * job.records_per_ms, 1_000_000 * LEAST) / aim
+        assert sum(size for size, _ in runs) / sum(took for _, took in runs) >= 0.5 * ideal
+
+
 def test_never_below_the_minimum() -> None:
     job = Job(1_000, 100)
     job.several(30)
-    assert job.several(20, times=1_000)[-1][0] == LEAST
+    job.records_per_ms = 0.01
+    assert all(LEAST <= size <= 2.1 * LEAST for size, _ in job.several(100)[20:])
 
 
 def test_counts_in_multiples_of_the_source_minimum() -> None:

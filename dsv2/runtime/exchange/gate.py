@@ -68,6 +68,7 @@ class InputGate:
         self._idle = False
         # channel -> (the aligned watermark that blocks it, the elements that arrived after that)
         self._held: dict[int, tuple[str, list[_Piece]]] = {}
+        self._held_for: set[str] = set()  # the watermarks that block channels
         # elements that are no longer blocked; processed by the outermost call of receive
         self._released: deque[tuple[int, _Piece]] = deque()
         self._room: float = inf  # for further records while it is blocked
@@ -76,12 +77,13 @@ class InputGate:
     @property
     def blocked(self) -> bool:
         """Whether the elements of all channels are held until ``unblock``."""
-        return any(identifier == BLOCKED for identifier, _ in self._held.values())
+        return BLOCKED in self._held_for
 
     def block(self, max_records: int, on_full: Callable[[], NoReturn]) -> None:
         """Hold the elements of all channels until ``unblock``. With more than ``max_records``, call ``on_full``."""
         for channel in range(self._channels):
             self._held.setdefault(channel, (BLOCKED, []))
+        self._held_for = {identifier for identifier, _ in self._held.values()}
         self._room = max_records - self.held_records
         self._on_full = on_full
 
@@ -157,6 +159,7 @@ class InputGate:
 
     def _align(self, channel: int, identifier: str, value: int | bool, rest: _Piece) -> None:
         self._held[channel] = (identifier, [rest])
+        self._held_for.add(identifier)
         self._deliver(identifier, self._combiner(identifier).update(channel, value))
         self._check_crossing()
 
@@ -171,6 +174,8 @@ class InputGate:
     def _check_crossing(self) -> None:
         # A round waits for each active channel. A channel that is blocked by another round cannot send its watermark,
         # end or become idle before that round completes, which waits for the first channel: a deadlock.
+        if len(self._held_for) == 1:
+            return
         waiting = {c: held_for for c, (held_for, _) in self._held.items() if c not in self._idle_channels}
         if len(set(waiting.values())) > 1:
             self._listener.on_crossing(self._input, waiting)
@@ -181,6 +186,7 @@ class InputGate:
         waiting = sorted(channel for channel, (held_for, _) in self._held.items() if held_for == identifier)
         for channel in reversed(waiting):
             self._released.extendleft((channel, piece) for piece in reversed(self._held.pop(channel)[1]))
+        self._held_for.discard(identifier)
 
     def _set_idle(self, channel: int, idle: bool) -> None:
         if idle == (channel in self._idle_channels) or channel in self._ended:
@@ -254,6 +260,7 @@ class InputGate:
             )
             for channel, (identifier, pieces) in held.items()
         }
+        self._held_for = {identifier for identifier, _ in self._held.values()}
         self._ended, self._idle_channels = set(ended), set(idle_channels)
         self._combiners = {}
         for identifier, combiner_state in combiners.items():

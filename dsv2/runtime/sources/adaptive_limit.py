@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 
 from dsv2.clock import Clock
 
@@ -10,6 +11,8 @@ __all__ = ("AdaptiveLimit",)
 
 _MOST = 1_000_000
 _FASTEST_CHANGE = 2.0
+_PERIODS = 3
+_LONGEST_PERIOD = 64  # micro-batches
 
 
 class AdaptiveLimit:
@@ -21,9 +24,13 @@ class AdaptiveLimit:
     dampens outliers, and at most by a factor of two. (Spark's ``spark.streaming.backpressure`` uses a PID controller
     instead, which has four parameters to tune.)
 
+    If a micro-batch of the minimum size takes more than half of the target, fixed costs dominate, and the limit aims at
+    twice that duration. A backlog has no such micro-batches, so one is planned when the limit has halved, and
+    after 64 others. What counts is the shortest duration in the last three periods between micro-batches of
+    the minimum size: it may rise, but not because of one outlier.
+
     Args:
-        target_ms: The target duration of a micro-batch in ms. If twice the shortest duration so far is longer, that is
-            used instead, because fixed costs would dominate shorter micro-batches.
+        target_ms: The target duration of a micro-batch in ms.
         clock: Measures the durations.
     """
 
@@ -31,26 +38,40 @@ class AdaptiveLimit:
         self._target_ms = target_ms
         self._clock = clock
         self._multiple = 1.0
-        self._shortest_ms: int | None = None
-        self._running: tuple[int, bool] | None = None  # (start in ms, whether it is full)
+        self._shortest_ms: deque[int] = deque(maxlen=_PERIODS)  # in each period
+        self._full_in_period = 0
+        self._greatest_multiple = 1.0  # in the period
+        self._running: tuple[int, bool, bool] | None = None  # (start in ms, of the minimum size, full)
 
     def measure(self) -> None:
         """Record that the previous micro-batch, if any, has ended."""
         if self._running is None:
             return
-        began, full = self._running
+        began, least, full = self._running
         self._running = None
         took = max(1, self._clock.now_ms() - began)
-        self._shortest_ms = took if self._shortest_ms is None else min(took, self._shortest_ms)
+        if least or not self._shortest_ms:
+            self._shortest_ms.append(took)
+            self._full_in_period, self._greatest_multiple = 0, self._multiple
+        else:
+            self._shortest_ms[-1] = min(took, self._shortest_ms[-1])
         if full:
-            wanted = max(self._target_ms, 2 * self._shortest_ms)
+            self._full_in_period += 1
+            wanted = max(self._target_ms, 2 * min(self._shortest_ms))
             change = min(max(math.sqrt(wanted / took), 1 / _FASTEST_CHANGE), _FASTEST_CHANGE)
             self._multiple = min(max(self._multiple * change, 1.0), _MOST)
+            self._greatest_multiple = max(self._multiple, self._greatest_multiple)
 
     def of(self, least: int) -> int:
         """Return the limit of the next micro-batch, for a source whose minimum is ``least``."""
-        return int(self._multiple * least)
+        return least if self._ends_period else int(self._multiple * least)
 
-    def begin(self, *, full: bool) -> None:
-        """Record that a micro-batch begins. ``full``: whether it reads as much as ``of`` allows."""
-        self._running = self._clock.now_ms(), full
+    def begin(self, size: int, least: int) -> None:
+        """Record that a micro-batch of ``size`` begins, for a source whose minimum is ``least``."""
+        full = not self._ends_period and size >= self.of(least)
+        self._running = self._clock.now_ms(), size <= least, full
+
+    @property
+    def _ends_period(self) -> bool:
+        """Whether the next micro-batch has the minimum size because the last one of that size is too long ago."""
+        return self._full_in_period >= _LONGEST_PERIOD or 2 * self._multiple < self._greatest_multiple

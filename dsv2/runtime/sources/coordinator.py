@@ -93,8 +93,7 @@ class SourceCoordinator:
         if self._aligner is not None:
             with self._calling("pause_or_resume_splits"):
                 self._aligner.align(self._readers.states, self._enumerator)
-        adaptive = self._adaptive_limit()
-        size = self._plan(self._least_limit(limit, adaptive), batch)
+        size = self._plan(self._least_limit(limit, self._adaptive_limit()), batch)
         now_ms = self._clock.now_ms()
         for reader in self._readers.states:
             reader.end_batch(batch, now_ms, self._strategy)
@@ -102,8 +101,8 @@ class SourceCoordinator:
         if content(there) == content(offset) and not self._readers.any_tells:
             return offset
         self._offset = there
-        if self._adaptive is not None and adaptive is not None:
-            self._adaptive.begin(full=size >= adaptive)
+        if self._adaptive is not None:
+            self._adaptive.begin(size, self._enumerator.least_per_batch)
         return there
 
     @property
