@@ -1,4 +1,4 @@
-"""The tables in docs/runtimes.md name everything that a program may use, and say what the local runtime does with it."""
+"""The tables in docs/runtimes.md name all that a program may use, and say what the local runtime does with it."""
 
 from __future__ import annotations
 
