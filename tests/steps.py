@@ -1,16 +1,16 @@
-"""Kills a local job at a chosen step, in this process: before or after a change of a file, or where the test says."""
+"""Kills a local job at a chosen step, in this process: before or after a change of a file, or a call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
 
 from dsv2.folders import LocalFolder
 
-__all__ = ("KilledError", "Steps", "steps_of_files")
+__all__ = ("KilledError", "Steps", "steps_of", "steps_of_files")
 
 
 class KilledError(KeyboardInterrupt):
@@ -30,17 +30,22 @@ class Steps:
 
 
 @contextmanager
-def steps_of_files(step: Callable[[], None]) -> Iterator[None]:
-    """Let each change of a file be a step: the process may die before or after it."""
+def steps_of(step: Callable[[], None], *methods: tuple[type, str]) -> Iterator[None]:
+    """Let each call of these methods be a step: the process may die before or after it."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("write", "delete", "move", "remove"):
-            change = getattr(LocalFolder, name)
+        for owner, name in methods:
+            method = getattr(owner, name)
 
-            def changed(self: LocalFolder, *args: Any, change: Any = change) -> Any:
+            def called(*args: Any, method: Any = method, **options: Any) -> Any:
                 step()
-                result = change(self, *args)
+                result = method(*args, **options)
                 step()
                 return result
 
-            patch.setattr(LocalFolder, name, changed)
+            patch.setattr(owner, name, called)
         yield
+
+
+def steps_of_files(step: Callable[[], None]) -> AbstractContextManager[None]:
+    """Let each change of a file be a step."""
+    return steps_of(step, *((LocalFolder, name) for name in ("write", "delete", "move", "remove")))

@@ -14,14 +14,17 @@ from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment
 from dsv2.local import LocalRuntime
+from dsv2.local.checkpoint import LocalCheckpoint
+from dsv2.sinks import CollectSink
 from tests.profiles import examples, factor
 from tests.property.graphs import Graph, Port, build, graphs
 from tests.property.model import expected_bags
 from tests.property.test_savepoints_of_graphs import PARALLELISMS, at, bags_of_any_parallelism
-from tests.steps import KilledError, Steps, steps_of_files
+from tests.steps import KilledError, Steps, steps_of
 
 pytestmark = pytest.mark.timeout(600 * factor())
 
+PHASES = ((LocalCheckpoint, "write"), (CollectSink, "write"), (LocalCheckpoint, "mark_written"))
 Batches = dict[Port, dict[tuple[Any, int], list[Any]]]
 """The records of each sink, by job and micro-batch. A micro-batch that is written again replaces itself."""
 
@@ -31,7 +34,7 @@ def run(graph: Graph, folder: Path, seed: int, batch: int, steps: Steps, written
     env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, batches=[batch]))
     sinks = build(env, graph, "g", folder)
     try:
-        with suppress(KilledError), steps_of_files(steps):
+        with suppress(KilledError), steps_of(steps, *PHASES):
             env.execute("graph", checkpoint_location=folder / "checkpoint")
     finally:
         for port, sink in sinks.items():
@@ -39,10 +42,10 @@ def run(graph: Graph, folder: Path, seed: int, batch: int, steps: Steps, written
                 written.setdefault(port, {}).update(((job, number), records) for number, records in batches.items())
 
 
-@settings(examples(15), suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(20), suppress_health_check=[HealthCheck.too_slow])
 @given(
     graphs(),
-    st.lists(st.integers(0, 40), max_size=4),
+    st.lists(st.integers(0, 20), max_size=4),
     st.none() | st.lists(PARALLELISMS, min_size=5, max_size=5),
     st.integers(0, 99),
     st.integers(1, 4),
