@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from dsv2.errors import ConfigurationError, DroppedStateWarning, IncompatibleCheckpointError
-from dsv2.graph import OperatorKind, Plan
+from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.job import RunOptions
 from dsv2.local.checkpoint import StoredBatch
 from dsv2.program.description import Description, describe
@@ -154,7 +154,7 @@ def _from_checkpoint(plan: Plan, options: RunOptions, stored: StoredBatch, *, is
         stored.savepoint,
         stored.now_ms,
         False,
-        stored.complete,
+        stored.complete and all(operator.uid in stored.sources for operator in _sources(plan)),
         None if is_written else stored,
     )
 
@@ -186,9 +186,13 @@ def _check_program(plan: Plan, options: RunOptions, path: str, stored: StoredBat
 
 
 def _check_sources(plan: Plan, positions: Mapping[str, SourcePosition]) -> None:
-    for operator in plan.operators:
-        if operator.kind is OperatorKind.SOURCE and operator.uid in positions:
+    for operator in _sources(plan):
+        if operator.uid in positions:
             check_kind(operator, positions[operator.uid].offset)
+
+
+def _sources(plan: Plan) -> list[Operator]:
+    return [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
 
 
 def _check_pending(plan: Plan, stored: StoredBatch) -> None:

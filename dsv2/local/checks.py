@@ -21,6 +21,8 @@ def check_start(plan: Plan, options: RunOptions) -> None:
     """
     if plan.mode is RuntimeExecutionMode.BATCH:
         check_batch_options(options)
+    if options.checkpoint_location == "":
+        raise ConfigurationError("checkpoint_location is empty. Name a folder, or omit it to begin with empty state.")
     for operator in plan.operators:
         where = f"{operator}, defined at {operator.location},"
         if operator.kind is OperatorKind.SOURCE and isinstance(operator.body, DataFrameSource):

@@ -73,8 +73,8 @@ class LocalFileSink:
     def begin(self, next_batch: int) -> None:
         """Begin to write. Raises ``JobError``.
 
-        ``next_batch``: The first micro-batch that is not stored in the checkpoint. One before it that an earlier run has
-        prepared is completed.
+        ``next_batch``: The first micro-batch that is not stored in the checkpoint. One before it that an earlier run
+        has prepared is completed.
         """
         sink = self._sink
         with self._named("cannot continue its output"):

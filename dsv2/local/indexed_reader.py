@@ -100,6 +100,10 @@ class IndexedSourceRun:
         is_last = stop is None or (count is not None and stop > count)
         for reader in self.readers:
             reader.begin_batch(stop, is_last=is_last)
+        if self._adaptive is not None and stop is not None:
+            size = min(stop, stop if count is None else count) - self._records_read
+            if size > 0:
+                self._adaptive.begin(size, LEAST_PER_BATCH)
         return any(reader.can_read for reader in self.readers)
 
     def _stop(self, records: int | None) -> int | None:
@@ -111,19 +115,10 @@ class IndexedSourceRun:
             if most is None and not self._source.bounded:
                 most = _MOST_OF_UNBOUNDED
             limits += [None if most is None else read + most, self._pace.available(read), self._goal]
-            limits.append(self._adaptive_stop(read))
+            if self._adaptive is not None:
+                self._adaptive.measure()
+                limits.append(read + self._adaptive.of(LEAST_PER_BATCH))
         return min((limit for limit in limits if limit is not None), default=None)
-
-    def _adaptive_stop(self, read: int) -> int | None:
-        if self._adaptive is None:
-            return None
-        self._adaptive.measure()
-        limit = self._adaptive.of(LEAST_PER_BATCH)
-        count, available = self._source.count, self._pace.available(read)
-        left = min((end - read for end in (count, available) if end is not None), default=limit)
-        if left > 0:
-            self._adaptive.begin(full=left >= limit)
-        return read + limit
 
     def _available_at_start(self) -> int:
         read = self._records_read

@@ -46,6 +46,7 @@ class LocalJob:
         self._failure: Dsv2Error | None = None
         self._stopped = False
         self._is_over = threading.Event()
+        self._thread: threading.Thread | None = None
         self._keeper = Keeper(self._ends_within)
 
     def run(self) -> None:
@@ -54,6 +55,11 @@ class LocalJob:
             self._stopped = self._execution.run()
         except Dsv2Error as error:
             self._failure = error
+        except BaseException as error:
+            if not self._is_own_thread:
+                raise
+            self._failure = JobError(f"Job {self._plan.job_name!r} failed: {type(error).__qualname__}: {error}")
+            self._failure.__cause__ = error
         finally:
             self._ended = self._clock.now_ms()
             self._control.end()
@@ -61,18 +67,14 @@ class LocalJob:
 
     def start(self, *, ends: bool) -> None:
         """Run the job in a thread. ``ends``: Whether it ends by itself. The program then does not end before it."""
-        threading.Thread(target=self._run_in_thread, name=f"dsv2-{self._plan.job_name}", daemon=True).start()
         atexit.register(self._end_at_exit)
+        self._thread = threading.Thread(target=self._run_in_thread, name=f"dsv2-{self._plan.job_name}", daemon=True)
+        self._thread.start()
         if ends:
             self._keeper.start()
 
     def _run_in_thread(self) -> None:
-        try:
-            self.run()
-        except BaseException as error:  # nobody else would report it
-            self._failure = JobError(f"Job {self._plan.job_name!r} failed: {type(error).__qualname__}: {error}")
-            self._failure.__cause__ = error
-            self._is_over.set()
+        self.run()
         atexit.unregister(self._end_at_exit)
 
     def _end_at_exit(self) -> None:
@@ -119,6 +121,8 @@ class LocalJob:
         asked(self)
         seconds = as_seconds(timeout, "timeout")
         self._control.stop()
+        if self._is_own_thread:  # a sink has called this; the job cannot wait for itself
+            return
         deadline = None if seconds is None else time.monotonic() + seconds
         waiting = Waiting(self._plan.job_name, self._what_runs)
         while not self._ends_within(_slice(deadline)):
@@ -126,6 +130,10 @@ class LocalJob:
             if deadline is not None and time.monotonic() >= deadline:
                 self._cancel()
                 return
+
+    @property
+    def _is_own_thread(self) -> bool:
+        return threading.current_thread() is self._thread
 
     def _cancel(self) -> None:
         self._control.stop(cancel=True)
@@ -150,6 +158,8 @@ class LocalJob:
     def _savepoint(self, path: str | PathLike[str], then: Callable[[], None]) -> str:
         if self._plan.mode is RuntimeExecutionMode.BATCH:
             raise ConfigurationError(f"The job {self._plan.job_name!r} is a BATCH job, which has no savepoints.")
+        if self._is_own_thread:
+            raise ConfigurationError("A savepoint is taken between two micro-batches, so a sink cannot take one.")
         folder = local_folder(path, ONLY_LOCAL)
         check_unused(folder)
 

@@ -19,6 +19,7 @@ import json, os, sys
 
 os.chdir(sys.argv[1])
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+print("THE SESSION HAS STARTED", file=sys.stderr, flush=True)
 """
 COUNT_WORDS = """
 print(max(run_on_spark(spark, "words"), key=lambda result: result[1]))
@@ -30,14 +31,31 @@ with open("sales/monday.json", "w") as file:
         print(json.dumps({"product": product, "amount": amount}), file=file)
 run(spark)
 """
+WATCH_DEVICES = """
+import time
+
+reports = CollectSink[Report]()
+env = ExecutionEnvironment.get_instance(spark=spark)
+items = [*sent(), Pause(timedelta(minutes=5))]
+build(env.from_source(TestSource[Beat](items)).with_uid("beats"), timedelta(seconds=5), reports)
+job = env.execute_async("heartbeats", checkpoint_location="heartbeats", trigger=EVERY_SECOND)
+deadline = time.monotonic() + 120
+while len(reports.results) < 3 and time.monotonic() < deadline and job.exception() is None:
+    job.await_termination(timedelta(seconds=0.2))
+job.stop()
+print("reports:", [(report.who, report.what) for report in reports.results])
+"""
 
 
 def test_programs_run_on_spark(tmp_path: Path) -> None:
     words = program_of(ROOT / "docs" / "getting_started.md")
     sales = program_of(ROOT / "docs" / "coming_from" / "structured_streaming.md")
     program = tmp_path / "documents.py"
-    program.write_text(words + CALLS + COUNT_WORDS + sales + SUM_SALES)
-    environment = {**os.environ, "PYTHONPATH": python_path(), "PYSPARK_PYTHON": sys.executable}
+    beats = program_of(ROOT / "docs" / "monitoring.md")
+    program.write_text(words + CALLS + COUNT_WORDS + sales + SUM_SALES + beats + WATCH_DEVICES)
+    # Without PYSPARK_PYTHON, workers run the Python of the program.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    environment["PYTHONPATH"] = python_path()
     run = subprocess.run(
         [sys.executable, str(program), str(tmp_path)], env=environment, capture_output=True, text=True, check=False
     )
@@ -46,3 +64,7 @@ def test_programs_run_on_spark(tmp_path: Path) -> None:
     totals = [line for line in run.stdout.splitlines() if "Sale(" in line]
     assert len(totals) == 3
     assert any("Sale(product='tea', amount=8)" in line for line in totals)
+    # Micro-batches without data notice that nothing arrives.
+    assert "reports: [('b', 'is silent'), ('b', 'is back'), ('all', 'are silent')]" in run.stdout
+    _, _, log = run.stderr.partition("THE SESSION HAS STARTED")
+    assert not [line for line in log.splitlines() if " WARN " in line or " ERROR " in line or "[Stage" in line]

@@ -175,6 +175,24 @@ def test_complete_batch_is_not_written_again(tmp_path: Path) -> None:
     assert written == [1, 2]
 
 
+def test_complete_job_continues_with_a_new_source(tmp_path: Path) -> None:
+    found: list[int] = []
+    for count in (1, 2, 2):
+        env = ExecutionEnvironment.get_instance(runtime="local")
+        for number in range(count):
+            numbers = env.from_collection([number]).with_uid(f"in {number}")
+            numbers.to_sink(ForeachBatchSink(lambda records, _: found.extend(records))).with_uid(f"out {number}")
+        env.execute(checkpoint_location=tmp_path)
+    assert found == [0, 1]
+
+
+def test_empty_location_is_refused() -> None:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    env.from_collection([1]).to_sink(CollectSink())
+    with pytest.raises(ConfigurationError, match="checkpoint_location is empty"):
+        env.execute(checkpoint_location="")
+
+
 # --- Another program -------------------------------------------------------------------------------------------------
 
 

@@ -195,6 +195,26 @@ def test_function_that_blocks_cannot_be_cancelled(
     assert job.await_termination(LONG)
 
 
+def test_sink_may_stop_its_job(tmp_path: Path) -> None:
+    jobs: list[Any] = []
+    refused: list[ConfigurationError] = []
+    started = threading.Event()
+
+    def stop(records: list[int], batch_id: int) -> None:
+        started.wait()
+        try:
+            jobs[0].savepoint(tmp_path / "a")
+        except ConfigurationError as error:
+            refused.append(error)
+        jobs[0].stop()
+
+    jobs.append(start(DataGeneratorSource(abs), ForeachBatchSink(stop)))
+    started.set()
+    assert jobs[0].await_termination(LONG)
+    assert jobs[0].status is JobStatus.STOPPED
+    assert "a sink cannot take one" in str(refused[0])
+
+
 # --- Triggers --------------------------------------------------------------------------------------------------------
 
 
