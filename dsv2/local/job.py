@@ -164,8 +164,9 @@ class LocalJob:
         check_unused(folder)
 
         def write() -> str:
-            if (failure := self.exception()) is not None:
-                raise failure
+            if self._failure is not None:
+                asked(self)
+                raise self._failure
             if self._execution.has_ended:
                 raise ConfigurationError(
                     f"The job {self._plan.job_name!r} has reached the end of its input, so there is nothing to "
