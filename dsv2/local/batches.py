@@ -183,7 +183,7 @@ class MicroBatches:
                     continue
                 case None:
                     reads = self._run.begin_batch(next(self._sizes))
-                    has_work = reads or self._by_clock or not number
+                    has_work = reads or not number or (self._by_clock and self._run.is_due(self._time.now_ms))
             if has_work:
                 self._run_batch()
             if self._run.ended:

@@ -74,8 +74,8 @@ class Execution:
     def state(self) -> tuple[LocalRun, int]:
         """The subtasks, and the last micro-batch. Only to be used between two micro-batches, or at the end."""
         assert self._run is not None
-        last = self._begun.batch_id - 1
-        return self._run, last if self._batches is None else self._batches.last_batch
+        assert self._batches is not None
+        return self._run, self._batches.last_batch
 
     def run(self) -> bool:
         """Run to the end of the input, or until the run stops before it. Returns whether it has stopped.

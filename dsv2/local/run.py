@@ -173,6 +173,11 @@ class LocalRun:
         if self._mutation is not None:
             self._mutation.verify()
 
+    def is_due(self, now_ms: int) -> bool:
+        """Whether a timer or a generator has something to do at ``now_ms``, without records."""
+        deadlines = (subtask.next_deadline() for subtask in self._subtasks.values())
+        return any(deadline is not None and deadline <= now_ms for deadline in deadlines)
+
     def sample_keys(self) -> None:
         """Sample the keys of the next micro-batch, for ``key_samples``."""
         self._samplers = {place: KeySampler(self._plan, place[0], self.codec) for place in self._subtasks}
