@@ -51,8 +51,7 @@ class Trigger:
             interval: The interval. 0 (default) starts each micro-batch as soon as the previous one is complete.
             target_batch_duration: How long a micro-batch should take. A backlog is read in micro-batches that grow
                 until they take that long; a small backlog is processed at once. It applies in addition to the limits
-                of the sources, but not to DataFrames and not in the local runtime. None (default): only the limits of
-                the sources apply.
+                of the sources, but not to DataFrames. None (default): only the limits of the sources apply.
 
         Raises:
             ConfigurationError: Both ``interval`` and ``target_batch_duration`` are given, or one is out of range.
