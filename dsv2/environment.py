@@ -179,8 +179,8 @@ class ExecutionEnvironment:
         Without a timeout, a blocking callback stops the job from making progress and from stopping. With a timeout,
         the callback is interrupted with the signal SIGUSR2, and the ``UserFunctionError`` names operator, callback,
         subtask, key and record. If Python cannot interrupt it (native code), a Spark worker logs the stack and exits.
-        The local runtime can only interrupt the main thread, with ``execute``; elsewhere it logs the stack. Sinks and source readers
-        have no timeout.
+        The local runtime can only interrupt the main thread, with ``execute``; elsewhere it logs the stack. Sinks and
+        source readers have no timeout.
 
         Args:
             timeout: The limit for one callback, at least 1 ms. None (default): no limit.
