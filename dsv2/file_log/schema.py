@@ -139,7 +139,7 @@ class _Ddl:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = [*_TOKEN.findall(text), ""]
+        self._tokens: list[str] = [*_TOKEN.findall(text), ""]
         if "".join(self._tokens) != re.sub(r"\s+(?=(?:[^`]*`[^`]*`)*[^`]*$)", "", text):
             raise self._error()
 

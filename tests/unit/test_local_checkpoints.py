@@ -201,7 +201,7 @@ class Holding(OneInputStreamProcessFunction[int, int]):
 
     def __init__(self, name: str = "held", kind: type = int) -> None:
         self.seen = 0
-        self.held = StateDeclarations.value_state(name, kind)
+        self.held: Any = StateDeclarations.value_state(name, kind)
 
     def uses_states(self) -> Any:
         return [self.held]

@@ -94,7 +94,8 @@ def test_small_files_are_merged_when_the_run_ends(tmp_path: Path) -> None:
 
 
 def test_tuples_and_dicts_with_a_ddl_schema(tmp_path: Path) -> None:
-    for number, records in enumerate([[("tea", 1)], [{"amount": 1, "product": "tea"}]]):
+    forms: list[list[Any]] = [[("tea", 1)], [{"amount": 1, "product": "tea"}]]
+    for number, records in enumerate(forms):
         path = tmp_path / str(number)
         write(path, records, FileSink(path, schema="product string NOT NULL, amount int"))
         assert rows(path) == [{"product": "tea", "amount": 1}]
@@ -164,7 +165,7 @@ def test_nested_values(tmp_path: Path) -> None:
     record = Nested([1, None], {"a": date(2024, 1, 1), "b": None})
     for format in ("parquet", "json"):
         path = tmp_path / format
-        write(path, [record], FileSink(path, format=format, schema=Nested))  # type: ignore[arg-type]
+        write(path, [record], FileSink(path, format=format, schema=Nested))
         assert rows(path) == [{"numbers": [1, None], "days": [("a", date(2024, 1, 1)), ("b", None)]}]
     with pytest.raises(SchemaError, match="CSV files have no column type for list"):
         write(tmp_path, [record], FileSink(tmp_path / "csv", format="csv", schema=Nested))
