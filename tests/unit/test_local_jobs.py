@@ -321,7 +321,8 @@ def fails(number):
 def start(name, map=abs, count=None, rate=None):
     env = ExecutionEnvironment.get_instance(runtime="local")
     source = DataGeneratorSource(abs, count=count, records_per_batch=1, records_per_second=rate)
-    env.from_source(source).map(map).to_sink(ForeachBatchSink(lambda records, _: sys.stdout.write(f"{name} {records}\\n")))
+    write = ForeachBatchSink(lambda records, _: sys.stdout.write(f"{name} {records}\\n"))
+    env.from_source(source).map(map).to_sink(write)
     return env.execute_async(name)
 """
 JOBS = """
