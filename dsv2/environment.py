@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
 from os import PathLike, fspath
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 from dsv2.arguments import as_choice, as_milliseconds, check_whole_number
 from dsv2.context import RuntimeExecutionMode
@@ -23,6 +23,9 @@ from dsv2.sources.dataframe import DataFrameLike
 from dsv2.streams import ConfiguredStream
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import watch
+
+if TYPE_CHECKING:
+    from dsv2.explain import Explanation, Format
 
 __all__ = ("ExecutionEnvironment",)
 
@@ -266,6 +269,32 @@ class ExecutionEnvironment:
             self._error_policy,
         )
 
+    def explain(self, format: Format = "text", *, job_name: str = "dsv2 job") -> Explanation:
+        """Explain the pipeline so far, without running or changing it.
+
+        The result shows its operators, exchanges and watermarks, how the runtime would run it, and warnings. If the
+        pipeline is invalid, it shows the error that ``execute`` would raise, and the operators. ``print`` shows it as
+        text; a notebook shows a diagram; ``save("plan.svg")`` writes a file.
+
+        Args:
+            format: ``"text"``, ``"mermaid"``, ``"svg"`` or ``"json"``: what ``str()`` of the result returns.
+            job_name: The name of the job.
+
+        Raises:
+            ConfigurationError: ``format`` is unknown.
+        """
+        from dsv2.explain.pipeline import explain_pipeline  # not loaded by ``import dsv2``
+
+        return explain_pipeline(
+            self._builder,
+            lambda: self.build_plan(job_name),
+            self.load_runtime,
+            job_name=job_name,
+            mode=self._mode,
+            parallelism=self._parallelism,
+            format=format,
+        )
+
     @short_traceback
     def execute(
         self,
@@ -359,6 +388,11 @@ class ExecutionEnvironment:
     def _begin_new_pipeline(self) -> None:
         self._builder.executed_at = caller_location()
         self._builder = PlanBuilder(executed_before=self._builder.executed_at)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has been added since the environment was created or executed a pipeline."""
+        return not self._builder.nodes
 
     def load_runtime(self) -> JobRuntime:
         """The runtime of this environment."""

@@ -24,6 +24,10 @@ class Folder(ABC):
         """Return the names in the folder ``name`` with sizes in bytes (0 for folders); empty if it does not exist."""
 
     @abstractmethod
+    def links(self, name: str = "") -> list[str]:
+        """Return the names of the symbolic links in the folder ``name``."""
+
+    @abstractmethod
     def read(self, name: str) -> bytes | None:
         """Return the content of a file; None if it does not exist."""
 
@@ -82,6 +86,13 @@ class LocalFolder(Folder):
                 return {entry.name: entry.stat().st_size if entry.is_file() else 0 for entry in entries}
         except FileNotFoundError:
             return {}
+
+    def links(self, name: str = "") -> list[str]:
+        try:
+            with os.scandir(Path(self.path, name)) as entries:
+                return sorted(entry.name for entry in entries if entry.is_symlink())
+        except FileNotFoundError:
+            return []
 
     def read(self, name: str) -> bytes | None:
         try:

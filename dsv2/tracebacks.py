@@ -16,7 +16,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _VARIABLE = "DSV2_FULL_TRACEBACKS"
-_OUR_PACKAGES = ("dsv2", "runtime_spark")
+_NOT_OF_USERS = ("dsv2", "runtime_spark", "importlib", "_frozen_importlib", "_frozen_importlib_external")
 
 
 def short_traceback(method: Callable[P, R]) -> Callable[P, R]:
@@ -39,11 +39,11 @@ def short_traceback(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def user_frames(error: BaseException) -> str:
-    """The user's frames in the traceback of ``error``, formatted as Python prints them."""
+    """The user's frames in the traceback of ``error``, without those of an import, formatted as Python prints them."""
     frames = [
         frame
         for frame, _ in traceback.walk_tb(error.__traceback__)
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _OUR_PACKAGES
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _NOT_OF_USERS
     ]
     files = {frame.f_code.co_filename for frame in frames}
     summary = traceback.extract_tb(error.__traceback__)

@@ -43,7 +43,7 @@ from dsv2 import (
     Trigger,
 )
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import CollectSink, FileSink
+from dsv2.sinks import CollectSink, FileSink, PrintSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from examples.console import format_table, format_time
@@ -55,7 +55,16 @@ from examples.watching import interrupts_noted, watch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ("HotTopic", "HotTopicDetector", "LazyHotTopicDetector", "PostingTimeExtractor", "Tweet", "build", "main")
+__all__ = (
+    "HotTopic",
+    "HotTopicDetector",
+    "LazyHotTopicDetector",
+    "PostingTimeExtractor",
+    "Tweet",
+    "build",
+    "main",
+    "pipeline",
+)
 
 THRESHOLD = 100  # tweets
 WINDOW = 5 * 60 * 1000  # milliseconds
@@ -196,6 +205,13 @@ def build(
         .process(detector(threshold, window))
         .with_uid("detector")
     )
+
+
+def pipeline(env: ExecutionEnvironment, tweets: int = 100_000, threshold: int = THRESHOLD, lazy: bool = False) -> None:
+    """Print the hot topics of generated tweets: ``dsv2 run examples.hot_topics:pipeline --set threshold=200``."""
+    source = DataGeneratorSource(TweetGenerator(), count=tweets, records_per_batch=100_000)
+    events = build(env.from_source(source, "tweets"), threshold=threshold, lazy=lazy)
+    events.to_sink(PrintSink()).with_uid("events")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, NonPartitionedContext, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import CollectSink
+from dsv2.sinks import CollectSink, PrintSink
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from examples.console import format_time
 from examples.orders import HOUR, Order, some_orders
 from examples.program import Table, execute, run_example
 
-__all__ = ("CountSales", "FullHours", "ProductSales", "count_sales", "main")
+__all__ = ("CountSales", "FullHours", "ProductSales", "count_sales", "main", "pipeline")
 
 # The minimum over all channels, once each has emitted a value: an hour is over when it is over for all of them.
 HOUR_IS_OVER = (
@@ -97,6 +97,11 @@ def count_sales(orders: NonKeyedPartitionStream[Order]) -> NonKeyedPartitionStre
     """Compute the sales of each product by hour. Hours without sales are omitted."""
     in_full_hours = orders.process(FullHours()).with_uid("full hours")
     return in_full_hours.key_by(lambda order: order.product).process(CountSales()).with_uid("sales")
+
+
+def pipeline(env: ExecutionEnvironment) -> None:
+    """Print the sales: ``dsv2 run examples.sales:pipeline``."""
+    count_sales(env.from_collection(some_orders())).to_sink(PrintSink())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

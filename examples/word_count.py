@@ -15,11 +15,11 @@ from typing import NamedTuple
 from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, PartitionedContext
 from dsv2.extension.window import WindowStrategy, reduce
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import CollectSink
+from dsv2.sinks import CollectSink, PrintSink
 from dsv2.state import StateDeclaration, StateDeclarations
 from examples.program import Table, execute, run_example
 
-__all__ = ("Counter", "Tokenizer", "WordCount", "count_words", "count_words_with_callables", "main")
+__all__ = ("Counter", "Tokenizer", "WordCount", "count_words", "count_words_with_callables", "main", "pipeline")
 
 # Hamlet, act 3, scene 1.
 TEXT = """\
@@ -88,6 +88,12 @@ def count_words_with_callables(lines: NonKeyedPartitionStream[str]) -> NonKeyedP
 
     words = lines.process(tokenize).key_by(lambda count: count.word)
     return words.process(reduce(WindowStrategy.global_(), add)).with_uid("count at the end")
+
+
+def pipeline(env: ExecutionEnvironment, callables: bool = False) -> None:
+    """Print the counts: ``dsv2 run examples.word_count:pipeline``."""
+    count = count_words_with_callables if callables else count_words
+    count(env.from_collection(TEXT)).to_sink(PrintSink())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import RunOptions
+from dsv2.program.description import describe_sinks
 from dsv2.program.dropped import dropped_state
 from dsv2.program.restart import refuse_or_warn_of_dropped
 from dsv2.program.run_history import begin_run
@@ -73,7 +75,8 @@ class Checkpoint:
         self._note_book = NoteBook(self.folder)
         committed, begun = self._beginning.batch_id > 0, before is not None
         self.restoration = restoration_of(spark, self.folder, plan, options, begun=begun, committed=committed)
-        self._notes = self._new_notes() if before is None else self._compare(before, options.allow_dropped_state)
+        notes = self._new_notes() if before is None else self._compare(before, options.allow_dropped_state)
+        self._notes = replace(notes, sinks=describe_sinks(plan))
         self.id = uuid4() if self._is_new and not chosen.starts_over else read_checkpoint_id(self.folder)
         retained = int(spark.conf.get(_RETAINED, None) or 100)
         self.ledger = StateLedger(self.folder, plan, self._beginning.batch_id, retained)

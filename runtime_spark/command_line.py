@@ -12,12 +12,16 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from dsv2.clock import SystemClock
 from dsv2.file_log import SinkFolder
 from dsv2.folders import Folder
+from dsv2.graph import Plan
+from dsv2.runtime_view import RuntimeView
 from dsv2.savepoint import Savepoint, SavepointEditor
+from runtime_spark.explained import runtime_view
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.file_merges import SparkMerger
 from runtime_spark.folders import open_folder
 from runtime_spark.generations import current_generation
-from runtime_spark.layout import StateLayout
+from runtime_spark.layout import Layout, StateLayout
+from runtime_spark.runtime import SparkRuntime
 from runtime_spark.savepoint.basis import read_basis
 from runtime_spark.savepoint.create import create_savepoint
 from runtime_spark.savepoint.state_entries import state_entries
@@ -26,7 +30,18 @@ from runtime_spark.session import SESSION_SETTINGS
 from runtime_spark.state_key import StateKey
 from runtime_spark.state_metadata import check_state_metadata
 
-__all__ = ("compact", "create", "open_files", "open_savepoint", "show", "verify", "write")
+__all__ = (
+    "compact",
+    "create",
+    "open_files",
+    "open_savepoint",
+    "runtime",
+    "runtime_view_of",
+    "session",
+    "show",
+    "verify",
+    "write",
+)
 
 _RETENTION_MS = 3_600_000  # of files that were merged, for readers that have begun to read them
 
@@ -130,6 +145,22 @@ def verify(checkpoint: str, settings: Mapping[str, str], key_file: str | None) -
         raise job_failure(error, basis.job_name) from error
     operators = [{"operator": row["uid"], "rows": row["rows"], "bytes": row["bytes"]} for row in counted]
     return {"batch_id": basis.batch_id, "operators": sorted(operators, key=lambda row: str(row["operator"]))}
+
+
+def session(settings: Mapping[str, str]) -> SparkSession:
+    """Return the Spark session, started with ``settings`` if there is none. The default master is this machine."""
+    return _session(settings)
+
+
+def runtime(settings: Mapping[str, str], key_file: str | None) -> tuple[SparkRuntime, SparkSession]:
+    """Return a runtime and its session. ``key_file``: A file with the key that signs the state; None: no signature."""
+    spark = _session(settings)
+    return SparkRuntime(spark, state_key=_state_key(key_file)), spark
+
+
+def runtime_view_of(plan: Plan) -> RuntimeView:
+    """Return how Spark would run ``plan`` with the default settings. Starts no session."""
+    return runtime_view(plan, Layout.of(plan))
 
 
 def _state_key(key_file: str | None) -> StateKey | None:

@@ -25,10 +25,14 @@ class _HadoopFolder(Folder):
         self._files = files
 
     def sizes(self, name: str = "") -> dict[str, int]:
+        return {entry.getPath().getName(): entry.getLen() for entry in self._entries(name)}
+
+    def links(self, name: str = "") -> list[str]:
+        return sorted(entry.getPath().getName() for entry in self._entries(name) if entry.isSymlink())
+
+    def _entries(self, name: str) -> Any:
         folder = self._path(self.place(name)) if name else self._path(self.path)
-        if not self._files.exists(folder):
-            return {}
-        return {entry.getPath().getName(): entry.getLen() for entry in self._files.listStatus(folder)}
+        return self._files.listStatus(folder) if self._files.exists(folder) else []
 
     def read(self, name: str) -> bytes | None:
         file = self._path(self.place(name))

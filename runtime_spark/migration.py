@@ -31,6 +31,7 @@ from runtime_spark.generations import (
     delete_generation,
     next_generation,
 )
+from runtime_spark.incomplete_batch import check_incomplete_batch
 from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
 from runtime_spark.manifest import manifest_of, read_manifest
@@ -93,7 +94,8 @@ def choose_generation(
         state_key: The key of the job, if its state is signed.
 
     Raises:
-        IncompatibleCheckpointError: A savepoint does not carry a change, or state would be dropped.
+        IncompatibleCheckpointError: A savepoint does not carry a change, state would be dropped, or a sink may have
+            written a part of a micro-batch that is not complete.
         ConfigurationError: Another driver uses the checkpoint, or the position of a source has to be confirmed.
         CorruptDataError: A file of the checkpoint is damaged.
         JobError: The savepoint cannot be taken.
@@ -102,8 +104,13 @@ def choose_generation(
     if begun is not None and not _differences(begun, plan, layout):
         return ChosenGeneration(root, current, begun)
     found = _differences(current, plan, layout)
-    if not found or options.on_change == "refuse":
+    if found and options.on_change == "refuse":
+        return ChosenGeneration(root, current, current)  # where it will be refused
+    if begun is not None:
+        check_incomplete_batch(begun, plan)
+    if not found:
         return ChosenGeneration(root, current, current)
+    check_incomplete_batch(current, plan)
     if not current.numbers("commits"):
         return ChosenGeneration(root, current, current, starts_over=True)
     _check(spark, current, plan, layout, options)

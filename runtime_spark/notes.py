@@ -1,8 +1,8 @@
 """Notes in a checkpoint for later starts, in addition to the manifest of the first start.
 
-They hold the descriptions of later programs, samples of keys, the names of stored function fields, and which sources
-have ended. The JSON file is replaced when there is something new, mostly in the first micro-batches. Without notes, a
-restart is compared only with the manifest.
+They hold the descriptions of later programs, samples of keys, the names of stored function fields, which sources have
+ended, and the sinks. The JSON file is replaced when there is something new, mostly in the first micro-batches. Without
+notes, a restart is compared only with the manifest.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ class Notes:
         keys: Samples of keys.
         fields: For each uid, the names of the function fields that any subtask has stored.
         ended: For each source of which a subtask has ended, whether each of its subtasks has.
+        sinks: The sinks of the last program (``describe_sinks``).
     """
 
     programs: list[Description] = field(default_factory=list)
     keys: list[KeySample] = field(default_factory=list)
     fields: dict[str, list[str]] = field(default_factory=dict)
     ended: dict[str, list[bool]] = field(default_factory=dict)
+    sinks: dict[str, Description] = field(default_factory=dict)
 
     def with_reports(self, reports: Iterable[dict[str, Any]]) -> Notes:
         """Return these notes with the reports of the subtasks on a micro-batch."""

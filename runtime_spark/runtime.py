@@ -25,10 +25,12 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.job import JobHandle, RunOptions, Trigger, check_batch_options, default_trigger
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime_view import RuntimeView
 from dsv2.sinks import SinkRunInfo
 from dsv2.sources import DataFrameSource
 from runtime_spark.batch_job import BatchJob
 from runtime_spark.checkpoint import Checkpoint
+from runtime_spark.explained import runtime_view
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.file_outputs import check_outputs_unused
 from runtime_spark.folders import driver_folder, open_folder
@@ -149,6 +151,10 @@ class SparkRuntime:
             )
         except PySparkException as error:
             raise job_failure(error, plan.job_name) from error
+
+    def runtime_view(self, plan: Plan) -> RuntimeView:
+        """Return how this runtime would run ``plan``, for ``ExecutionEnvironment.explain``. Nothing runs."""
+        return runtime_view(plan, self._layout_of(plan))
 
     def start(self, plan: Plan, options: RunOptions) -> JobHandle:
         """Start to run ``plan``. All errors below are raised before anything has run.

@@ -237,8 +237,8 @@ class _SubtaskRun:
     def _load(self, payload: bytes) -> None:
         if self._restoring is None:
             self._restoring = self.subtask.begin_restore(self._job.succession(self._codec))
-        for uid, row in decode_rows(payload, self._codec, f"State of {self.owner} in a savepoint"):
-            self._restoring.add(uid, [row])
+        uid, rows = decode_rows(payload, self._codec, f"State of {self.owner} in a savepoint")
+        self._restoring.add(uid, rows)
 
     def open(self) -> None:
         """Open the subtask, or complete it if its state came from a savepoint."""

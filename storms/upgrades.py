@@ -1,9 +1,9 @@
 """Upgrades: SIGKILL for the driver while it takes a savepoint, starts from one, or migrates its checkpoint.
 
 A *life* is one job from an empty folder to its end, which is changed again and again: parallelism, partitions, state
-layout, operators. Every change is interrupted by a kill, in a phase that is determined by the files of savepoints,
-checkpoints and sinks, never by the clock. The phase that counts is the one that the files show after the kill. The
-final content of files, Kafka and PostgreSQL is compared with an oracle in plain Python.
+layout, operators, the class of records in state. Every change is interrupted by a kill, in a phase that is determined
+by the files of savepoints, checkpoints and sinks, never by the clock. The phase that counts is the one that the files
+show after the kill. The final content of files, Kafka and PostgreSQL is compared with an oracle in plain Python.
 
 After a kill the same program continues; before the first micro-batch has written, the program before or a further one
 may also continue. A savepoint that was interrupted must be refused. In each life the driver of an old program comes
@@ -334,6 +334,7 @@ class Upgrades:
             mapped=choose((False, True)),
             remembered=choose((False, True)),
             renamed=choose((False, True)),
+            evolved=choose((False, True)),
         )
 
 

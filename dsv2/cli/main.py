@@ -8,7 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dsv2.cli import checkpoint, files, savepoint, state
+from dsv2.cli import checkpoint, files, job, savepoint, state
+from dsv2.cli.completion import add_completion
 from dsv2.cli.report import Report
 from dsv2.errors import Dsv2Error
 from dsv2.version import __version__
@@ -22,8 +23,8 @@ _INTERRUPTED = 130  # as for a process that SIGINT has ended
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code.
 
-    The code is 0 for success, 1 if ``diff`` finds differences, and 2 for an error, which is printed to standard error,
-    without a traceback.
+    The code is 0 for success; 1 if ``diff`` finds differences, ``check`` or ``explain`` an invalid pipeline, or the job
+    of ``run`` failed; and 2 for an error, which is printed to standard error, without a traceback.
 
     Args:
         arguments: The arguments. None: those of the process.
@@ -51,9 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dsv2", description="Savepoints, checkpoints, state and files of dsv2 jobs.")
+    parser = argparse.ArgumentParser(
+        prog="dsv2", description="Pipelines of dsv2, their savepoints, checkpoints, state and files."
+    )
     parser.add_argument("--version", action="version", version=f"dsv2 {__version__}")
+    add_completion(parser)
     groups = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (savepoint, checkpoint, state, files):
+    for module in (job, savepoint, checkpoint, state, files):
         module.add_commands(groups)
     return parser

@@ -33,7 +33,7 @@ class Report:
         """Print to standard output."""
         if as_json:
             print(json.dumps(json_value(self.data), indent=2, allow_nan=False))
-        else:
+        elif self.text:
             print("\n".join(self.text))
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from typing import Any
 
 from dsv2.cli import edit
 from dsv2.cli.report import Report, table
 from dsv2.cli.with_spark import add_settings, add_state_key, open_savepoint, settings_of, spark_commands
+from dsv2.savepoint.metadata import SinkPosition
 
 __all__ = ("add_commands",)
 
@@ -62,6 +64,7 @@ def _show(arguments: argparse.Namespace) -> Report:
         for uid, operator in sorted(program["operators"].items())
     ]
     positions = [{"source": uid, "offset": json.dumps(source.offset)} for uid, source in sorted(info.sources.items())]
+    sinks = {uid: asdict(sink) for uid, sink in sorted(info.sinks.items())}
     versions = f"dsv2 {info.dsv2}, Python {info.python}" + (f", Spark {info.spark}" if info.spark else "")
     text = [
         f"Savepoint {info.savepoint_id}",
@@ -71,12 +74,28 @@ def _show(arguments: argparse.Namespace) -> Report:
         *table(operators),
         "",
         *table(positions),
+        "",
+        *table([{"sink": uid, **sink} for uid, sink in sinks.items()]),
     ]
     origin = {"job_name": info.origin.job_name, "job_id": info.origin.job_id, "batch_id": info.origin.batch_id}
     versions_data = {"dsv2": info.dsv2, "python": info.python, "spark": info.spark}
     offsets = {uid: source.offset for uid, source in info.sources.items()}
-    data = {"id": info.savepoint_id, "origin": origin, **versions_data, "operators": operators, "positions": offsets}
+    data = {
+        "id": info.savepoint_id,
+        "origin": origin,
+        **versions_data,
+        "operators": operators,
+        "positions": offsets,
+        "sinks": sinks,
+    }
     return Report(text, data)
+
+
+def _sink(position: SinkPosition | None) -> str | None:
+    if position is None:
+        return None
+    where = f"{position.kind.rpartition('.')[2]} {position.target}".rstrip()
+    return f"{where} after micro-batch {position.batch_id} of {position.job_id}"
 
 
 def _folders(info: Any, uid: str) -> tuple[str, ...]:
@@ -97,7 +116,7 @@ def _diff(arguments: argparse.Namespace) -> Report:
     first, second = (open_savepoint(path, arguments) for path in (arguments.first, arguments.second))
     found = first.diff(second)
     if not found:
-        return Report(["The savepoints do not differ."], {"program": [], "positions": {}, "tables": []})
+        return Report(["The savepoints do not differ."], {"program": [], "positions": {}, "tables": [], "sinks": {}})
     tables = [
         {
             "operator": each.uid,
@@ -114,6 +133,8 @@ def _diff(arguments: argparse.Namespace) -> Report:
         for uid, (before, after) in found.positions.items()
     ]
     text = ["Program:", *(f"  {change}" for change in found.program or ["(no difference)"])]
-    text += ["", "Positions:", *table(positions), "", "State:", *table(tables)]
-    data = {"program": list(found.program), "positions": dict(found.positions), "tables": tables}
+    sinks = {uid: tuple(None if one is None else asdict(one) for one in both) for uid, both in found.sinks.items()}
+    shown = [{"sink": uid, "first": _sink(both[0]), "second": _sink(both[1])} for uid, both in found.sinks.items()]
+    text += ["", "Positions:", *table(positions), "", "Sinks:", *table(shown), "", "State:", *table(tables)]
+    data = {"program": list(found.program), "positions": dict(found.positions), "sinks": sinks, "tables": tables}
     return Report(text, data, exit_code=1)

@@ -31,7 +31,7 @@ def add_commands(groups: Any) -> None:
     for command in (show, export):
         command.add_argument("path", help="the folder of the savepoint")
         command.add_argument("operator", help="the uid of the operator")
-        command.add_argument("state", help="the name of the state")
+        command.add_argument("state", nargs="?", help="the name of the state; omitted: what windows or a join keep")
         command.add_argument("--json", action="store_true", help="print JSON")
         command.add_argument("--version", type=_count, help="the version of the values (default: the current one)")
         add_settings(command)
@@ -48,9 +48,10 @@ def _count(text: str) -> int:
 
 
 def _table(arguments: argparse.Namespace) -> StateTable:
-    return open_savepoint(arguments.path, arguments).state(
-        arguments.operator, arguments.state, version=arguments.version
-    )
+    savepoint = open_savepoint(arguments.path, arguments)
+    if arguments.state is None:
+        return savepoint.contents(arguments.operator)
+    return savepoint.state(arguments.operator, arguments.state, version=arguments.version)
 
 
 def _show(arguments: argparse.Namespace) -> Report:

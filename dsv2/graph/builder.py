@@ -288,7 +288,8 @@ def _edge(source: Operator, ref: InputRef, target: Operator, index: int) -> Edge
             exchange = Exchange.FORWARD if same else Exchange.HASH
         else:
             exchange = Exchange.FORWARD if same else Exchange.REBALANCE
-    return Edge(source.id, ref.output, target.id, index, exchange, ref.key_selector)
+    by_parallelism = ref.exchange is None and exchange is not Exchange.FORWARD
+    return Edge(source.id, ref.output, target.id, index, exchange, ref.key_selector, by_parallelism)
 
 
 def _declarations(operators: Iterable[Operator]) -> dict[str, WatermarkDeclaration]:

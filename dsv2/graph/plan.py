@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.error_policy import DeadLetter, ErrorPolicy
@@ -17,6 +17,9 @@ from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, WatermarkStrategy
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import USE_PROCESSING_TIME
+
+if TYPE_CHECKING:
+    from dsv2.explain import Explanation, Format
 
 __all__ = (
     "DEAD_LETTERS",
@@ -68,7 +71,8 @@ class Exchange(Enum):
 class Edge:
     """An edge from an output of operator ``source`` to input ``input`` of ``target``.
 
-    The outputs of an operator are numbered: those that its kind has, then its side outputs.
+    The outputs of an operator are numbered: those that its kind has, then its side outputs. ``by_parallelism``: Whether
+    there is an exchange only because the ends differ in parallelism or in the number of key groups.
     """
 
     source: int
@@ -77,6 +81,7 @@ class Edge:
     input: int
     exchange: Exchange
     key_selector: KeySelector | None = None
+    by_parallelism: bool = False
 
 
 class AtSource(IntEnum):
@@ -325,6 +330,12 @@ class Plan:
         edges = self.edges_into[operator_id]
         senders = [edge.source for edge in edges for _ in range(self.channels_of(edge))]
         return self.operators[senders[channel]]
+
+    def explain(self, format: Format = "text") -> Explanation:
+        """Explain this plan, as ``ExecutionEnvironment.explain`` does, but without what a runtime adds."""
+        from dsv2.explain import explain  # not loaded unless it is used
+
+        return explain(self, format)
 
     def _is_source(self, operator_id: int) -> bool:
         return self.operators[operator_id].kind is OperatorKind.SOURCE

@@ -1,18 +1,27 @@
-"""Warnings about streams that no operator reads."""
+"""Streams that no operator reads."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 
 from dsv2.errors import UnreadStreamWarning
 from dsv2.graph.plan import Operator, OperatorKind, Plan
 from dsv2.graph.record_types import declared_type
 
-__all__ = ("warn_of_unread_streams",)
+__all__ = ("unread_outputs", "warn_of_unread_streams")
 
 
 def warn_of_unread_streams(plan: Plan) -> None:
-    """Warn about each output without a consumer, at the line that created its operator.
+    """Warn about each output without a consumer, at the line that created its operator."""
+    for operator, what, advice in unread_outputs(plan):
+        file, _, line = operator.location.rpartition(":")
+        text = f"Nothing reads {what} of {operator}: its records are lost. {advice}"
+        warnings.warn_explicit(text, UnreadStreamWarning, file, int(line))
+
+
+def unread_outputs(plan: Plan) -> Iterator[tuple[Operator, str, str]]:
+    """The outputs without a consumer: their operator, what they are, and how to read them.
 
     An output with the declared type None is skipped, because it emits nothing.
     """
@@ -20,10 +29,7 @@ def warn_of_unread_streams(plan: Plan) -> None:
     for operator in plan.operators:
         for output in range(0 if operator.kind is OperatorKind.SINK else operator.outputs):
             if (operator.id, output) not in read and declared_type(plan, operator, output) not in (None, type(None)):
-                file, _, line = operator.location.rpartition(":")
-                what, advice = _described(operator, output)
-                text = f"Nothing reads {what} of {operator}: its records are lost. {advice}"
-                warnings.warn_explicit(text, UnreadStreamWarning, file, int(line))
+                yield operator, *_described(operator, output)
 
 
 def _described(operator: Operator, output: int) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from dsv2.local.file_sinks import check_file_sink
 from dsv2.sinks import DriverSink, FileSink, ParallelSink
 from dsv2.sources import DataFrameSource
 
-__all__ = ("check_start",)
+__all__ = ("check_plan", "check_start")
 
 
 def check_start(plan: Plan, options: RunOptions) -> None:
@@ -23,6 +23,11 @@ def check_start(plan: Plan, options: RunOptions) -> None:
         check_batch_options(options)
     if options.checkpoint_location == "":
         raise ConfigurationError("checkpoint_location is empty. Name a folder, or omit it to begin with empty state.")
+    check_plan(plan)
+
+
+def check_plan(plan: Plan) -> None:
+    """Check the sources and sinks. Raises ``ConfigurationError`` or ``SchemaError``."""
     for operator in plan.operators:
         where = f"{operator}, defined at {operator.location},"
         if operator.kind is OperatorKind.SOURCE and isinstance(operator.body, DataFrameSource):

@@ -11,17 +11,19 @@ from uuid import uuid4
 from dsv2.arguments import check_whole_number
 from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
+from dsv2.errors import PlanError
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.job import RunOptions, default_trigger, input_is_bounded
 from dsv2.local.beginning import ONLY_LOCAL, Beginning, beginning_of
 from dsv2.local.checkpoint import LocalCheckpoint
-from dsv2.local.checks import check_start
+from dsv2.local.checks import check_plan, check_start
 from dsv2.local.control import JobControl
 from dsv2.local.execution import Execution, Settings
 from dsv2.local.file_sinks import places_of
 from dsv2.local.job import LocalJob
+from dsv2.runtime_view import RuntimeView
 from dsv2.savepoint.paths import local_folder
 
 __all__ = ("LocalRuntime",)
@@ -63,6 +65,14 @@ class LocalRuntime:
         self._batches = tuple(batches)
         self._fast = fast
         self._clock = clock if clock is not None else SystemClock()
+
+    def runtime_view(self, plan: Plan) -> RuntimeView:
+        """Return whether this runtime can run ``plan``, for ``ExecutionEnvironment.explain``."""
+        try:
+            check_plan(plan)
+        except PlanError as error:
+            return RuntimeView("local", one_process=True, refusal=f"{type(error).__name__}: {error}")
+        return RuntimeView("local", one_process=True)
 
     def start(self, plan: Plan, options: RunOptions) -> LocalJob:
         """Start to run ``plan``. If the caller waits for its end, it runs in the thread of the caller.

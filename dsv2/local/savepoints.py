@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dsv2.folders import Folder
 from dsv2.graph import Plan
 from dsv2.local.run import LocalRun
-from dsv2.program.description import Description, describe
+from dsv2.program.description import Description, describe, describe_sinks
 from dsv2.program.history import continued_programs
 from dsv2.runtime.rescale import ProgramSuccession
 from dsv2.runtime.sources.sent_before import sent_before
@@ -29,7 +29,9 @@ def take(plan: Plan, run: LocalRun, earlier: Iterable[Description], origin: Orig
     """
     writer = SavepointWriter(folder, continued_programs(earlier, describe(plan)), run.codec)
     writer.write(run.rows())
-    writer.finish(origin, run.positions(), sinks={}, fields=run.kept_fields(), holding=run.holding())
+    writer.finish(
+        origin, run.positions(), sinks=describe_sinks(plan), fields=run.kept_fields(), holding=run.holding()
+    )
 
 
 def restart(plan: Plan, run: LocalRun) -> None:
@@ -68,7 +70,7 @@ def restore(
         for operator in chain:
             router = RowRouter(operator, run.codec)
             for row in rows(operator.uid):
-                for subtask in router.subtasks_of(row):
+                for subtask in router.subtasks_of(row.subtask, row.kind, row.key):
                     restores[subtask].add(operator.uid, [row])
         for restoring in restores:
             restoring.finish()

@@ -5,6 +5,7 @@ Stored state is only bytes, so a job would continue with a program that interpre
 
 from __future__ import annotations
 
+from inspect import isabstract
 from typing import Any, TypeAlias
 
 from dsv2.functions import ProcessFunction
@@ -16,12 +17,22 @@ from dsv2.program.column_types import ColumnType, column_type
 from dsv2.program.fingerprint import PYTHON, fingerprint
 from dsv2.program.type_shapes import Shape, name_of, shape_of
 from dsv2.runtime.serde.codec import FORMAT_VERSION
-from dsv2.sources import Source
+from dsv2.sinks import Sink
+from dsv2.sources import HybridSource, Source
 from dsv2.spi import WrappingFunction
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateTtl, TtlTimeCharacteristic
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("FURTHER", "Description", "declared_states", "describe", "describe_state", "essence", "state_shape")
+__all__ = (
+    "FURTHER",
+    "Description",
+    "declared_states",
+    "describe",
+    "describe_sinks",
+    "describe_state",
+    "essence",
+    "state_shape",
+)
 
 Description: TypeAlias = dict[str, Any]
 """The description of a program, as JSON values."""
@@ -49,6 +60,23 @@ def describe(plan: Plan) -> Description:
     }
 
 
+def describe_sinks(plan: Plan) -> dict[str, Description]:
+    """Describe the sinks, by uid. They may change freely, so they are no part of the description of a program."""
+    return {
+        operator.uid: {
+            "kind": _class_name(operator),
+            "target": operator.body.describe_target(),
+            "exactly_once": operator.body.exactly_once,
+        }
+        for operator in plan.operators
+        if isinstance(operator.body, Sink)
+    }
+
+
+def _class_name(operator: Operator) -> str:
+    return f"{type(operator.body).__module__}.{type(operator.body).__qualname__}"
+
+
 def essence(program: Description) -> Description:
     """Return ``program`` without the parts that may change freely."""
     operators = {
@@ -61,7 +89,7 @@ def essence(program: Description) -> Description:
 def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
     return {
         "kind": operator.kind.value,
-        "function": f"{type(operator.body).__module__}.{type(operator.body).__qualname__}",
+        "function": _class_name(operator),
         "defined_at": operator.location,
         "automatic_uid": operator.automatic_uid,
         "parallelism": operator.parallelism,
@@ -74,9 +102,20 @@ def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
             for output, select in enumerate(operator.output_keys)
         ],
         "states": {name: describe_state(declaration) for name, declaration in declared_states(operator).items()},
+        "split_sources": _split_sources(operator.body),
         "needs_clock": plan.needs_clock(operator),
         "state_layout": operator.body.state_layout if isinstance(operator.body, WrappingFunction) else "",
+        "contents": operator.body.contents if isinstance(operator.body, WrappingFunction) else "",
     }
+
+
+def _split_sources(body: object) -> list[list[str]]:
+    """The classes that determine what a split means: for a source, and for each source in it, itself and its bases."""
+    if not isinstance(body, Source):
+        return []
+    own = [name_of(base) for base in type(body).__mro__ if issubclass(base, Source) and not isabstract(base)]
+    inner = body.sources if isinstance(body, HybridSource) else ()
+    return [own, *(names for source in inner for names in _split_sources(source))]
 
 
 def _is_stateless(plan: Plan, operator: Operator) -> bool:

@@ -66,6 +66,7 @@ class _Comparison:
         if old["stateless"] != new["stateless"]:
             ran, runs = (_AT_SOURCE if one["stateless"] else _AS_SUBTASKS for one in (old, new))
             yield self._found(f"it ran in {ran} and now runs in {runs}", True)
+        yield from self._of_split_sources()
         name = "needs_clock"  # Spark stores timeouts with the state
         if old[name] != new[name]:
             yield self._found(f"its use of processing-time timers was {old[name]} and is now {new[name]}", True)
@@ -73,6 +74,19 @@ class _Comparison:
         if old[name] != new[name]:
             text = f"the content of its state was {old[name]} and is now {new[name]}"
             yield self._found(text, False, _OTHER_UID)
+
+    def _of_split_sources(self) -> Iterator[Difference]:
+        """Positions have a meaning only for the class that wrote them, and for its subclasses."""
+        for old, new in zip(self._old["split_sources"], self._new["split_sources"], strict=False):
+            before = list(map(self._renamed, old))
+            if before[0] not in new and new[0] not in before:
+                text = f"the source was a {old[0]} and is now a {new[0]}, which may read other data at its position"
+                advice = (
+                    f"give it another uid to read from its beginning, drop the position from the savepoint (edit: "
+                    f"set_position({self._uid!r}, None)), or, if the class was renamed or moved, call "
+                    f"env.register_type with the new class and formerly={old[0]!r}"
+                )
+                yield self._found(text, False, advice)
 
     def _of_inputs(self) -> Iterator[Difference]:
         for number, (old, new) in enumerate(zip(self._old["inputs"], self._new["inputs"], strict=True)):

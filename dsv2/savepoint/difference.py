@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from dsv2.program.differences import differences
 from dsv2.runtime.state.rows import StateRow
-from dsv2.savepoint.metadata import SavepointInfo
+from dsv2.savepoint.buckets import RowBuckets
+from dsv2.savepoint.metadata import SinkPosition
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import TableId
 
 __all__ = ("SavepointDifference", "TableDifference", "difference")
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,12 @@ class TableDifference:
     removed: int
     changed: int
 
+    def __add__(self, other: TableDifference) -> TableDifference:
+        return TableDifference(self.added + other.added, self.removed + other.removed, self.changed + other.changed)
+
+
+_NONE = TableDifference(0, 0, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class SavepointDifference:
@@ -32,18 +41,20 @@ class SavepointDifference:
         program: The differences between their programs.
         positions: For each source with another position, its offsets in both; None where it has none.
         tables: The tables that differ.
+        sinks: For each sink that has another position or target, both; None where it does not exist.
     """
 
     program: Sequence[str]
     positions: Mapping[str, tuple[Any, Any]]
     tables: Mapping[TableId, TableDifference]
+    sinks: Mapping[str, tuple[SinkPosition | None, SinkPosition | None]]
 
     def __bool__(self) -> bool:
-        return bool(self.program or self.positions or self.tables)
+        return bool(self.program or self.positions or self.tables or self.sinks)
 
 
 def difference(first: SavepointReader, second: SavepointReader) -> SavepointDifference:
-    """Compare two savepoints. One operator at a time is read into memory.
+    """Compare two savepoints. The rows of one operator at a time are on the local disk, and a part of them in memory.
 
     A key that has moved to another subtask has not changed.
 
@@ -54,8 +65,14 @@ def difference(first: SavepointReader, second: SavepointReader) -> SavepointDiff
     uids = sorted({table.id.uid for info in (first.info, second.info) for table in info.tables})
     tables: dict[TableId, TableDifference] = {}
     for uid in uids:
-        tables |= _of_operator(uid, _by_table(uid, first), _by_table(uid, second))
-    return SavepointDifference(program, _positions(first.info, second.info), tables)
+        with RowBuckets(first.rows(uid)) as before, RowBuckets(second.rows(uid)) as after:
+            found: dict[TableId, TableDifference] = {}
+            for rows_before, rows_after in zip(before, after, strict=True):
+                for table, counts in _of_operator(_by_table(uid, rows_before), _by_table(uid, rows_after)).items():
+                    found[table] = found.get(table, _NONE) + counts
+        tables |= dict(sorted(found.items(), key=lambda of_table: (of_table[0].kind, of_table[0].state or "")))
+    offsets = [{uid: source.offset for uid, source in one.info.sources.items()} for one in (first, second)]
+    return SavepointDifference(program, _changes(*offsets), tables, _changes(first.info.sinks, second.info.sinks))
 
 
 _Value: TypeAlias = bytes | tuple[bytes | None, ...] | None
@@ -64,9 +81,9 @@ _Value: TypeAlias = bytes | tuple[bytes | None, ...] | None
 _Rows: TypeAlias = dict[TableId, dict[tuple[Any, ...], _Value]]
 
 
-def _by_table(uid: str, savepoint: SavepointReader) -> _Rows:
+def _by_table(uid: str, rows: Iterable[StateRow]) -> _Rows:
     tables: _Rows = {}
-    for row in savepoint.rows(uid):
+    for row in rows:
         table = tables.setdefault(TableId.of(uid, row.kind, row.state), {})
         identity = _identity(row)
         table[identity] = _joined(table[identity], row.value) if identity in table else row.value
@@ -82,21 +99,18 @@ def _identity(row: StateRow) -> tuple[Any, ...]:
     return (row.state, row.key) if row.kind.has_key else (row.subtask, row.state, row.kind)
 
 
-def _of_operator(uid: str, first: _Rows, second: _Rows) -> dict[TableId, TableDifference]:
+def _of_operator(first: _Rows, second: _Rows) -> dict[TableId, TableDifference]:
     found = {}
-    for table in sorted(first.keys() | second.keys(), key=lambda table: (table.kind, table.state or "")):
+    for table in first.keys() | second.keys():
         before, after = first.get(table, {}), second.get(table, {})
         both = before.keys() & after.keys()
         changed = sum(before[key] != after[key] for key in both)
         counts = TableDifference(len(after) - len(both), len(before) - len(both), changed)
-        if counts != TableDifference(0, 0, 0):
+        if counts != _NONE:
             found[table] = counts
     return found
 
 
-def _positions(first: SavepointInfo, second: SavepointInfo) -> dict[str, tuple[Any, Any]]:
-    pairs = {
-        uid: tuple(info.sources[uid].offset if uid in info.sources else None for info in (first, second))
-        for uid in sorted(first.sources.keys() | second.sources.keys())
-    }
+def _changes(first: Mapping[str, V], second: Mapping[str, V]) -> dict[str, tuple[V | None, V | None]]:
+    pairs = {uid: (first.get(uid), second.get(uid)) for uid in sorted(first.keys() | second.keys())}
     return {uid: (before, after) for uid, (before, after) in pairs.items() if before != after}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
-from dsv2.graph import Plan
+from dsv2.graph import Operator, Plan
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.savepoint.given_state import GivenState, StateData
 from dsv2.savepoint.metadata import SavepointInfo
@@ -36,6 +36,7 @@ class Draft:
         edits: The edits of rows, in order.
         given: The states that were given.
         plan: The program, if no other has run.
+        added: The operators that were added, by uid.
     """
 
     info: SavepointInfo
@@ -44,6 +45,7 @@ class Draft:
     edits: tuple[Edit, ...] = ()
     given: tuple[Given, ...] = ()
     plan: Plan | None = None
+    added: Mapping[str, Operator] = field(default_factory=dict)
 
     def tables(self) -> Iterator[tuple[TableId, SavepointTable]]:
         """Return the tables of the original that are left, with what they have become."""

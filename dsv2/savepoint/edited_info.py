@@ -10,6 +10,7 @@ from dsv2.program.description import Description
 from dsv2.savepoint.metadata import JsonObject, SavepointInfo, SourcePosition
 
 __all__ = (
+    "with_operator",
     "with_position",
     "with_state",
     "without_operator",
@@ -48,11 +49,18 @@ def with_renamed_operator(info: SavepointInfo, old: str, new: str) -> SavepointI
         info,
         programs=list(map(program, info.programs)),
         sources={renamed(uid): position(of) for uid, of in info.sources.items()},
-        sinks={renamed(uid): of for uid, of in info.sinks.items()},
         keys=[{**sample, "key_of": renamed(sample["key_of"])} for sample in info.keys],
         fields={renamed(uid): names for uid, names in info.fields.items()},
         holding=sorted(map(renamed, info.holding)),
     )
+
+
+def with_operator(info: SavepointInfo, uid: str, described: JsonObject) -> SavepointInfo:
+    """Add an operator to the last program. It has not received anything, so all its senders are new."""
+    *earlier, last = info.programs
+    inputs = [{**one, "from": f"{one['from']} (added)"} for one in described["inputs"]]
+    operators = {**last["operators"], uid: {**described, "inputs": inputs}}
+    return replace(info, programs=[*earlier, {**last, "operators": operators}])
 
 
 def without_operator(info: SavepointInfo, uid: str) -> SavepointInfo:
@@ -73,7 +81,6 @@ def without_operator(info: SavepointInfo, uid: str) -> SavepointInfo:
         info,
         programs=list(map(program, info.programs)),
         sources=_without(info.sources, uid),
-        sinks=_without(info.sinks, uid),
         keys=[sample for sample in info.keys if sample["key_of"] != uid],
         fields=_without(info.fields, uid),
         holding=[holder for holder in info.holding if holder != uid],
@@ -102,7 +109,8 @@ def with_state(info: SavepointInfo, uid: str, name: str, described: JsonObject) 
 def with_position(info: SavepointInfo, uid: str, offset: JsonObject | None) -> SavepointInfo:
     """Set the position of a source; None: it has none, so it begins as in a new job."""
     if offset is None:
-        return replace(info, sources=_without(info.sources, uid))
+        sources = _without(info.sources, uid)
+        return _with_operator(replace(info, sources=sources), uid, lambda source: {**source, "split_sources": []})
     before = info.sources.get(uid, SourcePosition({}))
     return replace(info, sources={**info.sources, uid: replace(before, offset=offset)})
 
@@ -110,14 +118,17 @@ def with_position(info: SavepointInfo, uid: str, offset: JsonObject | None) -> S
 def _with_states(
     info: SavepointInfo, uid: str, change: Callable[[Mapping[str, JsonObject]], Mapping[str, JsonObject]]
 ) -> SavepointInfo:
+    return _with_operator(info, uid, lambda operator: {**operator, "states": change(operator["states"])})
+
+
+def _with_operator(info: SavepointInfo, uid: str, change: Callable[[JsonObject], JsonObject]) -> SavepointInfo:
+    """Change the description of an operator in all programs that have it."""
+
     def program(before: Description) -> Description:
         operators = before["operators"]
         if uid not in operators:
             return before
-        return {
-            **before,
-            "operators": {**operators, uid: {**operators[uid], "states": change(operators[uid]["states"])}},
-        }
+        return {**before, "operators": {**operators, uid: change(operators[uid])}}
 
     return replace(info, programs=list(map(program, info.programs)))
 

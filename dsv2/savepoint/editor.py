@@ -16,12 +16,13 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.keys import declared_key
 from dsv2.program.class_changes import classes_of
 from dsv2.program.column_types import ColumnType
-from dsv2.program.description import FURTHER, describe, describe_state, state_shape
+from dsv2.program.description import FURTHER, describe, describe_sinks, describe_state, state_shape
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.migrations import split_name, stored_name
 from dsv2.savepoint.draft import Draft, Given
 from dsv2.savepoint.edit_writer import write_edited
 from dsv2.savepoint.edited_info import (
+    with_operator,
     with_position,
     with_renamed_operator,
     with_renamed_state,
@@ -44,7 +45,7 @@ from dsv2.savepoint.editor_checks import (
     stored_as,
 )
 from dsv2.savepoint.given_state import GivenState, StateData, is_on_spark
-from dsv2.savepoint.metadata import PYTHON_VERSION, JsonObject, Origin, SavepointInfo
+from dsv2.savepoint.metadata import PYTHON_VERSION, JsonObject, Origin, SavepointInfo, sink_positions
 from dsv2.savepoint.paths import local_folder
 from dsv2.savepoint.row_edits import DropOperator, DropState, Edit, FilterKeys, MapState, RenameOperator, RenameState
 from dsv2.savepoint.source_positions import check_first_position, check_new_position
@@ -84,8 +85,8 @@ class SavepointEditor:
     def rename_operator(self, old: str, new: str) -> SavepointEditor:
         """Give an operator or a source another uid.
 
-        Its state, timers, windows and position keep their content. Sinks are not in a savepoint, so they cannot be
-        renamed.
+        Its state, timers, windows and position keep their content. Sinks cannot be renamed, because their outputs
+        know them by their uid.
 
         Raises:
             ConfigurationError: There is no operator ``old``, or there already is one with the uid ``new``.
@@ -107,6 +108,27 @@ class SavepointEditor:
         """
         self._operator(uid)
         return self._with(DropOperator(uid), without_operator(self._draft.info, uid))
+
+    def add_operator(self, plan: Plan, uid: str) -> SavepointEditor:
+        """Add an operator of a new program, so that ``put_state`` can fill its states.
+
+        It begins as in a new job: ``open`` is called, and each key finds the values that it was given. An operator that
+        begins without state need not be added.
+
+        Args:
+            plan: The program that will start: ``env.build_plan("the name of the job")``.
+            uid: The operator.
+
+        Raises:
+            ConfigurationError: The program has no such operator, it is a source or a sink, or the savepoint has it.
+        """
+        if uid in self.operators:
+            raise ConfigurationError(f"There is an operator {uid!r} in the savepoint. Drop it first to begin anew.")
+        found = next((operator for operator in plan.operators if operator.uid == uid), None)
+        if found is None or found.kind in (OperatorKind.SOURCE, OperatorKind.SINK):
+            raise ConfigurationError(f"The program has no operator {uid!r} that keeps state.")
+        info = with_operator(self._draft.info, uid, describe(plan)["operators"][uid])
+        return SavepointEditor(replace(self._draft, info=info, added={**self._draft.added, uid: found}))
 
     def rename_state(self, uid: str, old: str, new: str) -> SavepointEditor:
         """Rename a state of an operator.
@@ -244,7 +266,7 @@ class SavepointEditor:
         described, name = describe_state(declaration), declaration.name
         if name in operator["states"]:
             check_declaration(uid, name, operator["states"][name], described)
-        elif draft.plan is not None:
+        elif draft.plan is not None or uid in draft.added:
             raise ConfigurationError(
                 f"Operator {uid!r} declares no state {name!r}. It declares: {listed(operator['states'])}."
             )
@@ -327,8 +349,8 @@ class SavepointEditor:
 
     def _key_type(self, uid: str) -> object:
         """The type of keys that the program declares, if it is known."""
-        plan = self._draft.plan
-        operators = () if plan is None else plan.operators
+        draft = self._draft
+        operators = (*draft.added.values(), *(() if draft.plan is None else draft.plan.operators))
         return next((declared_key(operator) for operator in operators if operator.uid == uid), None)
 
     def _key_column(self, uid: str) -> ColumnType | None:
@@ -358,5 +380,7 @@ def bootstrap(plan: Plan) -> SavepointEditor:
     """
     if plan.mode is RuntimeExecutionMode.BATCH:
         raise ConfigurationError("A BATCH job has no state to restore, so it cannot start from a savepoint.")
-    info = SavepointInfo("", Origin(plan.job_name, str(uuid4()), -1), [describe(plan)], [], {}, {}, {})
+    origin = Origin(plan.job_name, str(uuid4()), -1)
+    sinks = sink_positions(describe_sinks(plan), origin)
+    info = SavepointInfo("", origin, [describe(plan)], [], {}, sinks, {})
     return SavepointEditor(Draft(info, TypeRegistry.of(plan), plan=plan))

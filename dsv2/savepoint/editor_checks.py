@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
@@ -16,6 +17,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import RowKind
+from dsv2.savepoint.buckets import RowBuckets
 from dsv2.savepoint.given_state import GivenState, StateData, local_values
 from dsv2.savepoint.metadata import JsonObject
 from dsv2.savepoint.tables import TableId
@@ -129,13 +131,13 @@ def check_can_hold(uid: str, operator: JsonObject, declaration: StateDeclaration
 
 def check_given(state: GivenState, data: StateData) -> None:
     """Convert the values of a table, and check that no key occurs twice."""
-    codec, keys = Codec(state.types), set[bytes]()
-    for row in state.rows(local_values(state, data)):
-        if row.key is not None:
-            if row.key in keys:
-                key = codec.loads(row.key, state.shown)
+    rows = (row._replace(value=None) for row in state.rows(local_values(state, data)))
+    with RowBuckets(row for row in rows if row.key is not None) as buckets:
+        for of_bucket in buckets:
+            keys = Counter(row.key for row in of_bucket)
+            if len(keys) < len(of_bucket):
+                key = Codec(state.types).loads(keys.most_common(1)[0][0] or b"", state.shown)
                 raise ConfigurationError(f"{state.shown}: the key {shorten(key)} occurs twice.")
-            keys.add(row.key)
 
 
 def expiry_of(uid: str, declaration: StateDeclaration, written_at: datetime | None) -> int | None:

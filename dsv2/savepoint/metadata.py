@@ -22,8 +22,10 @@ __all__ = (
     "Origin",
     "SavepointFile",
     "SavepointInfo",
+    "SinkPosition",
     "SourcePosition",
     "read_info",
+    "sink_positions",
     "write_info",
 )
 
@@ -67,6 +69,36 @@ class SourcePosition:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkPosition:
+    """What a sink has written.
+
+    Sinks recognize what they have written by the job, their uid, and the number of the micro-batch. A start that
+    continues the job writes the next one.
+
+    Attributes:
+        kind: The class of the sink.
+        target: Where it writes, without secrets.
+        exactly_once: Whether it writes each record once, also across this savepoint.
+        job_id: The job, as the sink knows it.
+        batch_id: The last micro-batch that it has written; -1: none.
+    """
+
+    kind: str
+    target: str
+    exactly_once: bool
+    job_id: str
+    batch_id: int
+
+
+def sink_positions(sinks: Mapping[str, JsonObject], origin: Origin) -> dict[str, SinkPosition]:
+    """Return the positions of sinks, by uid, after the last micro-batch of ``origin``.
+
+    ``sinks``: The result of ``describe_sinks``.
+    """
+    return {uid: SinkPosition(**sink, job_id=origin.job_id, batch_id=origin.batch_id) for uid, sink in sinks.items()}
+
+
+@dataclass(frozen=True, slots=True)
 class SavepointFile:
     """A file of a savepoint: its size in bytes and its SHA-256 digest, in hexadecimal."""
 
@@ -86,7 +118,7 @@ class SavepointInfo:
         fields: The names of the function fields in the state, by uid.
         tables: The tables with the state of operators. An operator without tables has no state.
         sources: The positions of the sources, by uid.
-        sinks: What the sinks recorded about their positions, by uid.
+        sinks: The positions of the sinks, by uid.
         files: The files, by their path in the savepoint.
         holding: The uids of operators that hold back records behind an aligned watermark.
         dsv2: The version of dsv2 that wrote it.
@@ -99,7 +131,7 @@ class SavepointInfo:
     programs: Sequence[JsonObject]
     tables: Sequence[SavepointTable]
     sources: Mapping[str, SourcePosition]
-    sinks: Mapping[str, JsonObject]
+    sinks: Mapping[str, SinkPosition]
     files: Mapping[str, SavepointFile]
     keys: Sequence[JsonObject] = field(default_factory=list)
     fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -150,6 +182,7 @@ def read_info(folder: Folder) -> SavepointInfo:
             | {
                 "origin": Origin(**entry["origin"]),
                 "sources": {uid: SourcePosition(**position) for uid, position in entry["sources"].items()},
+                "sinks": {uid: SinkPosition(**position) for uid, position in entry["sinks"].items()},
                 "files": {name: SavepointFile(**file) for name, file in entry["files"].items()},
                 "tables": [SavepointTable(**table | {"id": TableId(**table["id"])}) for table in entry["tables"]],
             }

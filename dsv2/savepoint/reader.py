@@ -70,9 +70,15 @@ def check_files(folder: Folder, info: SavepointInfo) -> None:
     """Compare the names and sizes of the files in ``folder`` with the description, without reading them.
 
     Raises:
-        CorruptDataError: A file is missing, foreign, or has another size; names it.
+        CorruptDataError: A file is missing, foreign, a symbolic link, or has another size; names it.
     """
     for inside, expected in sorted(_expected(info).items()):
+        for name in folder.links(inside):
+            if not _is_hidden(name):
+                raise CorruptDataError(
+                    f"{folder.place(f'{inside}/{name}' if inside else name)} is a symbolic link, which could lead out "
+                    f"of the savepoint. Replace it by what it points to."
+                )
         found = {name: size for name, size in folder.sizes(inside).items() if not _is_hidden(name)}
         for name in sorted(found.keys() | expected.keys()):
             place = folder.place(f"{inside}/{name}" if inside else name)
@@ -100,4 +106,4 @@ def _expected(info: SavepointInfo) -> dict[str, dict[str, int | None]]:
 
 
 def _is_hidden(name: str) -> bool:
-    return name.startswith((".", "_"))  # Spark neither reads nor counts these
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)  # as for Spark, which does not read them

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from dsv2.errors import ConfigurationError
-from dsv2.folders import Folder, literal_path
+from dsv2.folders import Folder
 from dsv2.program.description import FURTHER
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import RowKind
+from dsv2.savepoint.contents import ContentsTable, contents_of, window_state
 from dsv2.savepoint.difference import SavepointDifference, difference
 from dsv2.savepoint.draft import Draft
 from dsv2.savepoint.editor import SavepointEditor
-from dsv2.savepoint.metadata import Origin, SavepointInfo
+from dsv2.savepoint.metadata import Origin, SavepointInfo, SinkPosition
 from dsv2.savepoint.paths import local_folder
 from dsv2.savepoint.reader import SavepointReader
-from dsv2.savepoint.tables import SavepointTable, table_in
+from dsv2.savepoint.state_table import StateTable
 from dsv2.state.types import classes_in
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-__all__ = ("Savepoint", "StateTable")
+__all__ = ("Savepoint",)
 
 _OF_STATES = (RowKind.KEYED, RowKind.EXPIRING, RowKind.SUBTASK_STATE)
 
@@ -75,7 +74,7 @@ class Savepoint:
 
     @property
     def operators(self) -> Mapping[str, Sequence[str]]:
-        """The names of the declared states of each operator, by uid. Those of windows have no tables of their own."""
+        """The names of the declared states of each operator, by uid, without those of windows."""
         program: Mapping[str, Any] = self.info.program["operators"]
         return {
             uid: tuple(sorted(name for name in program[uid]["states"] if not name.endswith(FURTHER)))
@@ -87,12 +86,17 @@ class Savepoint:
         """The offset of each source, by uid."""
         return {uid: source.offset for uid, source in self.info.sources.items()}
 
+    @property
+    def sinks(self) -> Mapping[str, SinkPosition]:
+        """What each sink has written, by uid. A job that continues from here writes the next micro-batch."""
+        return self.info.sinks
+
     def state(self, uid: str, name: str, *, version: int | None = None) -> StateTable:
         """Return a declared state as a table.
 
         Args:
             uid: The uid of the operator.
-            name: The name of the state.
+            name: The name of the state. A state of windows also has the column ``window``, see ``contents``.
             version: The version of the values. None (default): that of the last program. A job converts values of
                 earlier versions when it first reads them, so a savepoint may have others too, see
                 ``StateTable.other_versions``.
@@ -100,16 +104,13 @@ class Savepoint:
         Raises:
             ConfigurationError: There is no such operator or state.
         """
-        if uid not in self.operators:
-            raise ConfigurationError(f"{self.path} has no operator {uid!r}. It has: {_listed(self.operators)}.")
+        operator = self._operator(uid)
+        if (in_windows := operator["states"].get(f"{name}{FURTHER}")) is not None:
+            return ContentsTable(self._folder, self._reader, uid, name, window_state(name, in_windows))
         if name not in self.operators[uid]:
-            windows = f"{name}{FURTHER}" in self.info.program["operators"][uid]["states"]
-            why = " Windows keep it, and it has no table of its own." if windows else ""
-            raise ConfigurationError(
-                f"Operator {uid!r} has no state {name!r}.{why} It has: {_listed(self.operators[uid])}."
-            )
+            raise ConfigurationError(f"Operator {uid!r} has no state {name!r}. It has: {_listed(self.operators[uid])}.")
         if version is None:
-            version = self.info.program["operators"][uid]["states"][name].get("version", 1)
+            version = operator["states"][name].get("version", 1)
         tables = {
             of_version: table
             for table in self.info.tables
@@ -126,10 +127,32 @@ class Savepoint:
         Raises:
             ConfigurationError: There is no such operator.
         """
-        if uid not in self.operators:
-            raise ConfigurationError(f"{self.path} has no operator {uid!r}. It has: {_listed(self.operators)}.")
+        self._operator(uid)
         tables = [t for t in self.info.tables if t.id.uid == uid and t.id.kind == RowKind.TIMERS]
         return StateTable(self._folder, self._reader, uid, "timers", tables[0] if tables else None)
+
+    def contents(self, uid: str) -> StateTable:
+        """Return what windows or a join keep, as a table with a row for each record or accumulator.
+
+        Windows have the columns ``subtask``, ``key``, ``window`` (the start in ms; for count windows, the number of the
+        first record; else -1), ``end`` (of sessions, in ms), ``side`` (with two inputs) and ``value``. Joins have
+        ``subtask``, ``key``, ``side``, ``timestamp`` (in ms) and ``value``. ``side`` is ``first`` or ``second``. The
+        types of keys and values are those of the first one, because they are not declared. A value that does not fit
+        is null.
+
+        Raises:
+            ConfigurationError: There is no such operator, or it is neither.
+        """
+        kept = self._operator(uid)["contents"]
+        if not kept:
+            raise ConfigurationError(f"Operator {uid!r} has neither windows nor a join that buffers records.")
+        return ContentsTable(self._folder, self._reader, uid, "contents", contents_of(kept))
+
+    def _operator(self, uid: str) -> Mapping[str, Any]:
+        if uid not in self.operators:
+            raise ConfigurationError(f"{self.path} has no operator {uid!r}. It has: {_listed(self.operators)}.")
+        operator: Mapping[str, Any] = self.info.program["operators"][uid]
+        return operator
 
     def verify(self) -> None:
         """Read all files and compare their digests. Raises ``CorruptDataError`` for the first that has changed."""
@@ -152,85 +175,6 @@ class Savepoint:
     def __repr__(self) -> str:
         origin = self.origin
         return f"<savepoint of {origin.job_name!r} after micro-batch {origin.batch_id}: {self.path}>"
-
-
-class StateTable:
-    """One state of a savepoint, as a table.
-
-    Columns: ``subtask``; for keyed state ``key``; and ``value``. Keys and values without a column type are bytes, in
-    ``key_bytes`` and ``value_bytes``. A value that does not fit the declared type of the state is null.
-
-    Attributes:
-        path: The folder of the Parquet files, for tools such as DuckDB; None if the state is empty.
-        other_versions: The versions of values of this state that are not in the table.
-    """
-
-    def __init__(
-        self,
-        folder: Folder,
-        reader: SavepointReader,
-        uid: str,
-        name: str,
-        table: SavepointTable | None,
-        other_versions: Sequence[int] = (),
-    ) -> None:
-        self.other_versions = other_versions
-        self._folder = folder
-        self._reader = reader
-        self._table = table
-        self._shown = f"state {name!r} of {uid!r}"
-        self.path = None if table is None else folder.place(table.folder)
-
-    def to_arrow(self) -> pa.Table:
-        """Return the table as a ``pyarrow.Table``. It is read into memory.
-
-        Raises:
-            CorruptDataError: A file is damaged; names it.
-        """
-        import pyarrow as pa
-
-        return pa.concat_tables(self.parts())
-
-    def parts(self) -> Iterator[pa.Table]:
-        """Return the table in one or more parts with the same columns. Only one part at a time is in memory.
-
-        Raises:
-            CorruptDataError: A file is damaged; names it.
-        """
-        import pyarrow as pa
-
-        if self._table is None:
-            yield pa.table({"subtask": pa.array([], pa.int32())})
-            return
-        columns = self._columns(self._table)
-        for name, data in self._reader.contents(self._table):
-            yield table_in(data, name, columns)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Return the table as a pandas ``DataFrame``. Integers are Python objects if some in their column are null."""
-        frame: pd.DataFrame = self.to_arrow().to_pandas(integer_object_nulls=True)
-        return frame
-
-    def to_spark(self, spark: SparkSession) -> DataFrame:
-        """Return the table as a Spark ``DataFrame``, which is read when it is used.
-
-        The digests of its files are not compared. ``Savepoint.verify`` does this.
-        """
-        if self._table is None:
-            return spark.createDataFrame([], "subtask int")
-        path = literal_path(self._folder.uri(self._table.folder))
-        return spark.read.parquet(path).select(*self._columns(self._table))
-
-    def __repr__(self) -> str:
-        return f"<{self._shown}>"
-
-    @staticmethod
-    def _columns(table: SavepointTable) -> list[str]:
-        value = "value" if table.value is not None else "value_bytes"
-        if table.id.kind == RowKind.SUBTASK_STATE:
-            return ["subtask", value]
-        key = "key" if table.key is not None else "key_bytes"
-        return ["subtask", *(["state"] if table.id.kind == RowKind.TIMERS else []), key, value]
 
 
 def _listed(names: Mapping[str, object] | Sequence[str]) -> str:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 __all__ = ("check_structure",)
 
 _KINDS = [kind.value for kind in RowKind]
-_FOLDER = re.compile(r"state(/[^/\\.][^/\\]*)+")
-_FILE = re.compile(r"[^/\\._][^/\\]*")
+_NAME = "[a-zA-Z0-9][a-zA-Z0-9._=-]*"  # all names that writers use, and none that a file system or Spark interprets
+_FOLDER = re.compile(f"state(/{_NAME})+")
+_FILE = re.compile(_NAME)
 
 
 def check_structure(info: SavepointInfo) -> None:
@@ -43,10 +44,16 @@ def check_structure(info: SavepointInfo) -> None:
     _check("keys", info.keys, isinstance(info.keys, list) and _all(dict, info.keys))
     _check("fields", info.fields, isinstance(info.fields, dict) and _all(list, info.fields.values()))
     _check("holding", info.holding, isinstance(info.holding, list) and _all(str, info.holding))
-    _check("sinks", info.sinks, isinstance(info.sinks, dict))
+    for uid, sink in info.sinks.items():
+        texts, others = (sink.kind, sink.target, sink.job_id), (type(sink.batch_id), type(sink.exactly_once))
+        _check(f"the position of {uid!r}", sink, _all(str, texts) and others == (int, bool))
     for table in info.tables:
         _check_table(table)
     folders = {table.folder for table in info.tables}
+    for table in info.tables:
+        nested = any(f"{table.folder}/".startswith(f"{folder}/") for folder in folders - {table.folder})
+        _check("a folder", table.folder, not nested)
+    _check("the tables", info.tables, len(folders) == len({table.id for table in info.tables}) == len(info.tables))
     without = folders - {name.rpartition("/")[0] for name in info.files}
     _check("a table without files", without, not without)
     for name, file in info.files.items():

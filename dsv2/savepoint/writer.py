@@ -11,7 +11,15 @@ from dsv2.folders import Folder
 from dsv2.program.description import Description
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.rows import StateRow
-from dsv2.savepoint.metadata import JsonObject, Origin, SavepointFile, SavepointInfo, SourcePosition, write_info
+from dsv2.savepoint.metadata import (
+    JsonObject,
+    Origin,
+    SavepointFile,
+    SavepointInfo,
+    SourcePosition,
+    sink_positions,
+    write_info,
+)
 from dsv2.savepoint.tables import SavepointTable, TableId, parquet_files
 
 __all__ = ("SavepointWriter", "check_unused", "folders_of")
@@ -77,7 +85,7 @@ class SavepointWriter:
         fields: Mapping[str, Sequence[str]],
         holding: Sequence[str] = (),
     ) -> SavepointInfo:
-        """Write the description (see ``SavepointInfo``) and return it."""
+        """Write the description (see ``SavepointInfo``) and return it. ``sinks``: The result of ``describe_sinks``."""
         tables, files = self._tables, self._files
         info = SavepointInfo(
             str(uuid4()),
@@ -85,7 +93,7 @@ class SavepointWriter:
             self._programs,
             tables,
             sources,
-            sinks,
+            sink_positions(sinks, origin),
             files,
             fields=fields,
             holding=list(holding),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from enum import Enum
@@ -15,6 +16,7 @@ from dsv2.sinks.sink import Sink
 
 __all__ = ("FileSink", "FileSinkFormat")
 
+_USER_AND_PASSWORD = re.compile(r"(?<=://).*:.*(?=@)", re.DOTALL)
 T = TypeVar("T")
 
 _ROLL_BYTES = 128 << 20
@@ -54,6 +56,9 @@ class FileSink(Sink[T], Generic[T]):
         ConfigurationError: An argument is invalid.
     """
 
+    exactly_once = True
+    accepts_other_records = True
+
     def __init__(
         self,
         path: str | PathLike[str],
@@ -88,6 +93,9 @@ class FileSink(Sink[T], Generic[T]):
         if contains(own, its) or contains(its, own):
             return f"{self.path} and {other.path} are nested, so readers of the outer folder would read both"
         return None
+
+    def describe_target(self) -> str:
+        return _USER_AND_PASSWORD.sub("***", self.path)
 
     @property
     def record_types(self) -> Collection[type]:

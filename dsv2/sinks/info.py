@@ -62,7 +62,8 @@ class SinkInfo:
             raise JobError(
                 f"The sink already has micro-batch {last} from a run that is not in the checkpoint, which continues "
                 f"with micro-batch {run.first_batch}. The checkpoint is older than the data in the sink, or another "
-                f"run has continued from it. Restore a newer checkpoint, or remove the data that was written since and "
-                f"start with a new checkpoint_location."
+                f"run has continued from it. If the program has changed since, start it once without the changes: it "
+                f"completes the micro-batch. Otherwise restore a newer checkpoint, or remove the data that was written "
+                f"since and start with a new checkpoint_location."
             )
         return last >= batch_id

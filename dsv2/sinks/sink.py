@@ -17,7 +17,17 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Sink(ABC, Generic[T_contra]):
-    """Base class of all sinks."""
+    """Base class of all sinks.
+
+    Attributes:
+        exactly_once: Whether each record is written once, also across restarts and savepoints. Shown by savepoints.
+        accepts_other_records: Whether a micro-batch that is repeated by a changed program may have other records with
+            the same id: nothing relies on the id, or the sink notices it, as ``SinkInfo.is_written`` does. Otherwise
+            a job does not continue with a changed program within a micro-batch that may have been written in part.
+    """
+
+    exactly_once: bool = False
+    accepts_other_records: bool = False
 
     def check(self) -> None:
         """Called while the plan is built. Raises ``PlanError`` if no runtime can write the sink."""
@@ -28,6 +38,10 @@ class Sink(ABC, Generic[T_contra]):
         Called while the plan is built, for each pair of sinks.
         """
         return None
+
+    def describe_target(self) -> str:
+        """Return where the sink writes, without secrets, to be shown by savepoints. Empty: not known."""
+        return ""
 
     @property
     def record_types(self) -> Collection[type]:
@@ -85,6 +99,8 @@ class CollectSink(DriverSink[T], Generic[T]):
         ConfigurationError: A limit is not a whole number of at least 1.
     """
 
+    accepts_other_records = True
+
     def __init__(self, *, max_records: int | None = MAX_RECORDS, max_bytes: int | None = MAX_BYTES) -> None:
         self._limit = DriverLimit(max_records, max_bytes)
         self._batches: dict[tuple[str, str], dict[int, list[T]]] = {}  # by job and uid
@@ -122,6 +138,8 @@ class PrintSink(DriverSink[T], Generic[T]):
     Raises:
         ConfigurationError: A limit is not a whole number of at least 1.
     """
+
+    accepts_other_records = True
 
     def __init__(
         self,

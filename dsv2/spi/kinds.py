@@ -67,6 +67,11 @@ class WrappingFunction(ProcessFunction, ABC):
     def state_layout(self) -> str:
         """A description of the state's structure. A restart fails if the description has changed."""
 
+    @property
+    def contents(self) -> str:
+        """How it keeps records, for what reads its state without it. Empty: in declared states, or not at all."""
+        return ""
+
     def further_states(self) -> Collection[StateDeclaration]:
         """States in addition to ``uses_states`` that the extension stores itself; the runtime only validates them."""
         return ()

@@ -61,6 +61,16 @@ class ProcessFunction:
     dsv2_has_event_time = False
     """Whether the function acts as event time advances, which may be the wall clock. For extensions."""
 
+    @property
+    def dsv2_waits_for_event_time(self) -> bool:
+        """Whether the function does its work only as event time advances. Explanations of plans use it."""
+        return self.dsv2_has_event_time
+
+    @property
+    def dsv2_waits_for_end(self) -> bool:
+        """Whether the function emits nothing before the end of its input. Explanations of plans use it."""
+        return self.dsv2_emits_only_at_end
+
     dsv2_partition_by_constant = False
     """Whether the function runs on a non-keyed stream as if all records had the same key. For extensions."""
 

@@ -10,7 +10,7 @@ from pyspark.storagelevel import StorageLevel
 
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder
-from dsv2.savepoint.metadata import Origin, SavepointInfo, write_info
+from dsv2.savepoint.metadata import Origin, SavepointInfo, sink_positions, write_info
 from dsv2.savepoint.writer import check_unused
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.folders import open_folder
@@ -113,13 +113,14 @@ def _write(spark: SparkSession, basis: SavepointBasis, folder: Folder, state_key
         holding = holding_operators(rows, basis.programs[-1])
     finally:
         rows.unpersist()
+    origin = Origin(basis.job_name, basis.job_id, basis.first_batch + basis.batch_id)
     info = SavepointInfo(
         str(uuid4()),
-        Origin(basis.job_name, basis.job_id, basis.first_batch + basis.batch_id),
+        origin,
         basis.programs,
         tables,
         basis.sources,
-        {},
+        sink_positions(basis.notes.sinks, origin),
         file_digests(spark, folder, tables),
         basis.notes.keys,
         basis.notes.fields,

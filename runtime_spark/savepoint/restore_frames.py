@@ -7,21 +7,19 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from dsv2.folders import literal_path
-from dsv2.graph import Operator
-from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.row_routing import RowRouter
-from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.tables import COLUMNS
 from runtime_spark.failures import marked_failures
 from runtime_spark.layout import Layout
 from runtime_spark.rows import COLUMNS as FRAME_COLUMNS
 from runtime_spark.rows import MAX_FRAME_BYTES, OUTPUT_BYTES, RESTORE_CHANNEL, ROW_SCHEMA, Row, literal_rows, to_arrow
 from runtime_spark.savepoint.restoration import OpenSavepoint
-from runtime_spark.savepoint.row_payload import encode_rows
+from runtime_spark.savepoint.row_payload import EMPTY_ROWS, encode_rows
 from runtime_spark.worker import load_job
 
 __all__ = ("RESTORE_SETTINGS", "FrameMaker", "restore_frames")
@@ -32,7 +30,7 @@ RESTORE_SETTINGS: Mapping[str, str] = MappingProxyType(
 """Settings for the start of a query that restores a savepoint."""
 
 _SEQ = -1  # before all frames
-_ROW_BYTES = 40  # of a row without its key and value
+_ROUTED = ("subtask", "kind", "key_bytes")
 
 
 def restore_frames(
@@ -53,7 +51,9 @@ def restore_frames(
         # Each subtask receives a frame, even without rows, so that it exists from the first micro-batch on.
         slots = [slot for slot, (head, _) in layout.addresses.items() if any(head in level for level in layout.levels)]
         codec = load_job(packed).codec()
-        frames = literal_rows(spark, [(slot, RESTORE_CHANNEL, _SEQ, encode_rows([], codec)) for slot in sorted(slots)])
+        frames = literal_rows(
+            spark, [(slot, RESTORE_CHANNEL, _SEQ, encode_rows("", EMPTY_ROWS, codec)) for slot in sorted(slots)]
+        )
         if savepoint.info.tables:
             frames = frames.unionAll(_frames(spark, savepoint, packed))
     # A Cartesian product with a stream that has no rows has no tasks, so the savepoint is read only once. Any other
@@ -92,64 +92,52 @@ class FrameMaker:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The function for ``mapInArrow``."""
         with marked_failures():
-            job = load_job(self.packed)
             routes = _Routes(self.packed)
-            pending = _Pending(job.codec())
+            frames: list[Row] = []
+            size = 0
             for batch in batches:
-                for uid, subtask, kind, *rest in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                    row = StateRow(subtask, RowKind(kind), *rest)
-                    for slot in routes.slots_of(uid, row):
-                        pending.add(slot, uid, row)
-                    if pending.is_large:
-                        yield to_arrow(pending.take())
-            yield to_arrow(pending.take())
+                for frame in routes.frames_of(batch):
+                    frames.append(frame)
+                    size += len(frame[3])
+                    if size >= OUTPUT_BYTES:
+                        yield to_arrow(frames)
+                        frames, size = [], 0
+            yield to_arrow(frames)
 
 
 class _Routes:
-    """Finds the slots that need a row."""
+    """Makes the frames of rows, for the slots that need them."""
 
     def __init__(self, packed: bytes) -> None:
         self._job = load_job(packed)
-        plan, codec = self._job.plan, self._job.codec()
-        self._operators: dict[str, tuple[int, Operator]] = {
-            operator.uid: (head, operator) for head, chain in plan.chains.items() for operator in chain
+        self._codec = self._job.codec()
+        self._operators: dict[str, tuple[int, RowRouter]] = {
+            operator.uid: (head, RowRouter(operator, self._codec))
+            for head, chain in self._job.plan.chains.items()
+            for operator in chain
         }
-        self._routers = {uid: RowRouter(operator, codec) for uid, (_, operator) in self._operators.items()}
 
-    def slots_of(self, uid: str, row: StateRow) -> Iterator[int]:
-        head, _ = self._operators[uid]
-        for subtask in self._routers[uid].subtasks_of(row):
-            yield self._job.layout.slots[head, subtask]
+    def frames_of(self, batch: pa.RecordBatch) -> Iterator[Row]:
+        """Return the frames of rows with their uids."""
+        uids = batch.column(0)
+        for uid in uids.unique().to_pylist():
+            rows = batch.filter(pc.equal(uids, uid)).select(list(COLUMNS))
+            head, router = self._operators[uid]
+            of_subtasks: dict[int, list[int]] = {}
+            columns = (rows.column(name).to_pylist() for name in _ROUTED)
+            for index, routed in enumerate(zip(*columns, strict=True)):
+                for subtask in router.subtasks_of(*routed):
+                    of_subtasks.setdefault(subtask, []).append(index)
+            for subtask, indices in sorted(of_subtasks.items()):
+                slot = self._job.layout.slots[head, subtask]
+                for payload in self._payloads(uid, rows.take(pa.array(indices, pa.int32()))):
+                    yield slot, RESTORE_CHANNEL, _SEQ, payload
 
-
-class _Pending:
-    """Rows that are gathered to frames, by slot."""
-
-    def __init__(self, codec: Codec) -> None:
-        self._codec = codec
-        self._by_slot: dict[int, list[tuple[str, StateRow]]] = {}
-        self._sizes: dict[int, int] = {}
-        self._size = 0
-        self._full: list[Row] = []
-
-    def add(self, slot: int, uid: str, row: StateRow) -> None:
-        size = _ROW_BYTES + len(row.key or b"") + len(row.value or b"")
-        self._by_slot.setdefault(slot, []).append((uid, row))
-        self._sizes[slot] = self._sizes.get(slot, 0) + size
-        self._size += size
-        if self._sizes[slot] >= MAX_FRAME_BYTES:
-            self._finish(slot)
-
-    @property
-    def is_large(self) -> bool:
-        return self._size >= OUTPUT_BYTES
-
-    def take(self) -> list[Row]:
-        for slot in sorted(self._by_slot):
-            self._finish(slot)
-        rows, self._full, self._size = self._full, [], 0
-        return rows
-
-    def _finish(self, slot: int) -> None:
-        self._full.append((slot, RESTORE_CHANNEL, _SEQ, encode_rows(self._by_slot.pop(slot), self._codec)))
-        del self._sizes[slot]
+    def _payloads(self, uid: str, rows: pa.RecordBatch) -> Iterator[bytes]:
+        """Encode rows. Those that are too large for a frame are split."""
+        if rows.nbytes > MAX_FRAME_BYTES and rows.num_rows > 1:
+            half = rows.num_rows // 2
+            yield from self._payloads(uid, rows.slice(0, half))
+            yield from self._payloads(uid, rows.slice(half))
+        else:
+            yield encode_rows(uid, rows, self._codec)

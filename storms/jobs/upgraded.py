@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,6 +58,7 @@ class Program:
         mapped: Whether a stateless operator follows the source.
         remembered: Whether a function with state of its own follows it.
         renamed: Whether the class of the keyed function has its second name.
+        evolved: Whether the class of the record that it keeps for each key has its second form.
     """
 
     parallelism: int = 2
@@ -65,6 +67,7 @@ class Program:
     mapped: bool = False
     remembered: bool = False
     renamed: bool = False
+    evolved: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,15 +130,17 @@ def same(item: Item) -> Item:
 
 
 class Count(OneInputStreamProcessFunction[Item, Counted]):
-    """Numbers the records of each key in a state and in a field, and each tenth of them in a timer."""
+    """Numbers the records of each key in a state, in a record and in a field, and each tenth of them in a timer."""
 
     keyed_fields = ("counts",)
 
-    def __init__(self) -> None:
+    def __init__(self, tally: type[Any]) -> None:
         self.counts: dict[int, int] = {}
+        self.tally = tally
+        self.tallies = StateDeclarations.value_state("tally", tally)
 
     def uses_states(self) -> list[StateDeclaration]:
-        return [COUNT, FIRED]
+        return [COUNT, FIRED, self.tallies]
 
     def process_record(self, record: Item, output: Collector[Counted], ctx: PartitionedContext[Counted]) -> None:
         key, count = key_of(record), ctx.state_manager.get_state(COUNT)
@@ -144,6 +149,10 @@ class Count(OneInputStreamProcessFunction[Item, Counted]):
         self.counts[key] = self.counts.get(key, 0) + 1
         output.collect(Counted(key, "state", nth))
         output.collect(Counted(key, "field", self.counts[key]))
+        tallies = ctx.state_manager.get_state(self.tallies)
+        tally = tallies.value() or self.tally()
+        tallies.update(self.tally(records=tally.records + 1, last=record.number))
+        output.collect(Counted(key, "record", tally.records + 1))
         output.collect(Counted(key, record.span, record.number))
         if nth % TIMER_EVERY == 0:
             timers = ctx.processing_time_manager
@@ -229,7 +238,9 @@ def _start(
         items = items.map(same).with_uid("mapped")
     if program.remembered:
         items = items.key_by(key_of).process(Remember()).with_uid("remembered")
-    function = CountRenamed() if program.renamed else Count()
+    tally, former = _tallies(program)
+    env.register_type(tally, formerly=former)
+    function = CountRenamed(tally) if program.renamed else Count(tally)
     counted = items.key_by(key_of).process(function).with_uid("count")
     counted.to_sink(FileSink(f"{folder}/counted", schema=Counted)).with_uid("files")
     counted.global_().process(CountAll()).with_uid("total").to_sink(FileSink(f"{folder}/total", schema=Total)).with_uid(
@@ -251,6 +262,16 @@ def _start(
     )
 
 
+def _tallies(program: Program) -> tuple[type[Any], str]:
+    """Return the class of the record of a key, and its other name.
+
+    They are imported by name: a program must not use a class under the former name of another one.
+    """
+    forms = [("storms.jobs.tally_first", "Tally"), ("storms.jobs.tally_second", "Balance")]
+    (module, name), other = reversed(forms) if program.evolved else forms
+    return getattr(import_module(module), name), ".".join(other)
+
+
 def _await_micro_batches(job: JobHandle, number: int) -> None:
     """Wait until ``number`` further micro-batches are complete, or the job has ended."""
     last = job.progress.batch_id
@@ -265,7 +286,7 @@ def expected(records: int, *, servers: bool) -> Output:
     items = everything(spans(records))
     counted = Counter((key_of(item), item.span, item.number) for item in items)
     for key, size in Counter(map(key_of, items)).items():
-        counted.update((key, what, nth) for what in ("state", "field") for nth in range(1, size + 1))
+        counted.update((key, what, nth) for what in ("state", "record", "field") for nth in range(1, size + 1))
         counted.update((key, "timer", nth) for nth in range(1, size // TIMER_EVERY + 1))
     total = Counter((number,) for number in range(1, counted.total() + 1))
     sinks = ("files", "kafka", "postgres") if servers else ("files",)

@@ -28,8 +28,8 @@ from dsv2.connectors.postgres import PostgresSink, PostgresSource
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.server import Server
 from dsv2.errors import Dsv2Error, JobError
-from dsv2.program.description import describe
-from dsv2.sinks import SinkInfo
+from dsv2.program.description import describe, describe_sinks
+from dsv2.sinks import FileSink, SinkInfo
 from tests.durations import ms
 
 MARK = "QZX"
@@ -97,7 +97,7 @@ def show_plan(shown: list[str], source: Any, sink: Any) -> None:
     plan = env.build_plan("job")
     shown += [repr(source), str(source), f"{sink}", repr(sink), repr(plan), str(plan)]
     shown += [str(operator) for operator in plan.operators]
-    shown.append(json.dumps(describe(plan)))
+    shown.append(json.dumps([describe(plan), describe_sinks(plan)]))
 
 
 def show_failure(shown: list[str], failure: JobError, connection: Any, cause: Exception) -> None:
@@ -180,3 +180,10 @@ def test_secrets_in_addresses_for_kafka(password: str) -> None:
         use_kafka(
             shown, password, "127.0.0.1:1", {"sasl.oauthbearer.token.endpoint.url": f"https://u:{password}@host/token"}
         )
+
+
+@given(PASSWORDS)
+def test_savepoints_show_no_secret_of_a_folder(password: str) -> None:
+    target = FileSink[Any](f"s3n://key:{password}@bucket/out", schema="a int").describe_target()
+    assert MARK not in target
+    assert target.endswith("@bucket/out")

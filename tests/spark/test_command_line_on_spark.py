@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,13 +12,28 @@ from pyspark.sql import SparkSession
 from dsv2 import ExecutionEnvironment, Trigger
 from dsv2.cli import main
 from dsv2.connectors.files import read_files
+from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.savepoint import Savepoint
-from dsv2.sinks import CollectSink
+from dsv2.sinks import CollectSink, FileSink
 from dsv2.testing import Stop, TestSource
+from runtime_spark import SparkRuntime
 from tests.unit.test_command_line import Counting
 from tests.unit.test_written_files import Sink, field, numbers
 
 pytestmark = [pytest.mark.spark]
+
+
+class Number(NamedTuple):
+    id: int
+
+
+class Text(NamedTuple):
+    text: str
+
+
+class Texts(OneInputStreamProcessFunction[Number, Text]):
+    def process_record(self, record: Number, output: Any, ctx: Any) -> None:
+        output.collect(Text(str(record.id)))
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +90,33 @@ def test_folder_without_a_checkpoint(capsys: pytest.CaptureFixture[str], spark: 
     assert "is not a checkpoint with a complete micro-batch" in capsys.readouterr().err
     assert main(["checkpoint", "verify", str(tmp_path), "--conf", "spark.master"]) == 2
     assert "--conf spark.master: write it as NAME=VALUE." in capsys.readouterr().err
+
+
+def pipeline(env: ExecutionEnvironment, spark: SparkSession, folder: Path, count: int = 5) -> None:
+    """Write the numbers of a DataFrame as text."""
+    numbers = env.from_dataframe(spark.range(count), Number).with_uid("numbers")
+    texts = numbers.key_by(lambda number: number.id % 2).process(Texts()).with_uid("texts").with_parallelism(2)
+    texts.to_sink(FileSink(folder, schema=Text)).with_uid("files")
+
+
+def test_pipeline_is_checked_and_run_with_a_session(
+    capsys: pytest.CaptureFixture[str], spark: SparkSession, tmp_path: Path
+) -> None:
+    target = f"{__name__}:pipeline"
+    options = ["--set", f"folder={tmp_path / 'out'}"]
+    assert printed(capsys, "check", target, *options, "--no-types", "--strict") == f"{target}: no errors\n"
+    assert "Runtime: Spark\n  tasks per level: 2\n" in printed(capsys, "explain", target, *options)
+    first = printed(capsys, "run", target, *options, "--checkpoint", tmp_path / "job")
+    assert first.startswith("The job 'pipeline' has finished.\n")
+    assert first.splitlines()[-1].split() == ["texts", "5", "5"]
+    printed(capsys, "run", target, *options, "--checkpoint", tmp_path / "job")  # a restart finds nothing new
+    assert sorted(row.text for row in spark.read.parquet(str(tmp_path / "out")).collect()) == list("01234")
+
+
+def test_runtime_of_an_environment_is_explained(spark: SparkSession) -> None:
+    env = ExecutionEnvironment.get_instance(SparkRuntime(spark, partitions=3, state_layout="map"))
+    env.from_dataframe(spark.range(3), Text).map(str).with_uid("texts").to_sink(CollectSink[str]())
+    runtime = env.explain().view.runtime
+    assert runtime is not None
+    assert {fact.name: fact.value for fact in runtime.facts}["state layout"] == "map"
+    assert "it has no column 'text'" in str(runtime.refusal)

@@ -17,6 +17,7 @@ from dsv2 import (
     DroppedStateWarning,
     ExecutionEnvironment,
     IncompatibleCheckpointError,
+    JobError,
     JobHandle,
     JobStatus,
     NonPartitionedContext,
@@ -26,7 +27,7 @@ from dsv2 import (
 )
 from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import CollectSink, FileSink
+from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import TestSource
@@ -226,6 +227,36 @@ def test_failed_job_continues_with_another_parallelism(spark: SparkSession, tmp_
         job.to_end(2, generator=unreadable_after_the_first_batch)
     job.to_end(3)
     job.assert_complete()
+
+
+def test_sink_that_relies_on_the_same_records_gets_them(spark: SparkSession, tmp_path: Path) -> None:
+    written: dict[int, list[Word]] = {}
+    fails = [True]
+
+    def write(records: list[Word], batch_id: int) -> None:
+        assert written.setdefault(batch_id, records) == records, "the same id with other records"
+        if records and fails.pop():
+            raise OSError("unreachable")
+
+    def run(parallelism: int) -> None:
+        env = ExecutionEnvironment.get_instance(spark=spark)
+        words = env.from_source(DataGeneratorSource(word, count=COUNT, records_per_batch=PER_BATCH), "words")
+        counted = words.with_uid("words").key_by(itself).process(Count()).with_uid("count")
+        counted.with_parallelism(parallelism).to_sink(ForeachBatchSink(write)).with_uid("out")
+        env.execute("words", checkpoint_location=tmp_path / "checkpoint")
+
+    with pytest.raises(JobError, match="unreachable"):
+        run(2)
+    fails += [True, False]
+    with pytest.raises(IncompatibleCheckpointError, match=r"may have written a part of micro-batch 0.*without the ch"):
+        run(3)
+    with pytest.raises(JobError, match="unreachable"):
+        run(2)  # completes the micro-batch, and fails in the next one
+    with pytest.raises(IncompatibleCheckpointError, match="may have written a part of micro-batch 1"):
+        run(3)
+    fails += [False] * 9
+    run(2)
+    assert sum(map(len, written.values())) == COUNT
 
 
 @pytest.mark.parametrize("file", ["generation.json", "savepoint.json", "manifest.json", "origin.json", "runs.json"])

@@ -25,6 +25,7 @@ from dsv2 import (
 from dsv2.connectors.kafka import KafkaSink
 from dsv2.connectors.postgres import PostgresSink
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.savepoint import Savepoint
 from dsv2.sinks import FileSink
 from dsv2.testing import Stop, TestSource
 from runtime_spark import create_savepoint
@@ -125,7 +126,13 @@ def test_sinks_continue_where_the_savepoint_was_taken(
     outputs = Outputs(tmp_path, kafka_broker.bootstrap_servers, postgres_server.conninfo)
     outputs.run(spark, "first", stop=30)
     savepoint = create_savepoint(tmp_path / "first", tmp_path / "savepoint", spark=spark)
+    written = Savepoint.open(savepoint).sinks
+    assert {uid: sink.exactly_once for uid, sink in written.items()} == dict.fromkeys(written, True)
+    assert written["kafka"].target.endswith(", transactions dsv2-*")
     outputs.run(spark, "second", savepoint=savepoint, parallelism=3)
+    continued = create_savepoint(tmp_path / "second", tmp_path / "continued", spark=spark)
+    assert {sink.job_id for sink in Savepoint.open(continued).sinks.values()} == {written["file"].job_id}
+    assert Savepoint.open(continued).sinks["postgres"].batch_id > written["postgres"].batch_id
     assert outputs.written() == dict.fromkeys(("file", "kafka", "postgres"), EXPECTED)
     numbers = sorted({int(file.name.partition("-")[0]) for file in (tmp_path / "out").glob("0*.parquet")})
     assert numbers == list(range(len(numbers)))

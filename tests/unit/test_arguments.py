@@ -191,7 +191,16 @@ PUBLIC = [*FOR_USERS, "dsv2.connectors.files", "dsv2.testing", "dsv2.local", "ru
 each_module = pytest.mark.parametrize("module", PUBLIC)
 
 # Points in time, and fields of values that only methods with timedeltas create.
-IN_MILLISECONDS = {"behind_ms", "idle_after_ms", "interval_ms", "max_drift_ms", "target_batch_ms", "now_ms", "until_ms"}
+IN_MILLISECONDS = {
+    "behind_ms",
+    "idle_after_ms",
+    "interval_ms",
+    "max_drift_ms",
+    "now_ms",
+    "target_batch_ms",
+    "ttl_ms",
+    "until_ms",
+}
 UNITS = ("_ms", "_seconds", "_millis")
 SPANS = ("timeout", "interval", "gap", "lateness", "idleness", "drift", "duration", "out_of_order")
 
@@ -235,7 +244,7 @@ def test_no_function_accepts_arbitrary_keywords(module: str) -> None:
 
 
 def test_every_choice_accepts_strings() -> None:
-    answers = {"JobStatus", "TriggerResult", "WatermarkHandlingResult"}
+    answers = {"JobStatus", "Place", "Processing", "Severity", "TriggerResult", "WatermarkHandlingResult"}
     by_method = {"NumericWatermarkCombinationFunction", "BoolWatermarkCombinationFunction"}
     exported = [getattr(import_module(module), name) for module in PUBLIC for name in import_module(module).__all__]
     enums = {value.__name__ for value in exported if inspect.isclass(value) and issubclass(value, Enum)}

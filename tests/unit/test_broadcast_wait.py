@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from dsv2 import (
     ConfigurationError,
     ErrorPolicy,
     ExecutionEnvironment,
+    IncompatibleCheckpointError,
     JobError,
     OutputTag,
     PlanError,
@@ -22,7 +24,7 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import TwoInputBroadcastStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.state import StateDeclarations
-from dsv2.testing import TwoInputBroadcastHarness
+from dsv2.testing import ManualClock, Stop, TestSource, TwoInputBroadcastHarness
 from dsv2.watermark import WatermarkHandlingResult, new_builder
 
 COMPLETE = new_builder("complete").type_bool().combine_wait_for_all_channels(True).build()
@@ -184,9 +186,7 @@ def test_too_many_records_fail_with_a_report() -> None:
     harness.non_broadcast_input.push(1, 2)
     harness.restart()
     harness.non_broadcast_input.push(3)
-    with pytest.raises(
-        JobError, match=r"more than 3 records wait for the broadcast side, of which its watermark 'versi"
-    ):
+    with pytest.raises(JobError, match=r"more than 3 records wait for the broadcast side, and its watermark 'versi"):
         harness.non_broadcast_input.push(4)
 
 
@@ -242,6 +242,45 @@ def test_program_that_begins_to_wait_does_not_stop_what_runs() -> None:
     after = new_harness(WaitForBroadcast(), snapshot=before.snapshot())
     after.non_broadcast_input.push(4)
     assert [record[1] for record in after.output.records] == [4]
+
+
+def run_with_main(
+    uid: str, rules: list[Any], *, start: Path | None = None, end: Path | None = None, rules_uid: str = "rules"
+) -> list[Any]:
+    """Run a job whose main side is the source ``uid``, to the end or to the savepoint ``end``."""
+    env, sink = ExecutionEnvironment.get_instance(LocalRuntime(batches=[1], clock=ManualClock())), CollectSink[Any]()
+    items: list[Any] = [2, 4, Stop(), 6] if start is None else [2, 4, 6]
+    main = env.from_source(TestSource[int](items)).with_uid(uid).key_by(parity)
+    side = env.from_source(TestSource[int](rules)).with_uid(rules_uid).broadcast()
+    alerts = main.connect_and_process(side, Alerts(), wait_for_broadcast=WaitForBroadcast()).with_uid("alerts")
+    alerts.to_sink(sink).with_uid("out")
+    job = env.execute_async("alerts", savepoint=start, allow_dropped_state=True)
+    job.await_termination()
+    if end is not None:
+        job.savepoint(end)
+    return [record[1] for record in sink.results]
+
+
+@pytest.mark.filterwarnings("ignore::dsv2.DroppedStateWarning")
+def test_main_side_cannot_be_replaced_while_it_waits(tmp_path: Path) -> None:
+    assert run_with_main("main", [10, 11, Stop(), 12], end=tmp_path / "a") == []
+    assert run_with_main("main", [10, 11, 12], start=tmp_path / "a") == [2, 4, 6]
+    with pytest.raises(IncompatibleCheckpointError, match=r"alerts.* waits for its broadcast side.*Keep its sender"):
+        run_with_main("other", [10, 11, 12], start=tmp_path / "a")
+
+
+@pytest.mark.filterwarnings("ignore::dsv2.DroppedStateWarning")
+@pytest.mark.parametrize("rules_uid", ["rules", "other rules"])
+def test_another_main_side_does_not_wait_again(tmp_path: Path, rules_uid: str) -> None:
+    assert run_with_main("main", [10], end=tmp_path / "a") == [2, 4]
+    found = run_with_main("other", [10], start=tmp_path / "a", rules_uid=rules_uid)
+    assert found == [2, 4, 6]
+
+
+@pytest.mark.filterwarnings("ignore::dsv2.DroppedStateWarning")
+def test_waiting_main_side_waits_for_another_broadcast_side(tmp_path: Path) -> None:
+    assert run_with_main("main", [10, Stop(), 11], end=tmp_path / "a") == []
+    assert run_with_main("main", [20, 21], start=tmp_path / "a", rules_uid="other rules") == [2, 4, 6]
 
 
 @pytest.mark.parametrize("until", ["complete", True, 5])

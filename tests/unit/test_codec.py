@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-import types
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from enum import Enum, Flag, IntEnum, StrEnum
 from fractions import Fraction
-from importlib.resources import files
 from ipaddress import IPv4Network, IPv6Address
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any
 from uuid import UUID
-from zlib import compressobj
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -24,164 +18,36 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from dateutil.tz import tzoffset  # type: ignore[import-untyped]
 from pyspark.sql import Row
 
-from dsv2 import CorruptDataError, SerializationError
-from dsv2.graph import RegisteredType
+from dsv2 import CorruptDataError
 from dsv2.runtime.serde import decoder, encoder, nodes
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.watermark import WatermarkHandlingResult, new_builder
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Tweet:
-    topic: str
-    time: int
-
-
-@dataclass
-class Open:
-    anything: Any
-
-    class Shade(Enum):
-        DARK = 1
-
-
-@dataclass(frozen=True)
-class Checked:
-    number: int
-    doubled: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        raise AssertionError("a constructor was called")
-
-
-@dataclass
-class Boxed(Generic[T]):
-    value: T
-
-
-@dataclass
-class Counted:
-    count: int = 0
-
-
-class Pair(NamedTuple):
-    left: Any
-    right: Any = None
-
-
-class PairAndMore(Pair):
-    @property
-    def both(self) -> Any:
-        return self.left, self.right
-
-
-class Colour(Enum):
-    RED = ("red",)
-    GREEN = ("green",)
-
-
-class Access(Flag):
-    READ = 1
-    WRITE = 2
-
-
-class Level(IntEnum):
-    LOW = 1
-
-
-class Kind(StrEnum):
-    NEW = "new"
-
-
-class Bag(dict[str, int]):
-    """A subclass of a built-in type with an attribute."""
-
-    def __init__(self, **counts: int) -> None:
-        super().__init__(counts)
-        self.label = "bag"
-
-
-class Celsius(float):
-    pass
-
-
-class Numbers(list[int]):
-    pass
-
-
-class Plain:
-    """Declares no fields."""
-
-    def __init__(self, **attributes: Any) -> None:
-        vars(self).update(attributes)
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and vars(other) == vars(self)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-class Slotted:
-    __slots__ = ("a", "b")
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is Slotted and [getattr(o, "a", 0) for o in (self, other)] == [1, 1]
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-@dataclass
-class Shadowed:
-    """Has a property with the name of a field."""
-
-    size: int
-
-
-Shadowed.size = property(  # type: ignore[assignment]
-    lambda self: vars(self)["size"] * 2, lambda self, size: vars(self).update(size=size)
+from tests.codec_classes import (
+    OWN,
+    PLAIN,
+    Access,
+    Bag,
+    Boxed,
+    Celsius,
+    Checked,
+    Colour,
+    Counted,
+    Kind,
+    Level,
+    Numbers,
+    Open,
+    Pair,
+    PairAndMore,
+    Plain,
+    Property,
+    Shadowed,
+    Slotted,
+    Tweet,
+    roundtrip,
 )
-
-
-class Property:
-    """Its attribute is hidden by a property of the same name."""
-
-    @property
-    def size(self) -> int:
-        return int(vars(self)["size"]) + 1
-
-
-CLASSES = [
-    *(
-        Tweet,
-        Open,
-        Open.Shade,
-        Checked,
-        Boxed,
-        Counted,
-        Pair,
-        PairAndMore,
-        Colour,
-        Access,
-        Level,
-        Kind,
-        Bag,
-        Celsius,
-        Numbers,
-    ),
-    *(Plain, Slotted, Property, Shadowed),
-]
-OWN = Codec(TypeRegistry(CLASSES))
-PLAIN = Codec(TypeRegistry())
-
-
-def roundtrip(codec: Codec, value: Any) -> Any:
-    return codec.loads(codec.dumps(value), "test")
 
 
 def same(first: Any, second: Any) -> bool:
@@ -427,243 +293,6 @@ def test_sharing_within_one_value_is_kept() -> None:
     assert first.left is first.right
     assert second.left is not first.left
     assert third[0] is third
-
-
-# --- Changed classes -------------------------------------------------------------------------------------------------
-
-
-def changed(value: Any, now: type) -> Any:
-    """``value`` as read by a program whose class of that name is ``now``."""
-    was = type(value)
-    now.__module__, now.__qualname__ = was.__module__, was.__qualname__
-    return Codec(TypeRegistry([now])).loads(Codec(TypeRegistry([was])).dumps(value), "State")
-
-
-def test_fields_are_matched_by_name() -> None:
-    class Swapped(NamedTuple):
-        right: Any
-        left: Any
-
-    assert changed(Pair(1, 2), Swapped) == Swapped(right=2, left=1)
-
-
-def test_kind_of_class_may_change() -> None:
-    @dataclass(frozen=True, slots=True)
-    class Tight:
-        anything: Any
-
-    @dataclass
-    class Loose:
-        time: int
-        topic: str
-
-    class Tuple(NamedTuple):
-        anything: Any
-
-    assert changed(Open([1]), Tight) == Tight([1])
-    assert changed(Tweet("a", 1), Loose) == Loose(1, "a")
-    assert changed(Open([1]), Tuple) == Tuple([1])
-
-
-def test_fields_may_be_removed_or_added_with_a_default() -> None:
-    @dataclass
-    class Now:
-        time: int
-        tags: list[str] = field(default_factory=list)
-        language: str = "en"
-
-    assert changed(Tweet("a", 1), Now) == Now(1, [], "en")
-
-    class Triple(NamedTuple):
-        left: Any
-        middle: Any = 7
-
-    assert changed(Pair(1, 2), Triple) == Triple(1, 7)
-
-
-def test_new_field_without_default_is_refused() -> None:
-    @dataclass
-    class Now:
-        topic: str
-        time: int
-        language: str
-
-    with pytest.raises(CorruptDataError) as refused:
-        changed(Tweet("a", 1), Now)
-    assert str(refused.value) == (
-        f"State: {__name__}:Tweet was written with the fields topic, time, and now it also has 'language', which "
-        f"has no default. Add a default."
-    )
-
-
-def test_enum_members_are_matched_by_name() -> None:
-    class Renumbered(Enum):
-        GREEN = 1
-        RED = 2
-
-    class Gone(Enum):
-        GREEN = 1
-
-    assert changed(Colour.RED, Renumbered) is Renumbered.RED
-    with pytest.raises(CorruptDataError, match="Colour has no member 'RED'"):
-        changed(Colour.RED, Gone)
-
-
-# --- Refused values --------------------------------------------------------------------------------------------------
-
-
-def test_local_class_keeps_its_identity() -> None:
-    @dataclass
-    class Local:
-        inner: Any
-
-    codec = Codec(TypeRegistry([Local]))
-    again = roundtrip(codec, [Local(Local(1)), Local])
-    assert again == [Local(Local(1)), Local]
-    assert type(again[0]) is Local
-
-
-def test_classes_of_main_are_found_under_another_main(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, elsewhere = types.ModuleType("__main__"), types.ModuleType("__main__")
-    exec("class Mine:\n    def __init__(self, value):\n        self.value = value", vars(here))
-    registry = TypeRegistry([here.Mine])
-    monkeypatch.setitem(sys.modules, "__main__", here)
-    data = Codec(registry).dumps([here.Mine(1)])
-    monkeypatch.setitem(sys.modules, "__main__", elsewhere)
-    [mine] = Codec(registry).loads(data, "test")
-    assert type(mine) is here.Mine
-    assert mine.value == 1
-
-
-class PicklesItself:
-    def __reduce__(self) -> Any:
-        return PicklesItself, ()
-
-
-class Finalized:
-    def __del__(self) -> None: ...
-
-
-class Unknown:
-    pass
-
-
-def with_attribute(value: Any) -> Any:
-    value.note = "a"
-    return value
-
-
-class Failing:
-    @property
-    def __dict__(self) -> Any:  # type: ignore[override]
-        raise ValueError("my own reason")
-
-
-REFUSED = Codec(TypeRegistry([PicklesItself, Finalized, Failing, *CLASSES]))
-WAY_OUT = r"Store plain values instead, or register how it is converted to plain values: env\.register_type\("
-
-
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        (lambda: None, f"builtins.function is not a data class: builtins.function is written in C. {WAY_OUT}function"),
-        ([sys], "builtins.module is not a data class"),
-        (iter(()), "builtins.tuple_iterator is not a data class"),
-        (PicklesItself(), rf"PicklesItself defines how it is pickled \(PicklesItself.__reduce__\).* {WAY_OUT}"),
-        (Finalized(), rf"it has a finalizer, Finalized.__del__. {WAY_OUT}Finalized"),
-        (ValueError("x"), "builtins.ValueError is not a data class"),
-        (Failing(), "Failing is not a data class: it hides its attributes"),
-        (
-            defaultdict(Plain),
-            "A defaultdict of .*Plain.* cannot be serialized. Use a built-in",
-        ),
-        (Unknown(), rf"The class {__name__}.Unknown is unknown to the job. Call env.register_type\(Unknown\)."),
-        (Unknown, r"Call env.register_type\(Unknown\)."),
-        (with_attribute(PairAndMore(1)), "PairAndMore has attributes that are not fields. Declare them as fields."),
-        (compressobj(), "zlib.Compress is not a data class: (it has parts that are|zlib.Compress is) written in C"),
-        (np.ndarray, "The class numpy.ndarray itself is not data."),
-        (
-            ZoneInfo.from_file(files("tzdata.zoneinfo").joinpath("UTC").open("rb")),
-            r"A ZoneInfo without a key cannot be serialized. Use ZoneInfo\(key\).",
-        ),
-        (
-            pd.Timestamp("2024-02-29", tz=tzoffset(None, 3600)),
-            r"A timestamp in tzoffset\(None, 3600\) cannot be serialized. Use zoneinfo.ZoneInfo.",
-        ),
-        (np.array([object()]), "An array of object cannot be serialized. Use an array of numbers, times or strings."),
-        (pd.DataFrame({"a": [1]}), "pandas.core.frame.DataFrame"),
-    ],
-    ids=lambda value: str(value)[:30],
-)
-def test_unserializable_value_is_refused_with_a_remedy(value: Any, reason: str) -> None:
-    for around in (value, [1, {"a": value}]):
-        with pytest.raises(SerializationError, match=reason):
-            REFUSED.dumps(around)
-
-
-def test_deeply_nested_tuples_are_refused() -> None:
-    deep: Any = ()
-    for _ in range(1000):
-        deep = (deep,)
-    with pytest.raises(SerializationError, match="A value nests more than 64 containers, or a tuple contains itself"):
-        OWN.dumps(deep)
-    assert roundtrip(OWN, [deep_of(60)]) == [deep_of(60)]
-
-
-def deep_of(depth: int) -> Any:
-    deep: Any = 1
-    for _ in range(depth):
-        deep = (deep,)
-    return deep
-
-
-def test_class_with_the_same_name_is_refused() -> None:
-    double: Any = dataclass(type("Tweet", (), {"__module__": Tweet.__module__, "__annotations__": {"topic": str}}))
-    with pytest.raises(SerializationError, match="is not the class that the job uses under this name"):
-        OWN.dumps(double("a"))
-
-
-class Money:
-    """Constructed in its own way."""
-
-    def __init__(self, cents: int) -> None:
-        self.cents = cents
-
-    def __reduce__(self) -> Any:
-        raise AssertionError("pickled")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Money) and other.cents == self.cents
-
-    def __hash__(self) -> int:
-        return hash(self.cents)
-
-
-def test_registered_type() -> None:
-    registered = RegisteredType(Money, lambda money: money.cents, Money)
-    codec = Codec(TypeRegistry([Tweet], registered=[registered]))
-    value = [Money(5), {Money(7): Money(9)}, Tweet("a", 1)]
-    assert roundtrip(codec, value) == value
-    with pytest.raises(CorruptDataError, match="Money"):
-        OWN.loads(codec.dumps(value), "test")
-
-
-def test_failure_of_a_registered_type_is_named() -> None:
-    def take_apart(money: Money) -> int:
-        raise ValueError("no cents")
-
-    codec = Codec(TypeRegistry(registered=[RegisteredType(Money, take_apart, Money)]))
-    with pytest.raises(SerializationError, match="A value cannot be serialized: no cents"):
-        codec.dumps(Money(5))
-
-
-def test_class_is_found_by_its_former_names() -> None:
-    types = TypeRegistry([Tweet, Open, Open.Shade], registered=[RegisteredType(Open, None, None, ("old.shop.Open",))])
-    assert types.class_named(f"{__name__}.Tweet") is Tweet
-    assert types.class_named("old.shop.Open") is Open
-    assert types.class_named("old.shop.Open.Shade") is Open.Shade
-    assert types.class_named("old.shop.Open.Removed") is None
-    assert types.class_named("old.shop.Tweet") is None
 
 
 def test_numbers_are_little_endian_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,11 +69,13 @@ def test_show(capsys: pytest.CaptureFixture[str], first: str) -> None:
     assert ") after micro-batch 0," in text
     lines = text.splitlines()
     assert "counts    one-input            2  count" in "\n".join(lines)
-    assert lines[-1] == 'words   {"position": 4}'
+    assert 'words   {"position": 4}' in lines
+    assert lines[-1].split()[:3] == ["out", "dsv2.sinks.sink.CollectSink", "False"]
     code, text = run(capsys, "savepoint", "show", first, "--json")
     shown = json.loads(text)
     assert shown["positions"] == {"words": {"position": 4}}
     assert [operator["operator"] for operator in shown["operators"]] == ["counts", "words"]
+    assert shown["sinks"]["out"]["batch_id"] == shown["origin"]["batch_id"]
 
 
 def test_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -93,6 +95,7 @@ def test_diff(capsys: pytest.CaptureFixture[str], first: str, second: str) -> No
     assert code == 1
     assert "its parallelism was 2 and is now 3" in text
     assert 'words   {"position": 4}  {"position": 6}' in text
+    assert "out   CollectSink after micro-batch 0 of local-" in text
     code, text = run(capsys, "savepoint", "diff", first, second, "--json")
     assert code == 1
     (keyed,) = (table for table in json.loads(text)["tables"] if table["rows"] == "keyed")

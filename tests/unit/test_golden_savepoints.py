@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from dsv2.savepoint import Savepoint
 from dsv2.savepoint.metadata import SAVEPOINT_VERSION
-from tests.golden_savepoints import GOLDEN, READ, RECORDS, run
+from tests.golden_savepoints import GOLDEN, READ, RECORDS, SPANS, run
 
 VERSIONS = range(1, SAVEPOINT_VERSION + 1)
 
@@ -16,17 +17,25 @@ VERSIONS = range(1, SAVEPOINT_VERSION + 1)
 @pytest.mark.parametrize("parallelism", [1, 2, 5])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_job_continues_from_a_kept_savepoint(version: int, parallelism: int) -> None:
-    _, everything = run()
+    whole, everything = run()
     _, before = run(stop=READ)
-    _, after = run(savepoint=GOLDEN / f"savepoint_{version}", parallelism=parallelism)
+    continued, after = run(savepoint=GOLDEN / f"savepoint_{version}", parallelism=parallelism)
     assert Counter(map(repr, before + after)) == Counter(map(repr, everything))
+    letters = [job.progress.operators["picky"].counters["errors_dead_lettered"] for job in (whole, continued)]
+    assert letters == [len(RECORDS[::11])] * 2
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kept_savepoint_is_readable_as_tables(version: int) -> None:
     savepoint = Savepoint.open(GOLDEN / f"savepoint_{version}")
     savepoint.verify()
-    assert savepoint.positions == {"numbers": {"position": READ}}
+    assert savepoint.positions["numbers"] == {"position": READ}
+    assert savepoint.positions["rules"] == {"position": 1, "ended": True}
+    (ended, reader) = savepoint.positions["spans"]["readers"]
+    assert [ended["ended"] is None, reader["ended"] is None] == [False, True]
+    assert all(0 < split["at"]["position"] < SPANS[split["at"]["name"]] for split in reader["splits"])
+    assert savepoint.info.holding == ["gathers"]
+    assert savepoint.sinks["sums out"].batch_id == savepoint.origin.batch_id
     rows = savepoint.state("sums", "sum").to_arrow().to_pylist()
     read = RECORDS[:READ]
     assert {row["key"]: row["value"] for row in rows} == {
@@ -36,3 +45,27 @@ def test_kept_savepoint_is_readable_as_tables(version: int) -> None:
     assert sorted(number for numbers in recent["value"] for number in numbers) == [*read]
     timers = savepoint.timers("sums").to_arrow().to_pydict()
     assert Counter(timers["state"]) == {"processing": 7, "expiry": 7}
+    rules = savepoint.state("ruled", "rules").to_arrow().to_pydict()
+    assert rules == {"subtask": [0, 1], "value": [[("rule", 3)]] * 2}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_contents_of_a_kept_savepoint_are_readable(version: int) -> None:
+    savepoint = Savepoint.open(GOLDEN / f"savepoint_{version}")
+
+    def rows_of(uid: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = savepoint.contents(uid).to_arrow().to_pylist()
+        return rows
+
+    last = {key: RECORDS[:READ][key::7][-1] for key in range(7)}
+    assert {(row["key"], row["end"], row["value"]) for row in rows_of("sessions")} == {
+        (key, number + 8, number) for key, number in last.items()
+    }
+    assert {row["key"]: row["value"] for row in rows_of("temporal join") if row["side"] == "second"} == last
+    waiting = sorted(row["value"] for row in rows_of("temporal join") if row["side"] == "first")
+    assert waiting == [*RECORDS[:READ]]
+    assert all(row["timestamp"] == row["value"] for row in rows_of("interval join"))
+    open_window = savepoint.state("window states", "records").to_arrow().to_pydict()
+    assert sorted(number for numbers in open_window["value"] for number in numbers) == [*range(50, READ)]
+    for uid in ("windows", "count windows", "fired", "purged", "window join"):
+        assert rows_of(uid)

@@ -18,7 +18,7 @@ FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT /
 MODEL = {"context", "error_policy", "errors", "functions", "output_tag"}
 MODEL |= {"record_batch", "resource", "sinks", "sources", "spi", "state", "watermark"}
 PLAN = MODEL | {"graph", "job"}
-RUNTIME = PLAN | {"clock", "columnar", "extension", "tracebacks"}
+RUNTIME = PLAN | {"clock", "columnar", "extension", "runtime_view", "tracebacks"}
 RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange", "operator", "sources", "rescale")}
 
 # Part of dsv2 (or runtime_spark) -> the parts of dsv2 that it may import in addition to itself. A new part needs a row.
@@ -47,7 +47,9 @@ MAY_IMPORT = {
     | {"file_log", "folders", "record_batch", "sinks", "sources", "watermark"},
     "sinks": {"arguments", "errors", "record_batch", "watermark"},
     "sources": {"arguments", "clock", "errors", "record_batch", "watermark"},
-    "graph": MODEL | {"callables"},
+    "graph": MODEL | {"callables", "explain"},  # Plan.explain imports it when it is called
+    "runtime_view": {"graph"},
+    "explain": PLAN | {"extension", "runtime_view"},
     "job": MODEL | {"arguments", "graph"},
     "tracebacks": {"errors"},
     "unfinished": {"errors", "job"},
@@ -59,7 +61,8 @@ MAY_IMPORT = {
     "streams": MODEL
     | {"callables", "configurable", "graph", "stream_arguments", "stream_base"}
     | {"stream_broadcast", "stream_operators"},
-    "environment": PLAN | {"arguments", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
+    "environment": PLAN
+    | {"arguments", "explain", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
     "runtime.report": RUNTIME | {"runtime.serde"},
@@ -69,12 +72,14 @@ MAY_IMPORT = {
     "runtime.sources": RUNTIME | RUNTIMES - {"runtime.rescale"},
     "runtime.rescale": RUNTIME | {"program"} | RUNTIMES - {"runtime.sources"},
     "program": PLAN | {"folders", "runtime.serde", "runtime.report", "runtime.state"},
-    "savepoint": {"callables", "context", "errors", "folders", "graph", "program", "sources", "state", "version"}
-    | {"runtime.report", "runtime.serde", "runtime.state"},
+    "savepoint": {"callables", "context", "errors", "extension", "folders", "graph", "program", "sources", "state"}
+    | {"version", "runtime.report", "runtime.serde", "runtime.state"},
     "local": RUNTIME
     | RUNTIMES
-    | {"arguments", "connectors", "file_log", "folders", "program", "savepoint", "unfinished", "version"},
-    "cli": {"clock", "errors", "file_log", "folders", "savepoint", "version"},
+    | {"arguments", "connectors", "file_log", "folders", "program", "runtime_view", "savepoint", "unfinished"}
+    | {"version"},
+    "cli": {"clock", "errors", "file_log", "folders", "savepoint", "version"}
+    | {"environment", "explain", "graph", "job", "runtime_view", "tracebacks"},  # to build and run pipelines
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME

@@ -231,6 +231,9 @@ class Turns(Folder):
         self._actor.wait()
         return {path.rpartition("/")[2]: len(data) for path, data in self._files.items() if path.startswith(name)}
 
+    def links(self, name: str = "") -> list[str]:
+        raise NotImplementedError
+
     def read(self, name: str) -> bytes | None:
         self._actor.wait()
         return self._files.get(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,11 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.savepoint import Savepoint
-from dsv2.sinks import CollectSink
+from dsv2.sinks import CollectSink, ParallelSink, SinkBatch
 from dsv2.state import RedistributionStrategy, StateDeclarations, StateTtl
 from dsv2.testing import ManualClock, Stop, TestSource
 from tests.durations import ms
-from tests.windows import Told, ToldOfState
+from tests.windows import Told
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 SEEN = StateDeclarations.list_state_builder("seen", int).redistribute_by(RedistributionStrategy.SPLIT).build()
@@ -164,19 +165,6 @@ def test_state_is_readable_as_tables(tmp_path: Path) -> None:
         savepoint.state("f", "sum")
     with pytest.raises(ConfigurationError, match=r"has no operator 'g'\. It has: 'f', 'in'"):
         savepoint.timers("g")
-
-
-def test_states_of_windows_are_not_shown_as_empty(tmp_path: Path) -> None:
-    def with_state(stream: Any, parallelism: int) -> Any:
-        generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
-        timed = stream.process(generator.build_as_process_function()).with_uid("g").key_by(lambda number: number % 10)
-        return timed.process(window(WindowStrategy.tumbling(ms(20)), ToldOfState(True))).with_uid("f")
-
-    Program(RECORDS, with_state).run(stop=9).savepoint(tmp_path / "a")
-    savepoint = Savepoint.open(tmp_path / "a")
-    assert savepoint.operators["f"] == ()
-    with pytest.raises(ConfigurationError, match=r"no state 'records'\. Windows keep it"):
-        savepoint.state("f", "records")
 
 
 class Expiring(OneInputStreamProcessFunction[int, int]):
@@ -427,3 +415,27 @@ def test_operator_that_has_ended_gets_no_new_input(tmp_path: Path) -> None:
     )
     with pytest.warns(DroppedStateWarning, match="'short'"), ended:
         run("another", tmp_path / "a")
+
+
+class Ledger(ParallelSink[int]):
+    exactly_once = True
+
+    def describe_target(self) -> str:
+        return "the ledger"
+
+    def write(self, batch: SinkBatch[int]) -> None:
+        list(batch.batches)
+
+
+def test_savepoint_tells_what_each_sink_has_written(tmp_path: Path) -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[2]))
+    numbers = env.from_source(TestSource[int]([1, 2, 3, Stop(), 4])).with_uid("in")
+    numbers.to_sink(Ledger()).with_uid("ledger")
+    numbers.to_sink(CollectSink()).with_uid("list")
+    job = env.execute_async("sinks")
+    savepoint = Savepoint.open(job.savepoint(tmp_path / "s"))
+    of_job = {"job_id": savepoint.origin.job_id, "batch_id": 1}
+    assert {uid: asdict(sink) for uid, sink in savepoint.sinks.items()} == {
+        "ledger": {"kind": f"{__name__}.Ledger", "target": "the ledger", "exactly_once": True, **of_job},
+        "list": {"kind": "dsv2.sinks.sink.CollectSink", "target": "", "exactly_once": False, **of_job},
+    }

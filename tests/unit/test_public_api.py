@@ -30,6 +30,7 @@ FOR_USERS = (
     "dsv2.sinks",
     *(f"dsv2.connectors.{name}" for name in CONNECTORS),
     "dsv2.state",
+    "dsv2.explain",
     "dsv2.arrow",
     "dsv2.local",
     "dsv2.testing",

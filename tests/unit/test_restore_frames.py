@@ -26,7 +26,7 @@ from runtime_spark.rows import MAX_FRAME_BYTES, RESTORE_CHANNEL
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.savepoint.restoration import OpenSavepoint, Restoration
 from runtime_spark.savepoint.restore_frames import FrameMaker
-from runtime_spark.savepoint.row_payload import decode_rows, encode_rows
+from runtime_spark.savepoint.row_payload import EMPTY_ROWS, decode_rows, encode_rows
 from runtime_spark.savepoint.state_rows import to_row_batches
 from runtime_spark.worker import pack_job
 from tests.support import local_environment
@@ -64,13 +64,18 @@ def frames_of(rows: Sequence[tuple[str, StateRow]]) -> list[tuple[int, int, int,
     return [frame for b in batches for frame in zip(*(column.to_pylist() for column in b.columns), strict=True)]
 
 
+def decoded(payload: bytes) -> list[tuple[str, StateRow]]:
+    uid, rows = decode_rows(payload, CODEC, "rows")
+    return [(uid, row) for row in rows]
+
+
 def received(rows: Sequence[tuple[str, StateRow]]) -> dict[int, list[tuple[str, StateRow]]]:
     """The rows that each subtask receives."""
     found: dict[int, list[tuple[str, StateRow]]] = defaultdict(list)
     for slot, channel, seq, payload in frames_of(rows):
         assert (channel, seq) == (RESTORE_CHANNEL, -1)
         _, subtask = LAYOUT.addresses[slot]
-        found[subtask] += decode_rows(payload, CODEC, "rows")
+        found[subtask] += decoded(payload)
     return found
 
 
@@ -91,19 +96,20 @@ def test_rows_without_a_key_go_to_all_subtasks() -> None:
 def test_frames_are_split() -> None:
     large = [of_key(1, "x" * (MAX_FRAME_BYTES // 3)) for _ in range(10)]
     frames = frames_of(large)
-    assert [len(list(decode_rows(frame[3], CODEC, "rows"))) for frame in frames] == [3, 3, 3, 1]
+    assert [row for frame in frames for row in decoded(frame[3])] == large
+    assert all(len(frame[3]) < 1.1 * MAX_FRAME_BYTES for frame in frames)
     assert len({frame[0] for frame in frames}) == 1
 
 
 def test_payload_of_no_rows() -> None:
-    assert list(decode_rows(encode_rows([], CODEC), CODEC, "rows")) == []
+    assert decoded(encode_rows("", EMPTY_ROWS, CODEC)) == []
 
 
 def test_damaged_key_is_refused() -> None:
     with pytest.raises(Exception, match=r"Keyed state of .*f"):
         frames_of([("f", StateRow(0, RowKind.KEYED, "count", b"?", b"?"))])
     with pytest.raises(CorruptDataError, match="rows"):
-        list(decode_rows(encode_rows([of_key(1)], CODEC)[:-1], CODEC, "rows"))
+        decoded(encode_rows("f", EMPTY_ROWS, CODEC)[:-1])
 
 
 def test_empty_batches_have_no_frames() -> None:

@@ -17,7 +17,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint import Savepoint
-from dsv2.savepoint.metadata import Origin, SourcePosition
+from dsv2.savepoint.metadata import Origin, SinkPosition, SourcePosition
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import TableId, rows_in
 from dsv2.savepoint.writer import SavepointWriter
@@ -45,7 +45,8 @@ def folder(tmp_path: Path) -> LocalFolder:
     folder = LocalFolder(str(tmp_path / "savepoint"))
     writer = SavepointWriter(folder, [EARLIER, PROGRAM], CODEC)
     writer.write(ROWS)
-    writer.finish(Origin("a job", "its id", 7), POSITIONS, {"out": {"batch_id": 7}}, {"a": ["b"]})
+    sinks = {"out": {"kind": "Kind", "target": "place", "exactly_once": True}}
+    writer.finish(Origin("a job", "its id", 7), POSITIONS, sinks, {"a": ["b"]})
     return folder
 
 
@@ -63,7 +64,7 @@ def test_rows_and_description_are_read_back(folder: LocalFolder) -> None:
     assert savepoint.info.programs == [EARLIER, PROGRAM]
     assert savepoint.info.fields == {"a": ["b"]}
     assert savepoint.info.sources == POSITIONS
-    assert savepoint.info.sinks == {"out": {"batch_id": 7}}
+    assert savepoint.info.sinks == {"out": SinkPosition("Kind", "place", True, "its id", 7)}
     assert {
         (table.id, table.key and str(table.key), table.value and str(table.value)) for table in savepoint.info.tables
     } == {
@@ -177,6 +178,52 @@ def edited(folder: LocalFolder, change: Callable[[dict[str, Any]], object]) -> N
     folder.write("savepoint.json", to_json(entry))
 
 
+@pytest.mark.parametrize("name", ["savepoint.json", "state", "{0}", "{0}/part-00000.parquet"])
+def test_symbolic_links_are_refused(folder: LocalFolder, tmp_path: Path, name: str) -> None:
+    entry = from_json(folder.read("savepoint.json"))
+    place = Path(folder.path, name.format(entry["tables"][0]["folder"]))
+    place.symlink_to(place.rename(tmp_path / "elsewhere"))
+    with pytest.raises(CorruptDataError, match=f"{place} is a symbolic link"):
+        SavepointReader(folder)
+
+
+def test_savepoint_may_be_opened_through_a_link(folder: LocalFolder, tmp_path: Path) -> None:
+    (tmp_path / "latest").symlink_to(folder.path)
+    SavepointReader(LocalFolder(str(tmp_path / "latest"))).verify()
+
+
+def test_files_that_only_spark_would_read_are_refused(folder: LocalFolder) -> None:
+    place = files(folder)[0].with_name("_a=b.parquet")
+    place.write_bytes(b"")
+    with pytest.raises(CorruptDataError, match=f"{place.name} does not belong to the savepoint"):
+        SavepointReader(folder)
+
+
+@pytest.mark.parametrize("name", ["a b", "a:b", "a*", "a%2e", "a\0", "a\n", "{{a,b}}", "~", "ü", "a\\b"])
+def test_names_that_a_file_system_may_interpret_are_refused(folder: LocalFolder, name: str) -> None:
+    def moved(entry: dict[str, Any]) -> None:
+        table = entry["tables"][0]
+        files = {file.replace(table["folder"], f"state/{name}"): of for file, of in entry["files"].items()}
+        entry["files"], table["folder"] = files, f"state/{name}"
+
+    edited(folder, moved)
+    with pytest.raises(CorruptDataError, match=r"savepoint\.json is damaged: a folder cannot be"):
+        SavepointReader(folder)
+
+
+@pytest.mark.parametrize("below", ["", "/below"])
+def test_tables_have_folders_of_their_own(folder: LocalFolder, below: str) -> None:
+    def moved(entry: dict[str, Any]) -> None:
+        first, second = entry["tables"][:2]
+        place = f"{first['folder']}{below}"
+        entry["files"] = {name.replace(second["folder"], place): of for name, of in entry["files"].items()}
+        second["folder"] = place
+
+    edited(folder, moved)
+    with pytest.raises(CorruptDataError, match=r"savepoint\.json is damaged"):
+        SavepointReader(folder)
+
+
 @pytest.mark.parametrize("outside", ["../outside", "state/../../outside", "/tmp/outside", "state", "state/.hidden", ""])
 def test_description_cannot_name_files_elsewhere(folder: LocalFolder, outside: str) -> None:
     def moved(entry: dict[str, Any]) -> None:
@@ -220,6 +267,10 @@ def test_parts_of_other_types_are_damaged(folder: LocalFolder, part: str, value:
         lambda entry: entry["programs"][-1]["operators"].update(b={"states": 1}),
         lambda entry: entry["origin"].update(batch_id="1"),
         lambda entry: entry["sources"].update(x={"offset": 1}),
+        lambda entry: entry["sinks"]["out"].update(batch_id="1"),
+        lambda entry: entry["sinks"]["out"].update(exactly_once=1),
+        lambda entry: entry["sinks"]["out"].update(target=None),
+        lambda entry: entry["sinks"]["out"].pop("job_id"),
         lambda entry: entry["tables"][0]["id"].update(kind="other"),
         lambda entry: entry["tables"][0]["id"].update(uid=1),
         lambda entry: entry["tables"][0].update(key="text"),

@@ -131,5 +131,5 @@ def test_row_without_key_is_refused() -> None:
     env.from_collection([1]).key_by(abs).process(Remembering()).with_uid("f").to_sink(CollectSink())
     router = RowRouter(operator_named(env.build_plan(), "f"), Codec(TypeRegistry()))
     with pytest.raises(CorruptDataError, match=r"Keyed state of KeyedProcess \(uid 'f'\), .*: a row has no key"):
-        router.subtasks_of(StateRow(0, RowKind.KEYED, "count", None, b""))
-    assert router.subtasks_of(StateRow(0, RowKind.PART, "fields", None, b"")) == range(1)
+        router.subtasks_of(0, RowKind.KEYED, None)
+    assert router.subtasks_of(0, RowKind.PART, None) == range(1)

@@ -250,7 +250,7 @@ def test_window_whose_trigger_fails_at_its_end_is_removed() -> None:
     assert harness.progress.counters == {"errors_skipped": 1}
     pushed(harness, [205])
     harness.end()
-    assert harness.output.records == [[205], "cleared"]
+    assert harness.output.records == ["cleared", [205], "cleared"]
 
 
 def test_custom_trigger_in_processing_time() -> None:

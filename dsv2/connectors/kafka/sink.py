@@ -35,6 +35,8 @@ class KafkaSink(ParallelSink[T], Generic[T]):
     Source: Flink ``KafkaSink``.
     """
 
+    accepts_other_records = True
+
     def __init__(
         self,
         bootstrap_servers: str,
@@ -84,13 +86,21 @@ class KafkaSink(ParallelSink[T], Generic[T]):
             )
         self._connection = KafkaConnection.checked("KafkaSink", bootstrap_servers, options or {}, retry_timeout)
         self._encoder = MessageEncoder(topic, value, key, headers, partition)
-        self._delivery = guarantee
+        self.exactly_once = guarantee is DeliveryGuarantee.EXACTLY_ONCE
         self._prefix = transactional_id_prefix
         self._marker_topic = marker_topic
 
     def __repr__(self) -> str:
+        return f"KafkaSink({self._topic_and_servers}, {self._connection.options})"
+
+    @property
+    def _topic_and_servers(self) -> str:
         topic = self._encoder.topic if isinstance(self._encoder.topic, str) else "topics"
-        return f"KafkaSink({topic} at {self._connection.bootstrap_servers}, {self._connection.options})"
+        return f"{topic} at {self._connection.bootstrap_servers}"
+
+    def describe_target(self) -> str:
+        transactions = f", transactions {self._prefix}-*" if self.exactly_once else ""
+        return f"{self._topic_and_servers}{transactions}"
 
     def begin(self, info: SinkInfo, batch_id: int) -> None:
         if (transactions := self._transactions(info)) is not None:
@@ -108,7 +118,7 @@ class KafkaSink(ParallelSink[T], Generic[T]):
             producer.flush()
 
     def _transactions(self, info: SinkInfo) -> Transactions | None:
-        if self._marker_topic is None or self._delivery is not DeliveryGuarantee.EXACTLY_ONCE:
+        if self._marker_topic is None or not self.exactly_once:
             return None
         from dsv2.connectors.kafka.transactions import Transactions
 

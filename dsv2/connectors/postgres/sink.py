@@ -24,6 +24,9 @@ class PostgresSink(ParallelSink[T], Generic[T]):
     With ``key``, a row replaces the existing row with the same key (upsert).
     """
 
+    exactly_once = True
+    accepts_other_records = True
+
     def __init__(
         self,
         conninfo: str,
@@ -65,6 +68,9 @@ class PostgresSink(ParallelSink[T], Generic[T]):
 
     def __repr__(self) -> str:
         return f"PostgresSink({self._writer.table} at {self._connection})"
+
+    def describe_target(self) -> str:
+        return f"{self._writer.table} at {self._connection}, micro-batches in {self._batch_table}"
 
     def begin(self, info: SinkInfo, batch_id: int) -> None:
         from dsv2.connectors.postgres.batch_ledger import BatchLedger

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
+from dsv2.extension.join.contents import MATCHED, TIME
 from dsv2.spi import Pane, Panes, check_window_end
 
-__all__ = ("MATCHED", "RECORD", "TIME", "BufferedRecord", "JoinBuffer")
+__all__ = ("BufferedRecord", "JoinBuffer")
 
 BufferedRecord: TypeAlias = list[Any]
 """Timestamp (ms), record, and whether it is matched (or has been emitted as unmatched)."""
-
-TIME: Final = 0
-RECORD: Final = 1
-MATCHED: Final = 2
 
 _time = itemgetter(TIME)
 

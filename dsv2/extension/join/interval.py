@@ -14,7 +14,8 @@ from typing import Any, Generic, TypeVar
 from dsv2.context import Collector, PartitionedContext
 from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeManager, TwoInputNonBroadcastEventTimeStreamProcessFunction
-from dsv2.extension.join.buffer import MATCHED, RECORD, TIME, BufferedRecord, JoinBuffer
+from dsv2.extension.join.buffer import BufferedRecord, JoinBuffer
+from dsv2.extension.join.contents import BUFFERED_ROWS, MATCHED, RECORD, TIME
 from dsv2.extension.join.functions import (
     JoinFunction,
     JoinType,
@@ -107,6 +108,10 @@ class IntervalJoin(
     @property
     def state_layout(self) -> str:
         return f"the records that wait for partners in {self._type.name} interval joins"
+
+    @property
+    def contents(self) -> str:
+        return BUFFERED_ROWS
 
     def dsv2_check_position(self, position: Position) -> None:
         require_keyed("An interval join", position)

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext, RuntimeContext
 from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.join.contents import LATEST, LATEST_ROWS, WAITING
 from dsv2.extension.join.functions import JoinFunction, JoinType, reading_declares, require_keyed, written_by_user
 from dsv2.extension.join.stamping import Stamping
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
@@ -31,11 +32,6 @@ IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")
 
 _Entry: TypeAlias = dict[Any, Any]
-
-# Keys of an entry. Strings are names of states; numbers from 0 are used by the runtime.
-_LATEST = -1
-_WAITING = -2
-"""Records, timestamps, and the time of the timer for the timeout."""
 
 _PROBES_WAITING = "probe_records_waiting"
 _TIMEOUTS = "snapshot_timeouts"
@@ -87,6 +83,10 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
     def state_layout(self) -> str:
         return "the latest row of each key of the build side, and the probe records that wait for its snapshot"
 
+    @property
+    def contents(self) -> str:
+        return LATEST_ROWS
+
     def dsv2_check_position(self, position: Position) -> None:
         require_keyed("A processing-time temporal join", position)
 
@@ -115,16 +115,16 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
             return
         state: Any = ctx.state_manager
         entry: _Entry | None = state.find()
-        self._join(record, entry.get(_LATEST) if entry else None, output, ctx)
+        self._join(record, entry.get(LATEST) if entry else None, output, ctx)
 
     def process_record_from_second_input(
         self, record: IN2, output: Collector[OUT], ctx: PartitionedContext[OUT]
     ) -> None:
         state: Any = ctx.state_manager
         if self._deletes(record):
-            state.entry().pop(_LATEST, None)
+            state.entry().pop(LATEST, None)
         else:
-            state.entry()[_LATEST] = record
+            state.entry()[LATEST] = record
 
     def on_watermark_from_second_input(
         self, watermark: Watermark, output: Collector[OUT], ctx: NonPartitionedContext[OUT]
@@ -151,7 +151,7 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
             self._warned_at = now
             _logger.warning("%s: %s", ctx.task_info.task_name, self._timeout_message(ctx))
         state: Any = ctx.state_manager
-        state.entry()[_WAITING][2] = now + self._timeout
+        state.entry()[WAITING][2] = now + self._timeout
         timers.register_timer(now + self._timeout)
 
     def _timeout_message(self, ctx: RuntimeContext) -> str:
@@ -167,11 +167,11 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
     def _wait(self, record: IN1, ctx: PartitionedContext[OUT]) -> None:
         state: Any = ctx.state_manager
         entry: _Entry = state.entry()
-        waiting = entry.get(_WAITING)
+        waiting = entry.get(WAITING)
         if waiting is None:
             due = ctx.processing_time_manager.current_time() + self._timeout
             ctx.processing_time_manager.register_timer(due)
-            waiting = entry[_WAITING] = [[], [], due]
+            waiting = entry[WAITING] = [[], [], due]
         records, timestamps, _ = waiting
         records.append(record)
         timestamps.append(ctx.timestamp)
@@ -184,13 +184,13 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
 
     def _join_waiting(self, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         state: Any = ctx.state_manager
-        if _WAITING not in (state.find() or ()):
+        if WAITING not in (state.find() or ()):
             return
         entry: _Entry = state.entry()
-        records, timestamps, due = entry.pop(_WAITING)
+        records, timestamps, due = entry.pop(WAITING)
         ctx.processing_time_manager.delete_timer(due)
         ctx.metric_group.counter(_PROBES_WAITING).inc(-len(records))
-        row, stamping = entry.get(_LATEST), Stamping(output, ctx)
+        row, stamping = entry.get(LATEST), Stamping(output, ctx)
         for record, timestamp in zip(records, timestamps, strict=True):
             try:
                 self._join(record, row, stamping.at(timestamp), stamping.ctx)

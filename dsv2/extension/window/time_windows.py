@@ -108,6 +108,8 @@ class TimeWindows(Windows):
         if fires or (expires and self._clears_keys):
             attempt = self._key.attempt
             for self._key.key in list(contents):
+                if expires and self._triggering is not None:
+                    self._decide_until(slot, end - 1 + self._lateness)
                 if attempt is None:
                     self._end(contents, slot, fires, expires)
                 elif not attempt(self._end, contents, slot, fires, expires) and expires:
@@ -124,8 +126,6 @@ class TimeWindows(Windows):
             self._window.activate(contents, key, slot, slot, end)
             self._callbacks.on_trigger(end)
         if expires:
-            if self._triggering is not None:
-                self._decide_at_end(slot, end - 1 + self._lateness)
             if self._callbacks.clears:
                 contents[key] = self._contents.empty()
                 self._window.activate(contents, key, slot, slot, end)
@@ -138,12 +138,18 @@ class TimeWindows(Windows):
         if self._has_entries:
             self._forget(self._current_entry(), slot, (STATES, EARLY, TRIGGER))
 
-    def _decide_at_end(self, slot: int, last: int) -> None:
+    def _decide_until(self, slot: int, last: int) -> None:
         """Let the trigger decide at its timers up to ``last``, because the window is removed before they fire."""
         assert self._triggering is not None
-        entry = self._current_entry()
-        for time in self._triggering.due_until(entry, slot, last, self._time_type):
-            self._decide_at(entry, slot, time, self._time_type)
+        attempt = self._key.attempt
+        for time in self._triggering.due_until(self._current_entry(), slot, last, self._time_type):
+            if attempt is None:
+                self._decide(slot, time)
+            else:
+                attempt(self._decide, slot, time)
+
+    def _decide(self, slot: int, time: int) -> None:
+        self._decide_at(self._current_entry(), slot, time, self._time_type)
 
     def _place(self, slot: int) -> Any:
         return self._key.key

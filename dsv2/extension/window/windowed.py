@@ -79,9 +79,26 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Skippab
         return self.function.dsv2_emits_only_at_end
 
     @property
+    def dsv2_waits_for_event_time(self) -> bool:
+        early = self.strategy.early_firing
+        if isinstance(self.strategy, GlobalWindowStrategy | CountWindowStrategy):
+            return early is not None and early.time_type is TimeType.EVENT
+        return self.strategy.time_type is TimeType.EVENT
+
+    @property
+    def dsv2_waits_for_end(self) -> bool:
+        fires_before = self.strategy.early_firing is not None or self.strategy.trigger is not None
+        is_global = isinstance(self.strategy, GlobalWindowStrategy)
+        return self.dsv2_emits_only_at_end or (is_global and not fires_before)
+
+    @property
     def state_layout(self) -> str:
         layout = f"{self.strategy.layout}, which hold {self._new_contents().layout}"
         return layout if self.strategy.trigger is None else f"{layout} and are fired by {self.strategy.trigger}"
+
+    @property
+    def contents(self) -> str:
+        return self._new_contents().layout
 
     def dsv2_check_position(self, position: Position) -> None:
         if position.parallel and not position.keyed and not isinstance(self.strategy, GlobalWindowStrategy):

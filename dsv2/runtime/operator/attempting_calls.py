@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from dsv2.error_policy import ErrorPolicy
 from dsv2.record_batch import RecordBatch
-from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
+from dsv2.runtime.exchange.emitter import Emit, EmitStamped
 from dsv2.runtime.exchange.held import HeldEmitter, HeldOutput
 from dsv2.runtime.operator.attempts import Attempts
-from dsv2.runtime.operator.function_calls import FunctionCalls, Timing
-from dsv2.runtime.operator.function_instance import FunctionInstance
-from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.operator.function_calls import CallEnvironment, FunctionCalls
 from dsv2.runtime.operator.processors import Processor
 from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.report.metrics import DefaultCounter
-from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.undo import UndoLog
 from dsv2.spi import SkippableTimersFunction
 from dsv2.watermark import Watermark, WatermarkHandlingResult
@@ -30,33 +28,19 @@ R = TypeVar("R")
 class AttemptingCalls(FunctionCalls):
     """Runs each callback as an attempt. Those that cannot be skipped (``open``, ``close``, ``tick``) fail the job."""
 
-    def __init__(
-        self,
-        instance: FunctionInstance,
-        outputs: Sequence[Emitter],
-        job: JobContext,
-        store: PagedKeyedStore,
-        timing: Timing,
-        send_watermark: Callable[[str, int | bool], None],
-        has_ended: Callable[[], bool],
-        policy: ErrorPolicy,
-        undo: UndoLog,
-    ) -> None:
-        held, operator = HeldOutput(), instance.operator
+    def __init__(self, environment: CallEnvironment, policy: ErrorPolicy, undo: UndoLog) -> None:
+        held, outputs, send_watermark = HeldOutput(), environment.outputs, environment.send_watermark
         hold = held.hold
-        letters = operator.dead_letter_output
+        letters = environment.instance.operator.dead_letter_output
         emit_letter: EmitStamped = _no_letters if letters is None else outputs[letters].emit_stamped
-        self._attempts = Attempts(policy, instance, job, undo, held, emit_letter)
-        super().__init__(
-            instance,
-            [HeldEmitter(output, held) for output in outputs],
-            job,
-            store,
-            timing,
-            lambda identifier, value: hold((send_watermark, identifier, value)),
-            has_ended,
-            undo.new_dict,
+        self._attempts = Attempts(policy, environment.instance, environment.job, undo, held, emit_letter)
+        held_environment = replace(
+            environment,
+            outputs=[HeldEmitter(output, held) for output in outputs],
+            send_watermark=lambda identifier, value: hold((send_watermark, identifier, value)),
+            new_dict=undo.new_dict,
         )
+        super().__init__(held_environment)
         self._attempts.metrics = self.metrics
         self._partition.attempt = self._attempt_in_pane
 

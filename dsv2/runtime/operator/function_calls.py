@@ -49,7 +49,7 @@ from dsv2.state import StateDeclaration
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from dsv2.watermark.event_time import EventTimeOfInputs
 
-__all__ = ("FunctionCalls", "Timing", "reacts_to_end")
+__all__ = ("CallEnvironment", "FunctionCalls", "Timing", "reacts_to_end")
 
 R = TypeVar("R")
 
@@ -61,6 +61,31 @@ class Timing:
     event_time: EventTimeOfInputs
     event_timers: TimerService
     processing_timers: TimerService
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnvironment:
+    """A function and what its subtask provides for calling it.
+
+    Attributes:
+        instance: The function and its operator.
+        outputs: An emitter for each output, side outputs last.
+        job: Shared by all subtasks of the job.
+        store: The keyed state of the function.
+        timing: Event time and timers.
+        send_watermark: Called with the identifier and value of each emitted watermark.
+        has_ended: Whether all inputs have ended.
+        new_dict: Creates the dict that holds states of the subtask.
+    """
+
+    instance: FunctionInstance
+    outputs: Sequence[Emitter]
+    job: JobContext
+    store: PagedKeyedStore
+    timing: Timing
+    send_watermark: Callable[[str, int | bool], None]
+    has_ended: Callable[[], bool]
+    new_dict: Callable[[], dict[Any, Any]] = dict
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,31 +127,11 @@ def _callbacks_of(kind: OperatorKind, number: int) -> _InputCallbacks:
 
 
 class FunctionCalls:
-    """Calls the function of ``instance``."""
+    """Calls a function. Creates its contexts, collectors and processors."""
 
-    def __init__(
-        self,
-        instance: FunctionInstance,
-        outputs: Sequence[Emitter],
-        job: JobContext,
-        store: PagedKeyedStore,
-        timing: Timing,
-        send_watermark: Callable[[str, int | bool], None],
-        has_ended: Callable[[], bool],
-        new_dict: Callable[[], dict[Any, Any]] = dict,
-    ) -> None:
-        """Create the contexts, collectors and processors of the function.
-
-        Args:
-            instance: The function and its operator.
-            outputs: An emitter for each output, side outputs last.
-            job: Shared by all subtasks of the job.
-            store: The keyed state of the function.
-            timing: Event time and timers.
-            send_watermark: Called with the identifier and value of each emitted watermark.
-            has_ended: Whether all inputs have ended.
-            new_dict: Creates the dict that holds states of the subtask.
-        """
+    def __init__(self, environment: CallEnvironment) -> None:
+        instance, job, outputs = environment.instance, environment.job, environment.outputs
+        store, timing = environment.store, environment.timing
         operator, function = instance.operator, instance.function
         self.metrics = DefaultMetricGroup()
         self.has_event_time = function.dsv2_has_event_time
@@ -135,14 +140,22 @@ class FunctionCalls:
         self._function = function
         self._store = store
         self._timing = timing
-        self._has_ended = has_ended
+        self._has_ended = environment.has_ended
         self._failed_visit: tuple[BaseException | None, Any] = (None, NO_KEY)
         self._partition = PartitionState(operator.keyed, store)
         owner = f"State of {operator}, defined at {operator.location}, subtask {instance.subtask}"
         self._current = CurrentTimestamp()
         clock = EventClock(timing.event_time, self._current)
         self.states = FunctionStates(
-            function, store, self._partition, job.codec, job.time, clock, owner, self._fail_migration, new_dict
+            function,
+            store,
+            self._partition,
+            job.codec,
+            job.time,
+            clock,
+            owner,
+            self._fail_migration,
+            environment.new_dict,
         )
         self._event_time_manager = EventTimers(self._partition, timing.event_timers, timing.event_time)
         main = len(operator.output_keys)
@@ -163,7 +176,7 @@ class FunctionCalls:
             DefaultJobInfo(job.job_name, job.mode),
             task_info,
             self.metrics,
-            WatermarkEmitter(job.declarations, send_watermark),
+            WatermarkEmitter(job.declarations, environment.send_watermark),
             SubtaskStates(self._partition),
             side_outputs,
             self._apply_to_all_partitions,

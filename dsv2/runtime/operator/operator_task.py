@@ -16,7 +16,7 @@ from dsv2.runtime.exchange.frames import END, START, WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.runtime.operator.attempting_calls import AttemptingCalls
 from dsv2.runtime.operator.chain import ChainedEmitter
-from dsv2.runtime.operator.function_calls import FunctionCalls, Timing
+from dsv2.runtime.operator.function_calls import CallEnvironment, FunctionCalls, Timing
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.time_sender import TimeSender
@@ -74,8 +74,13 @@ class OperatorTask:
         event_timers = TimerService(Domain.EVENT_TIME, self._store)
         processing_timers = TimerService(Domain.PROCESSING_TIME, self._store)
         timing = Timing(self._event_time, event_timers, processing_timers)
-        called = (instance, outputs, job, self._store, timing, self._emit_watermark, self._all_inputs_ended)
-        self._calls = FunctionCalls(*called) if policy is None else AttemptingCalls(*called, policy, undo)
+        environment = CallEnvironment(
+            instance, outputs, job, self._store, timing, self._emit_watermark, self._all_inputs_ended
+        )
+        if policy is None:
+            self._calls = FunctionCalls(environment)
+        else:
+            self._calls = AttemptingCalls(environment, policy, undo)
         self._processors = self._calls.processors
         self._fields = FunctionFields(function, operator, job.codec, self._calls.kept_by_name)
         self._watermarks: dict[str, int | bool] = {}
@@ -226,7 +231,7 @@ class OperatorTask:
         assert wait is not None
         raise JobError(
             f"{self.operator}, defined at {self.operator.location}, subtask {self._subtask}: more than "
-            f"{wait.max_records} records wait for the broadcast side, of which {wait} has not arrived. Check that the "
+            f"{wait.max_records} records wait for the broadcast side, and {wait} has not arrived. Check that the "
             f"broadcast side sends it, read less of the main side in a micro-batch, or increase max_records of "
             f"WaitForBroadcast."
         )

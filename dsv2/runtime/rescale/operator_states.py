@@ -122,7 +122,13 @@ def _check_replaced(operator: Operator, number: int, states: Sequence[OperatorSt
             f"{where} has received the end of its input {number} and reacted to it, so that input cannot have another "
             f"sender. Give it and the operators after it other uids, so that they begin again."
         )
-    if any(state["gates"][number][5] for state in states):
+    held_for = {identifier for state in states for identifier, _ in state["gates"][number][5].values()}
+    if held_for == {BLOCKED}:
+        raise IncompatibleCheckpointError(
+            f"{where} waits for its broadcast side, and holds back what its input {number} has sent, so that input "
+            f"cannot have another sender. Keep its sender, or take the savepoint when the wait is over."
+        )
+    if held_for:
         raise IncompatibleCheckpointError(
             f"{where} holds back records of its input {number} behind an aligned watermark, which another sender would "
             f"never complete. Keep its sender, or take the savepoint when no channel is blocked."

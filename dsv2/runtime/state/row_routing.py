@@ -8,7 +8,7 @@ from dsv2.errors import CorruptDataError, IncompatibleCheckpointError
 from dsv2.graph import Operator
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.key_groups import subtask_of
-from dsv2.runtime.state.rows import StateRow
+from dsv2.runtime.state.rows import RowKind
 
 __all__ = ("RowRouter",)
 
@@ -26,28 +26,32 @@ class RowRouter:
         self._codec = codec
         self._owner = f"Keyed state of {operator}, defined at {operator.location}"
         self._all = range(operator.parallelism)
+        self._keys_stay = operator.keys_stay
+        self._max_parallelism = operator.max_parallelism
 
-    def subtasks_of(self, row: StateRow) -> Sequence[int]:
-        """Return the subtasks that need ``row``: the owner of its key, or all if it has none.
+    def subtasks_of(self, subtask: int, kind: str, key: bytes | None) -> Sequence[int]:
+        """Return the subtasks that need a row: the owner of its key, or all if it has none.
+
+        Args:
+            subtask: The subtask that it comes from.
+            kind: The kind of the row.
+            key: The encoded key.
 
         Raises:
             IncompatibleCheckpointError: The row belongs to a subtask that does not exist any more.
             CorruptDataError: The key cannot be decoded.
         """
-        if row.key is None:
-            if row.kind.has_key:
+        if key is None:
+            if RowKind(kind).has_key:
                 raise CorruptDataError(f"{self._owner}: a row has no key.")
             return self._all
-        if not self._operator.keys_stay:
-            return (self._owner_of(row.key),)
-        if row.subtask not in self._all:
+        if not self._keys_stay:
+            found = self._codec.loads(key, self._owner)
+            return (subtask_of(found, self._max_parallelism, len(self._all)),)
+        if subtask not in self._all:
             raise IncompatibleCheckpointError(
                 f"{self._operator}, defined at {self._operator.location}, runs on a stream without keys, and its "
-                f"subtask {row.subtask} has open windows, which no other subtask can continue. Start it with "
-                f"with_parallelism({row.subtask + 1}) or more until these windows have ended."
+                f"subtask {subtask} has open windows, which no other subtask can continue. Start it with "
+                f"with_parallelism({subtask + 1}) or more until these windows have ended."
             )
-        return (row.subtask,)
-
-    def _owner_of(self, encoded: bytes) -> int:
-        key = self._codec.loads(encoded, self._owner)
-        return subtask_of(key, self._operator.max_parallelism, self._operator.parallelism)
+        return (subtask,)

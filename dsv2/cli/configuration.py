@@ -1,0 +1,190 @@
+"""The configuration of ``dsv2 run``, ``explain`` and ``check``: options, environment variables and a TOML file.
+
+An option of the command line takes precedence over an environment variable, that over the table of the pipeline in the
+file, and that over the rest of the file. ``settings`` and ``spark`` are merged, name by name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from dsv2.cli.with_spark import add_settings, add_state_key, settings_of
+from dsv2.errors import ConfigurationError
+
+__all__ = ("Configuration", "add_options", "add_run_options", "configuration_of")
+
+_FILE = "dsv2.toml"
+_PREFIX = "DSV2_"
+
+_RuntimeName: TypeAlias = Literal["spark", "local"]
+_Mode: TypeAlias = Literal["streaming", "batch", "automatic"]
+
+
+class _Layer(msgspec.Struct, forbid_unknown_fields=True):
+    """What one place configures. None: nothing."""
+
+    runtime: _RuntimeName | None = None
+    checkpoint: str | None = None
+    savepoint: str | None = None
+    parallelism: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    mode: _Mode | None = None
+    name: str | None = None
+    available_now: bool | None = None
+    state_key: str | None = None
+    settings: dict[str, Any] = {}
+    spark: dict[str, str | int | float | bool] = {}
+
+
+class _File(_Layer, forbid_unknown_fields=True):
+    """A TOML file. ``pipelines``: What differs for single ones, by ``module:function``."""
+
+    pipelines: dict[str, _Layer] = {}
+
+
+L = TypeVar("L", bound=_Layer)
+
+
+class Configuration(msgspec.Struct, frozen=True):
+    """How a pipeline is built and run.
+
+    Attributes:
+        target: ``module:function``.
+        runtime: The name of the runtime.
+        checkpoint: The ``checkpoint_location``, or None.
+        savepoint: The savepoint to start from, or None.
+        parallelism: The default parallelism, or None for that of the environment.
+        mode: The execution mode.
+        name: The name of the job.
+        available_now: Whether the job stops when it has read what is available.
+        state_key: The file with the key that signs the state, or None.
+        settings: The arguments of the function: text, or values of the TOML file.
+        own_settings: The names of those that are given for this pipeline, which the function must have. Others are
+            given for all pipelines, and functions without them ignore them.
+        spark: Settings of the Spark session.
+    """
+
+    target: str
+    runtime: _RuntimeName
+    checkpoint: str | None
+    savepoint: str | None
+    parallelism: int | None
+    mode: _Mode
+    name: str
+    available_now: bool
+    state_key: str | None
+    settings: Mapping[str, Any]
+    own_settings: frozenset[str]
+    spark: Mapping[str, str]
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the pipeline and the options that configure it to a command."""
+    add = command.add_argument
+    add("pipeline", metavar="MODULE:FUNCTION", help="the function that builds the pipeline, such as shop.jobs:orders")
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="an argument of the function; may be repeated")
+    add("--runtime", choices=("spark", "local"), help="local: in this process, without Spark (default: spark)")
+    add("--parallelism", type=int, metavar="N", help="the parallelism of operators that do not set their own")
+    add("--mode", choices=("streaming", "batch", "automatic"), help="the execution mode (default: streaming)")
+    add("--name", help="the name of the job (default: the name of the function)")
+    add("--config", metavar="FILE", help=f"a TOML file (default: {_FILE} in the current directory, if it exists)")
+    add_settings(command)
+
+
+def add_run_options(command: argparse.ArgumentParser) -> None:
+    """Add the options with which a job starts."""
+    add = command.add_argument
+    add("--checkpoint", metavar="PATH", help="the checkpoint_location, for streaming jobs on Spark")
+    add("--savepoint", metavar="PATH", help="a savepoint to start from")
+    add("--available-now", action="store_true", default=None, help="read what is available now, then stop")
+    add_state_key(command)
+
+
+def configuration_of(arguments: argparse.Namespace) -> Configuration:
+    """Combine the options of a command with the environment and the file.
+
+    Raises:
+        ConfigurationError: A value is invalid, or the file cannot be read.
+    """
+    target = arguments.pipeline
+    file = _file(arguments.config)
+    options, own = _options(arguments), file.pipelines.get(target, _Layer())
+    layers = [options, _environment(), own, file]
+
+    def first(name: str) -> Any:
+        return next((value for layer in layers if (value := getattr(layer, name)) is not None), None)
+
+    settings: dict[str, Any] = {}
+    spark: dict[str, str] = {}
+    for layer in reversed(layers):
+        settings |= layer.settings
+        spark |= {name: _spark_text(value) for name, value in layer.spark.items()}
+    runtime: _RuntimeName = first("runtime") or "spark"
+    # A local run of a configured job has no checkpoint. One that is asked for is refused later.
+    checkpoint = first("checkpoint") if runtime == "spark" else options.checkpoint
+    return Configuration(
+        target,
+        runtime,
+        checkpoint,
+        first("savepoint"),
+        first("parallelism"),
+        first("mode") or "streaming",
+        first("name") or target.rpartition(":")[2].replace("_", " "),
+        bool(first("available_now")),
+        first("state_key"),
+        settings,
+        frozenset((*options.settings, *own.settings)),
+        spark,
+    )
+
+
+def _options(arguments: argparse.Namespace) -> _Layer:
+    given = {name: getattr(arguments, name, None) for name in _Layer.__struct_fields__}
+    options = {name: value for name, value in given.items() if value is not None}
+    pairs = dict(_pair(setting) for setting in arguments.set)
+    return _checked(options | {"settings": pairs, "spark": settings_of(arguments)}, _Layer, "the command line")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not name or not separator:
+        raise ConfigurationError(f"--set {text}: write it as NAME=VALUE.")
+    return name, value
+
+
+def _environment() -> _Layer:
+    """``DSV2_RUNTIME`` and so on, and ``DSV2_SET_NAME`` for the argument ``name``."""
+    simple = set(_Layer.__struct_fields__) - {"settings", "spark"}
+    options = {name: text for name in simple if (text := os.environ.get(f"{_PREFIX}{name.upper()}"))}
+    start = f"{_PREFIX}SET_"
+    settings = {name[len(start) :].lower(): text for name, text in os.environ.items() if name.startswith(start)}
+    return _checked(options | {"settings": settings}, _Layer, "the environment variables")
+
+
+def _file(path: str | None) -> _File:
+    chosen = path or os.environ.get(f"{_PREFIX}CONFIG")
+    file = Path(chosen or _FILE)
+    if chosen is None and not file.exists():
+        return _File()
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"The configuration file {file} cannot be read: {error}") from error
+    return _checked(content, _File, f"the configuration file {file}")
+
+
+def _checked(values: Mapping[str, Any], kind: type[L], where: str) -> L:
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"In {where}: {error}") from error
+
+
+def _spark_text(value: str | int | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

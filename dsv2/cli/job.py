@@ -1,0 +1,221 @@
+"""``dsv2 run``, ``dsv2 explain`` and ``dsv2 check``: pipelines that a function builds."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import msgspec
+
+from dsv2.cli.configuration import Configuration, add_options, add_run_options, configuration_of
+from dsv2.cli.pipeline import PipelineFunction, UserCodeError, build, load, takes_session
+from dsv2.cli.report import Report, table
+from dsv2.cli.running import STOPPED_BY_CTRL_C, run_job
+from dsv2.cli.type_check import check_types
+from dsv2.cli.with_spark import spark_commands
+from dsv2.environment import ExecutionEnvironment
+from dsv2.errors import ConfigurationError
+from dsv2.explain import Explanation, Finding, Format, Severity
+from dsv2.explain.text import finding_lines
+from dsv2.graph import Plan
+from dsv2.job import JobHandle, JobRuntime, JobStatus, RunOptions, Trigger
+from dsv2.runtime_view import ExplainingRuntime, RuntimeView
+
+__all__ = ("add_commands",)
+
+_FAILED = 1
+
+_CONTRACT = """\
+The function builds the pipeline, and does not execute it. Its other parameters are settings, which --set converts to
+their types. A parameter called spark receives the Spark session.
+
+  def orders(env: ExecutionEnvironment, limit: int = 100) -> None:
+      env.from_collection(range(limit)).map(str).to_sink(PrintSink())
+
+Options may also be given as environment variables (DSV2_RUNTIME, DSV2_CHECKPOINT, ...; DSV2_SET_LIMIT for the setting
+limit) or in a TOML file. The command line takes precedence over the environment, and the environment over the file.
+"""
+
+_EXAMPLES = {
+    "run": """\
+examples:
+  dsv2 run shop.jobs:orders --runtime local --set limit=10
+  dsv2 run shop.jobs:orders --checkpoint /data/orders --parallelism 4 --conf spark.master=yarn
+
+Ctrl-C and SIGTERM stop the job after the running micro-batch. The exit code is 0 if the job has ended or SIGTERM has
+stopped it, 1 if it has failed, 2 if it could not start, and 130 if Ctrl-C has stopped it.
+""",
+    "explain": """\
+examples:
+  dsv2 explain shop.jobs:orders
+  dsv2 explain shop.jobs:orders --output orders.svg
+
+The exit code is 1 if the pipeline cannot be built.
+""",
+    "check": """\
+examples:
+  dsv2 check shop.jobs:orders
+  dsv2 check shop.jobs:orders --strict --no-types
+
+The exit code is 1 if a type is wrong, the pipeline cannot be built, or the runtime would refuse it; with --strict, also
+if there are warnings. Types are checked by mypy, if it is installed, with the configuration of your project.
+""",
+}
+
+
+def add_commands(groups: Any) -> None:
+    """Add the commands to those of ``dsv2``."""
+    run = _command(groups, "run", "build a pipeline and run it until it ends", _run)
+    add_run_options(run)
+    run.add_argument("--json", action="store_true", help="print the result as JSON")
+    explain = _command(groups, "explain", "show the plan of a pipeline without running it", _explain)
+    explain.add_argument("--format", choices=get_args(Format), help="default: text, or that of the output file")
+    explain.add_argument("--output", metavar="FILE", help="write a file, such as plan.svg, instead of printing")
+    explain.set_defaults(json=False)
+    check = _command(groups, "check", "check the types and the plan of a pipeline without running it", _check)
+    check.add_argument("--strict", action="store_true", help="warnings fail the check, too")
+    check.add_argument("--no-types", action="store_true", help="do not run mypy")
+    check.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _command(groups: Any, name: str, text: str, run: Any) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = groups.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.\n\n{_CONTRACT}",
+        epilog=_EXAMPLES[name],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_options(command)
+    command.set_defaults(run=run)
+    return command
+
+
+def _run(arguments: argparse.Namespace) -> Report:
+    configuration = configuration_of(arguments)
+    function = load(configuration.target)
+    outcome = run_job(lambda: _start(function, configuration), on_spark=configuration.runtime == "spark")
+    if outcome.error is not None:
+        print(f"dsv2: {type(outcome.error).__name__}: {outcome.error}", file=sys.stderr)
+        return Report([f"The job {configuration.name!r} has failed."], {"status": "FAILED"}, exit_code=_FAILED)
+    operators = [
+        {"operator": operator.uid, "records in": operator.records_in, "records out": operator.records_out}
+        for operator in outcome.progress.operators.values()
+    ]
+    text = [f"The job {configuration.name!r} has {outcome.status.value.lower()}.", "", *table(operators)]
+    if outcome.status is JobStatus.STOPPED and configuration.checkpoint is not None:
+        text += ["", "The same command continues it."]
+    data = {"status": outcome.status.value, "batch_id": outcome.progress.batch_id, "operators": operators}
+    return Report(text, data, STOPPED_BY_CTRL_C if outcome.interrupted else 0)
+
+
+def _explain(arguments: argparse.Namespace) -> Report:
+    configuration = configuration_of(arguments)
+    try:
+        explanation = _explanation(load(configuration.target), configuration)
+    except UserCodeError as error:
+        print(f"dsv2: {error}", file=sys.stderr)
+        return Report([], exit_code=_FAILED)
+    code = 0 if explanation.is_valid else _FAILED
+    if arguments.output is None:
+        return Report([explanation.render(arguments.format or "text").rstrip("\n")], exit_code=code)
+    if arguments.format is None:
+        explanation.save(arguments.output)
+    else:
+        with open(arguments.output, "w", encoding="utf-8") as file:
+            file.write(explanation.render(arguments.format))
+    return Report([f"The plan is in {arguments.output}."], exit_code=code)
+
+
+def _check(arguments: argparse.Namespace) -> Report:
+    configuration = configuration_of(arguments)
+    types = None if arguments.no_types else check_types(configuration.target.partition(":")[0])
+    text = [] if types is None else list(types.lines)
+    problems: list[str | None] = []
+    findings: Sequence[Finding] = ()
+    try:
+        view = _explanation(load(configuration.target), configuration).view
+    except UserCodeError as error:
+        problems = [str(error)]
+    else:
+        problems = [view.error, None if view.runtime is None else view.runtime.refusal]
+        findings = view.findings
+        text += [line for severity in Severity for line in finding_lines(view, severity)]
+    found = [problem for problem in problems if problem is not None]
+    warned = any(finding.severity is Severity.WARNING for finding in findings)
+    passed = not found and (types is None or types.passed) and not (arguments.strict and warned)
+    text += [*(f"Error: {problem}" for problem in found)]
+    text += [f"{configuration.target}: {'no errors' if passed else 'has errors'}"]
+    data = {
+        "passed": passed,
+        "types": None if types is None else types.summary,
+        "problems": found,
+        "findings": msgspec.to_builtins(findings),
+    }
+    return Report(text, data, 0 if passed else _FAILED)
+
+
+def _explanation(function: PipelineFunction, configuration: Configuration) -> Explanation:
+    """Explain the pipeline of a function. A session is only started for a function that takes one."""
+    session = None
+    if configuration.runtime == "spark" and takes_session(function):
+        session = spark_commands().session(configuration.spark)
+    env = _built(function, configuration, _Runtime(configuration, None), session)
+    return env.explain(job_name=configuration.name)
+
+
+def _built(
+    function: PipelineFunction, configuration: Configuration, runtime: _Runtime, session: object | None
+) -> ExecutionEnvironment:
+    """An environment with the pipeline of a function."""
+    env = ExecutionEnvironment.get_instance(runtime)
+    build(function, env, configuration, session)
+    if env.is_empty:
+        raise ConfigurationError(
+            f"{configuration.target} has built nothing. It must add operators to the environment that it is given."
+        )
+    runtime.is_building = False
+    return env
+
+
+class _Runtime:
+    """The runtime of a command, which the function cannot use. ``runtime``: None for commands that run nothing."""
+
+    def __init__(self, configuration: Configuration, runtime: JobRuntime | None) -> None:
+        self._configuration = configuration
+        self._runtime = runtime
+        self.is_building = True
+
+    def start(self, plan: Plan, options: RunOptions) -> JobHandle:
+        if self.is_building:
+            raise ConfigurationError("The function must only build the pipeline. Remove execute from it.")
+        assert self._runtime is not None
+        return self._runtime.start(plan, options)
+
+    def runtime_view(self, plan: Plan) -> RuntimeView:
+        if self._configuration.runtime == "spark":
+            view: RuntimeView = spark_commands().runtime_view_of(plan)
+            return view
+        local = _local_runtime()
+        assert isinstance(local, ExplainingRuntime)
+        return local.runtime_view(plan)
+
+
+def _start(function: PipelineFunction, configuration: Configuration) -> JobHandle:
+    runtime: JobRuntime
+    if configuration.runtime == "spark":
+        runtime, session = spark_commands().runtime(configuration.spark, configuration.state_key)
+    else:
+        runtime, session = _local_runtime(), None
+    return _built(function, configuration, _Runtime(configuration, runtime), session).execute_async(
+        configuration.name,
+        checkpoint_location=configuration.checkpoint,
+        savepoint=configuration.savepoint,
+        trigger=Trigger.available_now() if configuration.available_now else None,
+    )
+
+
+def _local_runtime() -> JobRuntime:
+    return ExecutionEnvironment.get_instance("local").load_runtime()

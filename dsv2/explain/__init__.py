@@ -1,0 +1,40 @@
+"""Explains pipelines before they run: their operators, exchanges and watermarks, as text, diagrams and JSON.
+
+``env.explain()`` is the usual entry point. It neither runs nor changes a job.
+"""
+
+from dsv2.explain.explanation import Explanation, Format, explain
+from dsv2.explain.model import (
+    Code,
+    EdgeView,
+    Finding,
+    OperatorView,
+    Place,
+    PlanView,
+    Processing,
+    Severity,
+    StateView,
+    WatermarkView,
+)
+from dsv2.explain.schema import json_schema
+from dsv2.runtime_view import ExplainingRuntime, Fact, RuntimeView
+
+__all__ = (
+    "Code",
+    "EdgeView",
+    "ExplainingRuntime",
+    "Explanation",
+    "Fact",
+    "Finding",
+    "Format",
+    "OperatorView",
+    "Place",
+    "PlanView",
+    "Processing",
+    "RuntimeView",
+    "Severity",
+    "StateView",
+    "WatermarkView",
+    "explain",
+    "json_schema",
+)

@@ -1,0 +1,116 @@
+"""The explanation of a pipeline: what ``env.explain()`` returns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from html import escape
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
+
+from dsv2.errors import ConfigurationError
+from dsv2.explain.mermaid import to_mermaid
+from dsv2.explain.model import PlanView, Severity
+from dsv2.explain.svg import to_svg
+from dsv2.explain.text import finding_lines, to_text
+from dsv2.explain.view import view_of
+from dsv2.graph import Plan
+from dsv2.runtime_view import RuntimeView
+
+__all__ = ("Explanation", "Format", "explain")
+
+Format: TypeAlias = Literal["text", "mermaid", "svg", "json"]
+"""The formats of an explanation."""
+
+_SUFFIXES: Mapping[str, Format] = MappingProxyType(
+    {".txt": "text", ".mmd": "mermaid", ".mermaid": "mermaid", ".svg": "svg", ".json": "json"}
+)
+
+
+class Explanation:
+    """A pipeline for people, in several formats. It has no connection to the pipeline, which may change afterwards.
+
+    ``print`` shows it in the chosen format. A notebook shows the diagram and what the reader should know.
+
+    Args:
+        view: The model of the plan.
+        format: The format of ``str()``.
+
+    Raises:
+        ConfigurationError: The format is unknown.
+    """
+
+    def __init__(self, view: PlanView, format: Format = "text") -> None:
+        self.view = view
+        self.format = _checked(format)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the pipeline can be built. If not, ``view.error`` says why."""
+        return self.view.error is None
+
+    def render(self, format: Format) -> str:
+        """Return the explanation in ``format``. Raises ``ConfigurationError`` for an unknown one."""
+        return _RENDERERS[_checked(format)](self.view)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write a file in the format of its suffix: ``.txt``, ``.mmd``, ``.svg`` or ``.json``.
+
+        Raises:
+            ConfigurationError: The suffix is another one.
+        """
+        file = Path(path)
+        if file.suffix not in _SUFFIXES:
+            raise ConfigurationError(f"{file} has no known format. Its suffix must be one of: {', '.join(_SUFFIXES)}.")
+        file.write_text(self.render(_SUFFIXES[file.suffix]), encoding="utf-8")
+
+    def __str__(self) -> str:
+        return self.render(self.format)
+
+    __repr__ = __str__
+
+    def _repr_svg_(self) -> str:
+        return self.render("svg")
+
+    def _repr_html_(self) -> str | None:
+        """The diagram with its findings, for notebooks. None if another format was asked for."""
+        if self.format not in ("text", "svg"):
+            return None
+        found = [line for severity in Severity for line in finding_lines(self.view, severity)]
+        shown = "\n".join(found if self.view.error is None else [self.view.error, *found])
+        listed = f"<pre>{escape(shown)}</pre>" if shown else ""
+        text = escape(self.render("text"))
+        return f"{self.render('svg')}{listed}<details><summary>As text</summary><pre>{text}</pre></details>"
+
+
+def explain(plan: Plan, format: Format = "text", *, runtime: RuntimeView | None = None) -> Explanation:
+    """Explain a plan. ``env.explain()`` does the same for a pipeline, and adds what its runtime knows.
+
+    Args:
+        plan: The plan.
+        format: The format of ``str()`` of the result.
+        runtime: How a runtime would run the plan. None: unknown.
+
+    Raises:
+        ConfigurationError: The format is unknown.
+    """
+    return Explanation(view_of(plan, runtime), format)
+
+
+def _to_json(view: PlanView) -> str:
+    return json.dumps(msgspec.to_builtins(view), indent=2)
+
+
+_RENDERERS: Mapping[Format, Callable[[PlanView], str]] = MappingProxyType(
+    {"text": to_text, "mermaid": to_mermaid, "svg": to_svg, "json": _to_json}
+)
+
+
+def _checked(format: Format) -> Format:
+    if format not in get_args(Format):
+        raise ConfigurationError(f"format must be one of {', '.join(get_args(Format))}, not {format!r}.")
+    return format

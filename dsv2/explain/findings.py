@@ -1,0 +1,144 @@
+"""What a reader of a plan should know: mistakes that the plan shows, and costs that are easy to miss.
+
+A check reports only what the plan proves, or what it makes very likely. A program that is right as it is has no finding
+with severity WARNING.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from dsv2.context import RuntimeExecutionMode
+from dsv2.explain.event_time_findings import event_time_findings
+from dsv2.explain.flow import Flow
+from dsv2.explain.model import Finding, Severity
+from dsv2.explain.watermark_findings import watermark_findings
+from dsv2.extension.join.unbounded import UnboundedJoin
+from dsv2.functions import ProcessFunction
+from dsv2.graph import Edge, Operator, OperatorKind
+from dsv2.graph.plan import AtSource
+from dsv2.graph.stateful import may_keep_state
+from dsv2.graph.unread import unread_outputs
+from dsv2.sinks import DriverSink
+
+__all__ = ("findings_of",)
+
+_WARNING, _NOTE = Severity.WARNING, Severity.NOTE
+
+
+def findings_of(flow: Flow, *, in_one_process: bool) -> tuple[Finding, ...]:
+    """Return all findings, warnings first.
+
+    Args:
+        flow: The plan and its watermarks.
+        in_one_process: Whether the runtime is one process, which has no costs of distribution and no checkpoints.
+    """
+    checks: list[Callable[[Flow], Iterator[Finding]]] = [
+        event_time_findings,
+        watermark_findings,
+        _waits_for_end,
+        _unread,
+        _joins_without_ttl,
+    ]
+    if not in_one_process:
+        checks += [_source_parallelism, _sinks_on_driver, _without_uid]
+    found = [finding for check in checks for finding in check(flow)]
+    return tuple(sorted(found, key=lambda finding: finding.severity is not _WARNING))
+
+
+def _waits_for_end(flow: Flow) -> Iterator[Finding]:
+    for operator in _functions(flow):
+        never_ends = any(map(flow.may_never_end, flow.plan.edges_into[operator.id]))
+        if never_ends and operator.function.dsv2_waits_for_end:
+            yield Finding(
+                "end-never-comes",
+                _WARNING,
+                (operator.id,),
+                "emits nothing before its input has ended, but a source before it is unbounded.",
+                "Use windows that end by time or count, let a trigger or early firing fire the window, or bound the "
+                "source.",
+            )
+
+
+def _unread(flow: Flow) -> Iterator[Finding]:
+    for operator, what, advice in unread_outputs(flow.plan):
+        yield Finding(
+            "unread-output", _WARNING, (operator.id,), f"nothing reads {what}, so its records are lost.", advice
+        )
+
+
+def _joins_without_ttl(flow: Flow) -> Iterator[Finding]:
+    for operator in _functions(flow):
+        function = operator.function
+        if not isinstance(function, UnboundedJoin) or all(state.time_to_live for state in function.uses_states()):
+            continue
+        if any(map(flow.may_never_end, flow.plan.edges_into[operator.id])):
+            yield Finding(
+                "join-without-ttl",
+                _NOTE,
+                (operator.id,),
+                "keeps every record of both sides forever, and a source before it is unbounded.",
+                "Pass ttl=StateTtl(...), or use interval_join or window_join.",
+            )
+
+
+def _source_parallelism(flow: Flow) -> Iterator[Finding]:
+    plan = flow.plan
+    leaving: dict[int, list[Edge]] = {}
+    for edge in plan.edges:
+        head = plan.operators[plan.chain_heads[edge.source]]
+        if head.kind is OperatorKind.SOURCE and not plan.is_chained(edge):
+            leaving.setdefault(head.id, []).append(edge)
+    for source_id, edges in leaving.items():
+        source = plan.operators[source_id]
+        for edge in edges:
+            target = plan.operators[edge.target]
+            if not edge.by_parallelism or not _could_save_exchange(source, target, alone=len(edges) == 1):
+                continue
+            yield Finding(
+                "source-parallelism",
+                _NOTE,
+                (target.id, source.id),
+                f"has parallelism {target.parallelism}, but its source has {source.parallelism}, so each record is "
+                f"serialized and exchanged before it. With the same parallelism its subtasks would read the source.",
+                f"Set with_parallelism({target.parallelism}) on the source, if it has enough splits, or "
+                f"with_parallelism({source.parallelism}) on the function.",
+            )
+
+
+def _could_save_exchange(source: Operator, target: Operator, *, alone: bool) -> bool:
+    """Whether ``target`` would need no exchange if it had the parallelism of ``source``."""
+    if target.kind is OperatorKind.SINK:
+        return False
+    chained = AtSource.NOTHING < target.at_source <= source.at_source and len(target.input_keys) == 1
+    return chained or (alone and source.at_source is AtSource.MICRO_BATCHES)
+
+
+def _sinks_on_driver(flow: Flow) -> Iterator[Finding]:
+    for operator in flow.plan.operators:
+        if isinstance(operator.body, DriverSink):
+            yield Finding(
+                "driver-sink",
+                _NOTE,
+                (operator.id,),
+                f"{type(operator.body).__name__} is written on the driver, through which all of its records pass.",
+                "This suits small results. For large ones use FileSink, or a sink of a connector.",
+            )
+
+
+def _without_uid(flow: Flow) -> Iterator[Finding]:
+    if flow.plan.mode is not RuntimeExecutionMode.STREAMING:
+        return
+    for operator in flow.plan.operators:
+        if not operator.automatic_uid or not may_keep_state(operator.body):
+            continue
+        if operator.twin is not None:
+            message = f"differs from the operator at {operator.twin} only in its order, so a checkpoint is refused."
+            yield Finding("no-uid", _WARNING, (operator.id,), message, "Set a uid on both: with_uid(...).")
+        elif operator.kind is not OperatorKind.SOURCE:
+            message = "has state and no uid. A restart is refused if its class, states or inputs have changed."
+            yield Finding("no-uid", _NOTE, (operator.id,), message, "Set a uid: with_uid(...).")
+
+
+def _functions(flow: Flow) -> Iterator[Operator]:
+    return (operator for operator in flow.plan.operators if isinstance(operator.body, ProcessFunction))

@@ -1,0 +1,109 @@
+"""Where watermarks can go, as far as the plan shows.
+
+Functions emit watermarks in code. Any function may emit one that another function or source declares, so the plan only
+shows where a watermark is declared, and which inputs are downstream of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsv2.functions import ProcessFunction
+from dsv2.graph import Edge, Operator, OperatorKind, Plan
+from dsv2.sinks import Sink
+from dsv2.sources import BaseSource
+from dsv2.spi import WrappingFunction
+from dsv2.watermark import WatermarkHandlingStrategy
+from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME
+
+__all__ = ("OF_EVENT_TIME", "Flow", "handlers")
+
+OF_EVENT_TIME = frozenset((EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME))
+"""The identifiers of event time. Functions with event time act on them in another way than ``on_watermark``."""
+
+_CALLBACKS = {
+    OperatorKind.TWO_INPUT: ("on_watermark_from_first_input", "on_watermark_from_second_input"),
+    OperatorKind.TWO_INPUT_BROADCAST: ("on_watermark_from_non_broadcast_input", "on_watermark_from_broadcast_input"),
+}
+_BASES = ("dsv2.functions.", "dsv2.extension.window.functions", "dsv2.arrow.functions")
+
+
+class Flow:
+    """The watermarks that may be sent and received in ``plan``."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.declared = {operator.id: _declared(operator) for operator in plan.operators}
+        self._forwarded = {
+            identifier
+            for identifier, declaration in plan.declarations.items()
+            if declaration.default_handling_strategy is WatermarkHandlingStrategy.FORWARD
+        }
+        self._sent: dict[int, frozenset[str]] = {}
+        self._endless: set[int] = set()
+        for operator in plan.operators:  # upstream operators come first
+            received = self.received(operator) & self._forwarded
+            self._sent[operator.id] = received | set(self.declared[operator.id])
+            unbounded = isinstance(operator.body, BaseSource) and not operator.body.bounded
+            if unbounded or any(map(self.may_never_end, plan.edges_into[operator.id])):
+                self._endless.add(operator.id)
+
+    def arriving(self, edge: Edge) -> frozenset[str]:
+        """The identifiers that may arrive on ``edge``."""
+        return self._sent[edge.source]
+
+    def received(self, operator: Operator) -> frozenset[str]:
+        """The identifiers that may arrive on any input of ``operator``."""
+        return frozenset[str]().union(*map(self.arriving, self.plan.edges_into[operator.id]))
+
+    def receivers(self, identifier: str) -> Iterator[Operator]:
+        """The functions that may receive a watermark."""
+        for operator in self.plan.operators:
+            if isinstance(operator.body, ProcessFunction) and identifier in self.received(operator):
+                yield operator
+
+    def handles(self, operator: Operator, identifier: str) -> bool:
+        """Whether the function of ``operator``, which may receive a watermark, acts on it."""
+        function = operator.function
+        if identifier in OF_EVENT_TIME and function.dsv2_has_event_time:
+            return True
+        wait = operator.broadcast_wait
+        if wait is not None and wait.identifier == identifier:
+            return True
+        edges = self.plan.edges_into[operator.id]
+        return any(identifier in self.arriving(edges[number]) for number, _ in handlers(operator))
+
+    def may_never_end(self, edge: Edge) -> bool:
+        """Whether a source upstream of ``edge`` is unbounded."""
+        return edge.source in self._endless
+
+    def downstream(self, operator: Operator) -> Iterator[Operator]:
+        """The functions downstream of ``operator``, and itself."""
+        reached = {operator.id}
+        for other in self.plan.operators[operator.id :]:
+            if reached.intersection(edge.source for edge in self.plan.edges_into[other.id]):
+                reached.add(other.id)
+            if other.id in reached and isinstance(other.body, ProcessFunction):
+                yield other
+
+
+def handlers(operator: Operator) -> Iterator[tuple[int, str]]:
+    """The inputs for which the function of ``operator`` overrides the callback for watermarks, with its name."""
+    function = operator.function
+    if operator.kind is OperatorKind.UNION:
+        return
+    for number, name in enumerate(_CALLBACKS.get(operator.kind, ("on_watermark",))):
+        owner = function.wrapped if isinstance(function, WrappingFunction) else function
+        kind = type(owner if hasattr(owner, name) else function)
+        defined_in = next(base.__module__ for base in kind.__mro__ if name in vars(base))
+        if not f"{defined_in}.".startswith(_BASES):
+            yield number, name
+
+
+def _declared(operator: Operator) -> tuple[str, ...]:
+    if isinstance(operator.body, Sink):
+        return ()
+    of_strategy = () if operator.watermarks is None else operator.watermarks.declarations
+    return tuple(
+        dict.fromkeys(declaration.identifier for declaration in (*operator.body.declare_watermarks(), *of_strategy))
+    )

@@ -1,0 +1,99 @@
+"""Findings about watermarks of the program: those that never arrive, or that nothing acts on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsv2.explain.flow import OF_EVENT_TIME, Flow, handlers
+from dsv2.explain.model import Finding, Severity
+from dsv2.functions import ProcessFunction
+from dsv2.graph import Operator, OperatorKind
+
+__all__ = ("watermark_findings",)
+
+_UNDECLARED = "If a function there emits it, declare it there as well."
+
+
+def watermark_findings(flow: Flow) -> Iterator[Finding]:
+    """Find watermarks that are waited for in vain, and callbacks and watermarks without a counterpart."""
+    for operator in flow.plan.operators:
+        if isinstance(operator.body, ProcessFunction):
+            yield from _waits_for_input(operator, flow)
+            yield from _waits_for_broadcast(operator, flow)
+            yield from _never_called(operator, flow)
+    yield from _unhandled(flow)
+
+
+def _waits_for_input(operator: Operator, flow: Flow) -> Iterator[Finding]:
+    """Find watermarks that wait for an input on which nothing emits them."""
+    edges = flow.plan.edges_into[operator.id]
+    others = [other for other in flow.downstream(operator) if other is not operator]
+    for identifier in sorted(flow.received(operator) - OF_EVENT_TIME):
+        policy = flow.plan.declarations[identifier].combination_policy
+        combined = len(edges) > 1 and (operator.kind is OperatorKind.UNION or policy.combine_across_inputs)
+        if not combined or not policy.combine_wait_for_all_channels or not others:
+            continue
+        for edge in edges:
+            if identifier in flow.arriving(edge):
+                continue
+            endless = flow.may_never_end(edge)
+            until = "It never ends, so" if endless else "Until it has ended,"
+            yield Finding(
+                "waits-for-input",
+                Severity.WARNING if endless else Severity.NOTE,
+                (operator.id, edge.source),
+                f"waits for the watermark {identifier!r} from all of its inputs, but nothing declares it on input "
+                f"{edge.input + 1}. {until} functions after it do not receive the watermark.",
+                f"Emit it on input {edge.input + 1} as well, or declare it without combine_wait_for_all_channels. "
+                f"{_UNDECLARED}",
+            )
+
+
+def _waits_for_broadcast(operator: Operator, flow: Flow) -> Iterator[Finding]:
+    wait = operator.broadcast_wait
+    if wait is None:
+        return
+    side = flow.plan.edges_into[operator.id][1]
+    reason = None
+    if wait.identifier is not None and wait.identifier not in flow.arriving(side):
+        reason = "nothing declares it there"
+        advice = f"Declare and emit it on the broadcast side. {_UNDECLARED}"
+    elif wait.identifier is None and flow.may_never_end(side):
+        reason = "it has an unbounded source"
+        advice = "Wait for a watermark of the broadcast side: WaitForBroadcast(until=...)."
+    if reason is not None:
+        yield Finding(
+            "broadcast-wait-never-ends",
+            Severity.WARNING,
+            (operator.id, side.source),
+            f"holds its main input until the broadcast side has sent {wait}, but {reason}. The job fails after "
+            f"{wait.max_records:,} records.",
+            advice,
+        )
+
+
+def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
+    hidden = OF_EVENT_TIME if operator.function.dsv2_has_event_time else frozenset[str]()
+    for number, name in handlers(operator):
+        if not flow.arriving(flow.plan.edges_into[operator.id][number]) - hidden:
+            yield Finding(
+                "handler-never-called",
+                Severity.WARNING,
+                (operator.id,),
+                f"overrides {name}, but nothing upstream of that input declares a watermark.",
+                "Check which input sends the watermark, and whether it is declared with default_handling_strategy_"
+                f"ignore(). {_UNDECLARED}",
+            )
+
+
+def _unhandled(flow: Flow) -> Iterator[Finding]:
+    for identifier in flow.plan.declarations.keys() - OF_EVENT_TIME:
+        if not any(flow.handles(operator, identifier) for operator in flow.receivers(identifier)):
+            declared_by = tuple(number for number, declared in flow.declared.items() if identifier in declared)
+            yield Finding(
+                "unhandled-watermark",
+                Severity.NOTE,
+                declared_by,
+                f"declares the watermark {identifier!r}, but no function that it reaches overrides on_watermark.",
+                "Handle it downstream, or do not declare it.",
+            )

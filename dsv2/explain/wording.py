@@ -1,0 +1,156 @@
+"""Short phrases about operators and edges, which the text and the diagrams share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from dsv2.explain.model import EdgeView, Finding, OperatorView, Place, PlanView, Processing, StateView
+from dsv2.graph import Exchange, OperatorKind
+from dsv2.state import RedistributionMode, TtlTimeCharacteristic
+from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME
+
+__all__ = (
+    "about",
+    "concerns",
+    "details",
+    "edge_text",
+    "headline",
+    "place_text",
+    "printable",
+    "short_location",
+    "watermark_name",
+)
+
+_EVENT_TIME_NAMES = {
+    EVENT_TIME: "event time",
+    IDLE_STATUS: "idle status",
+    USE_PROCESSING_TIME: "processing time as event time",
+}
+_PLACES = {
+    Place.SOURCE_TASK: "in the tasks that read the source",
+    Place.DRIVER: "on the driver",
+    Place.SINK_TASK: "in parallel",
+}
+_UNITS = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1000, "ms": 1}
+_PROCESSING = {
+    Processing.BATCHES: "called with batches",
+    Processing.STAMPED_BATCHES: "called with batches, if records have timestamps",
+    Processing.TABLES: "called with Arrow tables",
+}
+
+
+def headline(view: PlanView) -> str:
+    """The mode and size of the plan."""
+    operators = _count(len(view.operators), "operator")
+    if view.error is not None:
+        return f"{view.mode}, {operators}, cannot be built"
+    exchanges = sum(not (edge.chained or edge.read) and _is_function(view, edge) for edge in view.edges)
+    return f"{view.mode}, {operators}, {_count(view.levels, 'level')}, {_count(exchanges, 'exchange')}"
+
+
+def about(operator: OperatorView) -> str:
+    """What an operator is, in one line: its function, and for sources and sinks how they run."""
+    parts = [operator.function.text]
+    if operator.bounded is not None:
+        parts.append("bounded" if operator.bounded else "unbounded")
+    if operator.kind is OperatorKind.SINK and operator.place is not None:
+        parts.append(_PLACES[operator.place])
+    return ", ".join(parts)
+
+
+def place_text(view: PlanView, operator: OperatorView) -> str:
+    """Where a source or a function chained to one runs, or ""."""
+    if operator.read_by is not None:
+        return f"read by the subtasks of {view.operators[operator.read_by].title}"
+    is_source = operator.kind is OperatorKind.SOURCE
+    if is_source or operator.level != 0:
+        return ""
+    reader = view.operators[operator.chain].read_by
+    return _PLACES[Place.SOURCE_TASK] if reader is None else f"in the subtasks of {view.operators[reader].title}"
+
+
+def details(operator: OperatorView) -> Iterator[str]:
+    """What is special about an operator, one phrase each."""
+    if operator.layout:
+        yield f"keeps {operator.layout}"
+    if operator.states:
+        yield f"state: {', '.join(map(_state_text, operator.states))}"
+    if operator.declares:
+        yield f"declares: {', '.join(map(watermark_name, operator.declares))}"
+    if operator.handlers:
+        yield f"handles watermarks: {', '.join(operator.handlers)}"
+    if operator.event_time:
+        yield "uses event time"
+    if operator.broadcast_wait:
+        yield f"waits for the broadcast side: {operator.broadcast_wait}"
+    if operator.error_policy:
+        yield f"on error: {operator.error_policy}"
+    if operator.side_outputs:
+        yield f"side outputs: {', '.join(operator.side_outputs)}"
+    if operator.processing in _PROCESSING:
+        yield _PROCESSING[operator.processing]
+
+
+def edge_text(edge: EdgeView) -> str:
+    """How records get across an edge."""
+    if edge.chained:
+        text = "chained"
+    elif edge.read:
+        text = "read by its subtasks"
+    else:
+        text = "unknown exchange" if edge.exchange is None else edge.exchange.value
+    if edge.key is not None and not edge.chained:
+        version = "" if edge.key.version is None else f" (version {edge.key.version})"
+        how = " by" if edge.exchange is Exchange.HASH else ", keyed by"
+        text = f"{text}{how} {edge.key.text}{version}"
+    return f"{edge.output}: {text}" if isinstance(edge.output, str) else text
+
+
+def watermark_name(identifier: str) -> str:
+    """An identifier, or the plain name of one of event time."""
+    return _EVENT_TIME_NAMES.get(identifier, identifier)
+
+
+def concerns(view: PlanView, finding: Finding) -> str:
+    """The operators that a finding concerns, first the one to look at."""
+    first = view.operators[finding.operators[0]]
+    return f"{first.title} ({short_location(first.location)})"
+
+
+def short_location(location: str) -> str:
+    """A file and line, relative to the current directory if the file is in it."""
+    file, _, line = location.rpartition(":")
+    if not os.path.isabs(file):
+        return location
+    relative = os.path.relpath(file)
+    return location if relative.startswith(os.pardir) else f"{relative}:{line}"
+
+
+def printable(text: str) -> str:
+    """``text`` in one line, with escapes for characters that cannot be shown."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def _is_function(view: PlanView, edge: EdgeView) -> bool:
+    return view.operators[edge.target].kind is not OperatorKind.SINK
+
+
+def _state_text(state: StateView) -> str:
+    facts = [f"{state.kind.removesuffix('State').lower()} of {' to '.join(state.types)}"]
+    if state.mode is not RedistributionMode.NONE:
+        facts.append(state.mode.value)
+    if state.ttl_ms is not None:
+        clock = ", event time" if state.ttl_time is TtlTimeCharacteristic.EVENT_TIME else ""
+        facts.append(f"time to live {_duration(state.ttl_ms)}{clock}")
+    return f"{state.name} ({', '.join(facts)})"
+
+
+def _duration(milliseconds: int) -> str:
+    """A duration in the largest unit of which it is a multiple."""
+    number, unit = next((milliseconds // size, unit) for unit, size in _UNITS.items() if milliseconds % size == 0)
+    return f"{number} {unit}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

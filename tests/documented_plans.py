@@ -1,0 +1,43 @@
+"""The diagrams of plans in the documentation. ``python -m tests.documented_plans`` draws them again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from dsv2 import ExecutionEnvironment
+from dsv2.explain import Explanation
+from examples.hot_topics import pipeline
+from tests.explained_program import recorded
+
+__all__ = ("DIAGRAMS", "draw")
+
+_ROOT = Path(__file__).parent.parent
+
+
+def _hot_topics() -> Explanation:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    env.set_parallelism(2)
+    pipeline(env)
+    return env.build_plan("hot topics").explain()
+
+
+DIAGRAMS: Mapping[str, Callable[[], Explanation]] = {
+    "docs/assets/plan_hot_topics.svg": _hot_topics,
+    "docs/assets/plan_orders.svg": recorded,
+}
+"""Explanations by the path of the diagram."""
+
+
+def draw(path: str) -> str:
+    """The current diagram. The root of the repository must be the current directory, to which places are relative."""
+    return DIAGRAMS[path]().render("svg")
+
+
+if __name__ == "__main__":
+    os.chdir(_ROOT)
+    from tests import documented_plans  # the classes of plans have the names of their modules
+
+    for path in DIAGRAMS:
+        Path(path).write_text(documented_plans.draw(path), encoding="utf-8")
