@@ -38,7 +38,7 @@ from runtime_spark.layout import REPORT_SLOT, Layout, StateLayout
 from runtime_spark.map_stage import check_map_state, with_map_state
 from runtime_spark.migration import choose_generation
 from runtime_spark.query import StreamingJob
-from runtime_spark.quiet import be_quiet, use_this_python
+from runtime_spark.python_of_workers import use_this_python
 from runtime_spark.rows import COLUMNS, ROW_SCHEMA
 from runtime_spark.savepoint.restoration import Restoration
 from runtime_spark.savepoint.restore_frames import RESTORE_SETTINGS, restore_frames
@@ -79,8 +79,7 @@ class CompiledPlan:
 class SparkRuntime:
     """Runs plans on the user's session. It never stops the session, and leaves its settings unchanged.
 
-    Where the user has not decided otherwise, Spark's log is set to errors (DSV2_SPARK_LOGS=1 keeps it), and workers of
-    a local session run this Python.
+    Workers of a session on one machine run this Python, unless PYSPARK_PYTHON names another.
 
     ``get_instance(spark=session)`` creates one with the default settings. For other settings, create it yourself:
     ``get_instance(SparkRuntime(session, state_layout=StateLayout.MAP))``.
@@ -267,7 +266,6 @@ def compile_plan(
 ) -> CompiledPlan:
     """Convert ``plan`` to a DataFrame. Nothing runs, except to count rows of a batch DataFrame in a streaming job."""
     use_this_python(spark)
-    be_quiet(spark)
     for operator in plan.operators:
         if operator.kind is OperatorKind.SOURCE:
             check_source(operator)
