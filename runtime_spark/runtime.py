@@ -37,8 +37,8 @@ from runtime_spark.folders import driver_folder, open_folder
 from runtime_spark.layout import REPORT_SLOT, Layout, StateLayout
 from runtime_spark.map_stage import check_map_state, with_map_state
 from runtime_spark.migration import choose_generation
-from runtime_spark.query import StreamingJob
 from runtime_spark.python_of_workers import use_this_python
+from runtime_spark.query import StreamingJob
 from runtime_spark.rows import COLUMNS, ROW_SCHEMA
 from runtime_spark.savepoint.restoration import Restoration
 from runtime_spark.savepoint.restore_frames import RESTORE_SETTINGS, restore_frames

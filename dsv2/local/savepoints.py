@@ -29,9 +29,7 @@ def take(plan: Plan, run: LocalRun, earlier: Iterable[Description], origin: Orig
     """
     writer = SavepointWriter(folder, continued_programs(earlier, describe(plan)), run.codec)
     writer.write(run.rows())
-    writer.finish(
-        origin, run.positions(), sinks=describe_sinks(plan), fields=run.kept_fields(), holding=run.holding()
-    )
+    writer.finish(origin, run.positions(), sinks=describe_sinks(plan), fields=run.kept_fields(), holding=run.holding())
 
 
 def restart(plan: Plan, run: LocalRun) -> None:
