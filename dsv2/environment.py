@@ -183,8 +183,8 @@ class ExecutionEnvironment:
         Without a timeout, a blocking callback stops the job from making progress and from stopping. With a timeout,
         the callback is interrupted with the signal SIGUSR2, and the ``UserFunctionError`` names operator, callback,
         subtask, key and record. If Python cannot interrupt it (native code), a Spark worker logs the stack and exits.
-        The local runtime can only interrupt the main thread; elsewhere it logs the stack. Sinks and source readers
-        have no timeout.
+        The local runtime can only interrupt the main thread, with ``execute``; elsewhere it logs the stack. Sinks and
+        source readers have no timeout.
 
         Args:
             timeout: The limit for one callback, at least 1 ms. None (default): no limit.
@@ -317,8 +317,8 @@ class ExecutionEnvironment:
 
         Args:
             job_name: The name of the job.
-            checkpoint_location: Where a streaming job on Spark stores its checkpoints. A restart with the same
-                location resumes the job.
+            checkpoint_location: Where a streaming job stores its checkpoints. A restart with the same location resumes
+                the job. Required on Spark.
             trigger: When micro-batches run. Default: ``Trigger.available_now()`` if all sources are bounded, otherwise
                 ``Trigger.processing_time()``.
             allow_dropped_state: Whether the checkpoint or savepoint may have operators, states or function fields that
@@ -360,7 +360,7 @@ class ExecutionEnvironment:
             on_change,
             dead_letters,
         )
-        return self._start(job_name, options, skip_records, trace_records).result()
+        return self._start(job_name, replace(options, background=False), skip_records, trace_records).result()
 
     @short_traceback
     def execute_async(

@@ -13,6 +13,7 @@ from dsv2.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.graph import Plan
 from dsv2.graph.skips import SkippedRecords
+from dsv2.sources import BaseSource
 
 __all__ = (
     "JobHandle",
@@ -24,6 +25,9 @@ __all__ = (
     "OperatorProgress",
     "RunOptions",
     "Trigger",
+    "check_batch_options",
+    "default_trigger",
+    "input_is_bounded",
 )
 
 
@@ -48,8 +52,7 @@ class Trigger:
             interval: The interval. 0 (default) starts each micro-batch as soon as the previous one is complete.
             target_batch_duration: How long a micro-batch should take. A backlog is read in micro-batches that grow
                 until they take that long; a small backlog is processed at once. It applies in addition to the limits
-                of the sources, but not to DataFrames and not in the local runtime. None (default): only the limits of
-                the sources apply.
+                of the sources, but not to DataFrames. None (default): only the limits of the sources apply.
 
         Raises:
             ConfigurationError: Both ``interval`` and ``target_batch_duration`` are given, or one is out of range.
@@ -229,7 +232,11 @@ OnChange: TypeAlias = Literal["migrate", "refuse"]
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The arguments of ``execute`` that the runtime uses."""
+    """The arguments of ``execute`` that the runtime uses.
+
+    ``background``: Whether the caller continues while the job runs. If not, it waits for its end at once, so that the
+    runtime may run the job in the thread of the caller.
+    """
 
     checkpoint_location: str | None = None
     trigger: Trigger | None = None
@@ -241,6 +248,27 @@ class RunOptions:
     dead_letters: str | None = None
     skip_records: SkippedRecords = field(default_factory=dict)
     trace_records: bool = False
+    background: bool = True
+
+
+def input_is_bounded(plan: Plan) -> bool:
+    """Whether all sources of ``plan`` are bounded."""
+    return all(operator.body.bounded for operator in plan.operators if isinstance(operator.body, BaseSource))
+
+
+def check_batch_options(options: RunOptions) -> None:
+    """Raise ``ConfigurationError`` if a BATCH job has options that only STREAMING jobs have. Called by runtimes."""
+    if options.savepoint is not None:
+        raise ConfigurationError("A BATCH job has no state to restore. Omit savepoint, or use STREAMING.")
+    if options.checkpoint_location is not None or options.trigger is not None:
+        raise ConfigurationError(
+            "A BATCH job has neither a checkpoint nor a trigger. Remove these arguments, or use STREAMING."
+        )
+
+
+def default_trigger(plan: Plan) -> Trigger:
+    """Return the trigger of a streaming job that sets none."""
+    return Trigger.available_now() if input_is_bounded(plan) else Trigger.processing_time()
 
 
 class JobRuntime(Protocol):

@@ -38,7 +38,10 @@ def _warn() -> None:
 def _warn_of(job: JobHandle, name: str, location: str) -> None:
     match job.status:
         case JobStatus.RUNNING:
-            what = "was still running when the program ended, and was terminated. Wait for it with job.result()."
+            what = (
+                "was still running when the program ended, and was terminated. Wait for it with job.result(), or end "
+                "it with job.stop()."
+            )
         case JobStatus.FAILED:
             what = f"failed, and the program never checked its result. {job.exception()}"
         case _:

@@ -17,6 +17,8 @@ from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionErr
 from dsv2.graph import Plan
 from dsv2.graph.skips import warn_of_missed_skips
 from dsv2.job import JobProgress, JobResult, JobStatus
+from dsv2.program.unblocking import skipped_in
+from dsv2.runtime.report.job_waiting import Keeper, Waiting
 from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
@@ -24,10 +26,9 @@ from runtime_spark.dead_letters import letters_in
 from runtime_spark.failures import job_failure
 from runtime_spark.job_group import JobGroup
 from runtime_spark.job_reports import JobReports
-from runtime_spark.job_waiting import Keeper, Waiting, running_in
+from runtime_spark.job_waiting import running_in
 from runtime_spark.passages import PassedReports
 from runtime_spark.sinks import SinkWriter
-from runtime_spark.unblocking import skipped_in
 
 __all__ = ("BatchJob",)
 
@@ -130,6 +131,7 @@ class BatchJob:
 
     def stop(self, timeout: timedelta | None = None) -> None:
         """Wait for the end, or cancel the job after ``timeout``: see ``JobHandle``."""
+        asked(self)
         seconds = as_seconds(timeout, "timeout")
         waiting = Waiting(self._plan.job_name, self._what_runs)
         deadline = None if seconds is None else time.monotonic() + seconds
@@ -163,7 +165,8 @@ class BatchJob:
 
     def exception(self) -> Dsv2Error | None:
         """Return the error that the job failed with, or None."""
-        asked(self)
+        if not self._thread.is_alive():
+            asked(self)
         return self._failure
 
     @short_traceback

@@ -11,11 +11,15 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from dsv2.dead_letters.replay import Replays
+from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.skips import warn_of_skip
 from dsv2.job import RunOptions
 from dsv2.program.description import describe_sinks
 from dsv2.program.dropped import dropped_state
+from dsv2.program.restart import refuse_or_warn_of_dropped
+from dsv2.program.run_history import begin_run
+from dsv2.program.unblocking import Unblocking
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.ranges import has_read, ranges_read
 from dsv2.savepoint.reader import SavepointReader
@@ -23,7 +27,7 @@ from dsv2.sinks import SinkRunInfo
 from runtime_spark.checkpoint_log import Beginning, beginning_of
 from runtime_spark.dead_letters import CheckpointLetters
 from runtime_spark.driver_processes import describe_driver
-from runtime_spark.file_outputs import OutputOwner, check_outputs, check_owned, own_outputs
+from runtime_spark.file_outputs import check_outputs, check_owned, own_outputs
 from runtime_spark.folders import jvm_process
 from runtime_spark.generations import (
     SAVEPOINT,
@@ -38,12 +42,10 @@ from runtime_spark.manifest import Manifest, manifest_of, read_checkpoint_id, re
 from runtime_spark.migration import ChosenGeneration, another_driver
 from runtime_spark.notes import NoteBook, Notes
 from runtime_spark.placement import Placement, SourceStreams, positions_at
-from runtime_spark.restart import check_restart, refuse_or_warn_of_dropped
-from runtime_spark.run_history import begin_run
+from runtime_spark.restart import check_restart
 from runtime_spark.savepoint.restoration import restoration_of
 from runtime_spark.state_history import StateHistory, StateLedger
 from runtime_spark.state_metadata import check_state_metadata, relocate_state_metadata
-from runtime_spark.unblocking import Unblocking
 from runtime_spark.uncommitted_state import discard_uncommitted_state
 
 __all__ = ("Checkpoint",)
@@ -123,7 +125,8 @@ class Checkpoint:
             relocate_state_metadata(self.folder)
             self._note_book.write(self._notes)
             self.unblocking.write()
-            run = begin_run(self.folder, run_id, self._beginning, self.first_batch)
+            begun = self._beginning
+            run = begin_run(self.folder, run_id, begun.batch_id, self.first_batch, repeats=begun.repeats)
             own_outputs(self._spark, self._plan, self._owner)
             self.record_replays()
         except BaseException:

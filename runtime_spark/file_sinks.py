@@ -7,10 +7,9 @@ from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
-from pyspark.sql import types as t
 
 from dsv2.clock import Clock
-from dsv2.errors import Dsv2Error, JobError, SchemaError
+from dsv2.errors import Dsv2Error, JobError
 from dsv2.file_log import Rolling, SinkFolder
 from dsv2.file_log.description import Description
 from dsv2.graph import Operator
@@ -22,10 +21,9 @@ from runtime_spark.folders import open_folder
 from runtime_spark.layout import Layout
 from runtime_spark.schema import schema_of
 
-__all__ = ("FileSinkWriter", "check_partitioning")
+__all__ = ("FileSinkWriter",)
 
 _NEVER_MS = 1 << 62
-_FOLDER_TYPES = (t.BooleanType, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.StringType, t.DateType)
 
 
 class FileSinkWriter:
@@ -107,21 +105,6 @@ class FileSinkWriter:
             raise type(error)(f"{name_of(self.operator)} {what}: {error}") from error
         except Exception as error:
             raise JobError(f"{name_of(self.operator)} {what}: {type(error).__qualname__}: {error}") from error
-
-
-def check_partitioning(sink: FileSink[object], schema: t.StructType) -> None:
-    """Raise ``SchemaError`` if the columns in ``partition_by`` cannot be folders."""
-    types = {field.name: field.dataType for field in schema.fields}
-    for column in sink.partition_by:
-        if column not in types:
-            raise SchemaError(f"partition_by names {column!r}, but the columns are {', '.join(types)}.")
-        if not isinstance(types[column], _FOLDER_TYPES):
-            raise SchemaError(
-                f"partition_by names {column!r}, which is {types[column].simpleString()}. Use a column of type bool, "
-                f"int, str or date, such as the date of a timestamp."
-            )
-    if len(sink.partition_by) == len(types):
-        raise SchemaError("partition_by names all columns, so the files would be empty.")
 
 
 def _rolling(sink: FileSink[object]) -> Rolling | None:

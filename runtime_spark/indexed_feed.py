@@ -14,6 +14,7 @@ from dsv2.clock import Clock
 from dsv2.graph import Operator
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.continuation import check_content
+from dsv2.runtime.sources.indexed_pace import DEFAULT_RECORDS_PER_BATCH, IndexedPace
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import CollectionSource, IndexedSource, ReadSchedule
 from dsv2.sources.source import LEAST_PER_BATCH
@@ -22,9 +23,8 @@ from runtime_spark.rows import FrameEncoder, Row
 from runtime_spark.source_read import IndexRange, range_rows
 from runtime_spark.worker import WorkerJob
 
-__all__ = ("DEFAULT_RECORDS_PER_BATCH", "IndexedFeed", "StartFeed", "TickFeed")
+__all__ = ("IndexedFeed", "StartFeed", "TickFeed")
 
-DEFAULT_RECORDS_PER_BATCH = 1_000_000
 _BEFORE_START = -1
 
 
@@ -56,7 +56,7 @@ class CountingPlanner(Planner):
         self._feed = feed
         self._operator = operator
         self._clock = clock
-        self._began: tuple[int, int] | None = None  # time in ms and position at the first call
+        self._pace = IndexedPace(feed.records_per_second, clock)
         self._goal: int | None = None
         self._schedule = feed.schedule(operator)
         self._adaptive = None if feed.target_batch_ms is None else AdaptiveLimit(feed.target_batch_ms, clock)
@@ -125,14 +125,8 @@ class CountingPlanner(Planner):
 
     def _available(self, position: int) -> int | None:
         """Return the position up to which the feed can be read now; None if there is no limit."""
-        limits = [] if self._feed.count is None else [self._feed.count]
-        if self._feed.records_per_second is not None:
-            if self._began is None:
-                self._began = (self._clock.now_ms(), position)
-            began, base = self._began
-            elapsed = self._clock.now_ms() - began
-            limits.append(base + int(elapsed * self._feed.records_per_second / 1000))
-        return min(limits) if limits else None
+        limits = [limit for limit in (self._feed.count, self._pace.available(position)) if limit is not None]
+        return min(limits, default=None)
 
 
 class IndexedFeed(CountingFeed):

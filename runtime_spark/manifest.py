@@ -15,6 +15,7 @@ from dsv2.graph import Plan
 from dsv2.program.checked_json import from_json, to_json
 from dsv2.program.description import describe
 from dsv2.program.difference import Difference
+from dsv2.program.restart import LOCAL_FILES
 from runtime_spark.layout import Layout
 
 __all__ = (
@@ -70,6 +71,11 @@ def read_manifest(checkpoint: Folder) -> Manifest | None:
     """
     manifest = _read(checkpoint)
     begun = checkpoint.numbers("offsets")
+    if checkpoint.sizes(LOCAL_FILES):
+        raise IncompatibleCheckpointError(
+            f"{checkpoint.path} is the checkpoint of a job in the local runtime. To continue that job on Spark, take a "
+            f"savepoint of it, and start with savepoint=... and a new checkpoint_location."
+        )
     if manifest is None and (begun or checkpoint.read("metadata") is not None):
         raise IncompatibleCheckpointError(
             f"{checkpoint.path} holds a checkpoint, but not one of dsv2 (it has no {_MANIFEST}). "

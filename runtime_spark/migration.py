@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from dsv2.dead_letters.replay import PendingReplay
 from dsv2.errors import ConfigurationError
+from dsv2.file_log.ownership import OutputOwner
 from dsv2.folders import Folder
 from dsv2.graph import Plan
 from dsv2.job import RunOptions
@@ -22,7 +23,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from runtime_spark.checkpoint_log import beginning_of
 from runtime_spark.dead_letters import check_pending, is_withdrawn, pending_in
 from runtime_spark.driver_processes import describe_driver
-from runtime_spark.file_outputs import OutputOwner, check_outputs
+from runtime_spark.file_outputs import check_outputs
 from runtime_spark.folders import jvm_process
 from runtime_spark.generations import (
     SAVEPOINT,

@@ -18,6 +18,7 @@ from dsv2.clock import Clock
 from dsv2.errors import Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
 from dsv2.job import JobProgress, JobResult, JobStatus
+from dsv2.runtime.report.job_waiting import Keeper, Waiting
 from dsv2.runtime.report.ways_out import with_ways_out
 from dsv2.sources import BaseSource, IndexedSource
 from dsv2.tracebacks import short_traceback
@@ -25,7 +26,7 @@ from dsv2.unfinished import asked
 from runtime_spark.checkpoint import Checkpoint
 from runtime_spark.failures import job_failure
 from runtime_spark.job_reports import JobReports
-from runtime_spark.job_waiting import Keeper, Waiting, running_in
+from runtime_spark.job_waiting import running_in
 from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
 from runtime_spark.passages import PassedReports
@@ -248,7 +249,6 @@ class StreamingJob:
     @short_traceback
     def savepoint(self, path: str | PathLike[str]) -> str:
         """Take a savepoint as of the last complete micro-batch; see ``JobHandle``. The job continues meanwhile."""
-        asked(self)
         self._await_commit()
         if (failure := self.exception()) is not None:
             raise failure
@@ -310,7 +310,8 @@ class StreamingJob:
 
     def exception(self) -> Dsv2Error | None:
         """Return the error that the job failed with, or None."""
-        asked(self)
+        if self._is_over():
+            asked(self)
         return self._found_failure()
 
     def _found_failure(self) -> Dsv2Error | None:

@@ -25,11 +25,11 @@ from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.graph.skips import with_skips
-from dsv2.job import JobHandle, RunOptions, Trigger
+from dsv2.job import JobHandle, RunOptions, Trigger, check_batch_options, default_trigger
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime_view import RuntimeView
 from dsv2.sinks import SinkRunInfo
-from dsv2.sources import BaseSource, DataFrameSource
+from dsv2.sources import DataFrameSource
 from runtime_spark.batch_job import BatchJob
 from runtime_spark.checkpoint import Checkpoint
 from runtime_spark.dead_letters import batch_letters
@@ -41,6 +41,7 @@ from runtime_spark.layout import REPORT_SLOT, Layout, StateLayout
 from runtime_spark.map_stage import check_map_state, with_map_state
 from runtime_spark.migration import choose_generation
 from runtime_spark.passages import PassedReports, check_passages, passed
+from runtime_spark.python_of_workers import use_this_python
 from runtime_spark.query import StreamingJob
 from runtime_spark.rows import COLUMNS, ROW_SCHEMA
 from runtime_spark.savepoint.restoration import Restoration
@@ -84,6 +85,8 @@ class CompiledPlan:
 
 class SparkRuntime:
     """Runs plans on the user's session. It never stops the session, and leaves its settings unchanged.
+
+    Workers of a session on one machine run this Python, unless PYSPARK_PYTHON names another.
 
     ``get_instance(spark=session)`` creates one with the default settings. For other settings, create it yourself:
     ``get_instance(SparkRuntime(session, state_layout=StateLayout.MAP))``.
@@ -182,10 +185,7 @@ class SparkRuntime:
         return self._start_streaming(plan, options)
 
     def _start_batch(self, plan: Plan, options: RunOptions) -> BatchJob:
-        if options.checkpoint_location is not None or options.trigger is not None:
-            raise ConfigurationError(
-                "A BATCH job has neither a checkpoint nor a trigger. Remove these arguments, or use STREAMING."
-            )
+        check_batch_options(options)
         check_outputs_unused(self._spark, plan)
         plan = with_skips(plan, options.skip_records)
         job_id = f"{self._spark.conf.get('spark.app.id')}-{next(_BATCH_JOBS)}"
@@ -198,7 +198,7 @@ class SparkRuntime:
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
         location = _checkpoint(options.checkpoint_location)
         check_uids(plan)
-        trigger = options.trigger or _default_trigger(plan)
+        trigger = options.trigger or default_trigger(plan)
         with ExitStack() as stack:
             folder = TemporaryDirectory(prefix="dsv2-reports-", dir=driver_folder(self._spark))
             reports = stack.enter_context(folder)
@@ -284,6 +284,7 @@ def compile_plan(
     traced_batch: int | None = None,
 ) -> CompiledPlan:
     """Convert ``plan`` to a DataFrame. Nothing runs, except to count rows of a batch DataFrame in a streaming job."""
+    use_this_python(spark)
     for operator in plan.operators:
         if operator.kind is OperatorKind.SOURCE:
             check_source(operator)
@@ -364,10 +365,3 @@ def _checkpoint(location: str | None) -> str:
             "A later start with the same folder continues from there."
         )
     return location.rstrip("/") if urlparse(location).scheme else os.path.abspath(location)
-
-
-def _default_trigger(plan: Plan) -> Trigger:
-    sources = [operator.body for operator in plan.operators if isinstance(operator.body, BaseSource)]
-    if all(source.bounded for source in sources):
-        return Trigger.available_now()
-    return Trigger.processing_time()

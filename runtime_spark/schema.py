@@ -17,22 +17,12 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from dsv2.arrow.records import ArrowRecords
-from dsv2.arrow.schema import without_none
 from dsv2.errors import SchemaError
+from dsv2.file_log.schema import fields_of, json_schema
 from runtime_spark.columns import batch_of
 
-__all__ = ("RecordReader", "RecordWriter", "check_readable", "fields_of", "schema_of")
+__all__ = ("RecordReader", "RecordWriter", "check_readable", "schema_of")
 
-_SPARK_TYPES: dict[Any, t.DataType] = {
-    bool: t.BooleanType(),
-    int: t.LongType(),
-    float: t.DoubleType(),
-    str: t.StringType(),
-    bytes: t.BinaryType(),
-    date: t.DateType(),
-    datetime: t.TimestampType(),
-    Decimal: t.DecimalType(38, 18),
-}
 _READABLE: dict[Any, tuple[type[t.DataType], ...]] = {
     bool: (t.BooleanType,),
     int: (t.ByteType, t.ShortType, t.IntegerType, t.LongType),
@@ -45,24 +35,6 @@ _READABLE: dict[Any, tuple[type[t.DataType], ...]] = {
 }
 
 
-def fields_of(record_type: type) -> dict[str, Any]:
-    """Return the field names and types of a dataclass or NamedTuple class. Raises ``SchemaError`` for other classes."""
-    if dataclasses.is_dataclass(record_type):
-        names = [field.name for field in dataclasses.fields(record_type) if field.init]
-    elif issubclass(record_type, tuple) and hasattr(record_type, "_fields"):
-        names = list(record_type._fields)
-    else:
-        raise SchemaError(
-            f"{record_type.__qualname__} has no fields with types. Use a dataclass or a NamedTuple class, "
-            f"or a DDL string such as 'topic string, count long'."
-        )
-    try:
-        hints = typing.get_type_hints(record_type)
-    except NameError as error:
-        raise SchemaError(f"The field types of {record_type.__qualname__} cannot be resolved: {error}.") from error
-    return {name: hints.get(name, typing.Any) for name in names}
-
-
 def schema_of(schema: type | str) -> t.StructType:
     """Return the Spark schema of a record type or a DDL string. Raises ``SchemaError`` if there is none."""
     if isinstance(schema, str):
@@ -73,9 +45,7 @@ def schema_of(schema: type | str) -> t.StructType:
         if not isinstance(parsed, t.StructType):
             raise SchemaError(f"{schema!r} is not a schema of columns but {parsed.simpleString()}.")
         return parsed
-    return t.StructType(
-        [_field(schema, name, hint) for name, hint in fields_of(schema).items()],
-    )
+    return t.StructType.fromJson(json_schema(schema))
 
 
 def check_readable(record_type: type, schema: t.StructType, split_by: str | None) -> None:
@@ -225,24 +195,3 @@ def _refuse_none(array: pa.Array, field: pa.Field) -> None:
         _refuse_none(array.flatten(), field.type.value_field)
     elif pa.types.is_map(field.type):
         _refuse_none(array.items, field.type.item_field)
-
-
-def _field(record_type: type, name: str, hint: Any) -> t.StructField:
-    plain, nullable = without_none(hint)
-    return t.StructField(name, _spark_type(record_type, name, plain), nullable)
-
-
-def _spark_type(record_type: type, name: str, hint: Any) -> t.DataType:
-    if hint in _SPARK_TYPES:
-        return _SPARK_TYPES[hint]
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is list and arguments:
-        element, nullable = without_none(arguments[0])
-        return t.ArrayType(_spark_type(record_type, name, element), nullable)
-    if origin is dict and arguments:
-        value, nullable = without_none(arguments[1])
-        return t.MapType(_spark_type(record_type, name, arguments[0]), _spark_type(record_type, name, value), nullable)
-    raise SchemaError(
-        f"Field {name!r} of {record_type.__qualname__} has type {hint}, for which there is no column type. "
-        f"Use bool, int, float, str, bytes, date, datetime, Decimal, or list and dict of these, or a DDL string."
-    )

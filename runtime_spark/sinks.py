@@ -12,11 +12,12 @@ from pyspark.storagelevel import StorageLevel
 
 from dsv2.clock import Clock
 from dsv2.errors import ConfigurationError, SchemaError
+from dsv2.file_log.schema import check_partitioning
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.report.driver_limits import DriverLimits
 from dsv2.runtime.report.sink_calls import write_on_driver
 from dsv2.sinks import DriverSink, FileSink, ParallelSink, SinkRunInfo
-from runtime_spark.file_sinks import FileSinkWriter, check_partitioning
+from runtime_spark.file_sinks import FileSinkWriter
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.parallel_sinks import ParallelWriter
 from runtime_spark.rows import COLUMNS, decode_frame
@@ -37,7 +38,7 @@ def check_sink(plan: Plan, operator: Operator) -> None:
     if isinstance(sink, FileSink):
         try:
             schema = schema_of(sink.schema)
-            check_partitioning(sink, schema)
+            check_partitioning(sink.partition_by, schema.jsonValue())
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}") from error
         check_declared_type(plan, operator, schema)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 import msgspec
@@ -192,6 +193,8 @@ class _Runtime:
         if self.is_building:
             raise ConfigurationError("The function must only build the pipeline. Remove execute from it.")
         assert self._runtime is not None
+        # A local job runs in this thread, which Ctrl-C interrupts.
+        options = replace(options, background=self._configuration.runtime == "spark")
         return self._runtime.start(plan, options)
 
     def runtime_view(self, plan: Plan) -> RuntimeView:

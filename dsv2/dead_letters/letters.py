@@ -111,7 +111,7 @@ class DeadLetters:
         return record
 
     def request_replay(self, letters: Iterable[StoredLetter]) -> None:
-        """Request that letters are processed again at the next start of their job on Spark, each once.
+        """Request that letters are processed again at the next start of their job, each once.
 
         Args:
             letters: The letters, which are new.

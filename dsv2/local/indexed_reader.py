@@ -7,22 +7,28 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from dsv2.clock import Clock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
 from dsv2.local.mutation import MutationCheck
+from dsv2.local.reading import Reading
 from dsv2.runtime.exchange.frames import EmitFrame
+from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.continuation import check_content
+from dsv2.runtime.sources.indexed_pace import DEFAULT_RECORDS_PER_BATCH, IndexedPace
 from dsv2.runtime.sources.indexed_reading import IndexedReading
 from dsv2.runtime.sources.ranges import indexed_range
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Halt, IndexedSource, ReadSchedule
+from dsv2.sources.source import LEAST_PER_BATCH
 
 __all__ = ("IndexedReader", "IndexedSourceRun", "own_copy")
 
 _LARGEST_READ_BITS = 14
+_MOST_OF_UNBOUNDED = 10_000  # records in a micro-batch, unless the source has a limit of its own
 _BEFORE_START = -1
 
 
@@ -36,11 +42,13 @@ class IndexedSourceRun:
         self,
         plan: Plan,
         operator: Operator,
+        clock: Clock,
+        reading: Reading,
         receive: EmitFrame,
         mutation: MutationCheck | None,
         start: SourcePosition | None = None,
     ) -> None:
-        """``start``: Where the source continues. None: at its beginning."""
+        """Create the readers. ``start``: Where the source continues. None: at its beginning."""
         assert isinstance(operator.body, IndexedSource)
         self._source = operator.body
         self._operator = operator
@@ -53,9 +61,12 @@ class IndexedSourceRun:
             check_content(operator, start.offset, self._source.count)
             for reader in self.readers:
                 reader.resume(max(begin, 0), ended=bool(start.offset.get("ended")))
-        is_streaming = plan.mode is RuntimeExecutionMode.STREAMING
-        schedule = self._source.schedule(f"{operator}, defined at {operator.location}") if is_streaming else None
+        self._is_streaming = plan.mode is RuntimeExecutionMode.STREAMING
+        schedule = self._source.schedule(f"{operator}, defined at {operator.location}") if self._is_streaming else None
         self._halts = None if schedule is None else SourceHalts(schedule, self.readers, begin)
+        self._pace = IndexedPace(self._source.records_per_second, clock)
+        self._adaptive = None if reading.target_batch_ms is None else AdaptiveLimit(reading.target_batch_ms, clock)
+        self._goal = self._available_at_start() if reading.only_available and not self._source.bounded else None
 
     @property
     def position(self) -> SourcePosition:
@@ -69,14 +80,53 @@ class IndexedSourceRun:
         """Whether all readers have ended."""
         return all(reader.ended for reader in self.readers)
 
-    def begin_batch(self, records: int | None) -> None:
-        """Begin a micro-batch of at most ``records`` records per reader (None: no limit)."""
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether everything that was available at the start has been read."""
+        return self.ended or (self._goal is not None and self._records_read >= self._goal)
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether the source has a rate, so that further records become available in time."""
+        return self._source.records_per_second is not None
+
+    def begin_batch(self, records: int | None) -> bool:
+        """Begin a micro-batch, and return whether it reads anything.
+
+        Args:
+            records: The maximum number of records per reader. None: only the limits of the source apply.
+        """
         self._batch_start = self._records_read
+        stop = self._stop(records)
         count = self._source.count
-        stop = None if records is None else self._records_read + records * len(self.readers)
         is_last = stop is None or (count is not None and stop > count)
         for reader in self.readers:
-            reader.begin_batch(records, is_last=is_last)
+            reader.begin_batch(stop, is_last=is_last)
+        if self._adaptive is not None and stop is not None:
+            size = min(stop, stop if count is None else count) - self._records_read
+            if size > 0:
+                self._adaptive.begin(size, LEAST_PER_BATCH)
+        return any(reader.can_read for reader in self.readers)
+
+    def _stop(self, records: int | None) -> int | None:
+        """The position before which a micro-batch ends; None if it may read everything."""
+        read = self._records_read
+        limits = [None if records is None else read + records * len(self.readers)]
+        if self._is_streaming and records != 0:
+            most = self._source.records_per_batch
+            if most is None and not self._source.bounded:
+                most = _MOST_OF_UNBOUNDED
+            limits += [None if most is None else read + most, self._pace.available(read), self._goal]
+            if self._adaptive is not None:
+                self._adaptive.measure()
+                limits.append(read + self._adaptive.of(LEAST_PER_BATCH))
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def _available_at_start(self) -> int:
+        read = self._records_read
+        available = self._pace.available(read)
+        most = self._source.records_per_batch or DEFAULT_RECORDS_PER_BATCH
+        return read + most if available is None else available
 
     def ranges_read(self) -> list[str]:
         """Describe what the last micro-batch has read."""
@@ -125,12 +175,12 @@ class IndexedReader:
         """Do not read the record at ``index`` of the source or any later record."""
         self._halt_position = None if index is None else self._own(index)
 
-    def begin_batch(self, records: int | None, *, is_last: bool) -> None:
-        """Begin a micro-batch of at most ``records`` records (None: no limit).
+    def begin_batch(self, stop: int | None, *, is_last: bool) -> None:
+        """Begin a micro-batch that ends before record ``stop`` of the source (None: with its last record).
 
         ``is_last``: Whether it reaches the end of the source, unless the readers halt before that.
         """
-        limits = [self._halt_position, None if records is None else self.position + records]
+        limits = [self._halt_position, None if stop is None else self._own(stop)]
         self._limit = min((limit for limit in limits if limit is not None), default=None)
         self._is_last = is_last and self._halt_position is None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from dsv2.clock import Clock
@@ -12,8 +12,10 @@ from dsv2.errors import InternalError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.local.indexed_reader import IndexedReader, IndexedSourceRun, own_copy
 from dsv2.local.mutation import MutationCheck
+from dsv2.local.reading import Reading
 from dsv2.local.split_reader import SplitReader, SplitSourceRun
 from dsv2.local.wire import Wire
+from dsv2.program.key_samples import KeySample, KeySampler
 from dsv2.record_position import Offset, SplitName
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
@@ -26,7 +28,11 @@ from dsv2.runtime.state.rows import StateRow, rows_of
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Halt, Source
 
-__all__ = ("LocalRun",)
+__all__ = ("CancelledError", "LocalRun")
+
+
+class CancelledError(Exception):
+    """Ends a micro-batch that ``stop`` has cancelled."""
 
 
 class LocalRun:
@@ -45,6 +51,8 @@ class LocalRun:
         *,
         fast: bool,
         positions: Mapping[str, SourcePosition],
+        reading: Reading,
+        is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         """Create the subtasks and sources.
 
@@ -55,6 +63,8 @@ class LocalRun:
             choice: Determines the interleaving.
             fast: Whether to disable the checks: frames are not serialized, and records are not compared.
             positions: Where sources continue, by uid. Others start at their beginning.
+            reading: How the sources are read.
+            is_cancelled: Whether the running micro-batch is to end with ``CancelledError``.
         """
         self._plan = plan
         self._job = job
@@ -71,9 +81,12 @@ class LocalRun:
             for head in plan.chains
             for index in range(plan.operators[head].parallelism)
         }
+        self._is_cancelled = is_cancelled
+        self._samplers: dict[tuple[int, int], KeySampler] = {}
         self._letters: list[dict[str, Any]] = []
         self._readers: list[IndexedReader | SplitReader] = []
         self._board = LocalBoard(plan)
+        self._reading = reading
         self._indexed_sources: dict[str, IndexedSourceRun] = {}  # by uid
         self._split_sources: dict[str, SplitSourceRun] = {}
         for operator in plan.operators:
@@ -99,6 +112,11 @@ class LocalRun:
         """Send what restored subtasks have buffered."""
         for subtask in self._subtasks.values():
             subtask.flush()
+
+    def snapshots(self) -> Iterator[tuple[str, int, bytes]]:
+        """Return the state of all subtasks: the uid of the chain's first operator, the index and the snapshot."""
+        for (head, index), subtask in self._subtasks.items():
+            yield self._plan.operators[head].uid, index, subtask.snapshot()
 
     def rows(self) -> Iterator[tuple[str, StateRow]]:
         """Return the state of all subtasks as rows, each with the uid of its operator."""
@@ -141,11 +159,18 @@ class LocalRun:
                 return halt
         return None
 
-    def run_batch(self, records: int | None) -> bool:
-        """Run a micro-batch of ``records`` records per source subtask (None: all). False if all sources have ended."""
+    def begin_batch(self, records: int | None) -> bool:
+        """Plan what the next micro-batch reads, and return whether it reads anything.
+
+        Args:
+            records: The maximum number of records per source subtask. None: only the limits of the sources apply.
+        """
+        reads = [source.begin_batch(records) for source in self._sources()]
+        return any(reads)
+
+    def run_batch(self) -> None:
+        """Run the micro-batch that ``begin_batch`` has planned."""
         self._limits = DriverLimits(self._plan)
-        for source in self._sources():
-            source.begin_batch(records)
         for subtask in self._subtasks.values():
             subtask.begin_batch()
             subtask.flush()
@@ -161,22 +186,48 @@ class LocalRun:
         self._limits.check()
         if self._mutation is not None:
             self._mutation.verify()
-        return any(not reader.ended for reader in self._readers)
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether a timer or a generator has something to do at ``now_ms``, without records."""
+        deadlines = (subtask.next_deadline() for subtask in self._subtasks.values())
+        return any(deadline is not None and deadline <= now_ms for deadline in deadlines)
+
+    def sample_keys(self) -> None:
+        """Sample the keys of the next micro-batch, for ``key_samples``."""
+        self._samplers = {place: KeySampler(self._plan, place[0], self.codec) for place in self._subtasks}
+
+    def key_samples(self) -> list[KeySample]:
+        """Return the samples of the last micro-batch."""
+        return [sample for sampler in self._samplers.values() for sample in sampler.report()]
 
     @property
-    def waits(self) -> bool:
-        """Whether the sources have no data now, but may get more."""
-        indexed, split = self._indexed_sources.values(), self._split_sources.values()
-        return all(source.ended for source in indexed) and all(source.waits for source in split)
+    def ended(self) -> bool:
+        """Whether all sources have ended."""
+        return all(source.ended for source in self._sources())
+
+    def ended_sources(self) -> list[str]:
+        """Return the uids of the sources that have ended."""
+        return sorted(
+            uid
+            for sources in (self._indexed_sources, self._split_sources)
+            for uid, source in sources.items()
+            if source.ended
+        )
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all data that was available when the job began has been read. For unbounded sources."""
-        all_read = all(source.is_exhausted for source in self._split_sources.values())
-        return all_read and all(source.ended for source in self._indexed_sources.values())
+        """Whether all data that was available when the job began has been read."""
+        return all(source.is_exhausted for source in self._sources())
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether a source that has not ended has a rate, so that further records become available in time."""
+        return any(source.is_paced and not source.ended for source in self._indexed_sources.values())
 
     def _process(self) -> None:
         while True:
+            if self._is_cancelled():
+                raise CancelledError
             ready = [reader for reader in self._readers if reader.can_read]
             if not ready and not self._waiting:
                 break
@@ -189,8 +240,7 @@ class LocalRun:
     def restart(self) -> None:
         """Replace every subtask and enumerator with one restored from a snapshot."""
         for source in self._split_sources.values():
-            if source.bounded:  # a new enumerator of an unbounded source would look for new data, without end
-                source.restart()
+            source.restart()
         self._collect_letters()
         for place, blob in {place: subtask.snapshot() for place, subtask in self._subtasks.items()}.items():
             self._subtasks[place] = self._new_subtask(*place)
@@ -239,6 +289,10 @@ class LocalRun:
             skipped[task.uid] = skipped.get(task.uid, frozenset()) | frozenset(task.skipped)
         return skipped
 
+    def holding(self) -> list[str]:
+        """Return the uids of the operators that buffer records behind aligned watermarks."""
+        return sorted({entry["uid"] for entry in self.progress() if entry["records_held"]})
+
     @property
     def records_held(self) -> int:
         """The number of records that are buffered behind aligned watermarks."""
@@ -258,11 +312,15 @@ class LocalRun:
 
     def _add_source(self, operator: Operator, start: SourcePosition | None) -> None:
         if isinstance(operator.body, Source):
-            split = SplitSourceRun(self._plan, operator, self._clock, self._board, self._receive, self._mutation, start)
+            split = SplitSourceRun(
+                self._plan, operator, self._clock, self._reading, self._board, self._receive, self._mutation, start
+            )
             self._split_sources[operator.uid] = split
             self._readers += split.readers
         else:
-            indexed = IndexedSourceRun(self._plan, operator, self._receive, self._mutation, start)
+            indexed = IndexedSourceRun(
+                self._plan, operator, self._clock, self._reading, self._receive, self._mutation, start
+            )
             self._indexed_sources[operator.uid] = indexed
             self._readers += indexed.readers
 
@@ -296,6 +354,8 @@ class LocalRun:
             self._waiting[chosen] = self._waiting[-1]
             self._waiting.pop()
         head, index, channel = key
+        if self._samplers:
+            self._samplers[head, index].see(channel, frame.batch.records)
         subtask = self._subtasks[head, index]
         subtask.receive(channel, frame.batch, frame.controls)
         subtask.flush()

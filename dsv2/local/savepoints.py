@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from dsv2.dead_letters.replay import Replays
 from dsv2.folders import Folder
 from dsv2.graph import Plan
 from dsv2.local.run import LocalRun
@@ -19,18 +20,26 @@ from dsv2.savepoint.writer import SavepointWriter
 __all__ = ("restart", "restore", "take")
 
 
-def take(plan: Plan, run: LocalRun, earlier: Iterable[Description], origin: Origin, folder: Folder) -> None:
+def take(
+    plan: Plan, run: LocalRun, earlier: Iterable[Description], replays: Replays, origin: Origin, folder: Folder
+) -> None:
     """Write the state of ``run`` between two micro-batches.
 
-    ``earlier``: The programs in the savepoint from which the run has started, if it has.
+    Args:
+        plan: The plan.
+        run: The run.
+        earlier: The programs in the savepoint from which the run has started, if it has.
+        replays: The dead letters that the job has processed again.
+        origin: Where the savepoint comes from.
+        folder: Where to write it.
 
     Raises:
         ConfigurationError: ``folder`` is in use.
     """
     writer = SavepointWriter(folder, continued_programs(earlier, describe(plan)), run.codec)
     writer.write(run.rows())
-    holding = sorted({entry["uid"] for entry in run.progress() if entry["records_held"]})
-    writer.finish(origin, run.positions(), sinks=describe_sinks(plan), fields=run.kept_fields(), holding=holding)
+    sinks, fields = describe_sinks(plan), run.kept_fields()
+    writer.finish(origin, run.positions(), sinks, fields, run.holding(), replays)
 
 
 def restart(plan: Plan, run: LocalRun) -> None:

@@ -12,7 +12,9 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.graph import Operator, Plan
 from dsv2.local.indexed_reader import own_copy
 from dsv2.local.mutation import MutationCheck
+from dsv2.local.reading import Reading
 from dsv2.runtime.exchange.frames import EmitFrame
+from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.alignment import AlignmentBoard
 from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, ReaderOrder, Report, SourceOffset, orders
@@ -33,12 +35,13 @@ class SplitSourceRun:
         plan: Plan,
         operator: Operator,
         clock: Clock,
+        reading: Reading,
         board: AlignmentBoard,
         receive: EmitFrame,
         mutation: MutationCheck | None,
         start: SourcePosition | None = None,
     ) -> None:
-        """``start``: Where the source continues. None: at its beginning."""
+        """Create the coordinator and the readers. ``start``: Where the source continues. None: at its beginning."""
         assert isinstance(operator.body, Source)
         self._plan = plan
         self._board = board
@@ -47,6 +50,8 @@ class SplitSourceRun:
         self._clock = clock
         self._offset: SourceOffset = BEFORE_START if start is None else start.offset
         self._reports: list[Report] = [] if start is None else start.reports
+        self._only_available = reading.only_available
+        self._adaptive = None if reading.target_batch_ms is None else AdaptiveLimit(reading.target_batch_ms, clock)
         self._coordinator = self._new_coordinator()
         self.readers = [
             SplitReader(plan, operator, index, receive, mutation, clock) for index in range(operator.parallelism)
@@ -60,21 +65,24 @@ class SplitSourceRun:
         return SourcePosition(self._offset, json.loads(json.dumps(self._latest_reports())))  # tuples as lists
 
     @property
-    def bounded(self) -> bool:
-        """Whether the source is bounded."""
-        return self._source.bounded
-
-    @property
     def is_exhausted(self) -> bool:
         """Whether all data that was available when the job began has been read."""
         return self.waits and not self._coordinator.has_more_for_certain
 
-    def begin_batch(self, records: int | None) -> None:
-        """Plan a micro-batch of at most ``records`` per reader (None: no limit), and send the orders to the readers."""
+    @property
+    def ended(self) -> bool:
+        """Whether all readers have ended."""
+        return all(reader.ended for reader in self.readers)
+
+    def begin_batch(self, records: int | None) -> bool:
+        """Plan a micro-batch, send the orders to the readers, and return whether there are any.
+
+        Args:
+            records: The maximum number of records per reader. None: only the limits of the source apply.
+        """
         limit = None if records is None else records * self._operator.parallelism
-        offset = self._coordinator.next(
-            self._offset, limit, refresh=self._source.bounded, reports=self._latest_reports()
-        )
+        refresh = self._source.bounded or not self._only_available
+        offset = self._coordinator.next(self._offset, limit, refresh=refresh, reports=self._latest_reports())
         self.waits = offset == self._offset
         if not self.waits:
             self._offset = offset
@@ -83,6 +91,7 @@ class SplitSourceRun:
         for reader, state in zip(self.readers, self._offset.get("readers", ()), strict=False):
             if state["ended"] is not None and not reader.can_read:
                 reader.ended = True  # in a micro-batch before the savepoint
+        return not self.waits
 
     def _latest_reports(self) -> list[Report]:
         reports = [report for reader in self.readers if (report := reader.report()) is not None]
@@ -97,9 +106,13 @@ class SplitSourceRun:
         self._coordinator.commit(self._offset)
 
     def restart(self) -> None:
-        """Replace the enumerator with a new one, restored from the offset."""
-        self.close()
-        self._coordinator = self._new_coordinator()
+        """Replace the enumerator with a new one, restored from the offset.
+
+        Not that of an unbounded source, which would look for new data each time, instead of at its own interval.
+        """
+        if self._source.bounded:
+            self.close()
+            self._coordinator = self._new_coordinator()
 
     def close(self) -> None:
         """Close the enumerator."""
@@ -108,7 +121,7 @@ class SplitSourceRun:
     def _new_coordinator(self) -> SourceCoordinator:
         if self._plan.mode is RuntimeExecutionMode.BATCH:
             return SourceCoordinator(self._source, self._operator, self._clock, limited=False)
-        return SourceCoordinator(self._source, self._operator, self._clock, self._board)
+        return SourceCoordinator(self._source, self._operator, self._clock, self._board, adaptive=self._adaptive)
 
 
 class SplitReader:

@@ -16,7 +16,7 @@ from dsv2.program.operator_differences import at
 from dsv2.program.stored_classes import unreadable_classes
 from dsv2.runtime.serde.type_registry import TypeRegistry
 
-__all__ = ("carried_differences", "check_savepoint")
+__all__ = ("carried_differences", "check_savepoint", "lost_records")
 
 
 def check_savepoint(
@@ -57,7 +57,7 @@ def check_savepoint(
         types,
         allow_dropped_state=allow_dropped_state,
         fields=fields,
-        others=[*changed_keys, *_lost_records(plan, programs[-1], holding)],
+        others=[*changed_keys, *lost_records(plan, programs[-1], holding)],
     )
     for difference in found:
         if difference.drops_state:
@@ -117,7 +117,7 @@ def carried_differences(
     )
 
 
-def _lost_records(plan: Plan, before: Description, holding: Iterable[str]) -> Iterator[Difference]:
+def lost_records(plan: Plan, before: Description, holding: Iterable[str]) -> Iterator[Difference]:
     """Return a difference for each operator that is gone, with the records that it holds back."""
     for uid in sorted(set(holding) - {operator.uid for operator in plan.operators}):
         place = at(uid, before["operators"][uid]["defined_at"])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from uuid import uuid4
 
+from dsv2.dead_letters.replay import Replays
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder
 from dsv2.program.description import Description
@@ -84,6 +85,7 @@ class SavepointWriter:
         sinks: Mapping[str, JsonObject],
         fields: Mapping[str, Sequence[str]],
         holding: Sequence[str] = (),
+        replays: Replays | None = None,
     ) -> SavepointInfo:
         """Write the description (see ``SavepointInfo``) and return it. ``sinks``: The result of ``describe_sinks``."""
         tables, files = self._tables, self._files
@@ -97,6 +99,7 @@ class SavepointWriter:
             files,
             fields=fields,
             holding=list(holding),
+            replays=replays or Replays(),
         )
         write_info(self._folder, info)
         return info

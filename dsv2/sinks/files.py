@@ -95,7 +95,7 @@ class FileSink(Sink[T], Generic[T]):
         return None
 
     def check_record(self, record: T) -> None:
-        """Spark checks the schema instead, which it alone can interpret."""
+        """The runtime checks the schema instead."""
 
     def describe_target(self) -> str:
         return _USER_AND_PASSWORD.sub("***", self.path)

@@ -144,6 +144,7 @@ class Job:
         for number, (stream, sink) in enumerate(zip((chained, both, ruled), sinks, strict=True)):
             stream.to_sink(sink).with_uid(f"sink {number}")
         job = env.execute_async("job", savepoint=self._savepoint, dead_letters=self._folder / "letters")
+        job.await_termination()
         taken = job.savepoint(self._folder / f"taken {self._runs}")
         for output, sink in zip(self._outputs, sinks, strict=True):
             output.update(sink.results)

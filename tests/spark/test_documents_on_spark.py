@@ -34,6 +34,20 @@ PASS_THROUGH_DATAFRAMES = """
 print(sorted(large_sales(spark, sys.argv[1] + "/dataframes")))
 print(greatest_total(spark))
 """
+WATCH_DEVICES = """
+import time
+
+reports = CollectSink[Report]()
+env = ExecutionEnvironment.get_instance(spark=spark)
+items = [*sent(), Pause(timedelta(minutes=5))]
+build(env.from_source(TestSource[Beat](items)).with_uid("beats"), timedelta(seconds=5), reports)
+job = env.execute_async("heartbeats", checkpoint_location="heartbeats", trigger=EVERY_SECOND)
+deadline = time.monotonic() + 120
+while len(reports.results) < 3 and time.monotonic() < deadline and job.exception() is None:
+    job.await_termination(timedelta(seconds=0.2))
+job.stop()
+print("reports:", [(report.who, report.what) for report in reports.results])
+"""
 
 
 def test_programs_run_on_spark(tmp_path: Path) -> None:
@@ -41,8 +55,11 @@ def test_programs_run_on_spark(tmp_path: Path) -> None:
     sales = program_of(ROOT / "docs" / "coming_from" / "structured_streaming.md")
     dataframes = program_of(ROOT / "docs" / "dataframes.md") + PASS_THROUGH_DATAFRAMES
     program = tmp_path / "documents.py"
-    program.write_text(words + CALLS + COUNT_WORDS + sales + SUM_SALES + dataframes)
-    environment = {**os.environ, "PYTHONPATH": python_path(), "PYSPARK_PYTHON": sys.executable}
+    beats = program_of(ROOT / "docs" / "monitoring.md") + WATCH_DEVICES
+    program.write_text(words + CALLS + COUNT_WORDS + sales + SUM_SALES + dataframes + beats)
+    # Without PYSPARK_PYTHON, workers run the Python of the program.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    environment["PYTHONPATH"] = python_path()
     run = subprocess.run(
         [sys.executable, str(program), str(tmp_path)], env=environment, capture_output=True, text=True, check=False
     )
@@ -56,3 +73,5 @@ def test_programs_run_on_spark(tmp_path: Path) -> None:
         in (run.stdout)
     )
     assert "[Named(category='rice', cents=300)]" in run.stdout
+    # Micro-batches without data notice that nothing arrives.
+    assert "reports: [('b', 'is silent'), ('b', 'is back'), ('all', 'are silent')]" in run.stdout

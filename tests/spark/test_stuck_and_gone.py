@@ -15,9 +15,10 @@ from pyspark.sql import SparkSession
 
 from dsv2 import ExecutionEnvironment, JobError, JobHandle, JobStatus, RuntimeExecutionMode, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.runtime.report import job_waiting
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource, Portion
-from runtime_spark import job_waiting, query
+from runtime_spark import query
 from tests.durations import ms
 from tests.spans import Span, Spans
 

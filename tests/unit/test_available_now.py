@@ -44,7 +44,7 @@ def run(*sources: Source[Any, Any, Any], parallelism: int = 2, watermarks: Any =
     for source, sink in zip(sources, sinks, strict=True):
         env.from_source(source, watermarks=watermarks).process(Ending()).with_parallelism(1).to_sink(sink)
     job = env.execute_async(trigger=Trigger.available_now())
-    assert job.exception() is None
+    job.await_termination()
     assert job.status is JobStatus.FINISHED
     return [record for sink in sinks for record in sink.results]
 

@@ -21,6 +21,7 @@ from dsv2.program.differences import differences
 from dsv2.program.dropped import dropped_state
 from dsv2.program.fingerprint import PYTHON
 from dsv2.program.key_samples import KeySample, KeySampler, add_samples, changed_keys, readable_samples
+from dsv2.program.restart import refuse_or_warn_of_dropped
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import stable_hash
@@ -29,7 +30,7 @@ from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark.layout import Layout
 from runtime_spark.manifest import Manifest, layout_differences, manifest_of
 from runtime_spark.notes import Notes
-from runtime_spark.restart import check_restart, refuse_or_warn_of_dropped
+from runtime_spark.restart import check_restart
 from tests.durations import ms
 
 

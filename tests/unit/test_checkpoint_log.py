@@ -9,9 +9,9 @@ import pytest
 from dsv2 import CorruptDataError, JobError
 from dsv2.folders import Folder, LocalFolder
 from dsv2.program.checked_json import from_json
+from dsv2.program.run_history import begin_run
 from dsv2.sinks import SinkInfo, SinkRunInfo
 from runtime_spark.checkpoint_log import Beginning, beginning_of
-from runtime_spark.run_history import begin_run
 
 METADATA = '{"id":"b1b11630-5309-46d5-a6b0-59a7e9f56ca9"}'
 OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"position": 7}\n-\n'
@@ -115,7 +115,8 @@ def test_run_lists_possible_writers_of_its_first_batch(tmp_path: Path) -> None:
         ("g", Beginning(8, repeats=True), ("f",)),
     ]
     for run_id, beginning, earlier in begins:
-        assert begin_run(folder, run_id, beginning) == SinkRunInfo(run_id, beginning.batch_id, earlier)
+        run = begin_run(folder, run_id, beginning.batch_id, repeats=beginning.repeats)
+        assert run == SinkRunInfo(run_id, beginning.batch_id, earlier)
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"first_batch": 3}', '{"first_batch": "x", "runs": []}'])
@@ -124,8 +125,8 @@ def test_damaged_runs_file_is_named(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         folder.write("dsv2/runs.json", text.encode())
     with pytest.raises(CorruptDataError, match=rf"{tmp_path}/dsv2/runs\.json is (missing|damaged)"):
-        begin_run(folder, "a", Beginning(3, repeats=True))
-    begin_run(folder, "a", Beginning(3, repeats=False))
+        begin_run(folder, "a", 3, repeats=True)
+    begin_run(folder, "a", 3, repeats=False)
     assert from_json(folder.read("dsv2/runs.json")) == {"first_batch": 3, "runs": ["a"]}
 
 

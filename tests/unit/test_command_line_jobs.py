@@ -26,7 +26,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from dsv2 import DataGeneratorSource, ExecutionEnvironment, PrintSink
+from dsv2 import ExecutionEnvironment, PrintSink
 from dsv2.functions import OneInputStreamProcessFunction
 
 
@@ -73,8 +73,11 @@ def takes_nothing() -> None:
     pass
 
 
-def endless(env: ExecutionEnvironment) -> None:
-    env.from_source(DataGeneratorSource(int)).to_sink(PrintSink())
+def of_spark(env: ExecutionEnvironment) -> None:
+    class Frame:
+        isStreaming = False
+
+    env.from_dataframe(Frame(), dict).to_sink(PrintSink())
 
 
 class Waits(OneInputStreamProcessFunction[int, int]):
@@ -169,8 +172,8 @@ ERRORS = [
     ("jobs:executes", "The function must only build the pipeline. Remove execute from it."),
     ("jobs:takes_nothing", "jobs:takes_nothing must take the environment: def takes_nothing(env: ExecutionEnv"),
     ("jobs:nothing", "jobs:nothing has built nothing."),
-    ("jobs:endless", "is unbounded and never runs out of records"),
-    ("jobs:numbers --checkpoint c", "The local runtime has no checkpoints"),
+    ("jobs:of_spark", "is a DataFrame, which only Spark can read"),
+    ("jobs:numbers --checkpoint s3://c", "s3://c is not on the local disk"),
     ("jobs:numbers --config nowhere.toml", "The configuration file nowhere.toml cannot be read"),
     ("jobs:numbers --conf spark.master", "--conf spark.master: write it as NAME=VALUE."),
 ]  # fmt: skip
@@ -301,8 +304,8 @@ def test_invalid_pipeline_is_explained_and_fails_the_check(run: Run) -> None:
 
 
 def test_check_fails_if_the_runtime_would_refuse(run: Run) -> None:
-    assert "Error: ConfigurationError: The source" in run("check", "jobs:endless", "--no-types")[1]
-    assert run("check", "jobs:endless", "--no-types")[0] == 1
+    assert "Error: ConfigurationError: The source" in run("check", "jobs:of_spark", "--no-types")[1]
+    assert run("check", "jobs:of_spark", "--no-types")[0] == 1
     assert run("check", "jobs:numbers", "--no-types")[:2] == (0, "jobs:numbers: no errors\n")
 
 

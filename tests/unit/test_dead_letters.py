@@ -97,6 +97,7 @@ def run(folder: Path, function: Any = None, orders: Any = ORDERS, uid: str = "am
     result.to_sink(sink).with_uid("out")
     letters = folder / "letters"
     job = env.execute_async("amounts", **{"dead_letters": letters, **options})
+    job.await_termination()
     return Run(str(letters), job.savepoint(folder / f"savepoint {len(list(folder.iterdir()))}"), sink.results)
 
 
@@ -281,6 +282,7 @@ class TestChecks:
             ruled = numbers.connect_and_process(rules.broadcast(), function).with_uid("ruled").with_parallelism(2)
             ruled.with_error_policy(POLICY).to_sink(sink)
             job = env.execute_async("rules", dead_letters=tmp_path / "letters", **options)
+            job.await_termination()
             return job.savepoint(tmp_path / f"savepoint {len(list(tmp_path.iterdir()))}"), sink.results
 
         class Counted(Rules):

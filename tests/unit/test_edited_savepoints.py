@@ -361,7 +361,9 @@ def test_source_that_has_ended_keeps_its_position(tmp_path: Path) -> None:
     env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock()))
     for uid, source in (("in", TestSource[Any]([1, Stop(), 2])), ("rules", CollectionSource[Any](["rule"]))):
         env.from_source(source).with_uid(uid).to_sink(CollectSink()).with_uid(f"{uid} out")
-    original = Savepoint.open(env.execute_async("ended").savepoint(tmp_path / "a"))
+    job = env.execute_async("ended")
+    job.await_termination()
+    original = Savepoint.open(job.savepoint(tmp_path / "a"))
     assert original.positions["rules"] == {"position": 1, "ended": True}
     with pytest.raises(ConfigurationError, match="it has reached its end"):
         original.edit().set_position("rules", {"position": 0})

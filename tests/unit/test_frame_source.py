@@ -18,12 +18,13 @@ from dsv2.clock import Clock, SystemClock
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import END, START, Control
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.sources.indexed_pace import DEFAULT_RECORDS_PER_BATCH
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, DataGeneratorSource, IndexedSource
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import job_failure
 from runtime_spark.frame_source import FramePartition, FrameStreamReader
-from runtime_spark.indexed_feed import DEFAULT_RECORDS_PER_BATCH, IndexedFeed
+from runtime_spark.indexed_feed import IndexedFeed
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.rows import decode_frame
 from runtime_spark.worker import load_job, pack_job

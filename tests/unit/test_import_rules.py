@@ -77,14 +77,14 @@ MAY_IMPORT = {
     "runtime.operator": RUNTIME | RUNTIMES - {"runtime.sources", "runtime.rescale"},
     "runtime.sources": RUNTIME | RUNTIMES - {"runtime.rescale"},
     "runtime.rescale": RUNTIME | {"program"} | RUNTIMES - {"runtime.sources"},
-    "program": PLAN | {"runtime.serde", "runtime.report", "runtime.state"},
+    "program": PLAN | {"folders", "runtime.serde", "runtime.report", "runtime.state"},
     "dead_letters": {"errors", "folders", "graph", "paths", "program", "runtime.serde", "runtime.state"},
     "savepoint": {"callables", "context", "errors", "extension", "folders", "graph", "program", "sources", "state"}
     | {"dead_letters", "paths", "version", "runtime.report", "runtime.serde", "runtime.state"},
     "local": RUNTIME
     | RUNTIMES
-    | {"arguments", "folders", "program", "savepoint", "unfinished"}
-    | {"dead_letters", "paths"},
+    | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "runtime_view"}
+    | {"savepoint", "unfinished", "version"},
     "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
     | {"environment", "explain", "graph", "job", "runtime_view", "tracebacks"},  # to build and run pipelines
     "__main__": {"cli"},

@@ -47,7 +47,7 @@ def environment_with(source: BaseSource[Any]) -> ExecutionEnvironment:
 def test_local_available_now_job_with_held_records_stops() -> None:
     source = Spans({"a": 5, "b": 5}, bounded=False, assigner=RoundRobinSplitAssigner())
     job = environment_with(source).execute_async(trigger=Trigger.available_now())
-    assert job.progress.operators["all"].records_held == 5
+    assert job.result().progress.operators["all"].records_held == 5
     assert job.status is JobStatus.STOPPED
 
 

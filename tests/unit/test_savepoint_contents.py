@@ -46,7 +46,9 @@ def savepoint_of(build: Build, path: Path, trades: list[Trade] = TRADES) -> Save
     timed = stream.process(stamps.with_max_out_of_order_time(ms(1000)).build_as_process_function()).with_uid("timed")
     keyed = timed.key_by(symbol_of)
     build(keyed, keyed).with_uid("f").with_parallelism(2).to_sink(CollectSink()).with_uid("out")
-    return Savepoint.open(env.execute_async("contents").savepoint(path))
+    job = env.execute_async("contents")
+    job.await_termination()
+    return Savepoint.open(job.savepoint(path))
 
 
 def symbol_time(trade: Trade) -> int:

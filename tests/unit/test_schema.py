@@ -18,8 +18,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from dsv2 import SchemaError
 from dsv2.arrow import records_of
 from dsv2.arrow.records import table_of
+from dsv2.file_log.schema import fields_of
 from runtime_spark.columns import batch_of
-from runtime_spark.schema import RecordReader, RecordWriter, check_readable, fields_of, schema_of
+from runtime_spark.schema import RecordReader, RecordWriter, check_readable, schema_of
 
 if TYPE_CHECKING:
     Unresolvable = int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -50,6 +51,8 @@ class Job:
         numbers = env.from_source(TestSource[int](items)).with_name("numbers")
         numbers.key_by(lambda number: 0).process(Timely()).to_sink(self.sink)
         self.handle = env.execute_async("interrupted")
+        with suppress(JobError):
+            self.handle.await_termination()
 
     @property
     def results(self) -> list[Any]:

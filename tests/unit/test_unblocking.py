@@ -10,7 +10,7 @@ import pytest
 from dsv2 import CorruptDataError
 from dsv2.folders import Folder
 from dsv2.paths import local_folder
-from runtime_spark.unblocking import Unblocking
+from dsv2.program.unblocking import Unblocking
 
 ASKED: dict[str, frozenset[tuple[Any, Any]]] = {"in": frozenset({(3, 1042)})}
 

@@ -32,7 +32,9 @@ def run(folder: Path, first: int, second: int, *, savepoint: bool) -> list[int]:
     sink = CollectSink[int]()
     kept.process(Keep()).with_uid("second").with_parallelism(second).to_sink(sink).with_uid("sink")
     if savepoint:
-        env.execute_async("unchained").savepoint(folder / "savepoint")
+        job = env.execute_async("unchained")
+        job.await_termination()
+        job.savepoint(folder / "savepoint")
     else:
         env.execute("unchained", savepoint=folder / "savepoint")
     return list(sink.results)

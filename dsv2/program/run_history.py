@@ -6,31 +6,35 @@ from dsv2.errors import CorruptDataError
 from dsv2.folders import Folder
 from dsv2.program.checked_json import from_json, to_json
 from dsv2.sinks import SinkRunInfo
-from runtime_spark.checkpoint_log import Beginning
 
 __all__ = ("begin_run",)
 
 _RUNS = "dsv2/runs.json"
 
 
-def begin_run(checkpoint: Folder, run_id: str, beginning: Beginning, first_batch: int = 0) -> SinkRunInfo:
+def begin_run(checkpoint: Folder, run_id: str, batch_id: int, first_batch: int = 0, *, repeats: bool) -> SinkRunInfo:
     """Record that the run ``run_id`` begins, and describe it for sinks.
 
-    ``first_batch``: The number that sinks give to the first micro-batch of the checkpoint.
-
     The checkpoint lists the runs that may have written the micro-batch with which the last run began. A micro-batch
-    whose offsets are logged was planned by the last run, or by an earlier run that began with it.
+    that is repeated was planned by the last run, or by an earlier run that began with it.
+
+    Args:
+        checkpoint: The checkpoint.
+        run_id: The run.
+        batch_id: The micro-batch with which it begins.
+        first_batch: The number that sinks give to the first micro-batch of the checkpoint.
+        repeats: Whether an earlier run has begun ``batch_id``.
 
     Raises:
         CorruptDataError: The list of runs is damaged or missing.
     """
     earlier: list[str] = []
-    if beginning.repeats:
+    if repeats:
         number, runs = _read(checkpoint)
-        earlier = runs if number == beginning.batch_id else runs[-1:]
-    entry = {"first_batch": beginning.batch_id, "runs": [*earlier, run_id]}
+        earlier = runs if number == batch_id else runs[-1:]
+    entry = {"first_batch": batch_id, "runs": [*earlier, run_id]}
     checkpoint.write(_RUNS, to_json(entry))
-    return SinkRunInfo(run_id, first_batch + beginning.batch_id, tuple(earlier))
+    return SinkRunInfo(run_id, first_batch + batch_id, tuple(earlier))
 
 
 def _read(checkpoint: Folder) -> tuple[int, list[str]]:

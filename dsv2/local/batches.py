@@ -1,0 +1,260 @@
+"""The micro-batches of a local run: when they begin, and what is stored and written after each."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+from dsv2.clock import Clock
+from dsv2.context import RuntimeExecutionMode
+from dsv2.graph import Plan
+from dsv2.graph.skips import SkippedRecords
+from dsv2.job import JobProgress, Trigger, input_is_bounded
+from dsv2.local.beginning import Beginning
+from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch, SubtaskState
+from dsv2.local.control import JobControl
+from dsv2.local.letters import LocalLetters
+from dsv2.local.run import LocalRun
+from dsv2.local.savepoints import restart
+from dsv2.local.sinks import LocalSinks, encoded_outputs
+from dsv2.program.description import describe
+from dsv2.program.history import continued_programs
+from dsv2.program.key_samples import add_samples
+from dsv2.program.unblocking import Unblocking
+from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.report.progress import job_progress
+from dsv2.runtime.state.timers import BatchTime
+from dsv2.sources import Halt
+
+__all__ = ("MicroBatches", "Outcome", "Recorder")
+
+_POLL_SECONDS = 0.01  # how often sources without new data are polled
+_LONGEST_WAIT_MS = 50  # until a stop is noticed
+_RESTARTS_BY_ROWS = 4  # every fourth restart is like a start from a savepoint, which is slower
+
+
+class Outcome(Enum):
+    """How a run has ended: with all input, with all input that was available at its start, or before that."""
+
+    ENDED = "ended"
+    EXHAUSTED = "exhausted"
+    STOPPED = "stopped"
+
+
+class Recorder:
+    """Stores each micro-batch in the checkpoint, then writes it to the sinks.
+
+    Without a checkpoint, it only writes to the sinks.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        run: LocalRun,
+        sinks: LocalSinks,
+        letters: LocalLetters,
+        begun: Beginning,
+        checkpoint: LocalCheckpoint | None,
+        unblocking: Unblocking | None,
+    ) -> None:
+        """Create it. ``unblocking``: What the checkpoint remembers of records to skip. None: there is none."""
+        self._plan = plan
+        self._run = run
+        self._sinks = sinks
+        self._letters = letters
+        self._begun = begun
+        self._checkpoint = checkpoint
+        self._unblocking = unblocking
+        self._skipped: SkippedRecords = {}
+        self._keys = list(begun.keys)
+        self._programs = continued_programs(begun.earlier, describe(plan)) if checkpoint is not None else []
+
+    def complete_earlier(self) -> None:
+        """Write the last micro-batch of the earlier run to the sinks, if they may not have it."""
+        if (pending := self._begun.pending) is not None:
+            assert self._checkpoint is not None
+            self._sinks.write_again(pending.outputs, self._run.codec, pending.batch_id)
+            self._letters.write(pending.batch_id, pending.letters)
+            self._letters.record_replays(pending.replays)
+            self._checkpoint.mark_written(pending.batch_id)
+
+    def before_batch(self) -> None:
+        """Called before each micro-batch."""
+        if self._checkpoint is not None:
+            self._run.sample_keys()
+
+    def between_batches(self) -> None:
+        """Called from time to time, also without micro-batches."""
+        self._sinks.roll()
+
+    def record(self, batch_id: int, now_ms: int) -> None:
+        """Called after each micro-batch."""
+        frames = [frame for _, found in self._run.take_collected() for frame in found if frame.batch]
+        letters = self._run.take_letters()
+        self._note_skipped(batch_id)
+        if self._checkpoint is not None:
+            self._checkpoint.write(self._stored(frames, letters, batch_id, now_ms))
+        self._sinks.write(frames, batch_id)
+        self._letters.write(batch_id, letters)
+        if self._checkpoint is not None:
+            self._letters.record_replays(self._begun.replays)
+            self._checkpoint.mark_written(batch_id)
+        self._run.commit()
+
+    def _note_skipped(self, batch_id: int) -> None:
+        if self._unblocking is None or (skipped := self._run.skipped()) == self._skipped:
+            return
+        before, self._skipped = self._skipped, skipped
+        new = [{"uid": uid, "skipped": places - before.get(uid, frozenset())} for uid, places in skipped.items()]
+        self._unblocking.note_skipped(batch_id, new)
+
+    def _stored(
+        self, frames: Sequence[Frame], letters: Sequence[Mapping[str, Any]], batch_id: int, now_ms: int
+    ) -> StoredBatch:
+        run, begun = self._run, self._begun
+        self._keys = add_samples(self._keys, run.key_samples())
+        states = [SubtaskState(*state) for state in run.snapshots()]
+        return StoredBatch(
+            begun.job_id,
+            begun.checkpoint_id,
+            batch_id,
+            now_ms,
+            run.ended,
+            begun.savepoint,
+            self._programs,
+            self._keys,
+            run.kept_fields(),
+            run.holding(),
+            run.positions(),
+            run.ended_sources(),
+            begun.replays,
+            letters,
+            states,
+            encoded_outputs(self._plan, frames, run.codec),
+        )
+
+
+class MicroBatches:
+    """Runs the micro-batches of a job, one after the other."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        run: LocalRun,
+        recorder: Recorder,
+        control: JobControl,
+        clock: Clock,
+        time: BatchTime,
+        trigger: Trigger,
+        sizes: Sequence[int],
+        *,
+        first_batch: int,
+        strict: bool,
+    ) -> None:
+        """Create the loop.
+
+        Args:
+            plan: The plan.
+            run: The subtasks.
+            recorder: Stores and writes the results.
+            control: The requests to the job.
+            clock: The wall clock.
+            time: The processing time, which is set for each micro-batch.
+            trigger: When micro-batches begin.
+            sizes: The sizes of micro-batches, in records per source subtask. The last size repeats. Empty: no limit.
+            first_batch: The number of the first micro-batch.
+            strict: Whether the subtasks are restored after each micro-batch.
+        """
+        self._plan = plan
+        self._run = run
+        self._recorder = recorder
+        self._control = control
+        self._clock = clock
+        self._time = time
+        self._trigger = trigger
+        self._sizes: Iterator[int | None] = itertools.repeat(None)
+        if sizes and plan.mode is not RuntimeExecutionMode.BATCH:
+            self._sizes = itertools.chain(sizes, itertools.repeat(sizes[-1]))
+        self._next_batch = first_batch
+        self._strict = strict and plan.mode is RuntimeExecutionMode.STREAMING
+        self._ends_when_read = trigger.interval_ms is None and not input_is_bounded(plan)
+        self._by_clock = any(plan.needs_clock(operator) for operator in plan.operators)
+        self._skipped_ms = 0  # by halts
+        self.progress: JobProgress = job_progress(plan, -1, [])
+
+    @property
+    def last_batch(self) -> int:
+        """The last complete micro-batch."""
+        return self._next_batch - 1
+
+    def run(self) -> Outcome:
+        """Run until all input has ended, or the run stops before that.
+
+        Raises:
+            Dsv2Error: The job failed.
+        """
+        if self._strict:
+            restart(self._plan, self._run)
+        for number in itertools.count():
+            if number:  # a savepoint needs a micro-batch
+                self._control.serve()
+            if self._control.is_stopping:
+                return Outcome.STOPPED
+            began = self._clock.now_ms()
+            self._time.now_ms = max(self._time.now_ms, began + self._skipped_ms)
+            match self._run.halt(self._time.now_ms):
+                case Halt(until_ms=None):
+                    return Outcome.STOPPED
+                case Halt(until_ms=int(until_ms)):
+                    self._skip(until_ms)
+                    self._run.begin_batch(0)
+                    self._run_batch()
+                    continue
+                case None:
+                    reads = self._run.begin_batch(next(self._sizes))
+                    has_work = reads or not number or (self._by_clock and self._run.is_due(self._time.now_ms))
+            if has_work:
+                self._run_batch()
+            if self._run.ended:
+                self._run.check_ended()
+                return Outcome.ENDED
+            if self._ends_when_read and self._run.is_exhausted:
+                return Outcome.STOPPED if self._run.records_held else Outcome.EXHAUSTED
+            self._recorder.between_batches()
+            self._pause(began, reads=reads)
+        raise AssertionError
+
+    def _run_batch(self) -> None:
+        batch_id = self._next_batch
+        self._recorder.before_batch()
+        self._run.run_batch()
+        self._recorder.record(batch_id, self._time.now_ms)
+        self._next_batch += 1
+        self.progress = job_progress(self._plan, batch_id, self._run.progress())
+        if self._strict and batch_id % _RESTARTS_BY_ROWS:
+            self._run.restart()
+        elif self._strict:
+            restart(self._plan, self._run)
+
+    def _skip(self, until_ms: int) -> None:
+        """Set the clock of the job forward to ``until_ms``, or to the next micro-batch before that."""
+        if interval := self._trigger.interval_ms:
+            until_ms = min(until_ms, (self._time.now_ms // interval + 1) * interval)
+        self._skipped_ms += until_ms - self._time.now_ms
+        self._time.now_ms = until_ms
+
+    def _pause(self, began_ms: int, *, reads: bool) -> None:
+        """Wait until the next micro-batch may begin."""
+        interval = self._trigger.interval_ms
+        if interval:
+            due = (began_ms // interval + 1) * interval
+            while (left := due - self._clock.now_ms()) > 0 and not self._control.is_stopping:
+                self._clock.wait(timedelta(milliseconds=min(left, _LONGEST_WAIT_MS)))
+                self._control.serve()
+        elif not reads and self._run.is_paced:
+            self._clock.wait(timedelta(seconds=_POLL_SECONDS))
+        elif not reads:
+            self._control.wait(_POLL_SECONDS)

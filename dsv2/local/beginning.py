@@ -1,0 +1,236 @@
+"""Where a local run begins: with empty state, with a savepoint, or where its checkpoint has stopped."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from dsv2.dead_letters.replay import Replays, check_replays, pending_replay
+from dsv2.errors import ConfigurationError, DroppedStateWarning, IncompatibleCheckpointError
+from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.job import RunOptions
+from dsv2.local.checkpoint import StoredBatch
+from dsv2.local.letters import job_letters
+from dsv2.paths import local_folder
+from dsv2.program.description import Description, describe
+from dsv2.program.dropped import dropped_state
+from dsv2.program.key_samples import KeySample, changed_keys, readable_samples
+from dsv2.program.restart import refusal, refuse_or_warn_of_dropped, restart_differences
+from dsv2.program.savepoint_check import carried_differences, check_savepoint, lost_records
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.sources.continuation import check_kind
+from dsv2.runtime.state.rows import StateRow, rows_of
+from dsv2.savepoint.metadata import SourcePosition
+from dsv2.savepoint.reader import SavepointReader
+
+__all__ = ("ONLY_LOCAL", "Beginning", "State", "beginning_of")
+
+ONLY_LOCAL = "The local runtime cannot reach other file systems. Copy it to the local disk, or use Spark."
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class State:
+    """The state with which a run begins. ``rows`` returns that of an operator; ``program`` wrote it."""
+
+    program: Description
+    rows: Callable[[str], Iterable[StateRow]]
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where a run begins.
+
+    Attributes:
+        job_id: The job, as sinks know it.
+        checkpoint_id: The checkpoint.
+        batch_id: The number of its first micro-batch.
+        state: The state. None: it is empty.
+        earlier: The programs that wrote the state, the last one last.
+        positions: Where the sources continue, by uid. Others start at their beginning.
+        keys: Samples of keys.
+        replays: The dead letters that the job has processed again after its first micro-batch.
+        savepoint: The savepoint from which the user started the job, or None.
+        now_ms: The time that the job has reached, in ms.
+        is_new: Whether the checkpoint has no micro-batch.
+        complete: Whether all input has been processed to its end.
+        pending: The last micro-batch, if it is not known whether the sinks have it.
+    """
+
+    job_id: str
+    checkpoint_id: str
+    batch_id: int = 0
+    state: State | None = None
+    earlier: Sequence[Description] = ()
+    positions: Mapping[str, SourcePosition] = field(default_factory=dict)
+    keys: Sequence[KeySample] = ()
+    replays: Replays = field(default_factory=Replays)
+    savepoint: str | None = None
+    now_ms: int = 0
+    is_new: bool = True
+    complete: bool = False
+    pending: StoredBatch | None = None
+
+
+def beginning_of(
+    plan: Plan, options: RunOptions, job_id: str, stored: StoredBatch | None = None, *, is_written: bool = True
+) -> Beginning:
+    """Decide where a run begins.
+
+    Args:
+        plan: The program.
+        options: The options of the start.
+        job_id: Identifies the job if it is a new one.
+        stored: The last micro-batch of the checkpoint, or None.
+        is_written: Whether the sinks have it.
+
+    Raises:
+        ConfigurationError: The checkpoint did not begin with the savepoint of ``options``, that folder is not a
+            savepoint, or the position of a source does not fit.
+        IncompatibleCheckpointError: The program cannot continue from the state.
+        CorruptDataError: The state is damaged.
+    """
+    savepoint = None if options.savepoint is None else local_folder(options.savepoint, ONLY_LOCAL).path
+    if stored is not None:
+        if savepoint not in (None, stored.savepoint):
+            began = "without a savepoint" if stored.savepoint is None else f"from the savepoint {stored.savepoint}"
+            raise ConfigurationError(
+                f"The checkpoint {options.checkpoint_location} began {began}, so it cannot start from the savepoint "
+                f"{savepoint}. Use a new checkpoint_location, or omit savepoint to continue from the checkpoint."
+            )
+        if not is_written and not options.allow_dropped_state:
+            _check_pending(plan, stored)
+        return _from_checkpoint(plan, options, stored, is_written=is_written)
+    if savepoint is not None:
+        return _from_savepoint(plan, options, savepoint, job_id)
+    return Beginning(job_id, str(uuid4()))
+
+
+def _from_savepoint(plan: Plan, options: RunOptions, path: str, job_id: str) -> Beginning:
+    savepoint = SavepointReader(local_folder(path, ONLY_LOCAL))
+    info, types = savepoint.info, TypeRegistry.of(plan)
+    check_savepoint(
+        path,
+        plan,
+        info.programs,
+        types,
+        allow_dropped_state=options.allow_dropped_state,
+        fields=info.fields,
+        holding=info.holding,
+        changed_keys=changed_keys(plan, readable_samples(plan, list(info.keys), Codec(types))),
+    )
+    check_replays(plan, savepoint.replays(), types)
+    _check_sources(plan, info.sources)
+    # Without a checkpoint, a run is an experiment, which must not write to the sinks of the job.
+    continues = options.checkpoint_location is not None and not options.as_new_job
+    return Beginning(
+        info.origin.job_id if continues else job_id,
+        str(uuid4()),
+        info.origin.batch_id + 1 if continues else 0,
+        State(info.program, savepoint.rows),
+        info.programs,
+        info.sources,
+        info.keys,
+        info.replays if continues else Replays(),  # letters belong to a job
+        path,
+    )
+
+
+def _from_checkpoint(plan: Plan, options: RunOptions, stored: StoredBatch, *, is_written: bool) -> Beginning:
+    assert options.checkpoint_location is not None
+    _check_program(plan, options, options.checkpoint_location, stored)
+    _check_sources(plan, stored.sources)
+    codec = Codec(TypeRegistry.of(plan))
+    rows: dict[str, list[StateRow]] = {}
+    for head, subtask, snapshot in stored.states:
+        for uid, row in rows_of(snapshot, subtask, codec, f"State of operator {head!r}, subtask {subtask}"):
+            rows.setdefault(uid, []).append(row)
+    replays = _add_replays(plan, options, stored, rows)
+    return Beginning(
+        stored.job_id,
+        stored.checkpoint_id,
+        stored.batch_id + 1,
+        State(stored.programs[-1], lambda uid: rows.get(uid, [])),
+        stored.programs,
+        stored.sources,
+        [sample for sample, _ in readable_samples(plan, stored.keys, codec)],
+        replays,
+        stored.savepoint,
+        stored.now_ms,
+        False,
+        stored.complete and all(operator.uid in stored.sources for operator in _sources(plan)),
+        None if is_written else stored,
+    )
+
+
+def _add_replays(plan: Plan, options: RunOptions, stored: StoredBatch, rows: dict[str, list[StateRow]]) -> Replays:
+    """Add the dead letters to ``rows`` that the job has to process again, and return all that it then has."""
+    letters = job_letters(plan, options, stored.job_id)
+    pending = None if letters is None else pending_replay(letters, stored.replays, stored.batch_id + 1)
+    if letters is None or pending is None:
+        return stored.replays
+    if pending.dropped:
+        _LOG.warning(
+            "%s: dead letters that are not processed again, because they were processed again already, or they no "
+            "longer exist: %s",
+            letters.path,
+            ", ".join(pending.dropped),
+        )
+    found = pending.rows(None)
+    check_replays(plan, found, TypeRegistry.of(plan), stored.ended)
+    for uid, row in found:
+        rows.setdefault(uid, []).append(row)
+    if found:
+        _LOG.warning("%s: %d dead letters are processed again.", letters.path, len(found))
+    return stored.replays.with_more(pending.requests, [letter.id for letter in pending.letters])
+
+
+def _check_program(plan: Plan, options: RunOptions, path: str, stored: StoredBatch) -> None:
+    """Compare the program with those that wrote the checkpoint, by the rules for a restart on Spark."""
+    types, programs = TypeRegistry.of(plan), stored.programs
+    found = restart_differences(plan, programs, describe(plan), types, stored.keys)
+    if not found:
+        dropped = dropped_state(plan, programs, stored.fields)
+        refuse_or_warn_of_dropped(path, dropped, allowed=options.allow_dropped_state)
+        return
+    if options.on_change == "refuse":
+        raise refusal(path, found)
+    carried = carried_differences(
+        "checkpoint",
+        path,
+        plan,
+        programs,
+        types,
+        allow_dropped_state=options.allow_dropped_state,
+        fields=stored.fields,
+        others=[*found, *lost_records(plan, programs[-1], stored.holding)],
+    )
+    for difference in carried:
+        if difference.drops_state:
+            warnings.warn(f"{path}: {difference}.", DroppedStateWarning, stacklevel=2)
+    _LOG.warning("The program has changed: %s. Migrating the checkpoint %s.", "; ".join(map(str, found)), path)
+
+
+def _check_sources(plan: Plan, positions: Mapping[str, SourcePosition]) -> None:
+    for operator in _sources(plan):
+        if operator.uid in positions:
+            check_kind(operator, positions[operator.uid].offset)
+
+
+def _sources(plan: Plan) -> list[Operator]:
+    return [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
+
+
+def _check_pending(plan: Plan, stored: StoredBatch) -> None:
+    """Check that the sinks of the last micro-batch, which they may not have, still exist."""
+    sinks = {operator.uid for operator in plan.operators if operator.kind is OperatorKind.SINK}
+    if missing := sorted({output.uid for output in stored.outputs} - sinks):
+        raise IncompatibleCheckpointError(
+            f"The checkpoint holds records of micro-batch {stored.batch_id} for the sink {missing[0]!r}, which the "
+            f"program no longer has. Start the program that wrote them once more, which completes the micro-batch. "
+            f"To drop the records, start with allow_dropped_state=True."
+        )

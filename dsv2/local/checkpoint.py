@@ -1,0 +1,233 @@
+"""The checkpoint of a local job: one file for each micro-batch, of which only the last one is kept.
+
+The file of a micro-batch has the state after it, the positions of the sources, the records for the sinks, and the dead
+letters. It is written before the sinks are, and replaces the one before. So a crash either leaves no trace of a
+micro-batch, which is then planned anew, or its complete result, which the next start writes again with its number.
+A marker records that the sinks have it::
+
+    local/7.batch      micro-batch 7
+    local/7.written    its records are in the sinks, and its dead letters in their folder
+    local/lock         held by the process that runs the job
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import IO, Any, NamedTuple
+
+from dsv2.dead_letters.replay import Replays
+from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
+from dsv2.folders import LocalFolder
+from dsv2.program.checked_json import from_json, to_json
+from dsv2.program.description import Description
+from dsv2.program.key_samples import KeySample
+from dsv2.program.restart import LOCAL_FILES
+from dsv2.savepoint.metadata import SourcePosition
+from dsv2.version import __version__
+
+__all__ = ("LocalCheckpoint", "SinkOutput", "StoredBatch", "SubtaskState")
+
+_VERSION = 1
+_BATCH, _WRITTEN = ".batch", ".written"
+_LOCK = f"{LOCAL_FILES}/lock"
+_OF_SPARK = {"metadata", "offsets", "commits", "generations"}
+_RESTORE = "Restore the checkpoint from a backup, or start from a new checkpoint_location."
+
+
+class SubtaskState(NamedTuple):
+    """The snapshot of a subtask. ``uid``: The first operator of its chain."""
+
+    uid: str
+    subtask: int
+    snapshot: bytes
+
+
+class SinkOutput(NamedTuple):
+    """Records of a micro-batch for one subtask of the sink ``uid``, encoded, and the parallelism of the sink."""
+
+    uid: str
+    parallelism: int
+    subtask: int
+    records: bytes
+
+
+@dataclass(frozen=True)
+class StoredBatch:
+    """A job after a micro-batch.
+
+    Attributes:
+        job_id: The job, as sinks know it.
+        checkpoint_id: Unique for each checkpoint.
+        batch_id: The micro-batch, as sinks count them.
+        now_ms: Its time in ms.
+        complete: Whether all input has been processed to its end.
+        savepoint: The savepoint from which the user started the job, or None.
+        programs: The programs that wrote the state, the last one last.
+        keys: Samples of keys.
+        fields: The names of the stored function fields, by uid.
+        holding: The uids of operators that hold back records behind an aligned watermark.
+        sources: The positions of the sources, by uid.
+        ended: The uids of the sources that have ended.
+        replays: The dead letters that the job has processed again.
+        letters: The dead letters of the micro-batch that nothing reads.
+        states: The state of the subtasks.
+        outputs: The records for the sinks.
+    """
+
+    job_id: str
+    checkpoint_id: str
+    batch_id: int
+    now_ms: int
+    complete: bool
+    savepoint: str | None
+    programs: Sequence[Description]
+    keys: Sequence[KeySample]
+    fields: Mapping[str, Sequence[str]]
+    holding: Sequence[str]
+    sources: Mapping[str, SourcePosition]
+    ended: Sequence[str] = ()
+    replays: Replays = field(default_factory=Replays)
+    letters: Sequence[Mapping[str, Any]] = ()
+    states: Sequence[SubtaskState] = ()
+    outputs: Sequence[SinkOutput] = ()
+
+    def encoded(self) -> bytes:
+        """Return the content of the file of the micro-batch."""
+        blobs = [state.snapshot for state in self.states] + [output.records for output in self.outputs]
+        plain = replace(self, states=(), outputs=())
+        header = {
+            **asdict(plain),
+            "version": _VERSION,
+            "dsv2": __version__,
+            "states": [[*state[:-1], len(state.snapshot)] for state in self.states],
+            "outputs": [[*output[:-1], len(output.records)] for output in self.outputs],
+        }
+        return b"\n".join([to_json(header), b"".join(blobs)])
+
+    @staticmethod
+    def decoded(data: bytes, place: str) -> StoredBatch:
+        """Decode the content of the file ``place``.
+
+        Raises:
+            IncompatibleCheckpointError: It has a version that is not known here.
+            CorruptDataError: It is damaged.
+        """
+        head, _, rest = data.partition(b"\n")
+        try:
+            header: dict[str, Any] = from_json(head)
+            version, writer = header.pop("version"), header.pop("dsv2")
+            if version == _VERSION:
+                return _decoded(header, rest)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CorruptDataError(f"{place} is damaged: {error!r}. {_RESTORE}") from error
+        raise IncompatibleCheckpointError(
+            f"{place} has version {version}, which this version of dsv2 ({__version__}) does not know. Use the version "
+            f"that wrote it ({writer})."
+        )
+
+
+def _decoded(header: dict[str, Any], rest: bytes) -> StoredBatch:
+    states, outputs = header["states"], header["outputs"]
+    sizes = [size for *_, size in (*states, *outputs)]
+    if sum(sizes) != len(rest):
+        raise ValueError(f"it has {len(rest)} bytes of state and output instead of {sum(sizes)}")
+    ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
+    blobs = [rest[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+    there = {
+        "replays": Replays(**header["replays"]),
+        "sources": {uid: SourcePosition(**position) for uid, position in header["sources"].items()},
+        "states": [SubtaskState(uid, index, blob) for (uid, index, _), blob in zip(states, blobs, strict=False)],
+        "outputs": [
+            SinkOutput(uid, parallelism, subtask, blob)
+            for (uid, parallelism, subtask, _), blob in zip(outputs, blobs[len(states) :], strict=True)
+        ],
+    }
+    return StoredBatch(**header | there)
+
+
+class LocalCheckpoint:
+    """The checkpoint in ``folder``. Nothing is written before ``acquire``."""
+
+    def __init__(self, folder: LocalFolder) -> None:
+        self.folder = folder
+        self._lock: IO[bytes] | None = None
+
+    def acquire(self) -> None:
+        """Become the only job that uses the checkpoint, until ``release`` or the end of the process.
+
+        Raises:
+            ConfigurationError: Another job uses it, or it cannot be written.
+            IncompatibleCheckpointError: It is the checkpoint of a job on Spark.
+        """
+        self._check_runtime()
+        path = self.folder.place(_LOCK)
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            lock = open(path, "ab")  # noqa: SIM115 - closed by release
+        except OSError as error:
+            raise ConfigurationError(
+                f"The checkpoint_location {self.folder.path} cannot be written: {error}."
+            ) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system releases it if the process dies
+        except OSError as error:
+            lock.close()
+            raise ConfigurationError(
+                f"Another job uses the checkpoint {self.folder.path}. Only one job at a time can use a checkpoint. "
+                f"Stop that job first, or give this one its own checkpoint_location."
+            ) from error
+        self._lock = lock
+        for name in self.folder.sizes(LOCAL_FILES):
+            if name.startswith(".") and name.endswith(".new"):  # of a process that died while it wrote
+                self.folder.delete(f"{LOCAL_FILES}/{name}")
+
+    def release(self) -> None:
+        """Let other jobs use the checkpoint."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def last(self) -> StoredBatch | None:
+        """Return the last micro-batch; None if there is none.
+
+        Raises:
+            IncompatibleCheckpointError: It has a version that is not known here.
+            CorruptDataError: Its file is damaged.
+        """
+        numbers = self.folder.numbers(LOCAL_FILES, suffix=_BATCH)
+        if not numbers:
+            return None
+        name = _name(numbers[-1], _BATCH)
+        data = self.folder.read(name)
+        assert data is not None
+        return StoredBatch.decoded(data, self.folder.place(name))
+
+    def is_written(self, batch_id: int) -> bool:
+        """Whether the sinks have a micro-batch."""
+        return self.folder.read(_name(batch_id, _WRITTEN)) is not None
+
+    def write(self, batch: StoredBatch) -> None:
+        """Store a micro-batch. Called before its records are written to the sinks."""
+        self.folder.write(_name(batch.batch_id, _BATCH), batch.encoded())
+
+    def mark_written(self, batch_id: int) -> None:
+        """Record that the sinks have a micro-batch, and delete those before it."""
+        self.folder.write(_name(batch_id, _WRITTEN), b"")
+        for suffix in (_BATCH, _WRITTEN):
+            for number in self.folder.numbers(LOCAL_FILES, suffix=suffix):
+                if number < batch_id:
+                    self.folder.delete(_name(number, suffix))
+
+    def _check_runtime(self) -> None:
+        if _OF_SPARK & self.folder.sizes().keys():
+            raise IncompatibleCheckpointError(
+                f"{self.folder.path} is the checkpoint of a job on Spark. To continue that job locally, take a "
+                f"savepoint of it, and start with savepoint=... and a new checkpoint_location."
+            )
+
+
+def _name(number: int, suffix: str) -> str:
+    return f"{LOCAL_FILES}/{number}{suffix}"

@@ -1,0 +1,71 @@
+"""What a handle asks of the thread that runs its job."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+__all__ = ("JobControl",)
+
+T = TypeVar("T")
+
+
+class JobControl:
+    """Requests to one job. The job looks at them between two micro-batches, and at ``is_cancelled`` within one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._requests: deque[Callable[[], None]] | None = deque()  # None: the job has ended
+        self.is_stopping = False
+        self.is_cancelled = False
+
+    def stop(self, *, cancel: bool = False) -> None:
+        """End the job before its next micro-batch. ``cancel``: Also end the running one."""
+        self.is_cancelled |= cancel
+        self.is_stopping = True
+        self._wake.set()
+
+    def between_batches(self, action: Callable[[], T]) -> T:
+        """Call ``action`` in the job's thread between two micro-batches, or here if the job has ended."""
+        outcome: Future[T] = Future()
+
+        def call() -> None:
+            try:
+                outcome.set_result(action())
+            except BaseException as error:
+                outcome.set_exception(error)
+
+        with self._lock:
+            if self._requests is not None:
+                self._requests.append(call)
+                self._wake.set()
+            has_ended = self._requests is None
+        if has_ended:
+            call()
+        return outcome.result()
+
+    def serve(self) -> None:
+        """Called by the job between two micro-batches: do what was requested."""
+        self._wake.clear()
+        while True:
+            with self._lock:
+                if not self._requests:
+                    return
+                request = self._requests.popleft()
+            request()
+
+    def end(self) -> None:
+        """Called by the job when it has ended."""
+        self.serve()
+        with self._lock:
+            left, self._requests = self._requests or (), None
+        for request in left:
+            request()
+
+    def wait(self, seconds: float) -> None:
+        """Called by the job: wait, unless something is requested."""
+        self._wake.wait(seconds)

@@ -1,0 +1,180 @@
+"""One run of a local job, from its beginning to its end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from dsv2.clock import Clock
+from dsv2.file_log.ownership import OutputOwner
+from dsv2.graph import Plan
+from dsv2.graph.skips import warn_of_missed_skips
+from dsv2.job import JobProgress, Trigger
+from dsv2.local.batches import MicroBatches, Outcome, Recorder
+from dsv2.local.beginning import Beginning
+from dsv2.local.checkpoint import LocalCheckpoint
+from dsv2.local.control import JobControl
+from dsv2.local.letters import LocalLetters
+from dsv2.local.reading import Reading
+from dsv2.local.run import CancelledError, LocalRun
+from dsv2.local.savepoints import restore
+from dsv2.local.sinks import LocalSinks
+from dsv2.program.run_history import begin_run
+from dsv2.program.unblocking import Unblocking
+from dsv2.resource import resources_in_use
+from dsv2.runtime.operator.callback_limit import callback_limit
+from dsv2.runtime.operator.job_context import JobContext, event_loop_of
+from dsv2.runtime.report.progress import job_progress
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.timers import BatchTime
+from dsv2.sinks import SinkRunInfo
+
+__all__ = ("Execution", "Settings")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of ``LocalRuntime``, and the trigger of the job."""
+
+    seed: int
+    batches: Sequence[int]
+    fast: bool
+    clock: Clock
+    trigger: Trigger
+
+
+class Execution:
+    """Runs ``plan`` from ``begun`` to its end. Releases ``checkpoint`` then."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        begun: Beginning,
+        checkpoint: LocalCheckpoint | None,
+        letters: LocalLetters,
+        unblocking: Unblocking | None,
+        settings: Settings,
+        control: JobControl,
+    ) -> None:
+        self._plan = plan
+        self._begun = begun
+        self._checkpoint = checkpoint
+        self._letters = letters
+        self._unblocking = unblocking
+        self._settings = settings
+        self._control = control
+        self._time = BatchTime(max(settings.clock.now_ms(), begun.now_ms))
+        self._run: LocalRun | None = None
+        self._batches: MicroBatches | None = None
+        self.has_ended = False
+        """Whether all input has been processed to its end."""
+
+    @property
+    def progress(self) -> JobProgress:
+        """The progress as of the last micro-batch."""
+        return job_progress(self._plan, -1, []) if self._batches is None else self._batches.progress
+
+    @property
+    def state(self) -> tuple[LocalRun, int]:
+        """The subtasks, and the last micro-batch. Only to be used between two micro-batches, or at the end."""
+        assert self._run is not None
+        assert self._batches is not None
+        return self._run, self._batches.last_batch
+
+    def ranges_read(self) -> list[str]:
+        """Describe what the last micro-batch has read of each source."""
+        return [] if self._run is None else self._run.ranges_read()
+
+    def warn_of_missed_skips(self) -> None:
+        """Warn about each record of ``skip_records`` that the job has not read."""
+        if self._unblocking is not None:
+            self._unblocking.warn_of_missed(self._plan)
+        elif self._run is not None:
+            warn_of_missed_skips(self._plan, self._run.skipped())
+
+    def run(self) -> bool:
+        """Run to the end of the input, or until the run stops before it. Returns whether it has stopped.
+
+        Raises:
+            Dsv2Error: The job failed.
+        """
+        try:
+            with resources_in_use():
+                outcome = self._run_all()
+        finally:
+            if self._checkpoint is not None:
+                self._checkpoint.release()
+        self.has_ended = outcome is Outcome.ENDED
+        return outcome is Outcome.STOPPED
+
+    def _run_all(self) -> Outcome:
+        plan, settings = self._plan, self._settings
+        run = self._run = self._new_run()
+        sinks = self._new_sinks()
+        recorder = Recorder(plan, run, sinks, self._letters, self._begun, self._checkpoint, self._unblocking)
+        self._batches = MicroBatches(
+            plan,
+            run,
+            recorder,
+            self._control,
+            settings.clock,
+            self._time,
+            settings.trigger,
+            settings.batches,
+            first_batch=self._begun.batch_id,
+            strict=not settings.fast,
+        )
+        try:
+            with callback_limit(plan.callback_timeout_ms, may_exit=False):
+                sinks.begin(self._begun.batch_id)
+                if self._unblocking is not None:
+                    self._unblocking.write()
+                recorder.complete_earlier()
+                if self._begun.state is None:
+                    run.open()
+                else:
+                    restore(plan, run, self._begun.state.program, self._begun.state.rows, self._begun.positions)
+                outcome = Outcome.ENDED if self._begun.complete else self._batches.run()
+                sinks.roll(at_end=True)
+        except CancelledError:
+            run.close()
+            return Outcome.STOPPED
+        except BaseException:
+            run.close()
+            raise
+        run.close_sources()
+        return outcome
+
+    def _new_run(self) -> LocalRun:
+        plan, settings = self._plan, self._settings
+        codec = Codec(TypeRegistry.of(plan))
+        context = JobContext(
+            plan.job_name,
+            plan.mode,
+            plan.declarations,
+            codec,
+            self._time,
+            wait=settings.clock.wait,
+            event_loop=event_loop_of(settings.clock),
+        )
+        return LocalRun(
+            plan,
+            context,
+            settings.clock,
+            random.Random(settings.seed),
+            fast=settings.fast,
+            positions=self._begun.positions,
+            reading=Reading(settings.trigger.interval_ms is None, settings.trigger.target_batch_ms),
+            is_cancelled=lambda: self._control.is_cancelled,
+        )
+
+    def _new_sinks(self) -> LocalSinks:
+        begun, clock = self._begun, self._settings.clock
+        if self._checkpoint is None:
+            return LocalSinks(self._plan, begun.job_id, SinkRunInfo(begun.job_id, begun.batch_id), clock)
+        first = begun.batch_id if begun.pending is None else begun.pending.batch_id
+        run = begin_run(self._checkpoint.folder, str(uuid4()), first, repeats=begun.pending is not None)
+        return LocalSinks(self._plan, begun.job_id, run, clock, OutputOwner(begun.job_id, begun.checkpoint_id))

@@ -1,0 +1,20 @@
+"""How a local run reads its sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ("Reading",)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a run reads its sources.
+
+    Attributes:
+        only_available: Whether unbounded sources are read only as far as they were available at the start.
+        target_batch_ms: The target duration of a micro-batch. None: it has none.
+    """
+
+    only_available: bool = False
+    target_batch_ms: int | None = None

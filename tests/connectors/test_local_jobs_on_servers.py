@@ -1,0 +1,135 @@
+"""Local jobs that read from servers and write to them: exactly once, although they are killed at each step."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from components.kafka import KafkaBroker
+from components.postgres import PostgresServer
+from dsv2 import ExecutionEnvironment, Trigger
+from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
+from dsv2.connectors.postgres import PostgresSink, PostgresSource, drop_replication
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import ParallelSink
+from dsv2.state import StateDeclarations
+from tests.durations import ms
+from tests.steps import KilledError, Steps, steps_of_files
+from tests.topics import Topics
+
+COUNT = StateDeclarations.value_state("count", int, default=0)
+
+
+class Counting(OneInputStreamProcessFunction[int, tuple[int, int]]):
+    """Emits each number with how often it has been seen."""
+
+    def uses_states(self) -> Any:
+        return [COUNT]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        count = ctx.state_manager.get_state(COUNT)
+        count.update(count.value() + 1)
+        output.collect((record, count.value()))
+
+
+def itself(number: int) -> int:
+    return number
+
+
+def text_of(pair: tuple[int, int]) -> bytes:
+    return f"{pair[0]} {pair[1]}".encode()
+
+
+def kill_after_writes(monkeypatch: pytest.MonkeyPatch, sink: type[ParallelSink[Any]], step: Callable[[], None]) -> None:
+    write = sink.write
+
+    def written(self: Any, batch: Any) -> None:
+        write(self, batch)
+        step()
+
+    monkeypatch.setattr(sink, "write", written)
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_from_kafka_to_kafka(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
+    topics = Topics(kafka_broker.bootstrap_servers)
+    numbers, counts = topics.create(2), topics.create(1)
+
+    def run(step: Callable[[], None]) -> None:
+        env = ExecutionEnvironment.get_instance(runtime="local")
+        env.set_parallelism(2)
+        source = KafkaSource(topics.bootstrap_servers, topics=[numbers], decode=values(int), records_per_batch=3)
+        counted = env.from_source(source, "numbers").key_by(itself).process(Counting()).with_uid("count")
+        counted.to_sink(KafkaSink(topics.bootstrap_servers, counts, text_of)).with_uid("counts")
+        with pytest.MonkeyPatch.context() as patch, steps_of_files(step):
+            kill_after_writes(patch, KafkaSink, step)
+            env.execute("count", checkpoint_location=tmp_path, trigger=Trigger.available_now())
+
+    expected = Counter[str]()
+    for turn in range(1, 4):
+        for partition in range(2):
+            topics.send(numbers, [b"%d" % number for number in range(4)], partition)
+        expected.update(f"{number} {2 * turn + before}" for number in range(4) for before in (-1, 0))
+        with suppress(KilledError):
+            run(Steps(3 + 5 * turn))
+        run(lambda: None)
+        found = [value.decode() for found in topics.committed(counts).values() for value in found]
+        assert Counter(found) == expected
+
+
+@pytest.mark.postgres
+def test_table_is_followed_until_the_job_is_stopped(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    server = postgres_server.conninfo
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("CREATE TABLE local_items (id int PRIMARY KEY, name text)")
+        connection.execute("CREATE TABLE local_copies (id int PRIMARY KEY, name text)")
+        connection.execute("INSERT INTO local_items SELECT n, 'row' FROM generate_series(1, 5) n")
+
+        def start() -> Any:
+            env = ExecutionEnvironment.get_instance(runtime="local")
+            source = PostgresSource(server, "local_items", slot_name="local_items", decode=tuple_of)
+            changes = env.from_source(source, "items").filter(has_row).map(row_of)
+            changes.to_sink(PostgresSink(server, "local_copies", ["id", "name"], key=["id"])).with_uid("copies")
+            return env.execute_async("copy", checkpoint_location=tmp_path, trigger=Trigger.processing_time(ms(50)))
+
+        def wait_for(name: str, count: int) -> None:
+            for _ in range(600):
+                query = "SELECT count(*) FROM local_copies WHERE name = %s"
+                if connection.execute(query, [name]).fetchone() == (count,):
+                    return
+                assert job.exception() is None
+                threading.Event().wait(0.05)
+            raise AssertionError(connection.execute("SELECT * FROM local_copies").fetchall())
+
+        job = start()
+        wait_for("row", 5)
+        connection.execute("UPDATE local_items SET name = 'new' WHERE id > 2")
+        wait_for("new", 3)
+        job.stop()
+        connection.execute("INSERT INTO local_items SELECT n, 'later' FROM generate_series(6, 9) n")
+        job = start()
+        wait_for("later", 4)
+        job.stop()
+        assert job.result()
+        drop_replication(server, "local_items", "local_items")
+
+
+def tuple_of(row: dict[str, Any]) -> tuple[int, str]:
+    return row["id"], row["name"]
+
+
+def has_row(change: Any) -> bool:
+    return change.row is not None
+
+
+def row_of(change: Any) -> tuple[int, str]:
+    row: tuple[int, str] = change.row
+    return row

@@ -1,0 +1,274 @@
+"""Files that local jobs write: their values, partitions, merges, and crashes at every step."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsv2 import ConfigurationError, ExecutionEnvironment, IncompatibleCheckpointError, SchemaError
+from dsv2.connectors.files import read_files
+from dsv2.connectors.files.table_files import encoded, joined, table_of
+from dsv2.connectors.files.written_tables import read_part
+from dsv2.file_log import DataFile, Part
+from dsv2.file_log.description import Description
+from dsv2.file_log.schema import json_schema
+from dsv2.local import LocalRuntime
+from dsv2.sinks import FileSink
+from dsv2.testing import ManualClock, Stop, TestSource
+from tests.durations import ms
+from tests.profiles import examples
+from tests.steps import KilledError, Steps, steps_of_files
+
+FORMATS = ["parquet", "json", "csv"]
+
+
+class Sale(NamedTuple):
+    product: str
+    amount: int
+    day: date | None = None
+
+
+@dataclass
+class Everything:
+    flag: bool | None
+    number: int | None
+    ratio: float | None
+    text: str | None
+    data: bytes | None
+    day: date | None
+    at: datetime | None
+    price: Decimal | None
+
+
+@dataclass
+class Nested:
+    numbers: list[int | None]
+    days: dict[str, date | None]
+
+
+def write(path: Path, records: list[Any], sink: FileSink[Any], **options: Any) -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock(1_000)))
+    env.from_source(TestSource[Any](records, records_per_batch=2)).with_uid("in").to_sink(sink).with_uid("out")
+    env.execute("files", **options)
+
+
+def rows(path: Path, **options: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read_files(path, **options).to_arrow().to_pylist()
+    return found
+
+
+SALES = [Sale("tea", 1, date(2024, 7, 1)), Sale("milk", 2, date(2024, 7, 2)), Sale("tea", 3), Sale("a b", 4)]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("partition_by", [(), ("day",), ("product", "day")])
+def test_records_are_written_once(tmp_path: Path, format: Any, partition_by: tuple[str, ...]) -> None:
+    path = tmp_path / "out"
+    write(path, SALES, FileSink(path, format=format, schema=Sale, partition_by=partition_by))
+    assert Counter(Sale(**row) for row in rows(path)) == Counter(SALES)
+    visible = [file for file in path.rglob(f"*.{format}") if "_dsv2" not in file.parts]
+    assert len(visible) >= 2
+    assert all(len(file.relative_to(path).parts) == 1 + len(partition_by) for file in visible)
+
+
+def test_small_files_are_merged_when_the_run_ends(tmp_path: Path) -> None:
+    for format in FORMATS:
+        path = tmp_path / format
+        records = [Sale("tea", number) for number in range(9)]
+        write(path, records, FileSink(path, format=format, schema=Sale, roll_interval=timedelta(hours=1)))  # type: ignore[arg-type]
+        assert [row["amount"] for row in rows(path)] == [*range(9)]
+        assert len([*path.glob(f"*.{format}")]) == 1
+        assert [row["amount"] for row in rows(path, after=2)] == [6, 7, 8]
+
+
+def test_tuples_and_dicts_with_a_ddl_schema(tmp_path: Path) -> None:
+    forms: list[list[Any]] = [[("tea", 1)], [{"amount": 1, "product": "tea"}]]
+    for number, records in enumerate(forms):
+        path = tmp_path / str(number)
+        write(path, records, FileSink(path, schema="product string NOT NULL, amount int"))
+        assert rows(path) == [{"product": "tea", "amount": 1}]
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("a int, b string", ["integer", "string"]),
+        ("a: bigint, `b c` DECIMAL(10, 2) NOT NULL", ["long", "decimal(10,2)"]),
+        ("a array<int>", [{"type": "array", "elementType": "integer", "containsNull": True}]),
+        (
+            "a map<string, double>",
+            [{"type": "map", "keyType": "string", "valueType": "double", "valueContainsNull": True}],
+        ),
+    ],
+)
+def test_ddl(text: str, kinds: list[Any]) -> None:
+    assert [field["type"] for field in json_schema(text)["fields"]] == kinds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "a int,", "a int b string", "a array<int", "a money", "a int; b int", "a map<int>"]
+)
+def test_what_is_not_ddl_is_refused(text: str) -> None:
+    with pytest.raises(SchemaError, match="is not a schema"):
+        json_schema(text)
+
+
+TEXTS = st.text(st.characters(blacklist_categories=["Cs", "Cc"]) | st.sampled_from('"\\,\n '), max_size=9)
+EVERYTHING = st.builds(
+    Everything,
+    st.none() | st.booleans(),
+    st.none() | st.integers(-(2**63), 2**63 - 1),
+    st.none() | st.floats(allow_nan=False),
+    st.none() | TEXTS,
+    st.none() | st.binary(max_size=9),
+    st.none() | st.dates(date(1900, 1, 1)),
+    st.none() | st.datetimes(datetime(1900, 1, 1), timezones=st.just(UTC)),
+    st.none() | st.decimals(-(10**9), 10**9, places=18),
+)
+
+
+@examples(40)
+@given(
+    st.lists(EVERYTHING, min_size=1, max_size=5), st.lists(EVERYTHING, min_size=1, max_size=5), st.sampled_from(FORMATS)
+)
+def test_values_are_read_as_they_were_written(first: list[Everything], second: list[Everything], format: str) -> None:
+    if format == "csv":  # Spark's CSV has no binary data
+        first, second = ([Everything(**{**vars(r), "data": None}) for r in records] for records in (first, second))
+    schema = json_schema(Everything)
+    parts = [encoded(table_of(records, schema, "sink"), format) for records in (first, second)]
+    data, lengths = joined(parts, format)
+    description = Description(format, (), (schema,))
+    with TemporaryDirectory() as folder:
+        file = Path(folder, f"x.{format}")
+        file.write_bytes(data)
+        part = Part(DataFile(file.name, len(data), 0, 1, 0), 0, None)
+        found = [row for batch in read_part(Path(folder), description, part) for row in batch.to_pylist()]
+        assert found == [vars(record) for record in first + second]
+        part = Part(DataFile(file.name, len(data), 0, 1, 0), lengths[0], None)
+        found = [row for batch in read_part(Path(folder), description, part) for row in batch.to_pylist()]
+        assert found == [vars(record) for record in second]
+
+
+def test_nested_values(tmp_path: Path) -> None:
+    record = Nested([1, None], {"a": date(2024, 1, 1), "b": None})
+    for format in ("parquet", "json"):
+        path = tmp_path / format
+        write(path, [record], FileSink(path, format=format, schema=Nested))
+        assert rows(path) == [{"numbers": [1, None], "days": [("a", date(2024, 1, 1)), ("b", None)]}]
+    with pytest.raises(SchemaError, match="CSV files have no column type for list"):
+        write(tmp_path, [record], FileSink(tmp_path / "csv", format="csv", schema=Nested))
+
+
+def test_files_are_those_of_spark(tmp_path: Path) -> None:
+    """Bytes that Spark writes for the same records."""
+    record = Everything(
+        True,
+        1,
+        0.5,
+        'a "b"',
+        b"\x00\xff",
+        date(2024, 7, 1),
+        datetime(2024, 7, 1, tzinfo=timezone(ms(0))),
+        Decimal("1.5"),
+    )
+    path = tmp_path / "json"
+    write(path, [record], FileSink(path, format="json", schema=Everything))
+    (file,) = path.glob("*.json")
+    assert json.loads(file.read_text())["price"] == 1.5
+    assert json.loads(file.read_text())["data"] == "AP8="
+    path = tmp_path / "folders"
+    write(
+        path, [("x=1/2:é", 1), (None, 2)], FileSink(path, format="json", schema="k string, n int", partition_by=["k"])
+    )
+    assert {file.parent.name for file in path.glob("k*/*.json")} == {"k=x%3D1%2F2%3Aé", "k=__HIVE_DEFAULT_PARTITION__"}
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [(("tea", 1.5), "would be truncated"), (("tea",), "has 1 values"), ((None, 1), "must not be None")],
+)
+def test_record_that_does_not_fit_is_named(tmp_path: Path, record: Any, text: str) -> None:
+    with pytest.raises(SchemaError, match=rf"The sink .* record \(.* does not fit .*{text}"):
+        write(tmp_path, [("tea", 1), record], FileSink(tmp_path / "out", schema="product string NOT NULL, amount int"))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"schema": int}, "has no fields"),
+        ({"schema": Sale, "partition_by": ["size"]}, "partition_by names 'size'"),
+        ({"schema": "a map<string,int>, b int", "partition_by": ["a"]}, "which is map"),
+    ],
+)
+def test_schema_is_checked_before_the_start(tmp_path: Path, options: Any, text: str) -> None:
+    with pytest.raises(SchemaError, match=text):
+        write(tmp_path, SALES, FileSink(tmp_path / "out", **options))
+
+
+def test_folder_of_another_job_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    write(path, SALES, FileSink(path, schema=Sale))
+    for options in ({}, {"checkpoint_location": tmp_path / "checkpoint"}):
+        with pytest.raises(ConfigurationError, match="holds the output of another run"):
+            write(path, SALES, FileSink(path, schema=Sale), **options)
+
+
+def test_older_checkpoint_is_refused(tmp_path: Path) -> None:
+    path, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    sink = FileSink(path, schema=Sale)
+    write(path, [*SALES[:2], Stop(), *SALES[2:]], sink, checkpoint_location=checkpoint)
+    older = {file: file.read_bytes() for file in checkpoint.rglob("*") if file.is_file()}
+    write(path, [*SALES[:2], Stop(), *SALES[2:]], sink, checkpoint_location=checkpoint)
+    assert Counter(Sale(**row) for row in rows(path)) == Counter(SALES)
+    for file in (checkpoint / "local").iterdir():
+        file.unlink()
+    for file, data in older.items():
+        file.write_bytes(data)
+    with pytest.raises(IncompatibleCheckpointError, match="already has micro-batch 1, but the state is older"):
+        write(path, SALES, sink, checkpoint_location=checkpoint)
+
+
+def test_savepoint_takes_the_folder_over(tmp_path: Path) -> None:
+    path, env = tmp_path / "out", ExecutionEnvironment.get_instance(runtime="local")
+
+    def start(items: list[Any], **options: Any) -> Any:
+        env.from_source(TestSource[Any](items)).with_uid("in").to_sink(FileSink(path, schema=Sale)).with_uid("out")
+        job = env.execute_async("files", **options)
+        job.await_termination()
+        return job
+
+    items = [*SALES[:2], Stop(), *SALES[2:]]
+    savepoint = start(items, checkpoint_location=tmp_path / "a").savepoint(tmp_path / "s")
+    start(items, checkpoint_location=tmp_path / "b", savepoint=savepoint)
+    assert Counter(Sale(**row) for row in rows(path)) == Counter(SALES)
+    with pytest.raises(ConfigurationError, match="is written by a job that started from a savepoint of this one"):
+        start(items, checkpoint_location=tmp_path / "a")
+
+
+@pytest.mark.parametrize("rolling", [None, timedelta(milliseconds=1)])
+def test_crash_at_any_step_loses_and_repeats_nothing(tmp_path: Path, rolling: timedelta | None) -> None:
+    records = [Sale("tea", number) for number in range(5)]
+    for number in itertools.count():
+        folder, steps = tmp_path / str(number), Steps(number)
+        sink = FileSink[Sale](folder / "out", schema=Sale, format="json", roll_interval=rolling)
+        with suppress(KilledError), steps_of_files(steps):
+            write(folder, records, sink, checkpoint_location=folder / "checkpoint")
+        if steps.left >= 0:
+            break
+        write(folder, records, sink, checkpoint_location=folder / "checkpoint")
+        assert [row["amount"] for row in rows(folder / "out")] == [*range(5)], number
+        visible = [line for file in (folder / "out").glob("*.json") for line in file.read_text().splitlines()]
+        assert sorted(json.loads(line)["amount"] for line in visible) == [*range(5)], number
+    assert number > 30
