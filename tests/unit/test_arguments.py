@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from dsv2 import ConfigurationError, ExecutionEnvironment, PlanError, RuntimeExecutionMode, Trigger
 from dsv2.arguments import as_choice, as_milliseconds, as_seconds, check_whole_number
+from dsv2.connectors.formats import MessagePart, SubjectNameStrategy
 from dsv2.connectors.kafka import DeliveryGuarantee, OnOffsetsOutOfRange, SplitAssignment
 from dsv2.connectors.postgres import IfSlotExists
 from dsv2.errors import StateDeclarationError
@@ -40,6 +41,7 @@ CHOICES: tuple[type[Enum], ...] = (
     FileSinkFormat,
     IfSlotExists,
     JoinType,
+    MessagePart,
     OnOffsetsOutOfRange,
     OnSnapshotTimeout,
     RedistributionMode,
@@ -47,6 +49,7 @@ CHOICES: tuple[type[Enum], ...] = (
     RuntimeExecutionMode,
     SplitAssignment,
     StateLayout,
+    SubjectNameStrategy,
     TimeType,
     TtlTimeCharacteristic,
     TtlUpdate,

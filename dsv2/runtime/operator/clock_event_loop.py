@@ -42,11 +42,11 @@ class ClockEventLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._thread_ended)
         return future
 
-    async def shutdown_default_executor(self, *args: Any, **kwargs: Any) -> None:
-        """As in any loop."""
+    async def shutdown_default_executor(self, *args: Any) -> None:
+        """As in any loop. Python 3.12 and later pass a timeout."""
         self._threads += 1  # it waits for a thread
         try:
-            await super().shutdown_default_executor(*args, **kwargs)
+            await super().shutdown_default_executor(*args)
         finally:
             self._threads -= 1
 
