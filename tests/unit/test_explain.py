@@ -34,12 +34,12 @@ from dsv2.runtime.operator.processors import (
     RowProcessor,
 )
 from dsv2.sinks import CollectSink
-from dsv2.sources import DataGeneratorSource
+from dsv2.sources import DataFrameSource
 from tests.async_functions import Waiting
 from tests.documented_plans import DIAGRAMS, draw
 from tests.documents import ROOT
 from tests.explained_program import GOLDEN, SCHEMA, golden_file, recorded
-from tests.support import Driver, local_environment, one_input
+from tests.support import Driver, NoRows, local_environment, one_input
 from tests.unit.test_arrow_functions import Sum
 
 Build = Callable[[ExecutionEnvironment], Any]
@@ -201,12 +201,12 @@ def test_runtime_may_add_nothing() -> None:
 
 def test_refusal_of_the_runtime_is_shown() -> None:
     env = local_environment()
-    env.from_source(DataGeneratorSource(int), "endless").with_uid("endless").to_sink(CollectSink())
+    env.from_source(DataFrameSource(NoRows(), dict), "rows").with_uid("rows").to_sink(CollectSink())
     explanation = env.explain()
     assert explanation.is_valid
     assert explanation.view.runtime is not None
-    assert "is unbounded and never runs out of records" in str(explanation.view.runtime.refusal)
-    assert "refuses this plan: ConfigurationError: The source endless" in str(explanation)
+    assert "is a DataFrame, which only Spark can read" in str(explanation.view.runtime.refusal)
+    assert "refuses this plan: ConfigurationError: The source rows" in str(explanation)
 
 
 def test_importing_dsv2_does_not_load_explanations() -> None:
