@@ -360,7 +360,7 @@ def test_ctrl_c_ends_a_local_job(run: Run, tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 130
+        assert process.wait(timeout=120) == 130
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

@@ -265,7 +265,7 @@ def test_micro_batches_shrink_when_they_take_too_long() -> None:
     for took in (10, 10, 10, 9_000, 9_000, 1_000):
         sizes.append(sum(len(read.records) for read in driver.batch() or ()))
         clock.now += took
-    assert sizes == [100, 200, 400, 800, 400, 200]
+    assert sizes == [100, 200, 400, 800, 400, 100]  # the last one measures the duration of the smallest size
 
 
 # --- Records per second -----------------------------------------------------------------------------------------------

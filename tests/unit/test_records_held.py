@@ -64,7 +64,8 @@ class Query:
 
 
 def ended(plan: Plan, held: int) -> StreamingJob:
-    layout, nothing = Layout.of(plan), Mock(files=())
+    layout, nothing = Layout.of(plan), Mock()
+    nothing.files = []
     job = StreamingJob(nothing, plan, layout, nothing, nothing, nothing, nothing, SystemClock(), only_available=True)
     job.start(Query)  # type: ignore[arg-type]
     report = {"uid": "all", "subtask": 0, "records_in": 1, "records_out": 1, "watermarks": {}, "counters": {}}
