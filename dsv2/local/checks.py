@@ -38,4 +38,7 @@ def check_plan(plan: Plan) -> None:
         if isinstance(operator.body, FileSink):
             check_file_sink(operator, operator.body)
         elif operator.kind is OperatorKind.SINK and not isinstance(operator.body, DriverSink | ParallelSink):
-            raise ConfigurationError(f"The sink {where} has a type that the local runtime does not support.")
+            raise ConfigurationError(
+                f"The sink {where} has a type that the local runtime does not support. Use the Spark runtime, or "
+                f"another sink locally, such as CollectSink."
+            )

@@ -147,7 +147,7 @@ def test_records_cannot_pass_by(build: Callable[[ExecutionEnvironment], object],
 def test_local_runtime_refuses_it() -> None:
     env = local_environment()
     through(env, source(env, "s"), "df").to_sink(CollectSink())
-    with pytest.raises(ConfigurationError, match=r"df.* requires Spark"):
+    with pytest.raises(ConfigurationError, match=r"df.* the local runtime does not support"):
         env.execute()
 
 

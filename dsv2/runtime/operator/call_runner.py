@@ -160,7 +160,7 @@ class CallRunner:
     def _late(self, error: TimeoutError) -> TimeoutError:
         assert self._timeout is not None
         late = TimeoutError(f"not completed within {self._timeout * 1000:,.0f} ms, the timeout of async_settings")
-        cancelled = error.__cause__
+        cancelled = error.__cause__ or error.__context__  # Python 3.11.2 sets only the latter
         return late if cancelled is None else late.with_traceback(cancelled.__traceback__)  # shows what it waited for
 
 
