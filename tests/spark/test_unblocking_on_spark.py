@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +76,8 @@ class Job:
         return failed.value
 
     def totals(self) -> list[tuple[int, int]]:
-        parts = (self.folder / "out").rglob("part-*.json")
-        rows = [json.loads(line) for part in parts for line in part.read_text().splitlines()]
-        return sorted((row["total"], row["number"]) for row in rows)
+        rows = self.spark.read.json(str(self.folder / "out")).collect()
+        return sorted((row.total, row.number) for row in rows)
 
 
 def test_every_way_out(spark: SparkSession, tmp_path: Path) -> None:
