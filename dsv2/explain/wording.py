@@ -148,7 +148,7 @@ def _state_text(state: StateView) -> str:
 
 
 def _duration(milliseconds: int) -> str:
-    """A duration in the largest unit of which it is a multiple."""
+    """A duration in the largest unit that divides it."""
     number, unit = next((milliseconds // size, unit) for unit, size in _UNITS.items() if milliseconds % size == 0)
     return f"{number} {unit}"
 

@@ -18,7 +18,7 @@ class DataFile:
     Attributes:
         path: The path, relative to the folder of the sink.
         size: Bytes.
-        first: The first micro-batch of which the file has records.
+        first: The first micro-batch that has records in the file.
         last: The last one. The records are in the order of micro-batches.
         schema: The index of the schema in the description of the sink.
     """
@@ -42,8 +42,8 @@ class Entry:
     Attributes:
         time_ms: When it was written.
         run: The run or the command that wrote it.
-        batch: The micro-batch with which the output now ends, and of which ``added`` has the records. None: ``added``
-            has the records of ``removed``.
+        batch: The last micro-batch of the output, whose records are in ``added``. None: ``added`` has the records of
+            ``removed``.
         added: New files.
         removed: The paths of files that are no longer part of the output.
         opens: Whether the run begins to write.

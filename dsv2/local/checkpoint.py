@@ -1,8 +1,8 @@
-"""The checkpoint of a local job: one file for each micro-batch, of which only the last one is kept.
+"""The checkpoint of a local job: one file for each micro-batch. Only the last file is kept.
 
 The file of a micro-batch has the state after it, the positions of the sources, the records for the sinks, and the dead
 letters. It is written before the sinks are, and replaces the one before. So a crash either leaves no trace of a
-micro-batch, which is then planned anew, or its complete result, which the next start writes again with its number.
+micro-batch, which is then planned again, or its complete result, which the next start writes again with its number.
 A marker records that the sinks have it::
 
     local/7.batch      micro-batch 7
