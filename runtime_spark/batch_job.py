@@ -16,8 +16,9 @@ from dsv2.dead_letters.store import LetterWriter
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
 from dsv2.graph.skips import warn_of_missed_skips
-from dsv2.job import JobProgress, JobResult, JobStatus
+from dsv2.job import JobResult, JobStatus
 from dsv2.program.unblocking import skipped_in
+from dsv2.progress import JobProgress
 from dsv2.runtime.report.job_waiting import Keeper, Waiting
 from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.tracebacks import short_traceback

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from dsv2.graph import OperatorKind, Plan
-from dsv2.job import JobProgress
+from dsv2.progress import JobProgress
 from dsv2.runtime.report.progress import job_progress
 
 __all__ = ("JobReports",)

@@ -17,7 +17,8 @@ from dsv2.arguments import as_seconds
 from dsv2.clock import Clock
 from dsv2.errors import Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
-from dsv2.job import JobProgress, JobResult, JobStatus
+from dsv2.job import JobResult, JobStatus
+from dsv2.progress import JobProgress
 from dsv2.runtime.report.job_waiting import Keeper, Waiting
 from dsv2.runtime.report.ways_out import with_ways_out
 from dsv2.sources import BaseSource, IndexedSource

@@ -12,7 +12,7 @@ from dsv2.clock import Clock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.graph import Plan
 from dsv2.graph.skips import SkippedRecords
-from dsv2.job import JobProgress, Trigger, input_is_bounded
+from dsv2.job import Trigger, input_is_bounded
 from dsv2.local.beginning import Beginning
 from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch, SubtaskState
 from dsv2.local.control import JobControl
@@ -24,6 +24,7 @@ from dsv2.program.description import describe
 from dsv2.program.history import continued_programs
 from dsv2.program.key_samples import add_samples
 from dsv2.program.unblocking import Unblocking
+from dsv2.progress import JobProgress
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.report.progress import job_progress
 from dsv2.runtime.state.timers import BatchTime

@@ -11,7 +11,7 @@ from dsv2.clock import Clock
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Plan
 from dsv2.graph.skips import warn_of_missed_skips
-from dsv2.job import JobProgress, Trigger
+from dsv2.job import Trigger
 from dsv2.local.batches import MicroBatches, Outcome, Recorder
 from dsv2.local.beginning import Beginning
 from dsv2.local.checkpoint import LocalCheckpoint
@@ -23,6 +23,7 @@ from dsv2.local.savepoints import restore
 from dsv2.local.sinks import LocalSinks
 from dsv2.program.run_history import begin_run
 from dsv2.program.unblocking import Unblocking
+from dsv2.progress import JobProgress
 from dsv2.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.job_context import JobContext, event_loop_of

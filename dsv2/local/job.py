@@ -14,12 +14,13 @@ from dsv2.clock import Clock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
-from dsv2.job import JobProgress, JobResult, JobStatus
+from dsv2.job import JobResult, JobStatus
 from dsv2.local.beginning import ONLY_LOCAL, Beginning
 from dsv2.local.control import JobControl
 from dsv2.local.execution import Execution
 from dsv2.local.savepoints import take
 from dsv2.paths import local_folder
+from dsv2.progress import JobProgress
 from dsv2.runtime.report.job_waiting import Keeper, Waiting
 from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.savepoint.metadata import Origin

@@ -17,7 +17,7 @@ FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT /
 # What users program against and what they build with it. It does not depend on how jobs run.
 MODEL = {"async_resource", "async_settings", "context", "error_policy", "errors", "functions", "output_tag"}
 MODEL |= {"record_batch", "record_position", "resource", "sinks", "sources", "spi", "state", "watermark"}
-PLAN = MODEL | {"graph", "job"}
+PLAN = MODEL | {"graph", "job", "job_listener", "progress"}
 RUNTIME = PLAN | {"clock", "columnar", "event_loop", "extension", "runtime_view", "tracebacks"}
 RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange", "operator", "sources", "rescale")}
 
@@ -55,7 +55,9 @@ MAY_IMPORT = {
     "graph": MODEL | {"callables", "explain"},  # Plan.explain imports it when it is called
     "runtime_view": {"graph"},
     "explain": PLAN | {"extension", "runtime_view"},
-    "job": MODEL | {"arguments", "graph"},
+    "progress": set[str](),
+    "job_listener": {"graph", "job", "progress"},
+    "job": MODEL | {"arguments", "graph", "progress"},
     "tracebacks": {"errors"},
     "unfinished": {"errors", "job"},
     "configurable": MODEL | {"graph"},

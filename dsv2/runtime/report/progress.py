@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dsv2.graph import Operator, OperatorKind, Plan
-from dsv2.job import JobProgress, OperatorProgress
+from dsv2.progress import JobProgress, OperatorProgress
 
 __all__ = ("job_progress",)
 
