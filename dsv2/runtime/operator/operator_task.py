@@ -335,6 +335,7 @@ class OperatorTask:
                 name: self._calls.attributed(f"gauge {name!r}", read)
                 for name, read in self._calls.metrics.gauges.items()
             },
+            "histograms": {name: one.parts() for name, one in self._calls.metrics.histograms.items()},
             "records_held": sum(gate.held_records for gate in self.gates),
             "ended": self._closed,
         }
@@ -383,6 +384,7 @@ class OperatorTask:
             "lifecycle": (self._opened, self._closed),
             "records_in": self.records_received(),
             "counters": {name: counter.count for name, counter in self._calls.metrics.counters.items()},
+            **({"metrics": metrics} if (metrics := self._calls.metrics.snapshot()) else {}),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -399,6 +401,7 @@ class OperatorTask:
         """Restore everything in a ``snapshot`` but the keyed store."""
         for name, count in state["counters"].items():
             self._calls.metrics.counters[name] = DefaultCounter(name, count)
+        self._calls.metrics.restore(state.get("metrics", {}))
         self._event_time.restore(state["event_time"])
         self._sender.restore(state["sent_time"])
         self._calls.init()

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dsv2.graph import Operator, OperatorKind, Plan
-from dsv2.progress import JobProgress, OperatorProgress
+from dsv2.progress import HistogramProgress, JobProgress, OperatorProgress
+from dsv2.runtime.report.metrics import HistogramParts, merged
 
 __all__ = ("job_progress",)
 
@@ -31,6 +32,7 @@ def job_progress(plan: Plan, batch_id: int, reports: Iterable[Mapping[str, Any]]
             if operator.kind not in (OperatorKind.SOURCE, OperatorKind.SINK)
             or any(report["counters"] for report in by_operator.get(operator.uid, {}).values())
         },
+        job_name=plan.job_name,
     )
 
 
@@ -51,6 +53,7 @@ def _operator_progress(operator: Operator, reports: Mapping[int, Mapping[str, An
         },
         counters=_sums(report["counters"] for report in reports.values()),
         gauges=_sums(report["gauges"] for report in reports.values()),
+        histograms=_histograms(report.get("histograms", {}) for report in reports.values()),
         state_bytes=max((report.get("state_bytes", 0) for report in reports.values()), default=0),
     )
 
@@ -61,3 +64,11 @@ def _sums(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         for name, value in part.items():
             total[name] += value
     return dict(total)
+
+
+def _histograms(reports: Iterable[Mapping[str, HistogramParts]]) -> dict[str, HistogramProgress]:
+    parts: dict[str, list[HistogramParts]] = {}
+    for report in reports:
+        for name, one in report.items():
+            parts.setdefault(name, []).append(one)
+    return {name: merged(of_subtasks) for name, of_subtasks in parts.items()}
