@@ -1,0 +1,238 @@
+"""Metrics and traces of jobs for OpenTelemetry. Requires the extra ``dsv2[metrics]``."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dsv2.clock import Clock
+from dsv2.connectors.client_library import require_client_library
+from dsv2.graph import Plan
+from dsv2.job import JobHandle, JobStatus
+from dsv2.metrics import definitions as m
+from dsv2.metrics.definitions import ATTRIBUTES, BATCH_BUCKETS, METRICS, Metric, MetricKind
+from dsv2.metrics.jobs import ENDS, JobsListener, RunningJob
+from dsv2.metrics.samples import Sample, samples_of
+from dsv2.progress import BatchProgress, HistogramProgress, JobProgress
+from dsv2.version import __version__
+
+require_client_library("opentelemetry.sdk", "metrics", "dsv2.metrics.opentelemetry")
+
+from opentelemetry import metrics, trace  # noqa: E402
+from opentelemetry.metrics import CallbackOptions, Observation  # noqa: E402
+
+from dsv2.metrics.histogram_exporter import HistogramExporter, NamedHistogram  # noqa: E402
+from dsv2.metrics.traces import record_batch, record_failure  # noqa: E402
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+__all__ = ("HistogramExporter", "OpenTelemetryListener")
+
+_LOG = logging.getLogger(__name__)
+_INVALID = re.compile(r"[^-_./a-zA-Z0-9]")
+_LONGEST_NAME = 255
+_Place: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
+"""A metric and the labels of a sample."""
+
+
+class OpenTelemetryListener(JobsListener):
+    """Sends the metrics of running jobs, and a trace of each micro-batch, to OpenTelemetry.
+
+    ``docs/metrics.md`` lists the metrics and spans. Counters and histograms count in this run: those that a job brings
+    along from its checkpoint begin at 0 with its first micro-batch. When a job ends, its metrics are removed.
+
+    Args:
+        meter_provider: Receives the metrics. None (default): the global one.
+        tracer_provider: Receives the traces. None (default): the global one.
+        histograms: The exporter of ``meter_provider``, which adds the histograms of functions. None (default): they
+            are not exported, because instruments of OpenTelemetry only take single values.
+        per_subtask: Whether metrics of operators have an attribute for the subtask. Default: False, the sum or the
+            slowest of all subtasks.
+        per_split: Whether each split of a source has metrics of its own. Default: False. Sources such as files may
+            have any number of splits.
+        clock: The wall clock. None (default): the system clock.
+
+    Raises:
+        ConfigurationError: The SDK of OpenTelemetry is not installed.
+    """
+
+    def __init__(
+        self,
+        meter_provider: MeterProvider | None = None,
+        tracer_provider: TracerProvider | None = None,
+        *,
+        histograms: HistogramExporter | None = None,
+        per_subtask: bool = False,
+        per_split: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(clock)
+        self._meter = metrics.get_meter("dsv2", __version__, meter_provider)
+        self._tracer = trace.get_tracer("dsv2", __version__, tracer_provider)
+        self._per_subtask = per_subtask
+        self._per_split = per_split
+        self._exports_histograms = histograms is not None
+        self._instruments: dict[str, Metric] = {}
+        self._warned: set[str] = set()
+        self._baselines: dict[str, Mapping[_Place, float | HistogramProgress]] = {}  # by job
+        self._observations: Mapping[str, list[Observation]] | None = None
+        self._batch_duration = self._meter.create_histogram(
+            m.BATCH_DURATION.in_opentelemetry,
+            m.BATCH_DURATION.unit,
+            m.BATCH_DURATION.description,
+            explicit_bucket_boundaries_advisory=BATCH_BUCKETS,
+        )
+        for metric in METRICS:
+            if metric.kind in (MetricKind.COUNTER, MetricKind.GAUGE):
+                self._create(metric)
+        if histograms is not None:
+            histograms.add_source(self._histograms)
+
+    def on_started(self, job: JobHandle, plan: Plan) -> None:
+        """Add a job."""
+        super().on_started(job, plan)
+        with self._lock:
+            self._baselines.pop(plan.job_name, None)
+            self._observations = None
+
+    def on_ended(self, job: JobHandle) -> None:
+        """Remove a job."""
+        with self._lock:
+            ended = [running for running in self._running.values() if running.handle is job]
+        super().on_ended(job)
+        with self._lock:
+            self._observations = None
+        if job.status is JobStatus.FAILED:
+            for running in ended:
+                record_failure(self._tracer, running, self._clock.now_ms())
+
+    def completed(self, job: RunningJob, before: JobProgress | None, batches: tuple[BatchProgress, ...]) -> None:
+        """Create instruments for new metrics of functions, and record the micro-batches."""
+        with self._lock:
+            samples = list(self._samples_of(job))
+            if before is None:
+                self._baselines[job.name] = _baseline(job, samples)
+            self._observations = None
+        for sample in samples:
+            self._create(sample.metric)
+        for batch in batches:
+            self._batch_duration.record(batch.duration_ms / 1000, {ATTRIBUTES["job_name"]: job.name})
+            record_batch(self._tracer, job, before if len(batches) == 1 else None, batch)
+
+    def _create(self, metric: Metric) -> None:
+        """Create the instrument of ``metric``, unless there is one."""
+        name = _name(metric)
+        if metric.kind is MetricKind.HISTOGRAM and not self._exports_histograms:
+            self._warn(name, "%s is not exported. Pass a HistogramExporter to OpenTelemetryListener.", metric)
+            return
+        first = self._instruments.setdefault(name, metric)
+        if first is not metric:
+            if (first.name, first.kind) != (metric.name, metric.kind):
+                self._warn(f"{name} {metric}", "%s is not exported: another metric has its name. Rename it.", metric)
+            return
+        create: dict[MetricKind, Callable[..., object]] = {
+            MetricKind.COUNTER: self._meter.create_observable_counter,
+            MetricKind.GAUGE: self._meter.create_observable_gauge,
+        }
+        if metric.kind in create:
+            create[metric.kind](name, [self._observe(name)], metric.unit, metric.description)
+
+    def _warn(self, reason: str, text: str, metric: Metric) -> None:
+        if reason not in self._warned:
+            self._warned.add(reason)
+            _LOG.warning(text, metric.description.removesuffix("."))
+
+    def _observe(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(options: CallbackOptions) -> Iterable[Observation]:
+            with self._lock:
+                if self._observations is None:
+                    self._observations = self._observed()
+                return self._observations.get(name, ())
+
+        return observe
+
+    def _observed(self) -> Mapping[str, list[Observation]]:
+        """The values of all instruments, by name. Called under the lock."""
+        found: dict[str, list[Observation]] = {}
+        for sample in self._of_process():
+            found.setdefault(_name(sample.metric), []).append(_observation(sample.labels, sample.value))
+        for metric, labels, value in self._since_start():
+            if isinstance(value, float | int):
+                found.setdefault(_name(metric), []).append(_observation(labels, value))
+        return found
+
+    def _since_start(self) -> Iterator[Sample]:
+        """The samples of the running jobs. Counters and histograms count since the start of the run."""
+        for job in self._running.values():
+            baseline = self._baselines.get(job.name, {})
+            for sample in self._samples_of(job):
+                metric, labels, value = sample
+                first = self._instruments.get(_name(metric), metric)
+                if (first.name, first.kind) == (metric.name, metric.kind):
+                    yield Sample(metric, labels, _since(baseline.get(_place(sample)), value))
+
+    def _samples_of(self, job: RunningJob) -> Iterator[Sample]:
+        return samples_of(job, per_subtask=self._per_subtask, per_split=self._per_split)
+
+    def _of_process(self) -> Iterator[Sample]:
+        for name, ends in self._ends.items():
+            for status in ENDS:
+                yield Sample(m.JOB_ENDS, {"job_name": name, "status": status.value.lower()}, ends[status])
+        for job in self._running.values():
+            labels = {"job_name": job.name}
+            yield Sample(m.JOB_START_TIME, labels, job.started_at_ms / 1000)
+            for phase, spent in job.phase_ms.items():
+                yield Sample(m.BATCH_PHASE_TIME, {**labels, "phase": phase}, spent / 1000)
+
+    def _histograms(self) -> list[NamedHistogram]:
+        with self._lock:
+            starts = {job.name: job.started_at_ms * 1_000_000 for job in self._running.values()}
+            return [
+                NamedHistogram(
+                    _name(metric), metric.description, _attributes(labels), value, starts[labels["job_name"]]
+                )
+                for metric, labels, value in self._since_start()
+                if isinstance(value, HistogramProgress)
+            ]
+
+
+def _baseline(job: RunningJob, samples: Iterable[Sample]) -> Mapping[_Place, Any]:
+    """The values before the run. Those of the first micro-batch of a run that continues are part of them."""
+    assert job.progress is not None
+    if job.progress.batch_id == 0:
+        return {}
+    counted = (MetricKind.COUNTER, MetricKind.HISTOGRAM)
+    return {_place(sample): sample.value for sample in samples if sample.metric.kind in counted}
+
+
+def _since(before: float | HistogramProgress | None, now: float | HistogramProgress) -> float | HistogramProgress:
+    if before is None:
+        return now
+    if not isinstance(now, HistogramProgress):
+        assert not isinstance(before, HistogramProgress)
+        return now - before
+    assert isinstance(before, HistogramProgress)
+    if before.bounds != now.bounds:
+        return now
+    counts = tuple(after - earlier for earlier, after in zip(before.counts, now.counts, strict=True))
+    return HistogramProgress(now.bounds, counts, now.sum - before.sum, now.min, now.max)
+
+
+def _place(sample: Sample) -> _Place:
+    return sample.metric.name, tuple(sample.labels.items())
+
+
+def _name(metric: Metric) -> str:
+    return _INVALID.sub("_", metric.in_opentelemetry)[:_LONGEST_NAME].lower()  # the SDK ignores case
+
+
+def _observation(labels: Mapping[str, str], value: Any) -> Observation:
+    return Observation(value, _attributes(labels))
+
+
+def _attributes(labels: Mapping[str, str]) -> dict[str, str]:
+    return {ATTRIBUTES[label]: value for label, value in labels.items()}
