@@ -56,6 +56,7 @@ MAY_IMPORT = {
     "runtime_view": {"graph"},
     "explain": PLAN | {"extension", "runtime_view"},
     "progress": set[str](),
+    "progress_log": {"errors", "folders", "paths", "progress", "version"},
     "job_listener": {"graph", "job", "progress"},
     "job": MODEL | {"arguments", "graph", "job_listener", "progress"},
     "tracebacks": {"errors"},
