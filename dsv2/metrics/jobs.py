@@ -41,7 +41,7 @@ class RunningJob:
     started_at_ms: int
     progress: JobProgress | None = None
     batch_seconds: DefaultHistogram = field(default_factory=lambda: DefaultHistogram("batch", BATCH_BUCKETS))
-    phase_ms: Counter[str] = field(default_factory=Counter)  # type: ignore[assignment]
+    phase_ms: Counter[str] = field(default_factory=Counter)
 
     @property
     def name(self) -> str:

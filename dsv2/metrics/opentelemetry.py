@@ -205,8 +205,12 @@ def _baseline(job: RunningJob, samples: Iterable[Sample]) -> Mapping[_Place, Any
     assert job.progress is not None
     if job.progress.batch_id == 0:
         return {}
-    counted = (MetricKind.COUNTER, MetricKind.HISTOGRAM)
-    return {_place(sample): sample.value for sample in samples if sample.metric.kind in counted}
+    return {_place(sample): sample.value for sample in samples if _continues(sample.metric)}
+
+
+def _continues(metric: Metric) -> bool:
+    """Whether the values of ``metric`` continue from the checkpoint."""
+    return metric.kind in (MetricKind.COUNTER, MetricKind.HISTOGRAM) and metric is not m.USER_TIME
 
 
 def _since(before: float | HistogramProgress | None, now: float | HistogramProgress) -> float | HistogramProgress:

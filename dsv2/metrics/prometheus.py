@@ -160,7 +160,7 @@ class _Families:
     def __init__(self, left_out: set[tuple[str, str]]) -> None:
         self._left_out = left_out
         self._owners: dict[str, Metric] = {}  # by the name of the samples
-        self._families: dict[str, tuple[tuple[str, ...], Family]] = {}
+        self._families: dict[str, tuple[tuple[str, ...], Any]] = {}
 
     def all(self) -> list[Family]:
         return [family for _, family in self._families.values()]

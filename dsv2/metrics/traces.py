@@ -27,7 +27,8 @@ def record_batch(tracer: Tracer, job: RunningJob, before: JobProgress | None, ba
         before: The progress before the micro-batch, to tell what the operators did in it. None: it is not known.
         batch: The micro-batch.
     """
-    begin, end = _ns(batch.started_at_ms), _ns(batch.started_at_ms + batch.duration_ms)
+    begin = _ns(batch.started_at_ms)
+    end = begin + _ns(batch.duration_ms)
     attributes: dict[str, AttributeValue] = {
         ATTRIBUTES["job_name"]: job.name,
         "dsv2.batch.id": batch.batch_id,
@@ -99,8 +100,8 @@ def _span(
 
 def _phase_of(plan: Plan, operator: Operator) -> str:
     """The phase in which the subtasks of ``operator`` run. Empty: it is not known."""
-    head = plan.chain_heads.get(operator.id)
-    return f"level {plan.depths[head]}" if head in plan.depths else "source"
+    depth = plan.depths.get(plan.chain_heads.get(operator.id, operator.id))
+    return "source" if depth is None else f"level {depth}"
 
 
 def _ns(ms: float) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from math import inf, nan
 from typing import Any
@@ -96,7 +96,7 @@ def test_buckets_cannot_change_within_a_run() -> None:
 @pytest.mark.parametrize("second", ["counter", "gauge", "histogram"])
 def test_name_belongs_to_one_kind(first: str, second: str) -> None:
     group = DefaultMetricGroup()
-    create = {
+    create: dict[str, Callable[[str], object]] = {
         "counter": group.counter,
         "gauge": lambda name: group.gauge(name, lambda: 1),
         "histogram": group.histogram,

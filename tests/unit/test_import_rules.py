@@ -56,6 +56,8 @@ MAY_IMPORT = {
     "runtime_view": {"graph"},
     "explain": PLAN | {"extension", "runtime_view"},
     "progress": set[str](),
+    "metrics": PLAN | {"arguments", "clock", "connectors", "runtime.report", "version"},
+    "metrics": PLAN | {"arguments", "clock", "connectors", "runtime.report", "version"},
     "progress_log": {"errors", "folders", "paths", "progress", "version"},
     "job_listener": {"graph", "job", "progress"},
     "job": MODEL | {"arguments", "graph", "job_listener", "progress"},
@@ -109,7 +111,8 @@ CLIENTS = {
     "kafka": {"confluent_kafka"},
     "postgres": {"psycopg"},
 }
-HEAVY = ("pyspark", "pandas", "pyarrow", "numpy", "runtime_spark", *sorted(set[str]().union(*CLIENTS.values())))
+MONITORING = {"opentelemetry", "prometheus_client"}
+HEAVY = ("pyspark", "pandas", "pyarrow", "numpy", "runtime_spark", *sorted(MONITORING.union(*CLIENTS.values())))
 
 
 def imports(file: Path) -> Iterator[str]:
@@ -150,6 +153,8 @@ def test_dsv2_needs_only_its_dependencies(file: Path) -> None:
         allowed |= {"pandas", "pyarrow", "pyspark"}  # for a caller that asks for their types
     elif part_of(name_of(file)) == "arrow":
         allowed |= {"numpy", "pyarrow"}
+    elif part_of(name_of(file)) == "metrics":
+        allowed |= MONITORING
     elif part_of(name_of(file)) == "connectors":
         allowed |= CLIENTS.get(file.parent.name, set())
     assert {name.partition(".")[0] for name in imports(file)} <= allowed
