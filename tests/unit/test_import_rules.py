@@ -18,7 +18,7 @@ FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT /
 MODEL = {"async_resource", "async_settings", "context", "error_policy", "errors", "functions", "output_tag"}
 MODEL |= {"record_batch", "record_position", "resource", "sinks", "sources", "spi", "state", "watermark"}
 PLAN = MODEL | {"graph", "job", "job_listener", "progress"}
-RUNTIME = PLAN | {"clock", "columnar", "event_loop", "extension", "runtime_view", "tracebacks"}
+RUNTIME = PLAN | {"clock", "columnar", "event_loop", "extension", "log_scope", "runtime_view", "tracebacks"}
 RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange", "operator", "sources", "rescale")}
 
 # Part of dsv2 (or runtime_spark) -> the parts of dsv2 that it may import in addition to itself. A new part needs a row.
@@ -57,7 +57,8 @@ MAY_IMPORT = {
     "explain": PLAN | {"extension", "runtime_view"},
     "progress": set[str](),
     "metrics": PLAN | {"arguments", "clock", "connectors", "runtime.report", "version"},
-    "metrics": PLAN | {"arguments", "clock", "connectors", "runtime.report", "version"},
+    "log_scope": set[str](),
+    "logs": {"log_scope"},
     "progress_log": {"errors", "folders", "paths", "progress", "version"},
     "job_listener": {"graph", "job", "progress"},
     "job": MODEL | {"arguments", "graph", "job_listener", "progress"},

@@ -211,6 +211,12 @@ class FunctionCalls:
             Handle.reference_kind: self.states.named,
         }
 
+    def owned_objects(self) -> list[object]:
+        """Return objects that are on the stack when the function is called, and not when others are."""
+        function = self._function
+        wrapped = function.wrapped if isinstance(function, WrappingFunction) else function
+        return [self, function, wrapped, self._partitioned, self._non_partitioned, *self.processors]
+
     def init(self) -> None:
         """Pass the event time manager to a function with event time, before ``open`` and after each restart."""
         if self.has_event_time:

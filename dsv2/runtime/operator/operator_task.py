@@ -340,6 +340,10 @@ class OperatorTask:
             "ended": self._closed,
         }
 
+    def owned_objects(self) -> list[object]:
+        """Return objects that are on the stack when the operator runs, and not when others do."""
+        return [self, *self._calls.owned_objects()]
+
     def take_letters(self) -> list[dict[str, Any]]:
         """Return and remove the dead letters that nothing reads, as they are stored."""
         return self._calls.take_letters()
