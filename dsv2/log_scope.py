@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from types import FrameType
 from typing import TypeVar
 
 __all__ = ("LogScope", "current_scope", "in_operator", "in_scope", "in_scope_by_step")
@@ -73,10 +74,10 @@ def current_scope() -> LogScope:
     if scope.owners is None:
         return scope
     owners = scope.owners()
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         for value in frame.f_locals.values():
             if (uid := owners.get(id(value))) is not None:
                 return replace(scope, operator=uid)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return scope

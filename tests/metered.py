@@ -17,6 +17,7 @@ from dsv2.progress import (
     SubtaskProgress,
 )
 from dsv2.sinks import CollectSink
+from dsv2.sources import DataGeneratorSource
 
 __all__ = ("PlayedJob", "progress")
 
@@ -28,7 +29,7 @@ def _pass(record: int, output: Collector[int], ctx: PartitionedContext[int]) -> 
 
 
 class PlayedJob:
-    """A ``JobHandle`` of a job with the operators ``orders``, ``join`` and ``out``, which tells ``listener``."""
+    """A ``JobHandle`` of an unbounded job, ``orders`` to ``join`` to ``out``, which tells ``listener``."""
 
     def __init__(self, listener: JobListener, name: str = "shop", *, parallelism: int = 2) -> None:
         self._listener = listener
@@ -36,7 +37,7 @@ class PlayedJob:
         self.status = JobStatus.RUNNING
         env = ExecutionEnvironment.get_instance(runtime="local")
         env.set_parallelism(parallelism)
-        numbers = env.from_collection([1], "orders").with_uid("orders").with_name("Orders")
+        numbers = env.from_source(DataGeneratorSource(abs)).with_uid("orders").with_name("Orders")
         numbers.process(_pass).with_uid("join").to_sink(CollectSink()).with_uid("out")
         self.plan: Plan = env.build_plan(name)
 
@@ -67,6 +68,7 @@ def progress(
     event_times: tuple[int | None, ...] = (),
     watermarks: Mapping[str, tuple[int | None, ...]] | None = None,
     splits: tuple[SplitProgress, ...] = (),
+    largest_state: int = 1001,
     batches: tuple[BatchProgress, ...] | None = None,
 ) -> JobProgress:
     """The progress after a micro-batch, in which ``orders`` and ``join`` have received ``records`` so far."""
@@ -96,7 +98,7 @@ def progress(
         counters=counters or {},
         gauges=gauges or {},
         histograms=histograms or {},
-        state_bytes=1001,
+        state_bytes=largest_state,
         subtasks=subtasks,
     )
     orders = OperatorProgress("orders", "Orders", records_out=records, splits=splits)
