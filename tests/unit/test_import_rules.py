@@ -59,7 +59,7 @@ MAY_IMPORT = {
     "metrics": PLAN | {"arguments", "clock", "connectors", "runtime.report", "version"},
     "log_scope": set[str](),
     "logs": {"log_scope"},
-    "progress_log": {"errors", "folders", "paths", "progress", "version"},
+    "progress_log": {"errors", "explain", "folders", "graph", "paths", "progress", "runtime_view", "version"},
     "job_listener": {"graph", "job", "progress"},
     "job": MODEL | {"arguments", "graph", "job_listener", "progress"},
     "tracebacks": {"errors"},
@@ -89,8 +89,8 @@ MAY_IMPORT = {
     | {"dead_letters", "paths", "version", "runtime.report", "runtime.serde", "runtime.state"},
     "local": RUNTIME
     | RUNTIMES
-    | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "runtime_view"}
-    | {"savepoint", "unfinished", "version"},
+    | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "progress_log"}
+    | {"runtime_view", "savepoint", "unfinished", "version"},
     "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
     # to build and run pipelines
     | {"environment", "explain", "graph", "job", "progress", "runtime_view", "tracebacks"},
@@ -98,7 +98,7 @@ MAY_IMPORT = {
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
-    | {"dead_letters", "file_log", "folders", "program", "savepoint"}
+    | {"dead_letters", "file_log", "folders", "program", "progress_log", "savepoint"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "stream_sinks", "streams", "version"},
 }
