@@ -69,6 +69,7 @@ def progress(
     watermarks: Mapping[str, tuple[int | None, ...]] | None = None,
     splits: tuple[SplitProgress, ...] = (),
     largest_state: int = 1001,
+    rate: float = 0.0,
     batches: tuple[BatchProgress, ...] | None = None,
 ) -> JobProgress:
     """The progress after a micro-batch, in which ``orders`` and ``join`` have received ``records`` so far."""
@@ -99,6 +100,8 @@ def progress(
         gauges=gauges or {},
         histograms=histograms or {},
         state_bytes=largest_state,
+        records_in_per_second=rate,
+        records_out_per_second=rate,
         subtasks=subtasks,
     )
     orders = OperatorProgress("orders", "Orders", records_out=records, splits=splits)

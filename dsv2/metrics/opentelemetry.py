@@ -201,11 +201,21 @@ class OpenTelemetryListener(JobsListener):
 
 
 def _baseline(job: RunningJob, samples: Iterable[Sample]) -> Mapping[_Place, Any]:
-    """The values before the run. Those of the first micro-batch of a run that continues are part of them."""
+    """The values before the run. What its first micro-batch has added is only known of records in and out."""
     assert job.progress is not None
     if job.progress.batch_id == 0:
         return {}
-    return {_place(sample): sample.value for sample in samples if _continues(sample.metric)}
+    values: dict[_Place, Any] = {_place(sample): sample.value for sample in samples if _continues(sample.metric)}
+    seconds = job.progress.batches[-1].duration_ms / 1000 if job.progress.batches else 0.0
+    for operator in job.progress.operators.values():
+        labels = (("job_name", job.name), ("operator", operator.uid))
+        for metric, rate in (
+            (m.RECORDS_IN, operator.records_in_per_second),
+            (m.RECORDS_OUT, operator.records_out_per_second),
+        ):
+            if (place := (metric.name, labels)) in values:
+                values[place] -= round(rate * seconds)
+    return values
 
 
 def _continues(metric: Metric) -> bool:

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from components.prometheus import PrometheusServer, check_rules
 from components.server import MissingComponentError
-from dsv2 import JobStatus
+from dsv2 import Collector, ErrorPolicy, ExecutionEnvironment, JobHandle, JobStatus, PartitionedContext, Trigger
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.local import LocalRuntime
+from dsv2.metrics.definitions import METRICS
 from dsv2.metrics.prometheus import PrometheusListener
 from dsv2.progress import BatchProgress, SplitProgress
-from tests.metered import PlayedJob
+from dsv2.sinks import CollectSink
+from dsv2.sources import DataGeneratorSource
+from dsv2.watermark import WatermarkDeclaration, new_builder
+from tests.metered import NOON_MS, PlayedJob
 
 NewServer = Callable[..., PrometheusServer]
 
 MONITORING = Path(__file__).parents[2] / "docs" / "assets" / "monitoring"
 RULES = MONITORING / "dsv2-alerts.yml"
 ALERTS = re.findall(r"^ +- alert: (\w+)$", RULES.read_text(), re.MULTILINE)
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 15.0
+HIGHEST = new_builder("highest").type_long().combine_function_max().build()
 
 
 @pytest.fixture
@@ -79,6 +90,96 @@ class Shop:
             largest_state=largest_state,
             batches=(BatchProgress(number, now_ms - round((seconds + ended_ago) * 1000), seconds * 1000),),
         )
+
+
+class Order(NamedTuple):
+    """A record of the job that is scraped."""
+
+    number: int
+    at: int
+
+
+class Totals(OneInputStreamProcessFunction[Order, int]):
+    """Refuses some records, and has metrics and a watermark of its own."""
+
+    def declare_watermarks(self) -> list[WatermarkDeclaration]:
+        return [HIGHEST]
+
+    def process_record(self, record: Order, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+        if record.number % 10 == 3:
+            raise ValueError("refused")
+        ctx.metric_group.histogram("numbers", [10, 100]).update(record.number)
+        ctx.non_partitioned_context.watermark_manager.emit_watermark(HIGHEST.new_watermark(record.number))
+        output.collect(record.number)
+
+
+def pass_on(record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+    output.collect(record)
+
+
+def time_of(order: Order) -> int:
+    return order.at
+
+
+def remainder(order: Order) -> int:
+    return order.number % 4
+
+
+def start_job(listener: PrometheusListener) -> JobHandle:
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
+    env.add_job_listener(listener)
+    source = DataGeneratorSource(lambda index: Order(index, NOON_MS + 10 * index), records_per_second=200.0)
+    event_time = EventTimeExtension.new_watermark_generator_builder(time_of).per_event_watermark()
+    timed = env.from_source(source).with_uid("orders").process(event_time.build_as_process_function())
+    totals = timed.with_uid("time").key_by(remainder).process(Totals()).with_uid("totals")
+    totals.with_error_policy(ErrorPolicy().skip(ValueError))
+    totals.shuffle().process(pass_on).with_uid("last").to_sink(CollectSink()).with_uid("out")
+    every = Trigger.processing_time(timedelta(milliseconds=100))
+    return env.execute_async("orders", trigger=every)
+
+
+def expressions() -> list[str]:
+    """Those of the dashboard, as Grafana sends them."""
+    dashboard = json.loads((MONITORING / "dsv2-grafana.json").read_text())
+    found = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    found += [annotation["expr"] for annotation in dashboard["annotations"]["list"]]
+    values = {"$job_name": ".*", "$__rate_interval": "2s", "$__range": "2s", "[1m]": "[2s]"}
+    return [re.sub("|".join(map(re.escape, values)), lambda name: values[name.group()], text) for text in found]
+
+
+def test_dashboard(listener: PrometheusListener, new_prometheus_server: NewServer) -> None:
+    server = new_prometheus_server(listener.port)
+    job = start_job(listener)
+    missing = set(expressions())
+    *_, annotation = expressions()
+    missing.discard(annotation)  # it marks starts, which are rare
+
+    def all_found() -> bool:
+        missing.difference_update([one for one in missing if any(value == value for _, value in server.query(one))])
+        return not missing
+
+    try:
+        found = eventually(all_found)
+        assert server.query(annotation) == []
+        assert found, missing
+    finally:
+        job.stop()
+    (([sum_of_labels, count],),) = [server.query("sum(dsv2_function_numbers_count)")]
+    assert (sum_of_labels, count > 0) == ({}, True)
+    assert eventually(lambda: server.query("dsv2_batch_id") == []), "removed when the job has ended"
+
+
+def test_panels_of_the_dashboard_are_complete() -> None:
+    panels = json.loads((MONITORING / "dsv2-grafana.json").read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    known = {metric.in_prometheus for metric in METRICS}
+    for panel in panels:
+        assert panel["title"]
+        for target in panel.get("targets", ()):
+            assert panel["description"].endswith(".")
+            names = set(re.findall(r"dsv2_\w+", target["expr"]))
+            assert names
+            assert {re.sub("_(bucket|sum|count)$", "", name) for name in names} <= known
 
 
 def test_rules_are_valid() -> None:

@@ -162,6 +162,13 @@ def test_counters_begin_at_zero_with_a_run_that_continues(received: Received) ->
     assert received.metrics()[name] == 5
 
 
+def test_records_of_the_first_micro_batch_of_a_run_that_continues(received: Received) -> None:
+    PlayedJob(received.listener()).start().report(7, records=700, rate=25.0, counters={"seen": 70})
+    found = received.metrics()
+    assert found["dsv2.operator.records_in", *JOIN] == 10, "in 0.4 s"
+    assert found["dsv2.function.seen", *JOIN] == 0
+
+
 def test_metrics_of_an_ended_job_are_removed(received: Received) -> None:
     listener = received.listener()
     shop, stock = PlayedJob(listener).start().report(), PlayedJob(listener, "stock").start().report()
