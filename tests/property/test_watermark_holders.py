@@ -50,8 +50,9 @@ class Step(NamedTuple):
 def steps(channels: int) -> st.SearchStrategy[Step]:
     channel = st.integers(0, channels - 1)
     values = st.builds(Step, channel, st.integers(1, 9))
-    statuses = st.builds(Step, channel, st.none(), st.sampled_from([True, False, None]))
-    return st.one_of(values, values, values, statuses)
+    statuses = st.builds(Step, channel, st.none(), st.booleans())
+    ends = st.builds(Step, channel)
+    return st.sampled_from([values] * 12 + [statuses] * 8 + [ends]).flatmap(lambda chosen: chosen)
 
 
 class Receiver:
