@@ -112,6 +112,11 @@ class SourceCoordinator:
         return self._offset is not None and all(reader.ended is not None for reader in self._readers.states)
 
     @property
+    def is_aligned(self) -> bool:
+        """Whether its splits may be paused and resumed."""
+        return self._aligner is not None
+
+    @property
     def waits_for_others(self) -> bool:
         """Whether this source waits for another source to catch up."""
         return self._aligner is not None and self._aligner.waits_for_others
