@@ -28,8 +28,8 @@ from runtime_spark.rows import ROW_SCHEMA, literal_rows, to_arrow
 from runtime_spark.schema import check_readable
 from runtime_spark.source_read import IndexRange
 from runtime_spark.source_reports import FileBoard, ReportFile
-from runtime_spark.split_files import ObservedFeed
 from runtime_spark.split_feed import SplitFeed, whole_orders
+from runtime_spark.split_files import ObservedFeed
 from runtime_spark.user_streams import count_streams
 from runtime_spark.worker import load_job
 from runtime_spark.worker_resources import worker_resources

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -24,7 +23,7 @@ from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import EVENT_TIME
 from dsv2.watermark_report.holding import held_channel
 from dsv2.watermark_report.route import Route
-from tests.support import local_environment, long_lists, one_input, operator_named
+from tests.support import local_environment, long_lists, one_input
 
 DECLARATIONS: dict[str, WatermarkDeclaration] = {
     EVENT_TIME: EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION,
@@ -70,7 +69,7 @@ class Receiver:
             one_input(declare_watermarks=lambda: list(DECLARATIONS.values()))
         ).process(one_input()).with_uid("f").to_sink(CollectSink())
         plan = env.build_plan()
-        self.operator, self.channels = operator_named(plan, "f"), Channels(plan)
+        self.channels = Channels(plan)
         self.view: PlanView = plan.explain().view
         self.now_ms = 0
 
@@ -113,8 +112,7 @@ class Receiver:
     def input(self) -> InputProgress:
         self.now_ms += 1
         report = {"uid": "f", "subtask": 0, "inputs": [json.loads(json.dumps(self.gate.report()))]}
-        self.channels.note(self.now_ms, [report])
-        (one,) = self.channels.inputs(self.operator, report)
+        (one,) = self.channels.note(self.now_ms, report)
         return one
 
     def held(self) -> ChannelProgress | None:
@@ -157,5 +155,3 @@ def test_the_value_depends_on_the_reported_channel(identifier: str, data: st.Dat
         after = receiver.held()
         assert after is not None
         assert after.channel != held.channel
-
-

@@ -36,7 +36,8 @@ def with_event_times(splits: Sequence[SplitProgress], times: Mapping[str, int | 
     slowest = sorted(found, key=_slowness)[: MOST_SPLITS // 2]
     chosen = {split.split for split in slowest}
     rest = sorted((split for split in found if split.split not in chosen), key=lambda split: -(split.lag or 0))
-    return tuple(sorted([*slowest, *rest[: MOST_SPLITS - len(slowest)]], key=lambda split: (split.subtask, split.split)))
+    most_behind = rest[: MOST_SPLITS - len(slowest)]
+    return tuple(sorted([*slowest, *most_behind], key=lambda split: (split.subtask, split.split)))
 
 
 def indexed_split(
