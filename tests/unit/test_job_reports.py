@@ -38,7 +38,7 @@ def test_portions_of_sources_are_summed() -> None:
     for batch_id in range(3):
         of_source = [report("source", records_out=5, skipped=1), report("chained", records_in=5, records_out=4)]
         of_subtasks = [report("f", number, records_in=batch_id, late=batch_id) for number in (0, 1)]
-        reports.add(batch_id, [*of_source, *of_subtasks])
+        reports.add(batch_id, [*of_source, *of_subtasks], 0)
     progress = reports.progress()
     assert progress.batch_id == 2
     assert dict(progress.operators["source"].counters) == {"skipped": 3}
@@ -51,21 +51,21 @@ def test_portions_of_sources_are_summed() -> None:
 def test_all_subtasks_and_sources_of_sinks_must_end() -> None:
     reports = reports_of()
     assert not reports.all_ended()
-    reports.add(0, [report("f", 0, ended=True), report("f", 1), report("direct", ended=True)])
+    reports.add(0, [report("f", 0, ended=True), report("f", 1), report("direct", ended=True)], 0)
     assert not reports.all_ended()
-    reports.add(1, [report("f", 1, ended=True)])
+    reports.add(1, [report("f", 1, ended=True)], 0)
     assert reports.all_ended()
 
 
 def test_source_that_ended_in_an_earlier_run_reports_nothing() -> None:
     reports = reports_of(("direct", 0))
-    reports.add(0, [report("f", 0, ended=True), report("f", 1, ended=True)])
+    reports.add(0, [report("f", 0, ended=True), report("f", 1, ended=True)], 0)
     assert reports.all_ended()
 
 
 def test_held_records_are_counted_by_operator() -> None:
     reports = reports_of()
-    reports.add(0, [report("f", 0, held=2), report("f", 1, held=3)])
+    reports.add(0, [report("f", 0, held=2), report("f", 1, held=3)], 0)
     assert {name.partition(" (uid")[0]: count for name, count in reports.held().items()} == {"Process": 5}
-    reports.add(1, [report("f", 0), report("f", 1)])
+    reports.add(1, [report("f", 0), report("f", 1)], 0)
     assert reports.held() == {}
