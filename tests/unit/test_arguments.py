@@ -220,7 +220,9 @@ def members_of(name: str, value: Any) -> list[tuple[str, Any]]:
     if not inspect.isclass(value) or issubclass(value, Enum) or getattr(value, "_is_protocol", False):
         return []
     public = {key: getattr(value, key) for key in vars(value) if key == "__init__" or not key.startswith("_")}
-    return [(f"{name}.{key}", member) for key, member in public.items() if inspect.isfunction(member)]
+    foreign = {key for base in value.__mro__[1:] if base.__module__.startswith("opentelemetry.") for key in vars(base)}
+    own = {key: member for key, member in public.items() if key == "__init__" or key not in foreign}
+    return [(f"{name}.{key}", member) for key, member in own.items() if inspect.isfunction(member)]
 
 
 @each_module

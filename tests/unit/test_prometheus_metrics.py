@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dsv2 import ConfigurationError, JobStatus
 from dsv2.extension.join import temporal
-from dsv2.metrics.definitions import METRICS, MetricKind
+from dsv2.metrics.definitions import ATTRIBUTES, METRICS, MetricKind
 from dsv2.metrics.prometheus import PrometheusListener
 from dsv2.metrics.samples import GAUGES_AMONG_COUNTERS
 from dsv2.progress import BatchProgress, HistogramProgress, SplitProgress
@@ -22,6 +24,7 @@ from dsv2.version import __version__
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX
 from tests.metered import NOON_MS, PlayedJob
 
+ROOT = Path(__file__).parent.parent.parent
 HISTOGRAM = HistogramProgress((0.5, 2.0), (1, 2, 3), 12.5, 0.25, 9.0)
 SPLITS = (
     SplitProgress("a", 0, lag=5, event_time=2_000),
@@ -318,6 +321,38 @@ def test_wrong_port(port: Any, expected: str) -> None:
 def test_registry_takes_one_listener(listener: PrometheusListener, registry: CollectorRegistry) -> None:
     with pytest.raises(ConfigurationError, match="The registry of prometheus-client already has a PrometheusListener"):
         PrometheusListener(registry=registry)
+
+
+def table(heading: str) -> list[list[str]]:
+    """The rows of the table of docs/metrics.md that begins with ``heading``."""
+    _, _, text = (ROOT / "docs" / "metrics.md").read_text().partition(f"\n{heading}")
+    rows = text.split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip().strip("`") for cell in row.split("|")[1:-1]] for row in rows]
+
+
+def test_all_metrics_are_documented() -> None:
+    documented = table("| Prometheus | OpenTelemetry | type |")
+    assert documented == [
+        [
+            metric.in_prometheus,
+            "" if metric.kind is MetricKind.INFO else metric.in_opentelemetry,
+            metric.kind.value,
+            metric.unit,
+            ("`, `".join(metric.labels) + ("` (`subtask`)" if metric.per_subtask else "`")).strip("`"),
+            metric.description,
+        ]
+        for metric in METRICS
+    ]
+
+
+def test_all_attributes_are_documented() -> None:
+    text = (ROOT / "docs" / "metrics.md").read_text()
+    assert all(f"| `{label}` | `{attribute}` |" in text for label, attribute in ATTRIBUTES.items())
+
+
+def test_all_alerts_are_documented() -> None:
+    rules = (ROOT / "docs" / "assets" / "monitoring" / "dsv2-alerts.yml").read_text()
+    assert [name for name, _ in table("| alert | fires if |")] == re.findall(r"- alert: (\w+)", rules)
 
 
 def test_names_follow_the_conventions() -> None:
