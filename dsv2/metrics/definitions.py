@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
+
+from dsv2.progress import HistogramProgress
 
 __all__ = (
     "ATTRIBUTES",
@@ -12,6 +15,8 @@ __all__ = (
     "METRICS",
     "Metric",
     "MetricKind",
+    "Sample",
+    "Value",
 )
 
 
@@ -57,6 +62,17 @@ class Metric:
     def in_opentelemetry(self) -> str:
         """The name of its instrument in OpenTelemetry."""
         return f"dsv2.{self.name}"
+
+
+Value: TypeAlias = float | HistogramProgress
+
+
+class Sample(NamedTuple):
+    """The value of a metric. ``labels``: Those of the metric by name, and ``subtask`` for values of one subtask."""
+
+    metric: Metric
+    labels: Mapping[str, str]
+    value: Value
 
 
 ATTRIBUTES: Final = {

@@ -5,22 +5,23 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from dsv2.clock import Clock, SystemClock
 from dsv2.graph import Plan
 from dsv2.job import JobHandle, JobStatus, input_is_bounded
 from dsv2.job_listener import JobListener
-from dsv2.metrics.definitions import BATCH_BUCKETS
+from dsv2.metrics import definitions as m
+from dsv2.metrics.definitions import BATCH_BUCKETS, Sample
 from dsv2.progress import BatchProgress, HistogramProgress, JobProgress
 from dsv2.runtime.report.metrics import DefaultHistogram, merged
 
-__all__ = ("ENDS", "JobsListener", "RunningJob")
+__all__ = ("JobsListener", "RunningJob")
 
 _LOG = logging.getLogger(__name__)
 _MAX_ENDED = 1000  # names of jobs, in case that each job has another
-ENDS = (JobStatus.FINISHED, JobStatus.STOPPED, JobStatus.FAILED)
-"""How a job can end."""
+_ENDS = (JobStatus.FINISHED, JobStatus.STOPPED, JobStatus.FAILED)
 
 
 @dataclass(slots=True)
@@ -58,6 +59,11 @@ class RunningJob:
         """Whether the job ends by itself."""
         return input_is_bounded(self.plan)
 
+    def copy(self) -> RunningJob:
+        """Return a copy that does not change."""
+        durations = DefaultHistogram.restored("batch", self.batch_seconds.parts())
+        return replace(self, batch_seconds=durations, phase_ms=Counter(self.phase_ms))
+
     def update(self, progress: JobProgress) -> tuple[BatchProgress, ...]:
         """Note ``progress``, and return the micro-batches that are new. The history also has those of earlier runs."""
         last = progress.batch_id - 1 if self.progress is None else self.progress.batch_id
@@ -77,6 +83,19 @@ class JobsListener(JobListener):
         self._lock = threading.Lock()
         self._running: dict[str, RunningJob] = {}
         self._ends: dict[str, Counter[JobStatus]] = {}
+
+    def running(self) -> list[RunningJob]:
+        """Return what is known of the running jobs now."""
+        with self._lock:
+            return [job.copy() for job in self._running.values()]
+
+    def ends(self) -> Iterator[Sample]:
+        """Return how often each job has ended."""
+        with self._lock:
+            ends = {name: Counter(of_job) for name, of_job in self._ends.items()}
+        for name, of_job in ends.items():
+            for status in _ENDS:
+                yield Sample(m.JOB_ENDS, {"job_name": name, "status": status.value.lower()}, of_job[status])
 
     def on_started(self, job: JobHandle, plan: Plan) -> None:
         """Add a job."""

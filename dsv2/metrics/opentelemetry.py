@@ -12,9 +12,9 @@ from dsv2.connectors.client_library import require_client_library
 from dsv2.graph import Plan
 from dsv2.job import JobHandle, JobStatus
 from dsv2.metrics import definitions as m
-from dsv2.metrics.definitions import ATTRIBUTES, BATCH_BUCKETS, METRICS, Metric, MetricKind
-from dsv2.metrics.jobs import ENDS, JobsListener, RunningJob
-from dsv2.metrics.samples import Sample, samples_of
+from dsv2.metrics.definitions import ATTRIBUTES, BATCH_BUCKETS, METRICS, Metric, MetricKind, Sample
+from dsv2.metrics.jobs import JobsListener, RunningJob
+from dsv2.metrics.samples import samples_of
 from dsv2.progress import BatchProgress, HistogramProgress, JobProgress
 from dsv2.version import __version__
 
@@ -79,7 +79,8 @@ class OpenTelemetryListener(JobsListener):
         self._instruments: dict[str, Metric] = {}
         self._warned: set[str] = set()
         self._baselines: dict[str, Mapping[_Place, float | HistogramProgress]] = {}  # by job
-        self._observations: Mapping[str, list[Observation]] | None = None
+        self._changes = 0
+        self._observed_after: tuple[int, Mapping[str, list[Observation]]] = (-1, {})
         self._batch_duration = self._meter.create_histogram(
             m.BATCH_DURATION.in_opentelemetry,
             m.BATCH_DURATION.unit,
@@ -94,29 +95,25 @@ class OpenTelemetryListener(JobsListener):
 
     def on_started(self, job: JobHandle, plan: Plan) -> None:
         """Add a job."""
+        self._baselines.pop(plan.job_name, None)
         super().on_started(job, plan)
-        with self._lock:
-            self._baselines.pop(plan.job_name, None)
-            self._observations = None
+        self._changes += 1
 
     def on_ended(self, job: JobHandle) -> None:
         """Remove a job."""
-        with self._lock:
-            ended = [running for running in self._running.values() if running.handle is job]
+        ended = [running for running in self.running() if running.handle is job]
         super().on_ended(job)
-        with self._lock:
-            self._observations = None
+        self._changes += 1
         if job.status is JobStatus.FAILED:
             for running in ended:
                 record_failure(self._tracer, running, self._clock.now_ms())
 
     def completed(self, job: RunningJob, before: JobProgress | None, batches: tuple[BatchProgress, ...]) -> None:
         """Create instruments for new metrics of functions, and record the micro-batches."""
-        with self._lock:
-            samples = list(self._samples_of(job))
-            if before is None:
-                self._baselines[job.name] = _baseline(job, samples)
-            self._observations = None
+        samples = list(self._samples_of(job))
+        if before is None:
+            self._baselines[job.name] = _baseline(job, samples)
+        self._changes += 1
         for sample in samples:
             self._create(sample.metric)
         for batch in batches:
@@ -148,27 +145,26 @@ class OpenTelemetryListener(JobsListener):
 
     def _observe(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(options: CallbackOptions) -> Iterable[Observation]:
-            with self._lock:
-                if self._observations is None:
-                    self._observations = self._observed()
-                return self._observations.get(name, ())
+            changes, observations = self._changes, self._observed_after
+            if observations[0] != changes:  # once for all instruments
+                observations = self._observed_after = changes, self._observed()
+            return observations[1].get(name, ())
 
         return observe
 
     def _observed(self) -> Mapping[str, list[Observation]]:
-        """The values of all instruments, by name. Called under the lock."""
+        """The values of all instruments, by name."""
         found: dict[str, list[Observation]] = {}
-        for sample in self._of_process():
-            found.setdefault(_name(sample.metric), []).append(_observation(sample.labels, sample.value))
-        for metric, labels, value in self._since_start():
-            if isinstance(value, float | int):
-                found.setdefault(_name(metric), []).append(_observation(labels, value))
+        for metric, labels, value in (*self.ends(), *self._of_run(), *self._since_start(self.running())):
+            if not isinstance(value, HistogramProgress):
+                found.setdefault(_name(metric), []).append(Observation(value, _attributes(labels)))
         return found
 
-    def _since_start(self) -> Iterator[Sample]:
-        """The samples of the running jobs. Counters and histograms count since the start of the run."""
-        for job in self._running.values():
-            baseline = self._baselines.get(job.name, {})
+    def _since_start(self, jobs: Iterable[RunningJob]) -> Iterator[Sample]:
+        """The samples of the progress of jobs. Counters and histograms count since the start of the run."""
+        for job in jobs:
+            if (baseline := self._baselines.get(job.name)) is None:
+                continue  # the first micro-batch has just been completed
             for sample in self._samples_of(job):
                 metric, labels, value = sample
                 first = self._instruments.get(_name(metric), metric)
@@ -178,26 +174,22 @@ class OpenTelemetryListener(JobsListener):
     def _samples_of(self, job: RunningJob) -> Iterator[Sample]:
         return samples_of(job, per_subtask=self._per_subtask, per_split=self._per_split)
 
-    def _of_process(self) -> Iterator[Sample]:
-        for name, ends in self._ends.items():
-            for status in ENDS:
-                yield Sample(m.JOB_ENDS, {"job_name": name, "status": status.value.lower()}, ends[status])
-        for job in self._running.values():
+    def _of_run(self) -> Iterator[Sample]:
+        """The samples of the running jobs that are not part of their progress."""
+        for job in self.running():
             labels = {"job_name": job.name}
             yield Sample(m.JOB_START_TIME, labels, job.started_at_ms / 1000)
             for phase, spent in job.phase_ms.items():
                 yield Sample(m.BATCH_PHASE_TIME, {**labels, "phase": phase}, spent / 1000)
 
     def _histograms(self) -> list[NamedHistogram]:
-        with self._lock:
-            starts = {job.name: job.started_at_ms * 1_000_000 for job in self._running.values()}
-            return [
-                NamedHistogram(
-                    _name(metric), metric.description, _attributes(labels), value, starts[labels["job_name"]]
-                )
-                for metric, labels, value in self._since_start()
-                if isinstance(value, HistogramProgress)
-            ]
+        jobs = self.running()
+        since = {job.name: job.started_at_ms * 1_000_000 for job in jobs}
+        return [
+            NamedHistogram(_name(metric), metric.description, _attributes(labels), value, since[labels["job_name"]])
+            for metric, labels, value in self._since_start(jobs)
+            if isinstance(value, HistogramProgress)
+        ]
 
 
 def _baseline(job: RunningJob, samples: Iterable[Sample]) -> Mapping[_Place, Any]:
@@ -242,10 +234,6 @@ def _place(sample: Sample) -> _Place:
 
 def _name(metric: Metric) -> str:
     return _INVALID.sub("_", metric.in_opentelemetry)[:_LONGEST_NAME].lower()  # the SDK ignores case
-
-
-def _observation(labels: Mapping[str, str], value: Any) -> Observation:
-    return Observation(value, _attributes(labels))
 
 
 def _attributes(labels: Mapping[str, str]) -> dict[str, str]:

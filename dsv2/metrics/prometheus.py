@@ -14,9 +14,9 @@ from dsv2.clock import Clock
 from dsv2.connectors.client_library import require_client_library
 from dsv2.errors import ConfigurationError
 from dsv2.metrics import definitions as m
-from dsv2.metrics.definitions import METRICS, Metric, MetricKind
-from dsv2.metrics.jobs import ENDS, JobsListener, RunningJob
-from dsv2.metrics.samples import Sample, samples_of
+from dsv2.metrics.definitions import METRICS, Metric, MetricKind, Sample
+from dsv2.metrics.jobs import JobsListener, RunningJob
+from dsv2.metrics.samples import samples_of
 from dsv2.progress import HistogramProgress
 from dsv2.version import __version__
 
@@ -122,17 +122,13 @@ class PrometheusListener(JobsListener):
 
     def collect(self) -> Iterable[Family]:
         """Called by the registry for each scrape."""
-        with self._lock:
-            samples = [*self._of_process(), *(sample for job in self._running.values() for sample in self._of(job))]
         families = _Families(self._left_out)
-        for sample in samples:
+        for sample in self.ends():
             families.add(sample)
+        for job in self.running():
+            for sample in self._of(job):
+                families.add(sample)
         return families.all()
-
-    def _of_process(self) -> Iterator[Sample]:
-        for name, ends in self._ends.items():
-            for status in ENDS:
-                yield Sample(m.JOB_ENDS, {"job_name": name, "status": status.value.lower()}, ends[status])
 
     def _of(self, job: RunningJob) -> Iterator[Sample]:
         labels = {"job_name": job.name}

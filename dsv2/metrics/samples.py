@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 from dsv2.metrics import definitions as m
-from dsv2.metrics.definitions import Metric, MetricKind
+from dsv2.metrics.definitions import Metric, MetricKind, Sample, Value
 from dsv2.metrics.jobs import RunningJob
-from dsv2.progress import HistogramProgress, InputProgress, OperatorProgress, SplitProgress
+from dsv2.progress import InputProgress, OperatorProgress, SplitProgress
 from dsv2.watermark.event_time import EVENT_TIME as EVENT_TIME_WATERMARK
 from dsv2.watermark.event_time import IDLE_STATUS, LONG_MAX, USE_PROCESSING_TIME
 
-__all__ = ("GAUGES_AMONG_COUNTERS", "Sample", "Value", "samples_of")
+__all__ = ("GAUGES_AMONG_COUNTERS", "samples_of")
 
-Value: TypeAlias = float | HistogramProgress
 GAUGES_AMONG_COUNTERS = frozenset({"probe_records_waiting"})
 """Counters of dsv2 that also decrease. They are counters because they are part of the checkpoint."""
 
@@ -35,14 +34,6 @@ _SUMS: Sequence[tuple[Metric, Callable[[Any], float]]] = [
     (m.TIMERS, attrgetter("timers")),
     (m.STATE_SIZE, attrgetter("state_bytes")),
 ]
-
-
-class Sample(NamedTuple):
-    """The value of a metric. ``labels``: Those of the metric by name, and ``subtask`` for values of one subtask."""
-
-    metric: Metric
-    labels: Mapping[str, str]
-    value: Value
 
 
 def samples_of(job: RunningJob, *, per_subtask: bool, per_split: bool) -> Iterator[Sample]:

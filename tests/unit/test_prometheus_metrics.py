@@ -13,13 +13,23 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from dsv2 import ConfigurationError, JobStatus
+from dsv2 import (
+    Collector,
+    ConfigurationError,
+    ExecutionEnvironment,
+    JobListener,
+    JobProgress,
+    JobStatus,
+    PartitionedContext,
+)
 from dsv2.extension.join import temporal
+from dsv2.local import LocalRuntime
 from dsv2.metrics.definitions import ATTRIBUTES, METRICS, MetricKind
 from dsv2.metrics.prometheus import PrometheusListener
 from dsv2.metrics.samples import GAUGES_AMONG_COUNTERS
 from dsv2.progress import BatchProgress, HistogramProgress, SplitProgress
-from dsv2.testing import ManualClock
+from dsv2.sinks import CollectSink
+from dsv2.testing import ManualClock, Stop, TestSource
 from dsv2.version import __version__
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX
 from tests.metered import NOON_MS, PlayedJob
@@ -32,6 +42,11 @@ SPLITS = (
     SplitProgress("c", 1, event_time=3_000, paused=True),
     SplitProgress("d", 1, event_time=LONG_MAX, ended=True),
 )
+
+
+def count(record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+    ctx.metric_group.counter("seen").inc()
+    output.collect(record)
 
 
 @pytest.fixture
@@ -240,6 +255,35 @@ def test_counters_continue_after_a_restart(listener: PrometheusListener, registr
     assert scraped(registry)[name] == 80
     job.report(9, records=90)
     assert scraped(registry)[name] == 90
+
+
+class Scraping(JobListener):
+    """Scrapes after each micro-batch."""
+
+    def __init__(self, registry: CollectorRegistry, name: str) -> None:
+        self._registry = registry
+        self._name = name
+        self.values: list[float] = []
+
+    def on_progress(self, progress: JobProgress) -> None:
+        self.values.append(scraped(self._registry)[self._name])
+
+
+def test_counters_of_a_job_that_is_stopped_and_started_again(checkpoint: str) -> None:
+    registry = CollectorRegistry()
+    prometheus, scraping = (
+        PrometheusListener(registry=registry),
+        Scraping(registry, "dsv2_function_seen_total{operator=f}"),
+    )
+    for _ in range(3):
+        env = ExecutionEnvironment.get_instance(LocalRuntime())
+        env.add_job_listener(prometheus)
+        env.add_job_listener(scraping)
+        source = TestSource[int]([1, 2, Stop(), 3, 4, 5, Stop(), 6], records_per_batch=1)
+        env.from_source(source).with_uid("in").process(count).with_uid("f").to_sink(CollectSink[int]()).with_uid("out")
+        env.execute("shop", checkpoint_location=checkpoint)
+    assert scraping.values == sorted(scraping.values)
+    assert set(scraping.values) == {1, 2, 3, 4, 5, 6}
 
 
 @pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.STOPPED, JobStatus.FAILED])
