@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+import dsv2.metrics.opentelemetry  # noqa: F401 - so that it can be removed
 from dsv2 import (
     Collector,
     ConfigurationError,
@@ -397,6 +400,14 @@ def test_all_attributes_are_documented() -> None:
 def test_all_alerts_are_documented() -> None:
     rules = (ROOT / "docs" / "assets" / "monitoring" / "dsv2-alerts.yml").read_text()
     assert [name for name, _ in table("| alert | fires if |")] == re.findall(r"- alert: (\w+)", rules)
+
+
+@pytest.mark.parametrize("module", ["dsv2.metrics.prometheus", "dsv2.metrics.opentelemetry"])
+def test_missing_library_is_named(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dsv2.connectors.client_library.find_spec", lambda name: None)
+    monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(ConfigurationError, match=r'which is not installed. Install it: pip install "dsv2\[metrics\]"'):
+        importlib.import_module(module)
 
 
 def test_names_follow_the_conventions() -> None:
