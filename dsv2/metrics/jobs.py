@@ -109,7 +109,8 @@ class JobsListener(JobListener):
             self._running[plan.job_name] = RunningJob(job, plan, self._clock.now_ms())
             self._ends.setdefault(plan.job_name, Counter())
             if len(self._ends) > _MAX_ENDED:
-                del self._ends[next(name for name in self._ends if name not in self._running)]
+                oldest = next((name for name in self._ends if name not in self._running), plan.job_name)
+                del self._ends[oldest]
 
     def on_progress(self, progress: JobProgress) -> None:
         """Note the progress of a job."""
@@ -127,7 +128,7 @@ class JobsListener(JobListener):
             for name, running in list(self._running.items()):
                 if running.handle is job:
                     del self._running[name]
-                    self._ends[name][job.status] += 1
+                    self._ends.setdefault(name, Counter())[job.status] += 1
 
     def completed(self, job: RunningJob, before: JobProgress | None, batches: tuple[BatchProgress, ...]) -> None:
         """Called with the micro-batches that have completed since the progress ``before``."""

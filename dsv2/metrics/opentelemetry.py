@@ -22,6 +22,7 @@ require_client_library("opentelemetry.sdk", "metrics", "dsv2.metrics.opentelemet
 
 from opentelemetry import metrics, trace  # noqa: E402
 from opentelemetry.metrics import CallbackOptions, Observation  # noqa: E402
+from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider  # noqa: E402
 
 from dsv2.metrics.histogram_exporter import HistogramExporter, NamedHistogram  # noqa: E402
 from dsv2.metrics.traces import record_batch, record_failure  # noqa: E402
@@ -35,6 +36,7 @@ __all__ = ("HistogramExporter", "OpenTelemetryListener")
 _LOG = logging.getLogger(__name__)
 _INVALID = re.compile(r"[^-_./a-zA-Z0-9]")
 _LONGEST_NAME = 255
+_FLUSH_MILLIS = 5_000
 _Place: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 """A metric and the labels of a sample."""
 
@@ -43,7 +45,8 @@ class OpenTelemetryListener(JobsListener):
     """Sends the metrics of running jobs, and a trace of each micro-batch, to OpenTelemetry.
 
     ``docs/metrics.md`` lists the metrics and spans. Counters and histograms count in this run: those that a job brings
-    along from its checkpoint begin at 0 with its first micro-batch. When a job ends, its metrics are removed.
+    along from its checkpoint begin at 0 with its first micro-batch. When a job ends, its metrics are exported once
+    more, and then removed.
 
     Args:
         meter_provider: Receives the metrics. None (default): the global one.
@@ -71,7 +74,8 @@ class OpenTelemetryListener(JobsListener):
         clock: Clock | None = None,
     ) -> None:
         super().__init__(clock)
-        self._meter = metrics.get_meter("dsv2", __version__, meter_provider)
+        self._provider = metrics.get_meter_provider() if meter_provider is None else meter_provider
+        self._meter = self._provider.get_meter("dsv2", __version__)
         self._tracer = trace.get_tracer("dsv2", __version__, tracer_provider)
         self._per_subtask = per_subtask
         self._per_split = per_split
@@ -100,8 +104,10 @@ class OpenTelemetryListener(JobsListener):
         self._changes += 1
 
     def on_ended(self, job: JobHandle) -> None:
-        """Remove a job."""
+        """Export the metrics of a job once more, and remove it."""
         ended = [running for running in self.running() if running.handle is job]
+        if isinstance(self._provider, SdkMeterProvider):
+            self._provider.force_flush(_FLUSH_MILLIS)
         super().on_ended(job)
         self._changes += 1
         if job.status is JobStatus.FAILED:

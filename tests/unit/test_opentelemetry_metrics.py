@@ -201,6 +201,17 @@ def export(*reports: Mapping[str, HistogramProgress], first_batch: int = 0) -> t
     return kept, [points(data).get(("dsv2.function.delay", *JOIN)) for data in kept.data]
 
 
+def test_last_values_are_exported_when_a_job_ends() -> None:
+    kept = Kept()
+    reader = PeriodicExportingMetricReader(kept, export_interval_millis=float("inf"))
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    PlayedJob(OpenTelemetryListener(provider)).start().report(records=10).end()
+    provider.force_flush()
+    provider.shutdown()
+    values = [points(data).get(("dsv2.operator.records_in", *JOIN)) for data in kept.data]
+    assert values == [10, None]
+
+
 def test_histogram_of_a_function() -> None:
     kept, (point, later) = export({"delay": HISTOGRAM}, {"delay": LATER})
     assert (point.explicit_bounds, point.bucket_counts) == ((0.5, 2.0), (1, 2, 3))
