@@ -1,6 +1,7 @@
 """The short form of every benchmark: it runs, prints the expected output, and stores it in the given place.
 
-They share a JVM, also with the program of the first example. The Kafka benchmark has its own, because Spark's connector must exist when it starts.
+They share a JVM, also with the program of the first example. The Kafka benchmark has its own, because Spark's connector
+must exist when it starts.
 """
 
 from __future__ import annotations
