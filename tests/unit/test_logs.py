@@ -15,6 +15,7 @@ import pytest
 from dsv2 import (
     AsyncOneInputStreamProcessFunction,
     Collector,
+    ConfigurationError,
     ErrorPolicy,
     ExecutionEnvironment,
     NonPartitionedContext,
@@ -31,6 +32,7 @@ from dsv2.log_scope import LogScope, current_scope, in_operator, in_scope, in_sc
 from dsv2.logs import JobFilter, JsonFormatter
 from dsv2.sinks import ForeachBatchSink, ParallelSink, SinkBatch
 from dsv2.sources import DataGeneratorSource
+from runtime_spark.worker_logging import check_logging, configure_logging
 from tests.spans import Item, Span, Spans
 
 ROOT = Path(__file__).parent.parent.parent
@@ -303,6 +305,22 @@ def test_exception_as_json() -> None:
     assert found["exception"].endswith("ValueError: wrong")
     assert found["stack"].startswith("Stack (most recent call last)")
     assert found["job"] is None
+
+
+@pytest.mark.parametrize("config", [{}, {"version": 2}, "shop", [1]])
+def test_wrong_configurations_of_workers_are_refused(config: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"worker_logging must be a mapping for logging.config.dictConfig"):
+        check_logging(config)
+
+
+def test_configuration_of_workers_keeps_loggers(kept: Kept) -> None:
+    config = {"version": 1, "loggers": {"shop": {"level": "DEBUG", "handlers": []}}}
+    assert check_logging(config) == config
+    try:
+        configure_logging(config)
+        assert (SHOP.level, logging.getLogger("dsv2.job").disabled) == (logging.DEBUG, False)
+    finally:
+        SHOP.setLevel(logging.NOTSET)
 
 
 def loggers() -> set[str]:
