@@ -56,13 +56,13 @@ class PrometheusServer:
         folder: The folder of its data, which must contain nothing else.
         scraped_port: The port of the program.
         rules: The file of its alert rules. None (default): there are none.
-        interval: How often it scrapes and evaluates the rules, in the notation of Prometheus. Default: ``"200ms"``.
+        interval: How often it scrapes and evaluates the rules, in the notation of Prometheus. Default: ``"400ms"``.
 
     Raises:
         MissingComponentError: Prometheus is not installed.
     """
 
-    def __init__(self, folder: Path, scraped_port: int, rules: Path | None = None, *, interval: str = "200ms") -> None:
+    def __init__(self, folder: Path, scraped_port: int, rules: Path | None = None, *, interval: str = "400ms") -> None:
         self.port = free_ports(1)[0]
         config = folder / "prometheus.yml"
         files = json.dumps([] if rules is None else [str(rules)])
