@@ -113,7 +113,10 @@ def test_splits_pass_from_planners_to_the_driver(tmp_path: Path) -> None:
     files, clock = SplitFiles(plan, str(tmp_path)), ManualClock(START)
     assert files.read() == {"in": (), "numbers": ()}
     operators = [operator_named(plan, uid) for uid in ("in", "numbers")]
-    feeds = [SplitFeed(source, ReportFile(str(tmp_path), operators[0].id)), IndexedFeed(plan.operators[operators[1].id].body)]  # type: ignore[arg-type]
+    feeds = [
+        SplitFeed(source, ReportFile(str(tmp_path), operators[0].id)),
+        IndexedFeed(plan.operators[operators[1].id].body),
+    ]  # type: ignore[arg-type]
     planners = [
         ObservedFeed(feed, str(tmp_path)).planner(operator, clock)
         for feed, operator in zip(feeds, operators, strict=True)
