@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,12 +11,15 @@ import pytest
 from dsv2 import CollectSink, ExecutionEnvironment, Trigger, new_builder
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.graph import Plan
+from dsv2.local import LocalRuntime
 from dsv2.progress import ChannelProgress, InputProgress, JobProgress
 from dsv2.runtime.report.channels import Channels
 from dsv2.runtime.report.progress import job_progress
 from dsv2.runtime.report.subtask_report import new_report
+from dsv2.testing import ManualClock
 from dsv2.watermark.event_time import EVENT_TIME, USE_PROCESSING_TIME
 from tests.support import ACTIVE, ENDED, IDLE, Driver, driven, local_environment, one_input, two_inputs, watermark
+from tests.unit.test_stuck_watermarks import START, Numbers, strategy
 
 DECLARED = [
     EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION,
@@ -141,11 +145,6 @@ def test_times_continue_with_stored_progress(plan: Plan) -> None:
 
 
 def test_a_restart_does_not_move_channels(tmp_path: Any) -> None:
-    from tests.unit.test_stuck_watermarks import START, Numbers, strategy
-    from datetime import timedelta
-    from dsv2.local import LocalRuntime
-    from dsv2.testing import ManualClock
-
     clock = ManualClock(START)
 
     def run() -> JobProgress:

@@ -11,7 +11,7 @@ import pytest
 from dsv2 import CollectSink, ExecutionEnvironment, Trigger
 from dsv2.cli import main
 from tests.support import one_input
-from tests.unit.test_stuck_watermarks import Numbers, emits, strategy, W
+from tests.unit.test_stuck_watermarks import Numbers, W, emits, strategy
 
 
 @pytest.fixture
