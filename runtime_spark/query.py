@@ -175,8 +175,9 @@ class StreamingJob:
             last = self.query.lastProgress
             if last is None or last.batchId < batch_id:
                 return None
-            candidates = [last] if last.batchId == batch_id else reversed(self.query.recentProgress)
-            found = (spark_times(one) for one in candidates if one.batchId == batch_id)
+            if last.batchId == batch_id and (times := spark_times(last)) is not None:
+                return times
+            found = (spark_times(one) for one in self.query.recentProgress if one.batchId == batch_id)
             return next((times for times in found if times is not None), None)
         return None
 
