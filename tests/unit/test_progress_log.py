@@ -60,6 +60,7 @@ def test_progress_is_read_as_it_was_written(tmp_path: Path) -> None:
     for number in range(3):
         log.add(progress(number))
     assert read_progress(tmp_path) == read_progress(folder_of(tmp_path)) == list(map(progress, range(3)))
+    assert read_progress(tmp_path, after=1) == [progress(2)]
 
 
 def test_checkpoint_without_progress(tmp_path: Path) -> None:
