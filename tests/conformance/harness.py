@@ -184,7 +184,7 @@ class Run:
 
     def expect_counts(self) -> None:
         """Check that the counts in the progress of the job add up, and are those of the sinks."""
-        assert self.miscounts == []
+        assert not self.miscounts, "; ".join(self.miscounts)
 
     def expect_ended_watermarks(self) -> None:
         """Check that nothing holds a watermark back, because all input has ended."""
