@@ -132,11 +132,12 @@ class Tracer:
             passed_on = not sent or (receiver is not None and route.identifier in receiver.watermarks)
         else:
             passed_on = value in sent if sent else value is None
+        forwards_itself = route.is_event_time and operator.event_time
         if passed_on:
-            return Cause.NOT_EMITTED if declares and not sent else None
+            return Cause.NOT_EMITTED if declares and not sent and not forwards_itself else None
         if declares:
             return Cause.NOT_EMITTED
-        if not operator.handlers or (route.is_event_time and operator.event_time):
+        if not operator.handlers or forwards_itself:
             return None
         return Cause.POLLED if value is None or any(one > value for one in sent) else Cause.NOT_EMITTED
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dsv2.explain import OperatorView
 from dsv2.progress import SubtaskProgress
 from dsv2.watermark.event_time import PROCESSING_TIME
+from dsv2.watermark_report.holding import has_ended
 from dsv2.watermark_report.model import Cause
 from dsv2.watermark_report.route import Route
 from dsv2.watermark_report.trace import Trace, uid_of
@@ -30,7 +31,7 @@ class Facts:
         trace: What holds it back.
         received: The value that the cause has received, if it is a function that has polled it.
         records_in: The number of records that the cause has received. None: unknown.
-        lasted_ms: For how long the channel that holds it back has not moved. None: unknown.
+        lasted_ms: For how long the channel that holds it back has not moved. None: it is moving, or this is unknown.
         now_ms: The time of the report.
     """
 
@@ -143,10 +144,10 @@ def _cause(facts: Facts) -> Iterator[str]:
     it = "it" if is_direct else _subtask(trace.at, trace.subtask)
     match trace.cause:
         case Cause.NOTHING:
-            if facts.value not in (True, PROCESSING_TIME):
+            if facts.value is not True and facts.value != PROCESSING_TIME:
                 yield "it advances"
         case Cause.ENDED:
-            yield "its input has ended" if len(trace.path) == 1 else f"the input of {it} has ended"
+            yield _end(facts) if len(trace.path) == 1 else f"the input of {it} has ended"
         case Cause.IDLE:
             yield f"{_subtask(trace.at, trace.subtask)} is idle"
         case Cause.NOT_DECLARED | Cause.NOT_FORWARDED:
@@ -170,6 +171,11 @@ def _cause(facts: Facts) -> Iterator[str]:
             yield "the progress of the job does not tell what holds it back"
 
 
+def _end(facts: Facts) -> str:
+    is_all = facts.report is None or all(map(has_ended, facts.report.inputs))
+    return "its input has ended" if is_all else "the input on which it arrives has ended"
+
+
 def _dead_end(facts: Facts) -> str:
     """Why the watermark cannot arrive on an input."""
     trace, route = facts.trace, facts.route
@@ -178,10 +184,12 @@ def _dead_end(facts: Facts) -> str:
     if trace.cause is Cause.NOT_FORWARDED:
         who = sender if route.receives(trace.at) else f"something upstream of {sender}"
         return f"{who} does not forward it, because of its handling strategy"
-    of = "" if len(trace.path) == 2 else f" of {_title(_operator(facts, receiver.operator))}"
-    where = sender if receiver.input is None else f"input {receiver.input + 1}{of} ({sender})"
     does = "generates event time" if route.is_event_time else "declares it"
-    return f"nothing upstream of {where} {does}"
+    operator = _operator(facts, receiver.operator)
+    if len(route.edges_into(operator)) == 1 or receiver.input is None:
+        return f"nothing upstream of {_title(operator)} {does}"
+    of = "" if len(trace.path) == 2 else f" of {_title(operator)}"
+    return f"nothing upstream of input {receiver.input + 1}{of} ({sender}) {does}"
 
 
 def _not_emitted(facts: Facts, it: str) -> str:

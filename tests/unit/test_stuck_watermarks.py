@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from dsv2 import CollectSink, ConfigurationError, ExecutionEnvironment, Trigger, WaitForBroadcast, new_builder
-from dsv2.extension.event_time import EventTimeExtension, TwoInputNonBroadcastEventTimeStreamProcessFunction
+from dsv2.extension.event_time import (
+    EventTimeExtension,
+    OneInputEventTimeStreamProcessFunction,
+    TwoInputNonBroadcastEventTimeStreamProcessFunction,
+)
 from dsv2.job import JobHandle
 from dsv2.local import LocalRuntime
 from dsv2.sources import Portion, RoundRobinSplitAssigner, WatermarkStrategy
@@ -16,7 +20,7 @@ from dsv2.testing import ManualClock, Pause, Stop, TestSource
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingResult
 from dsv2.watermark_report import Cause, OperatorWatermark
 from tests.spans import Item, Span, Spans
-from tests.support import broadcast_side, one_input
+from tests.support import broadcast_side, one_input, two_inputs
 
 START = 1_700_000_000_000  # 2023-11-14T22:13:20Z
 W = new_builder("w").type_long().build()
@@ -65,6 +69,10 @@ class Join(TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, Any]):
     def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None: ...
 
     def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+class OneInput(OneInputEventTimeStreamProcessFunction[Any, Any]):
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
 
 
 class Program:
@@ -314,17 +322,16 @@ def test_a_watermark_that_advances() -> None:
     found = program.report("f", wait_seconds=5)
     assert found.cause is Cause.NOTHING
     assert found.sentence == (
-        "Event time of 'f', subtask 0, is 2023-11-14T22:13:21.999Z; channel 1 ('in', subtask 1) is the furthest behind; "
-        "it advances."
+        "Event time of 'f', subtask 0, is 2023-11-14T22:13:21.999Z; channel 1 ('in', subtask 1) is the furthest "
+        "behind; it advances."
     )
 
 
 def test_event_time_that_follows_the_wall_clock() -> None:
     no_watermark = EventTimeExtension.new_watermark_generator_builder(time_of).no_watermark()
     program = Program()
-    program.end(
-        program.source("in", no_watermark.build_as_watermark_strategy(), a=9).process(one_input()).with_uid("f")
-    )
+    source = program.source("in", no_watermark.build_as_watermark_strategy(), a=9)
+    program.end(source.process(one_input()).with_uid("f"))
     found = program.report("f")
     assert (found.cause, found.value) == (Cause.NOTHING, None)
     assert found.sentence == "Event time of 'f' is the wall clock."
@@ -361,8 +368,37 @@ def test_mistakes_in_the_arguments() -> None:
     program = Program()
     program.end(program.source("in", a=9).process(emits(W)).with_uid("f"))
     job = program.run()
-    with pytest.raises(ConfigurationError, match="no watermark 'v'. It has: event-time, w"):
+    with pytest.raises(ConfigurationError, match=r"no watermark 'v'\. It has: event-time, w"):
         job.watermarks("v")
-    with pytest.raises(ConfigurationError, match="no function 'g'. It has: f"):
+    with pytest.raises(ConfigurationError, match=r"no function 'g'\. It has: f"):
         job.watermarks("w", "g")
     assert str(job.watermarks()) == "No operator receives this watermark."
+
+
+def test_a_value_of_one_is_not_true() -> None:
+    program = Program()
+    program.end(program.source("in", a=9).process(emits(W, at=Item("a", 1))).with_uid("emitter").process(one_input()))
+    (found,) = program.run().watermarks("w").operators
+    assert (found.cause, found.value) == (Cause.NOT_EMITTED, 1)
+    assert found.sentence == (
+        "The watermark 'w' of 'Process' is 1; 'emitter' has not moved for 94 s; it declares it, has received 9 "
+        "records, and has not emitted a greater one."
+    )
+
+
+def test_the_input_on_which_it_arrives_has_ended() -> None:
+    program = Program()
+    with_it = program.source("one", bounded=True, a=9).process(emits(W)).with_uid("with")
+    without = program.source("two", b=9)
+    program.end(without.connect_and_process(with_it, two_inputs()).with_uid("f"))
+    found = program.report("f", "w")
+    assert (found.cause, found.value) == (Cause.ENDED, 8)
+    assert found.sentence == "The last watermark 'w' of 'f' is 8; the input on which it arrives has ended."
+
+
+def test_an_operator_with_one_input_and_no_event_time() -> None:
+    program = Program()
+    windowed = program.source("in", a=9).process(OneInput()).with_uid("f")
+    program.end(windowed)
+    found = program.report("f")
+    assert found.sentence == "'f' has no event time yet; nothing upstream of 'f' generates event time."
