@@ -192,16 +192,21 @@ def test_wrong_arguments_raise_plan_errors(call: Any, error: type[PlanError]) ->
 PUBLIC = [*FOR_USERS, "dsv2.connectors.files", "dsv2.testing", "dsv2.local", "runtime_spark"]
 each_module = pytest.mark.parametrize("module", PUBLIC)
 
-# Points in time, and fields of values that only methods with timedeltas create.
+# Points in time, and fields of values that users do not create, or only with timedeltas.
 IN_MILLISECONDS = {
     "behind_ms",
+    "duration_ms",
     "idle_after_ms",
     "interval_ms",
     "max_drift_ms",
+    "moved_at_ms",
     "now_ms",
+    "started_at_ms",
     "target_batch_ms",
     "ttl_ms",
     "until_ms",
+    "user_time_ms",
+    "values_moved_at_ms",
 }
 UNITS = ("_ms", "_seconds", "_millis")
 SPANS = ("timeout", "interval", "gap", "lateness", "idleness", "drift", "duration", "out_of_order")
