@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
@@ -226,6 +227,15 @@ def test_histogram_of_a_function() -> None:
     ]
     assert isinstance(metric.data, Histogram)
     assert metric.data.aggregation_temporality is AggregationTemporality.CUMULATIVE
+
+
+def test_histogram_in_the_protocol_of_collectors() -> None:
+    kept, _ = export({"delay": HISTOGRAM})
+    (resource,) = encode_metrics(kept.data[0]).resource_metrics
+    found = [one for scope in resource.scope_metrics for one in scope.metrics if one.name == "dsv2.function.delay"]
+    (point,) = found[0].histogram.data_points
+    assert (list(point.bucket_counts), list(point.explicit_bounds)) == ([1, 2, 3], [0.5, 2.0])
+    assert (point.count, point.sum, point.min, point.max) == (6, 12.5, 0.25, 9.0)
 
 
 def test_histogram_begins_at_zero_with_a_run_that_continues() -> None:
