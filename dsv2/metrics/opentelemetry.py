@@ -14,7 +14,7 @@ from dsv2.job import JobHandle, JobStatus
 from dsv2.metrics import definitions as m
 from dsv2.metrics.definitions import ATTRIBUTES, BATCH_BUCKETS, METRICS, Metric, MetricKind, Sample
 from dsv2.metrics.jobs import JobsListener, RunningJob
-from dsv2.metrics.samples import samples_of
+from dsv2.metrics.samples import samples_of, samples_of_functions
 from dsv2.progress import BatchProgress, HistogramProgress, JobProgress
 from dsv2.version import __version__
 
@@ -116,11 +116,11 @@ class OpenTelemetryListener(JobsListener):
 
     def completed(self, job: RunningJob, before: JobProgress | None, batches: tuple[BatchProgress, ...]) -> None:
         """Create instruments for new metrics of functions, and record the micro-batches."""
-        samples = list(self._samples_of(job))
+        assert job.progress is not None
         if before is None:
-            self._baselines[job.name] = _baseline(job, samples)
+            self._baselines[job.name] = _baseline(job, self._samples_of(job))
         self._changes += 1
-        for sample in samples:
+        for sample in samples_of_functions(job.progress):
             self._create(sample.metric)
         for batch in batches:
             self._batch_duration.record(batch.duration_ms / 1000, {ATTRIBUTES["job_name"]: job.name})

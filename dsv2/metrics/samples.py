@@ -10,11 +10,11 @@ from typing import Any
 from dsv2.metrics import definitions as m
 from dsv2.metrics.definitions import Metric, MetricKind, Sample, Value
 from dsv2.metrics.jobs import RunningJob
-from dsv2.progress import InputProgress, OperatorProgress, SplitProgress
+from dsv2.progress import InputProgress, JobProgress, OperatorProgress, SplitProgress
 from dsv2.watermark.event_time import EVENT_TIME as EVENT_TIME_WATERMARK
 from dsv2.watermark.event_time import IDLE_STATUS, LONG_MAX, USE_PROCESSING_TIME
 
-__all__ = ("GAUGES_AMONG_COUNTERS", "samples_of")
+__all__ = ("GAUGES_AMONG_COUNTERS", "samples_of", "samples_of_functions")
 
 GAUGES_AMONG_COUNTERS = frozenset({"probe_records_waiting"})
 """Counters of dsv2 that also decrease. They are counters because they are part of the checkpoint."""
@@ -56,6 +56,12 @@ def samples_of(job: RunningJob, *, per_subtask: bool, per_split: bool) -> Iterat
         if operator.splits:
             yield from _splits(operator.splits, of_operator, per_split=per_split)
         yield from _of_function(operator, of_operator)
+
+
+def samples_of_functions(progress: JobProgress) -> Iterator[Sample]:
+    """Return the samples of the metrics that functions have, which may be new in each micro-batch."""
+    for operator in progress.operators.values():
+        yield from _of_function(operator, {"job_name": progress.job_name, "operator": operator.uid})
 
 
 def _operator(operator: OperatorProgress, labels: Mapping[str, str], *, per_subtask: bool) -> Iterator[Sample]:
