@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +18,16 @@ NEED_SERVERS = {"docs/connectors.md"}  # tests/spark/test_connectors_document.py
 def test_readme_is_a_front_page() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
     assert 10 <= len(PROGRAMS["README.md"].strip().splitlines()) <= 35
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """A document configures logging."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
 
 
 def run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
