@@ -79,6 +79,8 @@ def _value(facts: Facts) -> str:
     who = _title(facts.operator)
     if facts.operator.parallelism > 1 and facts.report is not None:
         who = f"{who}, subtask {facts.report.subtask},"
+    if facts.report is None:
+        return f"Nothing is known of {_name(route)} in {who}"
     if value is None:
         return f"{who} has no event time yet" if route.is_event_time else f"{who} has not received {_name(route)} yet"
     if facts.trace.cause is Cause.ENDED:
@@ -168,7 +170,15 @@ def _cause(facts: Facts) -> Iterator[str]:
             who = "it" if len(trace.path) == 2 else _title(waiting)
             yield f"{who} waits for the broadcast side ({_title(trace.at)}): {_broadcast(waiting)}"
         case Cause.UNKNOWN:
-            yield "the progress of the job does not tell what holds it back"
+            yield _unknown(facts)
+
+
+def _unknown(facts: Facts) -> str:
+    if facts.report is not None:
+        return "the progress of the job does not tell what holds it back"
+    if facts.operator.level == 0:
+        return "it runs in the tasks that read its source, which report no watermarks"
+    return "it has not reported any progress yet"
 
 
 def _end(facts: Facts) -> str:

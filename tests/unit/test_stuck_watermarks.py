@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,10 +16,11 @@ from dsv2.extension.event_time import (
 )
 from dsv2.job import JobHandle
 from dsv2.local import LocalRuntime
+from dsv2.progress import JobProgress
 from dsv2.sources import Portion, RoundRobinSplitAssigner, WatermarkStrategy
 from dsv2.testing import ManualClock, Pause, Stop, TestSource
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingResult
-from dsv2.watermark_report import Cause, OperatorWatermark
+from dsv2.watermark_report import Cause, OperatorWatermark, report_watermarks
 from tests.spans import Item, Span, Spans
 from tests.support import broadcast_side, one_input, two_inputs
 
@@ -93,6 +95,7 @@ class Program:
         stream.to_sink(CollectSink())
 
     def run(self, wait_seconds: int = 94) -> JobHandle:
+        self.view = self.env.explain().view
         job = self.env.execute_async("stuck", trigger=Trigger.available_now())
         assert job.await_termination(timedelta(seconds=20))
         self.clock.advance(timedelta(seconds=wait_seconds))
@@ -402,3 +405,40 @@ def test_an_operator_with_one_input_and_no_event_time() -> None:
     program.end(windowed)
     found = program.report("f")
     assert found.sentence == "'f' has no event time yet; nothing upstream of 'f' generates event time."
+
+
+def test_before_the_first_micro_batch_nothing_is_known() -> None:
+    program = Program()
+    program.end(program.source("in", strategy(), a=9).process(one_input()).with_uid("f"))
+    view = program.env.explain().view
+    (found,) = report_watermarks(view, JobProgress(-1, {}), START).operators
+    assert (found.cause, found.inputs, found.path) == (Cause.UNKNOWN, (), ())
+    assert found.sentence == "Nothing is known of event time in 'f'; it has not reported any progress yet."
+
+
+def test_a_function_in_the_tasks_of_a_source() -> None:
+    program = Program()
+    program.end(program.source("in", strategy(), a=9).map(str).with_uid("text").shuffle().process(one_input()))
+    job = program.run()
+    assert [operator.name for operator in job.watermarks().operators] == ["Process"]
+    found = job.watermarks(operator="text")["text"]
+    assert found.sentence == (
+        "Nothing is known of event time in 'text'; it runs in the tasks that read its source, which report no "
+        "watermarks."
+    )
+    assert through(job.watermarks()["Process"])[1:] == ["text", "in"]
+
+
+def test_a_source_whose_splits_are_unknown() -> None:
+    program = Program()
+    generator = EventTimeExtension.new_watermark_generator_builder(time_of).build_as_process_function()
+    program.end(program.source("in", a=3).process(generator).with_uid("gen").process(one_input()).with_uid("f"))
+    job = program.run()
+    operators = {uid: replace(operator, splits=()) for uid, operator in job.progress.operators.items()}
+    progress = replace(job.progress, operators=operators)
+    (*_, found) = report_watermarks(program.view, progress, START + 94_000).operators
+    assert found.cause is Cause.NOT_EMITTED
+    assert found.sentence == (
+        "Event time of 'f' is 2023-11-14T22:13:21.999Z; 'gen' has not moved for 94 s; it declares it, has received "
+        "3 records, and has not emitted a greater one."
+    )
