@@ -260,6 +260,24 @@ def test_the_main_side_waits_for_the_broadcast_side() -> None:
         "'enrich' has no event time yet; it waits for the broadcast side ('loader'): its watermark 'all' has not "
         "arrived. 9 records wait for it."
     )
+    assert found.advice == "Find out what holds the watermark 'all' back."
+
+
+def test_an_idle_channel_that_has_not_switched_to_the_wall_clock() -> None:
+    program = Program(parallelism=2)
+    by_clock = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION
+
+    def switch(record: Any, output: Any, ctx: Any) -> None:
+        ctx.non_partitioned_context.watermark_manager.emit_watermark(by_clock.new_watermark(True))
+
+    live = one_input(declare_watermarks=lambda: [by_clock], process_record=switch)
+    emitter = program.source("in", a=3).process(live).with_uid("live")
+    program.end(emitter.shuffle().process(one_input()).with_uid("f"))
+    found = program.report("f")
+    assert found.sentence == (
+        "'f', subtask 0, has no event time yet; channel 1 ('live', subtask 1) is idle, and has not switched to the wall "
+        "clock as the others have; split 'a' of 'in' has had no new records for 94 s."
+    )
 
 
 def test_a_union_waits_for_an_input_that_lacks_the_watermark() -> None:
