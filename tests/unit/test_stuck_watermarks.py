@@ -275,8 +275,8 @@ def test_an_idle_channel_that_has_not_switched_to_the_wall_clock() -> None:
     program.end(emitter.shuffle().process(one_input()).with_uid("f"))
     found = program.report("f")
     assert found.sentence == (
-        "'f', subtask 0, has no event time yet; channel 1 ('live', subtask 1) is idle, and has not switched to the wall "
-        "clock as the others have; split 'a' of 'in' has had no new records for 94 s."
+        "'f', subtask 0, has no event time yet; channel 1 ('live', subtask 1) is idle, and has not switched to the "
+        "wall clock as the others have; split 'a' of 'in' has had no new records for 94 s."
     )
 
 
