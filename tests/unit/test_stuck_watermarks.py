@@ -460,3 +460,13 @@ def test_a_source_whose_splits_are_unknown() -> None:
         "Event time of 'f' is 2023-11-14T22:13:21.999Z; 'gen' has not moved for 94 s; it declares it, has received "
         "3 records, and has not emitted a greater one."
     )
+
+
+def test_new_records_without_greater_timestamps() -> None:
+    program = Program(step_ms=2_000)
+    builder = EventTimeExtension.new_watermark_generator_builder(lambda item: START + 1_000 * min(item.number, 2))
+    source = program.source("in", builder.build_as_watermark_strategy(), limit=1, a=9)
+    program.end(source.process(one_input()).with_uid("f"))
+    found = program.report("f", wait_seconds=0)
+    assert (found.cause, found.split) == (Cause.NOT_EMITTED, "a")
+    assert found.sentence.endswith("; the new records of its split 'a' have no greater timestamps.")
