@@ -100,7 +100,7 @@ class _Reporter:
             value,
             trace,
             received=received[0] if received else None,
-            records_in=None if at is None else at.records_in,
+            records_in=self._records_in(trace),
             lasted_ms=None if is_moving else lasted,
             now_ms=self._now_ms,
         )
@@ -135,6 +135,14 @@ class _Reporter:
         if advances or (is_final and trace.cause is not Cause.ENDED):
             return replace(trace, cause=Cause.NOTHING)
         return trace
+
+    def _records_in(self, trace: Trace) -> int | None:
+        """The number of records that the cause has received. None: it is a source, or unknown."""
+        found = self._progress.operators.get(uid_of(trace.at))
+        if found is None or trace.at.kind is OperatorKind.SOURCE:
+            return None
+        counts = [one.records_in for one in found.subtasks if trace.subtask in (None, one.subtask)]
+        return sum(counts) if counts else None
 
     def _moved_at(self, trace: Trace) -> int | None:
         if trace.first is None or trace.first.channel is None:

@@ -69,7 +69,9 @@ def advice(facts: Facts) -> str:
             return "Declare it with default_handling_strategy_forward()."
         case Cause.POLLED:
             return "Return PEEK, or emit the watermark in the function."
-        case Cause.PAUSED_SPLIT if trace.behind is not None:
+        case Cause.BROADCAST_WAIT if (until := _waiting(facts).broadcast_wait_until) is not None:
+            return f"Find out what holds the watermark {until!r} back."
+        case Cause.PAUSED_SPLIT if trace.behind is not None and trace.behind is not trace.at:
             return f"Find out what holds the source {_title(trace.behind)} back."
     return ""
 
@@ -79,6 +81,8 @@ def _value(facts: Facts) -> str:
     who = _title(facts.operator)
     if facts.operator.parallelism > 1 and facts.report is not None:
         who = f"{who}, subtask {facts.report.subtask},"
+    if facts.report is None:
+        return f"Nothing is known of {_name(route)} in {who}"
     if value is None:
         return f"{who} has no event time yet" if route.is_event_time else f"{who} has not received {_name(route)} yet"
     if facts.trace.cause is Cause.ENDED:
@@ -96,8 +100,10 @@ def _channel(facts: Facts) -> Iterator[str]:
         return  # the cause names the input
     place, sender = _place(facts), _sender(facts)
     name = f"{place} ({sender})" if place else sender
-    if hold.channel.idle:
+    if hold.channel.idle and cause in (Cause.IDLE, Cause.NO_RECORDS):
         yield "all of its channels are idle"
+    elif hold.channel.idle:
+        yield f"{name} is idle, and has not switched to the wall clock as the others have"
     elif cause is Cause.NOTHING:
         if place and facts.value is not True:
             yield f"{name} is the furthest behind"
@@ -168,7 +174,15 @@ def _cause(facts: Facts) -> Iterator[str]:
             who = "it" if len(trace.path) == 2 else _title(waiting)
             yield f"{who} waits for the broadcast side ({_title(trace.at)}): {_broadcast(waiting)}"
         case Cause.UNKNOWN:
-            yield "the progress of the job does not tell what holds it back"
+            yield _unknown(facts)
+
+
+def _unknown(facts: Facts) -> str:
+    if facts.report is not None:
+        return "the progress of the job does not tell what holds it back"
+    if facts.operator.level == 0:
+        return "it runs in the tasks that read its source, which report no watermarks"
+    return "it has not reported any progress yet"
 
 
 def _end(facts: Facts) -> str:
@@ -209,6 +223,8 @@ def _split(facts: Facts) -> str:
         return f"has a backlog of {_count(split.lag or 0)}"
     if trace.cause is Cause.PAUSED_SPLIT:
         behind = "another source" if trace.behind is None else f"the source {_title(trace.behind)}"
+        if trace.behind is trace.at:
+            behind = "another split of this source"
         return f"is paused by watermark alignment, because {behind} is behind"
     if split.moved_at_ms is None:
         return f"has not had any record yet{_idleness(facts)}"
