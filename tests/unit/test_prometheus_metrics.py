@@ -272,12 +272,18 @@ class Scraping(JobListener):
         self.values.append(scraped(self._registry)[self._name])
 
 
-def test_counters_of_a_job_that_is_stopped_and_started_again(checkpoint: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dsv2_function_seen_total{operator=f}",
+        "dsv2_operator_records_in_total{operator=f}",
+        "dsv2_operator_records_out_total{operator=in}",
+        "dsv2_operator_records_in_total{operator=out}",
+    ],
+)
+def test_counters_of_a_job_that_is_stopped_and_started_again(checkpoint: str, name: str) -> None:
     registry = CollectorRegistry()
-    prometheus, scraping = (
-        PrometheusListener(registry=registry),
-        Scraping(registry, "dsv2_function_seen_total{operator=f}"),
-    )
+    prometheus, scraping = PrometheusListener(registry=registry), Scraping(registry, name)
     for _ in range(3):
         env = ExecutionEnvironment.get_instance(LocalRuntime())
         env.add_job_listener(prometheus)
