@@ -6,8 +6,9 @@ offsets alone determine the records of a micro-batch, so a repeated micro-batch 
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -32,6 +33,8 @@ __all__ = ("PACE_SECONDS", "Feed", "SparkOffset", "Planner", "feed_for", "frame_
 
 PACE_SECONDS = 0.01
 """The pause between two checks for new input."""
+
+_TASK_BYTES = 1 << 20  # of payload that a task passes on; a task costs more than that
 
 SparkOffset: TypeAlias = dict[str, Any]
 
@@ -140,6 +143,20 @@ def frame_source_class(
     return FrameSource
 
 
+def _in_few_tasks(rows: Iterable[Row]) -> list[FramePartition]:
+    """Divide rows among as few tasks as possible. Their order among subtasks has no meaning."""
+    partitions: list[FramePartition] = []
+    taken: list[Row] = []
+    size = 0
+    for row in rows:
+        if size >= _TASK_BYTES:
+            partitions.append(FramePartition(None, tuple(taken)))
+            taken, size = [], 0
+        taken.append(row)
+        size += len(row[3])
+    return [*partitions, FramePartition(None, tuple(taken))] if taken else partitions
+
+
 class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Adapts a feed and its planner to Spark's interface."""
 
@@ -175,7 +192,11 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._planner.latest(start, only_available=self._only_available)
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
-        return [*map(self._partition, self._planner.portions(start, end)), *self._empty_frames(start)]
+        portions = self._planner.portions(start, end)
+        if not self._feed.made_on_driver:
+            return [*map(FramePartition, portions), *_in_few_tasks(self._empty_frames(start))]
+        rows = [row for portion in portions for row in self._rows_of(portion)]
+        return _in_few_tasks([*rows, *self._empty_frames(start)])
 
     def commit(self, end: SparkOffset) -> None:
         with marked_failures():
@@ -197,7 +218,7 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for rows in feed.rows(job, self._operator(), partition.portion):
                 yield to_arrow(rows)
 
-    def _empty_frames(self, start: SparkOffset) -> list[FramePartition]:
+    def _empty_frames(self, start: SparkOffset) -> list[Row]:
         """Return an empty frame for each subtask when a job restarts, so that all subtasks report their progress."""
         if self._run_start is None:
             self._run_start = start
@@ -208,15 +229,11 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for operator, subtask in job.layout.slots:
             if operator in job.plan.chains:
                 encoder.emit(Frame(operator, subtask, 0, NO_RECORDS, []))
-        rows = tuple(encoder.take())
-        return [FramePartition(None, rows)] if rows else []
+        return encoder.take()
 
-    def _partition(self, portion: Any) -> FramePartition:
-        if not self._feed.made_on_driver:
-            return FramePartition(portion)
+    def _rows_of(self, portion: Any) -> list[Row]:
         with marked_failures():
-            lists = self._feed.rows(load_job(self._packed), self._operator(), portion)
-            return FramePartition(portion, tuple(row for rows in lists for row in rows))
+            return list(itertools.chain(*self._feed.rows(load_job(self._packed), self._operator(), portion)))
 
     def _operator(self) -> Operator:
         return load_job(self._packed).plan.operators[self._operator_id]
