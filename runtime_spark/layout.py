@@ -98,8 +98,8 @@ def _check_channels(plan: Plan) -> None:
         if channels > _MOST_CHANNELS:
             raise PlanError(
                 f"{source} has {source.parallelism:,} subtasks, and {target}, defined at {target.location}, has "
-                f"{target.parallelism:,}: an exchange between them has {channels:,} channels, and Spark's driver cannot "
-                f"keep track of more than {_MOST_CHANNELS:,}. Lower the parallelism of one of them."
+                f"{target.parallelism:,}: an exchange between them has {channels:,} channels, and the driver can keep "
+                f"track of {_MOST_CHANNELS:,}. Lower the parallelism of one of them."
             )
 
 
