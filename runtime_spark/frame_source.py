@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
 
 from dsv2.clock import Clock
 from dsv2.graph import Operator, Plan
@@ -24,12 +23,12 @@ from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.callback_limit import callback_limit
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
-from runtime_spark.rows import ORDER_CHANNEL, ROW_SCHEMA, FrameEncoder, Row, to_arrow
+from runtime_spark.rows import ORDER_CHANNEL, FrameEncoder, Row, to_arrow
 from runtime_spark.source_read import ReadOrder
 from runtime_spark.worker import WorkerJob, load_job, patient_collector
 from runtime_spark.worker_resources import worker_resources
 
-__all__ = ("PACE_SECONDS", "Feed", "SparkOffset", "Planner", "feed_for", "frame_source_class")
+__all__ = ("PACE_SECONDS", "Feed", "SparkOffset", "FramePartition", "FrameStreamReader", "Planner", "feed_for")
 
 PACE_SECONDS = 0.01
 """The pause between two checks for new input."""
@@ -113,36 +112,6 @@ class FramePartition(InputPartition):
     rows: tuple[Row, ...] | None = None
 
 
-def frame_source_class(
-    name: str, feed: Feed, packed: bytes, operator_id: int, clock: Clock, start: SparkOffset | None = None
-) -> type[DataSource]:
-    """Create a data source class for ``spark.dataSource.register``.
-
-    Args:
-        name: Its name.
-        feed: The input.
-        packed: The job for the workers.
-        operator_id: The source.
-        clock: The clock of the planner.
-        start: The offset from a savepoint at which a new job begins. None (default): the beginning of the source.
-    """
-    pickled = to_bytes((feed, clock))
-
-    class FrameSource(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return name
-
-        def schema(self) -> str:
-            return ROW_SCHEMA
-
-        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-            feed, clock = from_bytes(pickled)
-            return FrameStreamReader(feed, clock, pickled, packed, operator_id, start)
-
-    return FrameSource
-
-
 def _in_few_tasks(rows: Iterable[Row]) -> list[FramePartition]:
     """Divide rows among as few tasks as possible. Their order among subtasks has no meaning."""
     partitions: list[FramePartition] = []
@@ -163,7 +132,16 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(
         self, feed: Feed, clock: Clock, pickled: bytes, packed: bytes, operator_id: int, start: SparkOffset | None
     ) -> None:
-        """``pickled``: ``feed`` and ``clock`` for the tasks."""
+        """Create the reader.
+
+        Args:
+            feed: The input.
+            clock: The clock of the planner.
+            pickled: ``feed`` and ``clock`` for the tasks.
+            packed: The job for the workers.
+            operator_id: The source.
+            start: The offset from a savepoint at which a new job begins. None: the beginning of the source.
+        """
         self._feed = feed
         self._pickled = pickled
         self._packed = packed

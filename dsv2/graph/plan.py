@@ -270,9 +270,14 @@ class Plan:
         return self._is_one_to_one(edge) and (at_source or not self._is_source(head))
 
     def _is_one_to_one(self, edge: Edge) -> bool:
-        """Whether each subtask of the target receives only from the subtask with the same index."""
+        """Whether each subtask of the target receives only from the subtask with the same index.
+
+        Not if others receive the same records from a single subtask: an exchange gives each of them copies.
+        """
+        if edge.exchange is Exchange.FORWARD:
+            return True
         both_single = self.operators[edge.source].parallelism == self.operators[edge.target].parallelism == 1
-        return both_single or edge.exchange is Exchange.FORWARD
+        return both_single and sum(other.output == edge.output for other in self.edges_out_of[edge.source]) == 1
 
     @cached_property
     def chains(self) -> Mapping[int, tuple[Operator, ...]]:

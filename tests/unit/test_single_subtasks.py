@@ -49,10 +49,10 @@ def keyed(stream: Any, uid: str = "next") -> Any:
         ),
         (
             lambda head: head.key_by(len).connect_and_process(keyed(head).key_by(len), two_inputs()).with_uid("joined"),
-            {"head": ["head", "next"], "joined": ["joined"]},
+            {"head": ["head"], "next": ["next"], "joined": ["joined"]},
         ),
     ],
-    ids=["keyed", "shuffled", "global", "twice", "more subtasks", "two inputs"],
+    ids=["keyed", "shuffled", "global", "twice", "more subtasks", "two receivers"],
 )
 def test_chains_of_single_subtasks(build: Callable[[Any], Any], expected: dict[str, list[str]]) -> None:
     assert chains(plan_of(build)) == expected
