@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
@@ -13,16 +13,16 @@ from dsv2.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.graph import Plan
 from dsv2.graph.skips import SkippedRecords
+from dsv2.job_listener import JobListener
+from dsv2.progress import JobProgress
 from dsv2.sources import BaseSource
 
 __all__ = (
     "JobHandle",
-    "JobProgress",
     "JobResult",
     "JobRuntime",
     "JobStatus",
     "OnChange",
-    "OperatorProgress",
     "RunOptions",
     "Trigger",
     "check_batch_options",
@@ -81,48 +81,6 @@ class Trigger:
 
 def _target_ms(duration: timedelta | None) -> int | None:
     return None if duration is None else as_milliseconds(duration, "target_batch_duration", at_least=1)
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorProgress:
-    """The progress of one operator since the job first started, over all subtasks.
-
-    Attributes:
-        uid: The uid of the operator.
-        name: The name of the operator.
-        records_in: Number of records received.
-        records_out: Number of records emitted.
-        records_held: Number of records buffered behind aligned watermarks.
-        watermarks: For each identifier the last value delivered in each subtask, or None if there was none.
-        counters: Counters, summed over the subtasks.
-        gauges: Gauges, summed over the subtasks.
-        state_bytes: Size in bytes of the checkpointed value of the largest subtask, in streaming jobs on Spark. The
-            operators of a chain share one value, which the first of them reports.
-    """
-
-    uid: str
-    name: str
-    records_in: int = 0
-    records_out: int = 0
-    records_held: int = 0
-    watermarks: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
-    counters: Mapping[str, int] = field(default_factory=dict)
-    gauges: Mapping[str, float] = field(default_factory=dict)
-    state_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class JobProgress:
-    """The progress of a job after a micro-batch.
-
-    Attributes:
-        batch_id: The last completed micro-batch. -1: none has completed since the program started, also after a
-            restart.
-        operators: The progress of each operator by uid.
-    """
-
-    batch_id: int
-    operators: Mapping[str, OperatorProgress]
 
 
 class JobStatus(Enum):
@@ -248,6 +206,7 @@ class RunOptions:
     dead_letters: str | None = None
     skip_records: SkippedRecords = field(default_factory=dict)
     trace_records: bool = False
+    listeners: tuple[JobListener, ...] = ()
     background: bool = True
 
 

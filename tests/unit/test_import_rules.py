@@ -17,7 +17,7 @@ FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT /
 # What users program against and what they build with it. It does not depend on how jobs run.
 MODEL = {"async_resource", "async_settings", "context", "error_policy", "errors", "functions", "output_tag"}
 MODEL |= {"record_batch", "record_position", "resource", "sinks", "sources", "spi", "state", "watermark"}
-PLAN = MODEL | {"graph", "job"}
+PLAN = MODEL | {"graph", "job", "job_listener", "progress"}
 RUNTIME = PLAN | {"clock", "columnar", "event_loop", "extension", "runtime_view", "tracebacks"}
 RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange", "operator", "sources", "rescale")}
 
@@ -55,7 +55,10 @@ MAY_IMPORT = {
     "graph": MODEL | {"callables", "explain"},  # Plan.explain imports it when it is called
     "runtime_view": {"graph"},
     "explain": PLAN | {"extension", "runtime_view"},
-    "job": MODEL | {"arguments", "graph"},
+    "progress": set[str](),
+    "progress_log": {"errors", "explain", "folders", "graph", "paths", "progress", "runtime_view", "version"},
+    "job_listener": {"graph", "job", "progress"},
+    "job": MODEL | {"arguments", "graph", "job_listener", "progress"},
     "tracebacks": {"errors"},
     "unfinished": {"errors", "job"},
     "configurable": MODEL | {"graph"},
@@ -83,15 +86,16 @@ MAY_IMPORT = {
     | {"dead_letters", "paths", "version", "runtime.report", "runtime.serde", "runtime.state"},
     "local": RUNTIME
     | RUNTIMES
-    | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "runtime_view"}
-    | {"savepoint", "unfinished", "version"},
+    | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "progress_log"}
+    | {"runtime_view", "savepoint", "unfinished", "version"},
     "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
-    | {"environment", "explain", "graph", "job", "runtime_view", "tracebacks"},  # to build and run pipelines
+    # to build and run pipelines
+    | {"environment", "explain", "graph", "job", "progress", "runtime_view", "tracebacks"},
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
-    | {"dead_letters", "file_log", "folders", "program", "savepoint"}
+    | {"dead_letters", "file_log", "folders", "program", "progress_log", "savepoint"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "stream_sinks", "streams", "version"},
 }
