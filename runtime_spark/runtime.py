@@ -54,6 +54,7 @@ from runtime_spark.sink_checks import with_schema_checks
 from runtime_spark.sinks import SinkWriter, check_sink
 from runtime_spark.source_reports import ReportArchive
 from runtime_spark.sources import SourceOptions, check_source, source_frames, source_streams, tick
+from runtime_spark.split_files import SplitFiles
 from runtime_spark.stage import STATE_SCHEMA, batch_stage, streaming_stage
 from runtime_spark.state_history import StateHistory
 from runtime_spark.state_key import StateKey
@@ -241,6 +242,7 @@ class SparkRuntime:
             compiled.layout,
             sinks,
             archive,
+            SplitFiles(plan, reports),
             checkpoint,
             lease,
             self._clock,

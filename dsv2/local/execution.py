@@ -87,6 +87,11 @@ class Execution:
         return self._reports.progress() if self._batches is None else self._batches.progress
 
     @property
+    def now_ms(self) -> int:
+        """The time in the job, in ms."""
+        return self._settings.clock.now_ms() if self._batches is None else self._batches.now_ms
+
+    @property
     def state(self) -> tuple[LocalRun, int]:
         """The subtasks, and the last micro-batch. Only to be used between two micro-batches, or at the end."""
         assert self._run is not None

@@ -58,7 +58,8 @@ MAY_IMPORT = {
     "progress": set[str](),
     "progress_log": {"errors", "explain", "folders", "graph", "paths", "progress", "runtime_view", "version"},
     "job_listener": {"graph", "job", "progress"},
-    "job": MODEL | {"arguments", "graph", "job_listener", "progress"},
+    "watermark_report": {"errors", "explain", "graph", "progress", "watermark"},
+    "job": MODEL | {"arguments", "graph", "job_listener", "progress", "watermark_report"},
     "tracebacks": {"errors"},
     "unfinished": {"errors", "job"},
     "configurable": MODEL | {"graph"},
@@ -74,7 +75,7 @@ MAY_IMPORT = {
     | {"arguments", "explain", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
-    "runtime.report": RUNTIME | {"runtime.serde"},
+    "runtime.report": RUNTIME | {"runtime.serde", "watermark_report"},
     "runtime.state": RUNTIME | {"runtime.serde", "runtime.report"},
     "runtime.exchange": RUNTIME | {"runtime.serde", "runtime.report", "runtime.state"},
     "runtime.operator": RUNTIME | RUNTIMES - {"runtime.sources", "runtime.rescale"},
@@ -87,16 +88,24 @@ MAY_IMPORT = {
     "local": RUNTIME
     | RUNTIMES
     | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "progress_log"}
-    | {"runtime_view", "savepoint", "unfinished", "version"},
+    | {"runtime_view", "savepoint", "unfinished", "version", "watermark_report"},
     "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
     # to build and run pipelines
-    | {"environment", "explain", "graph", "job", "progress", "runtime_view", "tracebacks"},
+    | {"environment", "explain", "graph", "job", "progress", "progress_log", "runtime_view", "tracebacks"}
+    | {"watermark_report"},
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
     | {"dead_letters", "file_log", "folders", "program", "progress_log", "savepoint"}
-    | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
+    | {
+        "arguments",
+        "arrow",
+        "environment",
+        "streams",
+        "unfinished",
+        "watermark_report",
+    },  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "stream_sinks", "streams", "version"},
 }
 
