@@ -11,7 +11,7 @@ ignored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from dsv2.errors import ContractError
@@ -97,6 +97,15 @@ class EventTimeCombiner:
 
     def following(self) -> None:
         """For the interface of combiners. There is never more than one new event time."""
+
+    @property
+    def combined(self) -> int | None:
+        """The event time of the input, possibly ``PROCESSING_TIME``. None: there is none yet."""
+        return None if self._last == LONG_MIN else self._last
+
+    def sent(self) -> Mapping[int, int]:
+        """The event time of the channels that have one."""
+        return {channel: time for channel, time in enumerate(self._times) if time != LONG_MIN}
 
     def _count(self, channel: int) -> None:
         if channel in self._idle or channel in self._ended or channel in self._behind:

@@ -57,7 +57,8 @@ MAY_IMPORT = {
     "explain": PLAN | {"extension", "runtime_view"},
     "progress": set[str](),
     "job_listener": {"graph", "job", "progress"},
-    "job": MODEL | {"arguments", "graph", "progress"},
+    "watermark_report": {"errors", "explain", "graph", "progress", "watermark"},
+    "job": MODEL | {"arguments", "graph", "job_listener", "progress", "watermark_report"},
     "tracebacks": {"errors"},
     "unfinished": {"errors", "job"},
     "configurable": MODEL | {"graph"},
@@ -73,7 +74,7 @@ MAY_IMPORT = {
     | {"arguments", "explain", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
-    "runtime.report": RUNTIME | {"runtime.serde"},
+    "runtime.report": RUNTIME | {"runtime.serde", "watermark_report"},
     "runtime.state": RUNTIME | {"runtime.serde", "runtime.report"},
     "runtime.exchange": RUNTIME | {"runtime.serde", "runtime.report", "runtime.state"},
     "runtime.operator": RUNTIME | RUNTIMES - {"runtime.sources", "runtime.rescale"},
@@ -88,7 +89,8 @@ MAY_IMPORT = {
     | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "runtime_view"}
     | {"savepoint", "unfinished", "version"},
     "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
-    | {"environment", "explain", "graph", "job", "runtime_view", "tracebacks"},  # to build and run pipelines
+    # to build and run pipelines
+    | {"environment", "explain", "graph", "job", "progress", "runtime_view", "tracebacks"},
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
