@@ -49,7 +49,7 @@ class ExplainingRuntime(Protocol):
 class ObservableRuntime(Protocol):
     """A ``JobRuntime`` that tells dashboards about its settings and files. Optional."""
 
-    def settings(self) -> Mapping[str, str]:
+    def configuration(self) -> Mapping[str, str]:
         """Return its settings, such as those of the Spark session. The dashboard hides secrets among them."""
 
     def open_folder(self, path: str) -> Folder:

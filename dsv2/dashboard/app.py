@@ -24,6 +24,7 @@ from dsv2.dashboard.letters import last_letters
 from dsv2.dashboard.pages import history_page, job_line, operator_page, plan_page, state_page
 from dsv2.dashboard.security import Guard
 from dsv2.dashboard.settings import Dashboard
+from dsv2.dashboard.watermarks import watermark_page
 from dsv2.errors import Dsv2Error
 
 __all__ = ("application",)
@@ -53,6 +54,7 @@ def application(board: Board, settings: Dashboard, port: int) -> ASGIApp:
             Route("/api/jobs/{job}/plan", handlers.plan),
             Route("/api/jobs/{job}/history", handlers.history),
             Route("/api/jobs/{job}/operator", handlers.operator),
+            Route("/api/jobs/{job}/watermarks", handlers.watermarks),
             Route("/api/jobs/{job}/letters", handlers.letters),
             Route("/api/jobs/{job}/configuration", handlers.configuration),
             Route("/api/jobs/{job}/stop", handlers.stop, methods=["POST"]),
@@ -141,6 +143,11 @@ class _Handlers:
         if operator is None:
             raise HTTPException(HTTPStatus.NOT_FOUND, "The operator has not reported its progress yet.")
         return _json(operator_page(operator))
+
+    async def watermarks(self, request: Request) -> Response:
+        snapshot = self._job(request).record.snapshot()
+        identifier = request.query_params.get("identifier", "")
+        return _json(await run_in_threadpool(watermark_page, snapshot, identifier))
 
     async def letters(self, request: Request) -> Response:
         job = self._job(request)

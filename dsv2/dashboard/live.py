@@ -41,7 +41,7 @@ class LiveJob(WatchedJob, JobListener):
         self._job: JobHandle | None = None
         self._runtime = runtime if isinstance(runtime, ObservableRuntime) else None
         self._letters = letters_path(plan, options.dead_letters, options.checkpoint_location)
-        settings = {} if self._runtime is None else self._runtime.settings()
+        settings = {} if self._runtime is None else self._runtime.configuration()
         view = view_of(plan, runtime.runtime_view(plan) if isinstance(runtime, ExplainingRuntime) else None)
         self.record.describe(plan.job_name, view, configuration_of(plan, options, settings))
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 from dsv2.dashboard.jobs import Snapshot, WatchedJob
 from dsv2.dashboard.moments import Moment
 from dsv2.dashboard.picture import Picture, picture_of
 from dsv2.dashboard.pressure import Pressure, busiest, pressure_of
+from dsv2.dashboard.texts import title_of, watermark_text
 from dsv2.explain import OperatorView, PlanView
 from dsv2.explain.wording import about, details, headline, short_location, watermark_name
 from dsv2.progress import OperatorProgress, SplitProgress, SubtaskProgress
-from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN
+from dsv2.watermark.event_time import EVENT_TIME
 
 __all__ = (
     "HistoryPage",
@@ -29,10 +29,8 @@ __all__ = (
     "operator_page",
     "plan_page",
     "state_page",
-    "watermark_text",
 )
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_SUBTASKS = 256
 
 
@@ -264,23 +262,6 @@ def operator_page(operator: OperatorProgress) -> OperatorPage:
     )
 
 
-def watermark_text(identifier: str, value: int | bool | None) -> str:
-    """Return the value of a watermark as a text: event time in UTC, others as they are; "" for None."""
-    if value is None:
-        return ""
-    if identifier != EVENT_TIME:
-        return str(value)
-    if value >= LONG_MAX:
-        return "end of input"
-    if value <= LONG_MIN:
-        return ""
-    try:
-        time = _EPOCH + timedelta(milliseconds=value)
-    except OverflowError:
-        return f"{value} ms"
-    return time.isoformat(sep=" ", timespec="milliseconds" if value % 1000 else "seconds").removesuffix("+00:00")
-
-
 def _plan_operator(operator: OperatorView, view: PlanView) -> PlanOperator:
     return PlanOperator(
         id=operator.id,
@@ -316,14 +297,9 @@ def _summary(snapshot: Snapshot, operators: Sequence[OperatorProgress]) -> Summa
         late=sum(subtask.late_records for operator in operators for subtask in operator.subtasks),
         errors=sum(subtask.errors for operator in operators for subtask in operator.subtasks),
         event_time=watermark_text(EVENT_TIME, min(times, default=None)),
-        slowest="" if slowest is None else _title(snapshot.plan, slowest[0]),
+        slowest="" if slowest is None else title_of(snapshot.plan, slowest[0]),
         slowest_busy=None if slowest is None else slowest[1],
     )
-
-
-def _title(plan: PlanView | None, uid: str) -> str:
-    operators = () if plan is None else plan.operators
-    return next((operator.title for operator in operators if operator.uid == uid), uid)
 
 
 def _operator_line(operator: OperatorProgress, pressure: Pressure) -> OperatorLine:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from uuid import uuid4
 
@@ -13,6 +13,7 @@ from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import PlanError
 from dsv2.file_log.ownership import OutputOwner
+from dsv2.folders import Folder
 from dsv2.graph import Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.job import RunOptions, default_trigger, input_is_bounded
@@ -76,6 +77,19 @@ class LocalRuntime:
         except PlanError as error:
             return RuntimeView("local", one_process=True, refusal=f"{type(error).__name__}: {error}")
         return RuntimeView("local", one_process=True)
+
+    def configuration(self) -> Mapping[str, str]:
+        """Return the settings of this runtime, for dashboards."""
+        return {
+            "seed": str(self._seed),
+            "batches": ", ".join(map(str, self._batches)) or "the limits of the sources",
+            "fast": str(self._fast),
+            "clock": type(self._clock).__qualname__,
+        }
+
+    def open_folder(self, path: str) -> Folder:
+        """Open a folder on the local disk, for dashboards."""
+        return local_folder(path, ONLY_LOCAL)
 
     def start(self, plan: Plan, options: RunOptions) -> LocalJob:
         """Start to run ``plan``. If the caller waits for its end, it runs in the thread of the caller.

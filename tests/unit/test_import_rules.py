@@ -53,7 +53,7 @@ MAY_IMPORT = {
     "sinks": {"arguments", "errors", "record_batch", "watermark"},
     "sources": {"arguments", "clock", "errors", "record_batch", "record_position", "watermark"},
     "graph": MODEL | {"callables", "explain"},  # Plan.explain imports it when it is called
-    "runtime_view": {"graph"},
+    "runtime_view": {"folders", "graph"},
     "explain": PLAN | {"extension", "runtime_view"},
     "progress": set[str](),
     "job_listener": {"graph", "job", "progress"},
@@ -71,7 +71,8 @@ MAY_IMPORT = {
     | {"callables", "configurable", "graph", "stream_arguments", "stream_base"}
     | {"stream_broadcast", "stream_operators", "stream_sinks"},
     "environment": PLAN
-    | {"arguments", "explain", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
+    | {"arguments", "explain", "streams", "tracebacks", "unfinished"}  # imports its runtime by name
+    | {"dashboard"},  # when a job asks for it
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
     "runtime.report": RUNTIME | {"runtime.serde", "watermark_report"},
@@ -88,6 +89,9 @@ MAY_IMPORT = {
     | RUNTIMES
     | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "runtime_view"}
     | {"savepoint", "unfinished", "version"},
+    "dashboard": {"arguments", "clock", "connectors", "dead_letters", "errors", "explain", "folders", "graph", "job"}
+    | {"job_listener", "paths", "program", "progress", "runtime_view", "sinks", "sources", "unfinished", "version"}
+    | {"watermark", "watermark_report"},
     "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
     # to build and run pipelines
     | {"environment", "explain", "graph", "job", "progress", "runtime_view", "tracebacks"},
@@ -109,7 +113,16 @@ CLIENTS = {
     "kafka": {"confluent_kafka"},
     "postgres": {"psycopg"},
 }
-HEAVY = ("pyspark", "pandas", "pyarrow", "numpy", "runtime_spark", *sorted(set[str]().union(*CLIENTS.values())))
+HEAVY = (
+    "pyspark",
+    "pandas",
+    "pyarrow",
+    "numpy",
+    "runtime_spark",
+    "starlette",
+    "uvicorn",
+    *sorted(set[str]().union(*CLIENTS.values())),
+)
 
 
 def imports(file: Path) -> Iterator[str]:
@@ -148,6 +161,8 @@ def test_dsv2_needs_only_its_dependencies(file: Path) -> None:
         allowed |= {"pyspark", "pandas", "pyarrow", "numpy", "runtime_spark"}
     elif part_of(name_of(file)) in ("savepoint", "cli", "dead_letters"):
         allowed |= {"pandas", "pyarrow", "pyspark"}  # for a caller that asks for their types
+    elif part_of(name_of(file)) == "dashboard":
+        allowed |= {"starlette", "uvicorn"}
     elif part_of(name_of(file)) == "arrow":
         allowed |= {"numpy", "pyarrow"}
     elif part_of(name_of(file)) == "connectors":
