@@ -11,13 +11,13 @@ __all__ = ("Cause", "ChannelWatermark", "InputWatermark", "OperatorWatermark", "
 class Cause(Enum):
     """Why a watermark of an operator is not greater than it is.
 
-    ``ADVANCING``: Nothing holds it back: it moved in the last seconds.
+    ``NOTHING``: It moved within the last seconds, follows the wall clock, or is True.
     ``ENDED``: The input has ended.
     ``IDLE``: All channels are idle, so there is nothing to combine.
     ``NOT_DECLARED``: Nothing upstream of an input declares it.
     ``NOT_FORWARDED``: A function does not forward it, because of its handling strategy ``ignore``.
     ``POLLED``: A function has received it and returned POLL from ``on_watermark``, and has not emitted it itself.
-    ``NOT_EMITTED``: The function or source that declares it has not emitted another value.
+    ``NOT_EMITTED``: The function or source that emits it has not emitted a greater value.
     ``NO_RECORDS``: It depends on records of a source that has not produced any.
     ``QUIET_SPLIT``: It depends on a split of a source that has no new records, and is not idle.
     ``BACKLOG``: It depends on a split of a source with records that have not been read yet.
@@ -26,7 +26,7 @@ class Cause(Enum):
     ``UNKNOWN``: The progress of the job does not tell.
     """
 
-    ADVANCING = "advancing"
+    NOTHING = "nothing"
     ENDED = "ended"
     IDLE = "idle"
     NOT_DECLARED = "not declared"

@@ -56,6 +56,7 @@ MAY_IMPORT = {
     "runtime_view": {"folders", "graph"},
     "explain": PLAN | {"extension", "runtime_view"},
     "progress": set[str](),
+    "progress_log": {"errors", "folders", "paths", "progress", "version"},
     "job_listener": {"graph", "job", "progress"},
     "watermark_report": {"errors", "explain", "graph", "progress", "watermark"},
     "job": MODEL | {"arguments", "graph", "job_listener", "progress", "watermark_report"},

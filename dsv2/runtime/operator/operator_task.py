@@ -337,6 +337,8 @@ class OperatorTask:
             },
             "records_held": sum(gate.held_records for gate in self.gates),
             "ended": self._closed,
+            **self._event_time.report(),
+            "inputs": [gate.report() for gate in self.gates],
         }
 
     def take_letters(self) -> list[dict[str, Any]]:

@@ -1,0 +1,98 @@
+"""The inputs of subtasks in the progress of a job, and when their channels last moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from dsv2.graph import Operator, Plan
+from dsv2.progress import ChannelProgress, InputProgress, JobProgress
+from dsv2.watermark.event_time import EVENT_TIME
+
+__all__ = ("Channels",)
+
+_Key: TypeAlias = tuple[str, int, int]
+"""The uid of an operator, a subtask and an input."""
+
+_IDLE, _ENDED = 1, 2
+
+
+class Channels:
+    """The channels that the subtasks of a job have reported last.
+
+    When a channel moved is found by comparing a report with the previous one. So it costs nothing in the subtasks. A
+    channel that the previous one did not contain counts as moved, if it has a value.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._senders = {
+            operator.uid: tuple(plan.operators[edge.source].uid for edge in plan.edges_into[operator.id])
+            for operator in plan.operators
+        }
+        self._known: dict[_Key, dict[int, ChannelProgress]] = {}
+
+    def restore(self, progress: JobProgress) -> None:
+        """Continue with the progress of an earlier run."""
+        for operator in progress.operators.values():
+            for subtask in operator.subtasks:
+                for one in subtask.inputs:
+                    known = {channel.channel: channel for channel in one.channels}
+                    self._known[operator.uid, subtask.subtask, one.input] = known
+
+    def note(self, now_ms: int, reports: Iterable[Mapping[str, Any]]) -> None:
+        """Compare reports of operators in a micro-batch with earlier ones. ``now_ms``: The time of the micro-batch."""
+        for report in reports:
+            for number, one in enumerate(report.get("inputs", ())):
+                key = (report["uid"], report["subtask"], number)
+                before = self._known.get(key, {})
+                self._known[key] = {
+                    row[0]: _moved(before.get(row[0]), _channel(*row), now_ms) for row in one["channels"]
+                }
+
+    def inputs(self, operator: Operator, report: Mapping[str, Any]) -> tuple[InputProgress, ...]:
+        """Return the inputs in the last report of a subtask."""
+        return tuple(self._inputs(operator, report))
+
+    def _inputs(self, operator: Operator, report: Mapping[str, Any]) -> Iterator[InputProgress]:
+        uid, subtask = operator.uid, report["subtask"]
+        for number, one in enumerate(report.get("inputs", ())):
+            yield InputProgress(
+                number,
+                self._senders[uid][number],
+                one["count"],
+                one.get("idle", 0),
+                one.get("ended", 0),
+                one.get("time"),
+                one.get("values", {}),
+                tuple(self._known[uid, subtask, number].values()),
+                bool(one.get("blocked")),
+            )
+
+
+def _channel(
+    number: int, status: int = 0, time: int | None = None, values: Mapping[str, int | bool] | None = None
+) -> ChannelProgress:
+    return ChannelProgress(number, time, values or {}, status == _IDLE, status == _ENDED)
+
+
+def _moved(before: ChannelProgress | None, now: ChannelProgress, now_ms: int) -> ChannelProgress:
+    """``now`` with the times at which it has moved."""
+    if before is None:
+        before = ChannelProgress(now.channel)
+    values, old = _values(now), _values(before)
+    moved = {name: now_ms for name, value in values.items() if name not in old or old[name] != value}
+    has_moved = bool(moved) or (now.idle, now.ended) != (before.idle, before.ended)
+    return ChannelProgress(
+        now.channel,
+        now.event_time,
+        now.watermarks,
+        now.idle,
+        now.ended,
+        now_ms if has_moved else before.moved_at_ms,
+        {**before.values_moved_at_ms, **moved},
+    )
+
+
+def _values(channel: ChannelProgress) -> dict[str, int | bool]:
+    of_time = {} if channel.event_time is None else {EVENT_TIME: channel.event_time}
+    return {**of_time, **channel.watermarks}
