@@ -61,12 +61,13 @@ class _File(msgspec.Struct):
     job: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def read_progress(checkpoint: str | PathLike[str] | Folder) -> list[JobProgress]:
+def read_progress(checkpoint: str | PathLike[str] | Folder, *, after: int = -1) -> list[JobProgress]:
     """Read the progress of a job after each of its last micro-batches, the oldest first. The job may be running.
 
     Args:
         checkpoint: The ``checkpoint_location`` of the job. On a file system that only Spark reads, a folder that
             ``runtime_spark.folders.open_folder`` has opened.
+        after: Only micro-batches after this one are read. Default: all that are stored.
 
     Returns:
         The progress; empty if the checkpoint has none. ``batches`` has the micro-batches up to this one that are
@@ -81,7 +82,7 @@ def read_progress(checkpoint: str | PathLike[str] | Folder) -> list[JobProgress]
     batches: tuple[BatchProgress, ...] = ()
     found = []
     for number in folder.numbers(_FOLDER, suffix=".json"):
-        if (progress := _read(folder, _name(number), "progress", JobProgress)) is not None:
+        if number > after and (progress := _read(folder, _name(number), "progress", JobProgress)) is not None:
             batches = (*batches, *progress.batches)
             found.append(replace(progress, batches=batches))
     return found

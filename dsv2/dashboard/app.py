@@ -92,7 +92,7 @@ class _Handlers:
         return _json(self._lines())
 
     def _lines(self) -> list[Any]:
-        return [job_line(one, job, self._allow_actions) for one, job in self._board.jobs.items()]
+        return [job_line(one, job) for one, job in self._board.jobs.items()]
 
     async def events(self, request: Request) -> Response:
         return StreamingResponse(self._changes(request), media_type="text/event-stream")
@@ -122,7 +122,7 @@ class _Handlers:
     async def state(self, request: Request) -> Response:
         job = self._job(request)
         await run_in_threadpool(job.refresh)
-        return _json(state_page(job.record.snapshot(), self._allow_actions and job.accepts_actions))
+        return _json(state_page(job.record.snapshot(), job.actions if self._allow_actions else ()))
 
     async def plan(self, request: Request) -> Response:
         view = self._job(request).record.snapshot().plan

@@ -123,9 +123,9 @@ class WatchedJob(ABC):
         self.record = Record()
 
     @property
-    def accepts_actions(self) -> bool:
-        """Whether it can be stopped, and savepoints can be taken."""
-        return False
+    def actions(self) -> tuple[str, ...]:
+        """What can be done with the job now: ``stop`` and ``savepoint``."""
+        return ()
 
     @abstractmethod
     def refresh(self) -> None:

@@ -59,8 +59,8 @@ class LiveJob(WatchedJob, JobListener):
         self.record.end(_STATUS[job.status], text)
 
     @property
-    def accepts_actions(self) -> bool:
-        return self.record.snapshot().status is Status.RUNNING
+    def actions(self) -> tuple[str, ...]:
+        return ("stop", "savepoint") if self.record.snapshot().status is Status.RUNNING else ()
 
     def refresh(self) -> None:
         """The job reports its progress itself."""
@@ -77,6 +77,6 @@ class LiveJob(WatchedJob, JobListener):
         return self._running().savepoint(path)
 
     def _running(self) -> JobHandle:
-        if self._job is None or not self.accepts_actions:
+        if self._job is None or not self.actions:
             raise ConfigurationError("The job does not run.")
         return self._job

@@ -105,4 +105,9 @@ def _busy_times(
 
 def _times(before: OperatorProgress, now: OperatorProgress) -> dict[int, float]:
     earlier = {subtask.subtask: subtask.user_time_ms for subtask in before.subtasks}
-    return {one.subtask: one.user_time_ms - earlier.get(one.subtask, 0.0) for one in now.subtasks}
+    return {one.subtask: _since(earlier.get(one.subtask, 0.0), one.user_time_ms) for one in now.subtasks}
+
+
+def _since(before_ms: float, now_ms: float) -> float:
+    """The time since the last report. It begins with 0 in each run."""
+    return now_ms - before_ms if now_ms >= before_ms else now_ms

@@ -42,7 +42,6 @@ class JobLine:
     name: str
     status: str
     revision: int
-    accepts_actions: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,7 @@ class StatePage:
     status: str
     error: str
     updated_at_ms: int | None
-    accepts_actions: bool
+    actions: tuple[str, ...]
     summary: SummaryLine
     operators: Mapping[str, OperatorLine]
     splits: tuple[SplitLine, ...]
@@ -210,11 +209,10 @@ class OperatorPage:
     watermarks: tuple[WatermarkLine, ...]
 
 
-def job_line(identifier: str, job: WatchedJob, allow_actions: bool) -> JobLine:
+def job_line(identifier: str, job: WatchedJob) -> JobLine:
     """Describe a job in the list of jobs."""
     snapshot = job.record.snapshot()
-    actions = allow_actions and job.accepts_actions
-    return JobLine(identifier, snapshot.name, snapshot.status.value, snapshot.revision, actions)
+    return JobLine(identifier, snapshot.name, snapshot.status.value, snapshot.revision)
 
 
 def plan_page(view: PlanView) -> PlanPage:
@@ -224,7 +222,7 @@ def plan_page(view: PlanView) -> PlanPage:
     )
 
 
-def state_page(snapshot: Snapshot, accepts_actions: bool) -> StatePage:
+def state_page(snapshot: Snapshot, actions: tuple[str, ...]) -> StatePage:
     """Describe the state of a job."""
     operators = {} if snapshot.progress is None else snapshot.progress.operators
     views = () if snapshot.plan is None else snapshot.plan.operators
@@ -235,7 +233,7 @@ def state_page(snapshot: Snapshot, accepts_actions: bool) -> StatePage:
         status=snapshot.status.value,
         error=snapshot.error,
         updated_at_ms=snapshot.updated_at_ms,
-        accepts_actions=accepts_actions,
+        actions=actions,
         summary=_summary(snapshot, [operator for _, operator in known]),
         operators={
             str(view.id): _operator_line(operator, pressure_of(operator.uid, snapshot.history))

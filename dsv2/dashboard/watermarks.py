@@ -14,7 +14,7 @@ from dsv2.watermark_report import Cause, OperatorWatermark, report_watermarks
 __all__ = ("WatermarkPage", "watermark_page")
 
 _BY_NAME = "event-time"
-_FINE = (Cause.ADVANCING, Cause.ENDED)
+_FINE = (Cause.NOTHING, Cause.ENDED)
 _MOST_CHANNELS = 64
 
 
@@ -117,7 +117,7 @@ def _line(found: OperatorWatermark, plan: PlanView, key: str) -> WatermarkLine:
         subtask=found.subtask,
         value=watermark_text(key, found.value),
         highest=watermark_text(key, max(known, default=None)),
-        cause=found.cause.value,
+        cause="advances" if found.cause is Cause.NOTHING else found.cause.value,
         is_fine=found.cause in _FINE,
         lasted_ms=found.lasted_ms,
         split=found.split or "",

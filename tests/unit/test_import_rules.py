@@ -91,11 +91,11 @@ MAY_IMPORT = {
     | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "runtime_view"}
     | {"savepoint", "unfinished", "version"},
     "dashboard": {"arguments", "clock", "connectors", "dead_letters", "errors", "explain", "folders", "graph", "job"}
-    | {"job_listener", "paths", "program", "progress", "runtime_view", "sinks", "sources", "unfinished", "version"}
-    | {"watermark", "watermark_report"},
+    | {"job_listener", "paths", "program", "progress", "progress_log", "runtime_view", "sinks", "sources", "unfinished"}
+    | {"version", "watermark", "watermark_report"},
     "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
-    # to build and run pipelines
-    | {"environment", "explain", "graph", "job", "progress", "runtime_view", "tracebacks"},
+    # to build, run and show pipelines
+    | {"dashboard", "environment", "explain", "graph", "job", "progress", "runtime_view", "tracebacks"},
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME

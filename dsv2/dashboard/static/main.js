@@ -172,7 +172,7 @@ function header() {
     state.jobs.length > 1 ? jobChoice() : h("h1", {}, page?.name ?? ""),
     page && h("span", { class: `pill ${page.status}`, role: "status" }, page.status),
     page?.updated_at_ms && h("span", { class: "soft" }, `micro-batch ${page.summary.batch_id}, ${ago(page.updated_at_ms, state.now)}`),
-    page?.accepts_actions && actions(),
+    page?.actions.length > 0 && actions(page.actions),
   );
 }
 
@@ -188,7 +188,7 @@ function jobChoice() {
   );
 }
 
-function actions() {
+function actions(possible) {
   const savepoint = () => {
     const path = prompt("Take a savepoint in this new folder, as the job sees it:");
     if (path) perform("/savepoint", { path });
@@ -199,8 +199,8 @@ function actions() {
   return h(
     "span",
     { class: "actions" },
-    h("button", { type: "button", onclick: savepoint }, "Savepoint"),
-    h("button", { type: "button", class: "danger", onclick: stop }, "Stop"),
+    possible.includes("savepoint") && h("button", { type: "button", onclick: savepoint }, "Savepoint"),
+    possible.includes("stop") && h("button", { type: "button", class: "danger", onclick: stop }, "Stop"),
   );
 }
 
