@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -14,6 +15,7 @@ from dsv2 import (
     PartitionedContext,
     TwoInputNonBroadcastStreamProcessFunction,
 )
+from dsv2.connectors.kafka import KafkaSource, values
 from dsv2.dashboard.configuration import configuration_of
 from dsv2.dashboard.jobs import Status, WatchedJob
 from dsv2.errors import ConfigurationError
@@ -32,9 +34,12 @@ from dsv2.progress import (
 )
 from dsv2.watermark.event_time import EVENT_TIME
 
-__all__ = ("BEGAN_MS", "FakeJob", "fake_plan", "fake_progress")
+__all__ = ("BEGAN_MS", "SECRET", "FakeJob", "fake_plan", "fake_progress")
 
-BEGAN_MS = 1_790_000_000_000
+BEGAN_MS = int(time.time() * 1000) - 40_000  # so that 30 micro-batches end about now
+SECRET = "hunter2-and-more"
+"""The passwords in the configuration of the job."""
+
 _BATCH_MS = 1200
 _STUCK_SINCE = 12  # the micro-batch from which on the split rates-3 has no new records
 
@@ -57,18 +62,24 @@ def fake_plan() -> Plan:
     """The plan of the job."""
     env = ExecutionEnvironment.get_instance(runtime="local")
     env.set_parallelism(2)
+    times = (
+        EventTimeExtension.new_watermark_generator_builder(int)
+        .with_max_out_of_order_time(timedelta(seconds=5))
+        .periodic_watermark()
+        .build_as_watermark_strategy()
+    )
 
-    def timed(name: str) -> NonKeyedPartitionStream[int]:
-        generator = (
-            EventTimeExtension.new_watermark_generator_builder(int)
-            .with_max_out_of_order_time(timedelta(seconds=5))
-            .periodic_watermark()
-            .build_as_process_function()
+    def topic(name: str) -> NonKeyedPartitionStream[int]:
+        source = KafkaSource(
+            "kafka.example.com:9092",
+            decode=values(int),
+            topics=name,
+            options={"sasl.username": "shop", "sasl.password": SECRET},
         )
-        return env.from_collection([1], name).with_uid(name).process(generator).with_uid(f"{name} event time")
+        return env.from_source(source, name, watermarks=times).with_uid(name)
 
-    orders = timed("orders").map(int).with_uid("parse orders")
-    joined = orders.key_by(int).connect_and_process(timed("rates").key_by(int), Join()).with_uid("join")
+    orders = topic("orders").map(int).with_uid("parse orders")
+    joined = orders.key_by(int).connect_and_process(topic("rates").key_by(int), Join()).with_uid("join")
     joined.to_sink(CollectSink[int]()).with_uid("table")
     alerts = joined.map(int).with_uid("find alerts").with_error_policy(ErrorPolicy().skip(ValueError))
     alerts.to_sink(CollectSink[int]()).with_uid("alerts")
@@ -80,10 +91,8 @@ def fake_progress(number: int) -> JobProgress:
     batches = tuple(map(_batch, range(max(0, number - 20), number + 1)))
     operators = [
         _operator("orders", number, 1800, splits=_order_splits(number)),
-        _operator("orders event time", number, 1800, busy=0.04),
         _operator("parse orders", number, 1800, busy=0.38, state=1),
         _operator("rates", number, 90, splits=_rate_splits(number)),
-        _operator("rates event time", number, 90, busy=0.01),
         _operator("join", number, 1890, busy=0.71, held=140 * max(0, number - _STUCK_SINCE), state=900),
         _operator("find alerts", number, 1750, busy=0.05, errors=3, late=12),
     ]
@@ -169,9 +178,7 @@ def _inputs(number: int) -> tuple[InputProgress, ...]:
         InputProgress(
             0, "parse orders", 2, event_time=_event_time(number), channels=(channel(0, number), channel(1, number))
         ),
-        InputProgress(
-            1, "rates event time", 2, event_time=_event_time(stuck), channels=(channel(0, number), channel(1, stuck))
-        ),
+        InputProgress(1, "rates", 2, event_time=_event_time(stuck), channels=(channel(0, number), channel(1, stuck))),
     )
 
 
@@ -209,7 +216,7 @@ class FakeJob(WatchedJob):
         self.stopped = 0
         self.savepoints: list[str] = []
         plan = fake_plan()
-        settings = {"spark.master": "local[2]", "spark.hadoop.fs.s3a.secret.key": "hunter2-secret"}
+        settings = {"spark.master": "local[2]", "spark.hadoop.fs.s3a.secret.key": SECRET}
         self.record.describe(
             plan.job_name,
             plan.explain().view,

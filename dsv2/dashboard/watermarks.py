@@ -14,7 +14,7 @@ from dsv2.watermark_report import Cause, OperatorWatermark, report_watermarks
 __all__ = ("WatermarkPage", "watermark_page")
 
 _BY_NAME = "event-time"
-_FINE = (Cause.NOTHING, Cause.ENDED)
+_FINE = (Cause.NOTHING, Cause.ENDED, Cause.UNKNOWN)  # there is nothing to do about these
 _MOST_CHANNELS = 64
 
 

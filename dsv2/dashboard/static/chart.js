@@ -3,12 +3,14 @@
 import { h, svg } from "./dom.js";
 import { clock } from "./format.js";
 
-const WIDTH = 560;
 const HEIGHT = 170;
 const LEFT = 52;
 const RIGHT = 10;
 const TOP = 8;
 const BOTTOM = 22;
+
+/** The width, in the units of the drawing: smaller on small screens, where text would otherwise be too small. */
+const width = () => Math.max(260, Math.min(560, innerWidth - 56));
 
 const places = new Map(); // the micro-batch that the user points at, by chart
 
@@ -41,7 +43,7 @@ export function chart({ title, about, batches, series, format, stacked = false, 
   const drawing = svg(
     "svg",
     {
-      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      viewBox: `0 0 ${width()} ${HEIGHT}`,
       role: "img",
       tabindex: "0",
       "aria-label": spoken(title, batches[place], shown, place, format),
@@ -55,7 +57,7 @@ export function chart({ title, about, batches, series, format, stacked = false, 
       },
     },
     [0, 0.5, 1].map((part) => [
-      svg("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(most * part), y2: y(most * part) }),
+      svg("line", { class: "grid", x1: LEFT, x2: width() - RIGHT, y1: y(most * part), y2: y(most * part) }),
       svg("text", { class: "tick", x: LEFT - 6, y: y(most * part) + 4, "text-anchor": "end" }, format(most * part)),
     ]),
     ticks(batches).map(([number, anchor]) =>
@@ -91,7 +93,7 @@ export function chart({ title, about, batches, series, format, stacked = false, 
 function scaleX(batches) {
   const start = batches[0].started_at_ms;
   const span = batches[batches.length - 1].started_at_ms - start;
-  const room = WIDTH - LEFT - RIGHT;
+  const room = width() - LEFT - RIGHT;
   if (batches.length === 1) return () => LEFT + room / 2;
   return (number) => LEFT + room * (span > 0 ? (batches[number].started_at_ms - start) / span : number / (batches.length - 1));
 }
@@ -123,7 +125,7 @@ function ticks(batches) {
 
 function nearest(event, batches, x) {
   const box = event.currentTarget.getBoundingClientRect();
-  const wanted = ((event.clientX - box.left) / box.width) * WIDTH;
+  const wanted = ((event.clientX - box.left) / box.width) * width();
   let best = 0;
   for (let number = 1; number < batches.length; number += 1) {
     if (Math.abs(x(number) - wanted) < Math.abs(x(best) - wanted)) best = number;

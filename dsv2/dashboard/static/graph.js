@@ -83,7 +83,7 @@ function cardOf({ card, operator, numbers, picture, selected, choose, inOrder })
     h(
       "span",
       { class: "state" },
-      h("span", { class: "meter" }, h("span", { style: { width: `${Math.round((numbers?.busy ?? 0) * 100)}%` } })),
+      (numbers?.busy ?? null) !== null && h("span", { class: "meter" }, h("span", { style: { width: `${Math.round((numbers?.busy ?? 0) * 100)}%` } })),
       h("span", { class: "word" }, word(operator, numbers, level)),
     ),
   );

@@ -27,29 +27,49 @@ export function overview(state, act) {
 }
 
 function nothingChosen(state, act) {
-  const found = state.plan.operators
-    .map((operator) => ({ operator, numbers: state.page.operators[operator.id] }))
-    .filter(({ operator, numbers }) => numbers?.reasons.length || operator.findings.length);
-  const held = (state.watermarks?.operators ?? []).filter((one) => !one.is_fine);
-  const troubled = state.page.splits.filter((split) => split.trouble);
+  const items = [...troubles(state), ...pressures(state), ...notes(state)];
   return [
     h("h2", {}, "What to look at"),
     state.page.error && h("p", { class: "bad" }, "The job has failed: see Errors."),
-    troubled.map((split) =>
-      h("p", {}, button(split.source, () => act.choose(split.operator)), ` split ${split.split} ${split.trouble}.`),
-    ),
-    held.slice(-1).map((one) => h("p", {}, button(one.title, () => act.choose(one.operator)), ` ${one.sentence}`)),
-    found.map(({ operator, numbers }) =>
+    items.length > 0 &&
       h(
-        "p",
-        {},
-        button(operator.title, () => act.choose(operator.id)),
-        ` ${[...(numbers?.reasons ?? []), ...operator.findings.map((finding) => finding.message)].join("; ")}`,
+        "ul",
+        { class: "items" },
+        items.map(({ operator, text, tone }) =>
+          h("li", { class: tone }, button(operator.title, () => act.choose(operator.id)), h("p", {}, text)),
+        ),
       ),
-    ),
-    !found.length && !held.length && !troubled.length && !state.page.error && h("p", {}, "Nothing stands out."),
+    !items.length && !state.page.error && h("p", {}, "Nothing stands out."),
     h("p", { class: "soft" }, "Choose an operator to see its numbers, its subtasks and its event time."),
   ];
+}
+
+/** Splits that stand still, and the operator furthest downstream whose event time is held back. */
+function troubles(state) {
+  const splits = state.page.splits.filter((split) => split.trouble);
+  const held = (state.watermarks?.operators ?? []).filter((one) => !one.is_fine).slice(-1);
+  const found = [
+    ...splits.map((split) => [split.operator, `Split ${split.split} ${split.trouble}.`]),
+    ...held.map((one) => [one.operator, one.sentence]),
+  ];
+  return found.map(([id, text]) => ({ operator: state.plan.operators[id], text, tone: "high" }));
+}
+
+function pressures(state) {
+  return state.plan.operators
+    .map((operator) => ({ operator, numbers: state.page.operators[operator.id] }))
+    .filter(({ numbers }) => numbers?.reasons.length)
+    .map(({ operator, numbers }) => ({ operator, text: sentence(numbers.reasons.join("; ")), tone: numbers.level }));
+}
+
+function notes(state) {
+  return state.plan.operators.flatMap((operator) =>
+    operator.findings.map((finding) => ({ operator, text: finding.message, tone: "note" })),
+  );
+}
+
+function sentence(text) {
+  return `${text[0].toUpperCase()}${text.slice(1)}.`;
 }
 
 function button(text, onclick) {
@@ -68,31 +88,34 @@ function details(state, act) {
       h("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => act.choose(null) }, "×"),
     ),
     h("p", { class: "soft" }, `${operator.about} · ×${operator.parallelism}`, h("br"), operator.location),
-    numbers?.reasons.map((reason) => h("p", { class: "warn" }, `${reason[0].toUpperCase()}${reason.slice(1)}.`)),
+    numbers?.reasons.map((reason) => h("p", { class: "warn" }, sentence(reason))),
     operator.findings.map((finding) => h("p", { class: "warn" }, `${finding.message} ${finding.advice}`)),
-    numbers ? figures(numbers) : h("p", { class: "empty" }, "It reports no numbers."),
-    held && h("section", {}, h("h3", {}, "Event time"), inspection(held, act)),
+    numbers ? figures(operator, numbers) : h("p", { class: "empty" }, "It reports no numbers."),
+    held && h("section", {}, h("h3", {}, "Event time (UTC)"), inspection(held, act)),
+    !held && numbers?.event_time && h("section", {}, h("h3", {}, "Event time (UTC)"), h("p", {}, numbers.event_time)),
     operator.facts.length > 0 && h("ul", { class: "facts" }, operator.facts.map((fact) => h("li", {}, fact))),
     numbers && counters(numbers),
     state.subtasks?.uid === operator.uid && subtasks(state.subtasks),
   ];
 }
 
-function figures(numbers) {
+function figures(operator, numbers) {
   const shown = {
-    "records in": `${count(numbers.records_in)} (${rate(numbers.in_rate)})`,
-    "records out": `${count(numbers.records_out)} (${rate(numbers.out_rate)})`,
-    busy: share(numbers.busy),
-    "event time": numbers.event_time || NONE,
-    lag: count(numbers.lag),
-    state: bytes(numbers.state_bytes),
-    keys: count(numbers.keys),
-    timers: count(numbers.timers),
-    held: count(numbers.held),
-    late: count(numbers.late),
-    errors: count(numbers.errors),
+    "records in": operator.kind !== "source" && count(numbers.records_in),
+    "in per second": operator.kind !== "source" && rate(numbers.in_rate),
+    "records out": operator.kind !== "sink" && count(numbers.records_out),
+    "out per second": operator.kind !== "sink" && rate(numbers.out_rate),
+    busy: numbers.busy !== null && share(numbers.busy),
+    lag: numbers.lag !== null && count(numbers.lag),
+    "records held": numbers.held > 0 && count(numbers.held),
+    "late records": numbers.late > 0 && count(numbers.late),
+    errors: numbers.errors > 0 && count(numbers.errors),
+    keys: numbers.keys > 0 && count(numbers.keys),
+    timers: numbers.timers > 0 && count(numbers.timers),
+    state: numbers.state_bytes > 0 && bytes(numbers.state_bytes),
   };
-  return h("dl", { class: "figures" }, Object.entries(shown).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+  const known = Object.entries(shown).filter(([, value]) => value !== false);
+  return h("dl", { class: "figures" }, known.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }
 
 function counters(numbers) {

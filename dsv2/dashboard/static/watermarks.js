@@ -21,13 +21,18 @@ export function watermarks(state, act) {
           "header",
           {},
           h("h2", {}, one.title),
-          h("span", { class: one.is_fine ? "pill good" : "pill warn" }, one.cause),
+          h("span", { class: `pill ${tone(one)}` }, one.cause),
         ),
         inspection(one, act),
         channels(one),
       ),
     ),
   );
+}
+
+function tone(one) {
+  if (!one.is_fine) return "warn";
+  return one.cause === "unknown" ? "" : "good";
 }
 
 function choice(page, act) {
