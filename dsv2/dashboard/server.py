@@ -13,7 +13,6 @@ from dsv2.errors import ConfigurationError
 
 __all__ = ("DashboardServer", "server_of")
 
-_MOST_CONNECTIONS = 64
 _EXIT_SECONDS = 2.0
 
 
@@ -29,9 +28,7 @@ class DashboardServer:
 
     def __init__(self, settings: Dashboard) -> None:
         try:
-            import uvicorn
-
-            from dsv2.dashboard.app import application
+            from dsv2.dashboard.http import http_server
         except ImportError as error:
             raise ConfigurationError(
                 f"A dashboard needs Starlette and uvicorn ({error}). Install them with: pip install 'dsv2[dashboard]'"
@@ -40,19 +37,7 @@ class DashboardServer:
         self._socket = _listening(settings)
         port = self._socket.getsockname()[1]
         self.settings = replace(settings.with_token(), port=port)
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                application(self.board, self.settings, port),
-                log_config=None,  # of the program, not of uvicorn
-                access_log=False,  # an address may contain the token
-                lifespan="off",
-                server_header=False,
-                proxy_headers=False,
-                ws="none",
-                limit_concurrency=_MOST_CONNECTIONS,
-                timeout_graceful_shutdown=1,
-            )
-        )
+        self._server = http_server(self.board, self.settings, port)
         self._thread = threading.Thread(target=self._run, name="dsv2-dashboard", daemon=True)
         self._thread.start()
         atexit.register(self.close)
