@@ -234,7 +234,7 @@ class FakeJob(WatchedJob):
 
     @property
     def actions(self) -> tuple[str, ...]:
-        return ("stop", "savepoint")
+        return ("stop", "savepoint") if self.record.snapshot().status is Status.RUNNING else ()
 
     def refresh(self) -> None:
         """Nothing to do: tests call ``advance``."""

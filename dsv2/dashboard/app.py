@@ -103,7 +103,7 @@ class _Handlers:
         So a slow page skips revisions, and nothing waits for it.
         """
         sent, silent = b"", 0.0
-        while not await request.is_disconnected():
+        while not (self._board.is_closing or await request.is_disconnected()):
             await run_in_threadpool(self._refresh)
             lines = msgspec.json.encode(self._lines())
             if lines != sent:
@@ -126,9 +126,7 @@ class _Handlers:
 
     async def plan(self, request: Request) -> Response:
         view = self._job(request).record.snapshot().plan
-        if view is None:
-            raise HTTPException(HTTPStatus.NOT_FOUND, "The checkpoint has no plan of its job yet.")
-        return _json(await run_in_threadpool(plan_page, view))
+        return _json(None if view is None else await run_in_threadpool(plan_page, view))
 
     async def history(self, request: Request) -> Response:
         after = request.query_params.get("after", "-1")
@@ -140,9 +138,7 @@ class _Handlers:
         snapshot = self._job(request).record.snapshot()
         uid = request.query_params.get("uid", "")
         operator = None if snapshot.progress is None else snapshot.progress.operators.get(uid)
-        if operator is None:
-            raise HTTPException(HTTPStatus.NOT_FOUND, "The operator has not reported its progress yet.")
-        return _json(operator_page(operator))
+        return _json(None if operator is None else operator_page(operator))
 
     async def watermarks(self, request: Request) -> Response:
         snapshot = self._job(request).record.snapshot()

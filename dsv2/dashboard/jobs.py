@@ -153,6 +153,8 @@ class Board:
         self._lock = threading.Lock()
         self._jobs: dict[str, WatchedJob] = {}
         self._numbers = itertools.count(1)
+        self.is_closing = False
+        """Whether the server ends. Connections that stay open then end as well."""
 
     @property
     def jobs(self) -> Mapping[str, WatchedJob]:

@@ -63,9 +63,12 @@ class DashboardServer:
     def close(self) -> None:
         """Stop the server."""
         atexit.unregister(self.close)
-        self._server.should_exit = self._server.force_exit = True
+        self.board.is_closing = self._server.should_exit = True
         self._thread.join(_EXIT_SECONDS)
         self._socket.close()
+        with _lock:
+            for address in [address for address, server in _servers.items() if server is self]:
+                del _servers[address]
 
 
 _servers: dict[tuple[str, int], DashboardServer] = {}

@@ -135,6 +135,7 @@ def _line(found: OperatorWatermark, plan: PlanView, key: str) -> WatermarkLine:
 
 
 def _channel_lines(found: OperatorWatermark, plan: PlanView, key: str) -> list[ChannelLine]:
+    behind = found.path[0].input if found.path else None  # the input that is furthest behind
     lines = [
         ChannelLine(
             input=one.input,
@@ -143,7 +144,7 @@ def _channel_lines(found: OperatorWatermark, plan: PlanView, key: str) -> list[C
             value=watermark_text(key, channel.value),
             status="ended" if channel.ended else "idle" if channel.idle else "active",
             moved_at_ms=channel.moved_at_ms,
-            holds_back=channel.holds_back,
+            holds_back=channel.holds_back and one.input == behind,
         )
         for one in found.inputs
         for channel in one.channels

@@ -35,7 +35,7 @@ let loading = false;
 let again = false;
 
 function nothingLoaded() {
-  return { page: null, plan: null, planError: null, history: [], watermarks: null, subtasks: null, letters: null, configuration: null };
+  return { page: null, plan: null, history: [], watermarks: null, subtasks: null, letters: null, configuration: null };
 }
 
 const act = {
@@ -98,13 +98,7 @@ async function load() {
 async function fetched(job) {
   const at = (path) => `api/jobs/${encodeURIComponent(job)}${path}`;
   const found = { page: await get(at("")) };
-  if (!state.plan) {
-    try {
-      found.plan = await get(at("/plan"));
-    } catch (error) {
-      found.planError = error.message;
-    }
-  }
+  if (!state.plan) found.plan = await get(at("/plan"));
   const plan = found.plan ?? state.plan;
   const operator = plan?.operators[state.operator];
   if (state.tab === "overview" && plan && !operator) state.operator = null;
@@ -114,9 +108,9 @@ async function fetched(job) {
     configuration: async () => (found.configuration = await get(at("/configuration"))),
     watermarks: async () => (found.watermarks = await get(at(`/watermarks?identifier=${encodeURIComponent(state.identifier)}`))),
     overview: async () => {
-      found.watermarks = await get(at("/watermarks")).catch(() => null);
+      found.watermarks = await get(at("/watermarks"));
       const uid = encodeURIComponent(operator?.uid ?? "");
-      found.subtasks = operator ? await get(at(`/operator?uid=${uid}`)).catch(() => null) : null;
+      found.subtasks = operator ? await get(at(`/operator?uid=${uid}`)) : null;
     },
   };
   await wanted[state.tab]?.();

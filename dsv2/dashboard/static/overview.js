@@ -7,7 +7,7 @@ import { table } from "./table.js";
 import { inspection } from "./watermarks.js";
 
 export function overview(state, act) {
-  if (!state.plan) return h("p", { class: "empty" }, state.planError ?? "The plan is not known yet.");
+  if (!state.plan) return h("p", { class: "empty" }, "The checkpoint has no plan of its job yet.");
   return h(
     "div",
     { class: "overview" },
