@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 from os import PathLike, fspath
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
 from dsv2.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError, Dsv2Error
@@ -16,6 +16,9 @@ from dsv2.graph.skips import SkippedRecords
 from dsv2.job_listener import JobListener
 from dsv2.progress import JobProgress
 from dsv2.sources import BaseSource
+
+if TYPE_CHECKING:
+    from dsv2.watermark_report import WatermarkReport
 
 __all__ = (
     "JobHandle",
@@ -122,6 +125,18 @@ class JobHandle(Protocol):
     @property
     def progress(self) -> JobProgress:
         """Records in and out, watermarks and metrics per operator uid, as of the last micro-batch."""
+
+    def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
+        """Report what holds a watermark back, as of the last micro-batch.
+
+        Args:
+            identifier: The identifier of the watermark; ``event-time`` for event time.
+            operator: The uid or the name of an operator. None (default): all functions that receive the watermark, and
+                all that wait for event time.
+
+        Raises:
+            ConfigurationError: The job declares no such watermark, or has no such operator.
+        """
 
     def await_termination(self, timeout: timedelta | None = None) -> bool:
         """Wait until the job ends.

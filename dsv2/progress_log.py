@@ -22,8 +22,10 @@ import msgspec
 
 from dsv2.errors import CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import Folder
+from dsv2.graph import Plan
 from dsv2.paths import local_folder
 from dsv2.progress import BatchProgress, JobProgress
+from dsv2.runtime_view import RuntimeView
 from dsv2.version import __version__
 
 __all__ = ("ProgressLog", "StoredJob", "read_job", "read_progress")
@@ -119,10 +121,19 @@ class ProgressLog:
             elif self.before is None:
                 self.before = _read(self._folder, _name(number), "progress", JobProgress)
 
-    def add_job(self, job: StoredJob) -> None:
-        """Write which job runs."""
+    def add_job(self, plan: Plan, started_at_ms: int, runtime: RuntimeView | None = None) -> None:
+        """Write which job runs.
+
+        Args:
+            plan: Its plan.
+            started_at_ms: When the run started, in ms since the epoch.
+            runtime: What its runtime adds to the explanation of the plan.
+        """
+        from dsv2.explain import explain  # not loaded for jobs without a checkpoint
+
         try:
-            self._folder.write(_PLAN, _encoded(job=job))
+            shown = msgspec.json.decode(explain(plan, "json", runtime=runtime).render("json"))
+            self._folder.write(_PLAN, _encoded(job=StoredJob(plan.job_name, started_at_ms, shown)))
         except Exception as error:
             self._warn("written", error)
 

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from dsv2.clock import Clock
 from dsv2.graph import Operator, Plan
+from dsv2.progress import SplitProgress
 from dsv2.record_batch import NO_RECORDS
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.callback_limit import callback_limit
@@ -56,6 +57,10 @@ class Planner(ABC):
     @abstractmethod
     def portions(self, start: SparkOffset, end: SparkOffset) -> Sequence[Any]:
         """Return the portions between two offsets, one for each task of the micro-batch."""
+
+    def splits(self) -> Sequence[SplitProgress]:
+        """Return the progress of the splits after ``latest``."""
+        return ()
 
     @abstractmethod
     def commit(self, offset: SparkOffset) -> None:

@@ -12,10 +12,12 @@ from typing import Any
 
 from dsv2.clock import Clock
 from dsv2.graph import Operator
+from dsv2.progress import SplitProgress
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.continuation import check_content
 from dsv2.runtime.sources.indexed_pace import DEFAULT_RECORDS_PER_BATCH, IndexedPace
 from dsv2.runtime.sources.source_task import SourceTask
+from dsv2.runtime.sources.split_progress import indexed_split
 from dsv2.sources import CollectionSource, IndexedSource, ReadSchedule
 from dsv2.sources.source import LEAST_PER_BATCH
 from runtime_spark.frame_source import PACE_SECONDS, Feed, Planner, SparkOffset
@@ -58,6 +60,8 @@ class CountingPlanner(Planner):
         self._clock = clock
         self._pace = IndexedPace(feed.records_per_second, clock)
         self._goal: int | None = None
+        self._there = self.initial()
+        self._moved_ms: int | None = None
         self._schedule = feed.schedule(operator)
         self._adaptive = None if feed.target_batch_ms is None else AdaptiveLimit(feed.target_batch_ms, clock)
 
@@ -65,6 +69,19 @@ class CountingPlanner(Planner):
         return {"position": _BEFORE_START}
 
     def latest(self, start: SparkOffset, *, only_available: bool) -> SparkOffset:
+        there = self._end_of_next(start, only_available=only_available)
+        if there["position"] > max(start["position"], 0):
+            self._moved_ms = self._clock.now_ms()
+        self._there = there
+        return there
+
+    def splits(self) -> Sequence[SplitProgress]:
+        position = max(self._there["position"], 0)
+        available = self._pace.available(position)
+        ended = _has_ended(self._there)
+        return [indexed_split(position, self._feed.count, available, ended=ended, moved_at_ms=self._moved_ms)]
+
+    def _end_of_next(self, start: SparkOffset, *, only_available: bool) -> SparkOffset:
         check_content(self._operator, start, self._feed.count, self._feed.unit)
         if _has_ended(start):
             return start

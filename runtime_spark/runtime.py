@@ -27,6 +27,7 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.graph.skips import with_skips
 from dsv2.job import JobHandle, RunOptions, Trigger, check_batch_options, default_trigger
+from dsv2.progress_log import ProgressLog
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime_view import RuntimeView
@@ -53,6 +54,7 @@ from runtime_spark.sink_checks import with_schema_checks
 from runtime_spark.sinks import SinkWriter, check_sink
 from runtime_spark.source_reports import ReportArchive
 from runtime_spark.sources import SourceOptions, check_source, source_frames, source_streams, tick
+from runtime_spark.split_files import SplitFiles
 from runtime_spark.stage import STATE_SCHEMA, batch_stage, streaming_stage
 from runtime_spark.state_history import StateHistory
 from runtime_spark.state_key import StateKey
@@ -253,10 +255,12 @@ class SparkRuntime:
             compiled.layout,
             sinks,
             archive,
+            SplitFiles(plan, reports),
             checkpoint,
             lease,
             self._clock,
             JobListeners(options.listeners),
+            ProgressLog(root, checkpoint.next_batch),
             only_available=trigger.interval_ms is None,
             state_key=self._state_key,
             reports=compiled.reports,

@@ -193,12 +193,13 @@ class EventTimeOfInputs:
         """
         return self._moved(now_ms) if self.uses_processing_time else None
 
-    def report(self) -> dict[str, int]:
-        """Return the event time of the operator, in ms, as ``event_time``, if there is any. At the end: the last one."""
-        reached = self.current
-        if reached == LONG_MAX:
-            reached = max((time for time in self._times if time < LONG_MAX), default=LONG_MIN)
-        return {} if reached == LONG_MIN else {"event_time": reached}
+    @property
+    def reached(self) -> int | None:
+        """The event time of the operator, for its progress. After the end: the last one. None: there is none."""
+        time = self.current
+        if time == LONG_MAX:
+            time = max((time for time in self._times if time < LONG_MAX), default=LONG_MIN)
+        return None if time == LONG_MIN else time
 
     def _advance(self) -> int | None:
         if len(self._ended) == len(self._times):

@@ -60,7 +60,8 @@ def held_input(
         found = holders_of_value(values, active, greatest=route.takes_greatest, waits_for_all=route.waits_for_all)
     else:
         edges = route.edges_into(operator)
-        found = sorted((n for n in active if route.arrives(edges[n])), key=lambda number: _rank(values.get(number)))
+        arriving = [number for number in active if route.arrives(edges[number])] or active
+        found = sorted(arriving, key=lambda number: _rank(values.get(number)))
     return inputs[found[0]] if found else Cause.NOTHING
 
 

@@ -80,6 +80,11 @@ class Route:
         """Whether the watermark may arrive on any input."""
         return any(map(self.arrives, self.edges_into(operator)))
 
+    def is_declared_upstream(self, operator: OperatorView) -> bool:
+        """Whether an operator, or one upstream of it, declares the watermark."""
+        senders = (self.view.operators[edge.source] for edge in self.edges_into(operator))
+        return self.declares(operator) or any(map(self.is_declared_upstream, senders))
+
     def upstream(
         self, operator: OperatorView, subtask: int | None, number: int, channel: int | None
     ) -> tuple[OperatorView, int | None]:

@@ -8,7 +8,7 @@ from dsv2.explain import OperatorView
 from dsv2.progress import SplitProgress
 from dsv2.watermark_report.model import Cause
 
-__all__ = ("cause_in_split", "slowest_in_group", "split_for_records", "split_for_time")
+__all__ = ("cause_in_split", "has_no_records", "slowest_in_group", "split_for_records", "split_for_time")
 
 
 def split_for_time(splits: Sequence[SplitProgress]) -> SplitProgress | None:
@@ -30,7 +30,7 @@ def cause_in_split(split: SplitProgress | None, of_source: Sequence[SplitProgres
         of_source: All splits of its source.
         recent_ms: A split that has moved since then has new records.
     """
-    if split is None or not any(one.moved_at_ms is not None or one.lag for one in of_source):
+    if split is None or has_no_records(of_source):
         return Cause.NO_RECORDS
     if split.paused:
         return Cause.PAUSED_SPLIT
@@ -44,6 +44,11 @@ def slowest_in_group(sources: Iterable[tuple[OperatorView, Sequence[SplitProgres
     """Return the source that is furthest behind in event time. Idle splits do not count."""
     found = [(source, split) for source, splits in sources if (split := split_for_time(splits)) is not None]
     return min(found, key=lambda pair: _rank(pair[1]), default=(None, None))[0]
+
+
+def has_no_records(splits: Sequence[SplitProgress]) -> bool:
+    """Whether a source with these splits has not had any record."""
+    return not any(split.moved_at_ms is not None or split.lag for split in splits)
 
 
 def _live(splits: Sequence[SplitProgress]) -> list[SplitProgress]:

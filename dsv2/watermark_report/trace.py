@@ -8,10 +8,16 @@ from dataclasses import dataclass, field, replace
 from dsv2.explain import OperatorView
 from dsv2.graph import Exchange, OperatorKind
 from dsv2.progress import JobProgress, SplitProgress, SubtaskProgress
-from dsv2.watermark_report.holding import Hold, delivered, held_channel, held_input
+from dsv2.watermark_report.holding import Hold, delivered, held_channel, held_input, is_idle
 from dsv2.watermark_report.model import Cause, Step
 from dsv2.watermark_report.route import Route
-from dsv2.watermark_report.splits import cause_in_split, slowest_in_group, split_for_records, split_for_time
+from dsv2.watermark_report.splits import (
+    cause_in_split,
+    has_no_records,
+    slowest_in_group,
+    split_for_records,
+    split_for_time,
+)
 
 __all__ = ("Trace", "Tracer", "uid_of")
 
@@ -85,6 +91,8 @@ class Tracer:
                 ending = way.ends(cause, current, number)
                 return self._of_records(ending, report) if cause is Cause.NOT_EMITTED else ending
             hold = self._hold(current, report, forwarding=bool(way.steps))
+            if hold is Cause.IDLE:
+                return self._of_idle(way, current, number)
             if isinstance(hold, Cause):
                 return way.ends(hold, current, number)
             if report is not None and hold.input == 0 and report.inputs[0].blocked:
@@ -94,7 +102,7 @@ class Tracer:
             channel = None if hold.channel is None else hold.channel.channel
             sender, its_number = route.upstream(current, number, hold.input, channel)
             if not route.arrives(route.edges_into(current)[hold.input]):
-                cause = Cause.NOT_FORWARDED if route.receives(sender) else Cause.NOT_DECLARED
+                cause = Cause.NOT_FORWARDED if route.is_declared_upstream(sender) else Cause.NOT_DECLARED
                 return way.ends(cause, sender, its_number)
             if hold.channel is not None:
                 value = route.of_channel(hold.channel)
@@ -132,6 +140,22 @@ class Tracer:
             return None
         return Cause.POLLED if value is None or any(one > value for one in sent) else Cause.NOT_EMITTED
 
+    def _of_idle(self, way: _Way, operator: OperatorView, subtask: int | None) -> Trace:
+        """Follow idle channels to the function or source that is idle."""
+        current, number = operator, subtask
+        while (report := self.report_of(current, number)) is not None:
+            one = next((one for one in report.inputs if is_idle(one)), None)
+            if one is None:
+                break
+            channel = next((row for row in one.channels if row.idle), None)
+            way.add(current, number, Hold(one.input, channel))
+            index = None if channel is None else channel.channel
+            current, number = self._route.upstream(current, number, one.input, index)
+        ending = way.ends(Cause.IDLE, current, number)
+        if current.kind is OperatorKind.SOURCE and has_no_records(self._splits(current, None)):
+            return replace(ending, cause=Cause.NO_RECORDS)
+        return ending
+
     def _of_records(self, ending: Trace, report: SubtaskProgress | None) -> Trace:
         """Continue to the source, if an operator emits nothing because it receives no records."""
         is_generator = ending.at.idle_after_ms is not None
@@ -159,7 +183,8 @@ class Tracer:
             return ending  # the source emits the watermark itself
         split = split_for_time(self._splits(source, ending.subtask))
         if split is None:
-            return replace(ending, cause=Cause.NO_RECORDS if not self._splits(source, None) else Cause.IDLE)
+            no_records = has_no_records(self._splits(source, None))
+            return replace(ending, cause=Cause.NO_RECORDS if no_records else Cause.IDLE)
         cause = cause_in_split(split, self._splits(source, None), self._recent_ms)
         return self._with_split(ending, cause, split)
 

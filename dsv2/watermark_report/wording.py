@@ -10,7 +10,7 @@ from dsv2.progress import SubtaskProgress
 from dsv2.watermark.event_time import PROCESSING_TIME
 from dsv2.watermark_report.model import Cause
 from dsv2.watermark_report.route import Route
-from dsv2.watermark_report.trace import Trace
+from dsv2.watermark_report.trace import Trace, uid_of
 from dsv2.watermark_report.units import duration_text, time_text
 
 __all__ = ("Facts", "advice", "sentence")
@@ -95,7 +95,9 @@ def _channel(facts: Facts) -> Iterator[str]:
         return  # the cause names the input
     place, sender = _place(facts), _sender(facts)
     name = f"{place} ({sender})" if place else sender
-    if cause is Cause.NOTHING:
+    if hold.channel.idle:
+        yield "all of its channels are idle"
+    elif cause is Cause.NOTHING:
         if place and facts.value is not True:
             yield f"{name} is the furthest behind"
     elif facts.route.of_channel(hold.channel) is None:
@@ -107,9 +109,13 @@ def _channel(facts: Facts) -> Iterator[str]:
 
 
 def _missing(facts: Facts) -> str:
-    if facts.route.is_event_time:
+    """The value that the channel has not sent."""
+    hold, route = facts.trace.first, facts.route
+    if hold is not None and hold.channel is not None and route.of_channel(hold.channel) is not None:
+        return "a greater one"
+    if route.is_event_time:
         return "any"
-    return "the next one" if facts.route.is_aligned and facts.value is not None else "it"
+    return "the next one" if route.is_aligned and facts.value is not None else "it"
 
 
 def _place(facts: Facts) -> str:
@@ -142,12 +148,12 @@ def _cause(facts: Facts) -> Iterator[str]:
         case Cause.ENDED:
             yield "its input has ended" if len(trace.path) == 1 else f"the input of {it} has ended"
         case Cause.IDLE:
-            yield "all of its channels are idle" if len(trace.path) == 1 else f"{it} is idle"
+            yield f"{_subtask(trace.at, trace.subtask)} is idle"
         case Cause.NOT_DECLARED | Cause.NOT_FORWARDED:
             yield _dead_end(facts)
         case Cause.POLLED:
             value = "" if facts.received is None else f" {_text(facts.received, facts.route)}"
-            yield f"{it} has received{value} and returned POLL, and has not emitted it"
+            yield f"{it} has received{value}, returned POLL, and has not emitted it"
         case Cause.NOT_EMITTED:
             yield _not_emitted(facts, it)
         case Cause.NO_RECORDS:
@@ -157,8 +163,9 @@ def _cause(facts: Facts) -> Iterator[str]:
             name = repr(trace.split.split)
             yield f"{f'its split {name}' if is_direct else f'split {name} of {_title(trace.at)}'} {_split(facts)}"
         case Cause.BROADCAST_WAIT:
-            sent = _broadcast(facts)
-            yield f"{'it' if len(trace.path) == 2 else _title(_waiting(facts))} waits for the broadcast side ({_title(trace.at)}): {sent}"
+            waiting = _waiting(facts)
+            who = "it" if len(trace.path) == 2 else _title(waiting)
+            yield f"{who} waits for the broadcast side ({_title(trace.at)}): {_broadcast(waiting)}"
         case Cause.UNKNOWN:
             yield "the progress of the job does not tell what holds it back"
 
@@ -166,12 +173,13 @@ def _cause(facts: Facts) -> Iterator[str]:
 def _dead_end(facts: Facts) -> str:
     """Why the watermark cannot arrive on an input."""
     trace, route = facts.trace, facts.route
-    receiver, step = trace.path[-2], trace.path[-2]
+    receiver = trace.path[-2]
     sender = _subtask(trace.at, trace.subtask)
     if trace.cause is Cause.NOT_FORWARDED:
-        return f"{sender} does not forward it, because of its handling strategy"
-    of = "" if len(trace.path) == 2 else f" of {receiver.operator!r}"
-    where = sender if step.input is None else f"input {step.input + 1}{of} ({sender})"
+        who = sender if route.receives(trace.at) else f"something upstream of {sender}"
+        return f"{who} does not forward it, because of its handling strategy"
+    of = "" if len(trace.path) == 2 else f" of {_title(_operator(facts, receiver.operator))}"
+    where = sender if receiver.input is None else f"input {receiver.input + 1}{of} ({sender})"
     does = "generates event time" if route.is_event_time else "declares it"
     return f"nothing upstream of {where} {does}"
 
@@ -180,9 +188,9 @@ def _not_emitted(facts: Facts, it: str) -> str:
     trace, route = facts.trace, facts.route
     if trace.split is not None:
         return f"the new records of its split {trace.split.split!r} have no greater timestamps"
-    count = "" if facts.records_in is None else f", and has received {_count(facts.records_in)}"
-    first = trace.first is None or trace.first.channel is None or route.of_channel(trace.first.channel) is None
-    return f"{it} declares it, has not emitted {'it' if first else 'a greater value'}{count}"
+    declares = "declares it" if route.declares(trace.at) else "emits it"
+    received = "" if facts.records_in is None else f", has received {_count(facts.records_in)}"
+    return f"{it} {declares}{received}, and has not emitted {_missing(facts)}"
 
 
 def _split(facts: Facts) -> str:
@@ -208,23 +216,26 @@ def _idleness(facts: Facts) -> str:
 
 def _idle_after(facts: Facts) -> int | None:
     """The idleness of what generates event time, on the way to the cause. None: nothing does."""
-    if not facts.route.is_event_time:
+    hold = facts.trace.first
+    if not facts.route.is_event_time or (hold is not None and hold.channel is not None and hold.channel.idle):
         return None
     operators = {operator.uid: operator for operator in facts.route.view.operators}
     found = [operators[step.operator].idle_after_ms for step in facts.trace.path if step.operator in operators]
     return next((idle_after for idle_after in reversed(found) if idle_after is not None), None)
 
 
-def _broadcast(facts: Facts) -> str:
-    waiting = _waiting(facts)
+def _broadcast(waiting: OperatorView) -> str:
     if waiting.broadcast_wait_until is None:
         return "it has not ended"
     return f"{waiting.broadcast_wait} has not arrived"
 
 
 def _waiting(facts: Facts) -> OperatorView:
-    uid = facts.trace.path[-2].operator
-    return next(operator for operator in facts.route.view.operators if operator.uid == uid)
+    return _operator(facts, facts.trace.path[-2].operator)
+
+
+def _operator(facts: Facts, uid: str) -> OperatorView:
+    return next(operator for operator in facts.route.view.operators if uid_of(operator) == uid)
 
 
 def _held_records(facts: Facts) -> str:
@@ -251,7 +262,9 @@ def _title(operator: OperatorView) -> str:
 
 
 def _subtask(operator: OperatorView, subtask: int | None) -> str:
-    return _title(operator) if subtask is None or operator.parallelism == 1 else f"{_title(operator)}, subtask {subtask}"
+    return (
+        _title(operator) if subtask is None or operator.parallelism == 1 else f"{_title(operator)}, subtask {subtask}"
+    )
 
 
 def _count(number: int) -> str:

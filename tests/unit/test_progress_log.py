@@ -22,6 +22,8 @@ from dsv2 import (
 )
 from dsv2.folders import LocalFolder
 from dsv2.progress_log import ProgressLog, StoredJob, read_job, read_progress
+from dsv2.sinks import CollectSink
+from tests.support import local_environment
 
 CHANNEL = ChannelProgress(1, 5, {"w": 7, "flag": True}, True, True, 9)
 SUBTASK = SubtaskProgress(
@@ -67,11 +69,14 @@ def test_checkpoint_without_progress(tmp_path: Path) -> None:
 
 def test_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     log = ProgressLog(folder_of(tmp_path), 0)
+    env = local_environment()
+    env.from_collection([1]).to_sink(CollectSink[int]())
+    plan = env.build_plan("sums")
     for started in (1, 2):
-        job = StoredJob("sums", started, {"operators": [{"uid": "a"}]})
-        log.add_job(job)
+        log.add_job(plan, started)
     log.add(progress(0))
-    assert read_job(tmp_path) == job
+    shown = json.loads(plan.explain().render("json"))
+    assert read_job(tmp_path) == StoredJob("sums", 2, shown)
     assert len(read_progress(tmp_path)) == 1, "the plan is not progress"
 
 
@@ -118,7 +123,6 @@ def test_folder_that_cannot_be_written_is_reported_once(tmp_path: Path, caplog: 
     log = ProgressLog(folder_of(tmp_path), 0)
     for number in range(3):
         log.add(progress(number))
-    log.add_job(StoredJob("sums", 1))
     (message,) = caplog.messages
     assert "The job continues." in message
 

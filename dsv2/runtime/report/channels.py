@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from dsv2.graph import Operator, Plan
+from dsv2.graph import Plan
 from dsv2.progress import ChannelProgress, InputProgress, JobProgress
 from dsv2.watermark.event_time import EVENT_TIME
 
@@ -22,51 +22,50 @@ class Channels:
 
     When a channel moved is found by comparing a report with the previous one. So it costs nothing in the subtasks. A
     channel that the previous one did not contain counts as moved, if it has a value.
+
+    Args:
+        plan: The plan.
+        before: The progress of the job before this run. None (default): there is none.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, before: JobProgress | None = None) -> None:
         self._senders = {
             operator.uid: tuple(plan.operators[edge.source].uid for edge in plan.edges_into[operator.id])
             for operator in plan.operators
         }
-        self._known: dict[_Key, dict[int, ChannelProgress]] = {}
-
-    def restore(self, progress: JobProgress) -> None:
-        """Continue with the progress of an earlier run."""
-        for operator in progress.operators.values():
+        self._known: dict[_Key, Mapping[int, ChannelProgress]] = {}
+        for operator in () if before is None else before.operators.values():
             for subtask in operator.subtasks:
                 for one in subtask.inputs:
                     known = {channel.channel: channel for channel in one.channels}
                     self._known[operator.uid, subtask.subtask, one.input] = known
 
-    def note(self, now_ms: int, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Compare reports of operators in a micro-batch with earlier ones. ``now_ms``: The time of the micro-batch."""
-        for report in reports:
-            for number, one in enumerate(report.get("inputs", ())):
-                key = (report["uid"], report["subtask"], number)
-                before = self._known.get(key, {})
-                self._known[key] = {
-                    row[0]: _moved(before.get(row[0]), _channel(*row), now_ms) for row in one["channels"]
-                }
+    def note(self, now_ms: int, report: Mapping[str, Any]) -> tuple[InputProgress, ...]:
+        """Compare the report of a subtask with the previous one, and return its inputs.
 
-    def inputs(self, operator: Operator, report: Mapping[str, Any]) -> tuple[InputProgress, ...]:
-        """Return the inputs in the last report of a subtask."""
-        return tuple(self._inputs(operator, report))
+        Args:
+            now_ms: The time of the micro-batch, in ms.
+            report: The report. Its ``inputs`` are those of ``InputGate.report``.
+        """
+        return tuple(self._input(now_ms, report, number) for number in range(len(report["inputs"])))
 
-    def _inputs(self, operator: Operator, report: Mapping[str, Any]) -> Iterator[InputProgress]:
-        uid, subtask = operator.uid, report["subtask"]
-        for number, one in enumerate(report.get("inputs", ())):
-            yield InputProgress(
-                number,
-                self._senders[uid][number],
-                one["count"],
-                one.get("idle", 0),
-                one.get("ended", 0),
-                one.get("time"),
-                one.get("values", {}),
-                tuple(self._known[uid, subtask, number].values()),
-                bool(one.get("blocked")),
-            )
+    def _input(self, now_ms: int, report: Mapping[str, Any], number: int) -> InputProgress:
+        uid, one = report["uid"], report["inputs"][number]
+        key = (uid, report["subtask"], number)
+        before = self._known.get(key, {})
+        known = {row[0]: _moved(before.get(row[0]), _channel(*row), now_ms) for row in one["channels"]}
+        self._known[key] = known
+        return InputProgress(
+            number,
+            self._senders[uid][number],
+            one["count"],
+            one.get("idle", 0),
+            one.get("ended", 0),
+            one.get("time"),
+            one.get("values", {}),
+            tuple(known.values()),
+            bool(one.get("blocked")),
+        )
 
 
 def _channel(
