@@ -27,6 +27,7 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.graph.skips import with_skips
 from dsv2.job import JobHandle, RunOptions, Trigger, check_batch_options, default_trigger
+from dsv2.job_configuration import configuration_of
 from dsv2.progress_log import ProgressLog
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.serde.type_registry import TypeRegistry
@@ -171,13 +172,15 @@ class SparkRuntime:
 
     def configuration(self) -> Mapping[str, str]:
         """Return the settings of the session and of this runtime, for dashboards."""
-        own = {
+        return self._own_configuration() | dict(self._spark.sparkContext.getConf().getAll())
+
+    def _own_configuration(self) -> dict[str, str]:
+        return {
             "Spark": self._spark.version,
             "partitions": "highest parallelism" if self._partitions is None else str(self._partitions),
             "state_layout": self._state_layout.value,
             "state_key": "none" if self._state_key is None else "set",
         }
-        return own | dict(self._spark.sparkContext.getConf().getAll())
 
     def open_folder(self, path: str) -> Folder:
         """Open a folder on any file system, for dashboards."""
@@ -260,7 +263,7 @@ class SparkRuntime:
             lease,
             self._clock,
             JobListeners(options.listeners),
-            ProgressLog(root, checkpoint.next_batch),
+            ProgressLog(root, checkpoint.next_batch, configuration_of(plan, options, self._own_configuration())),
             only_available=trigger.interval_ms is None,
             state_key=self._state_key,
             reports=compiled.reports,

@@ -16,13 +16,13 @@ from dsv2 import (
     TwoInputNonBroadcastStreamProcessFunction,
 )
 from dsv2.connectors.kafka import KafkaSource, values
-from dsv2.dashboard.configuration import configuration_of
 from dsv2.dashboard.jobs import Status, WatchedJob
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.folders import Folder
 from dsv2.graph import Plan
 from dsv2.job import RunOptions
+from dsv2.job_configuration import configuration_of
 from dsv2.progress import (
     BatchProgress,
     ChannelProgress,

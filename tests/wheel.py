@@ -43,13 +43,7 @@ from dsv2.dashboard.server import DashboardServer
 print(urlopen(DashboardServer(Dashboard(0)).url).read().decode())
 """
 _SUITES = ("tests/property", "tests/conformance/test_local.py")
-_FOLDERS_OF_PAGE = """
-from urllib.request import urlopen
-from dsv2.dashboard import Dashboard
-from dsv2.dashboard.server import DashboardServer
-print(urlopen(DashboardServer(Dashboard(0)).url).read().decode())
-"""
-_SUITES = ("tests", "examples", "components", "benchmarks", "storms", "docs")
+_FOLDERS_OF_SUITES = ("tests", "examples", "components", "benchmarks", "storms", "docs")
 _FILES_OF_SUITES = ("pyproject.toml", "README.md")
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from dsv2.dashboard.configuration import Section
 from dsv2.dashboard.moments import HISTORY, Moment, moment_of
 from dsv2.errors import ConfigurationError
 from dsv2.explain import PlanView
 from dsv2.folders import Folder
+from dsv2.job_configuration import Section
 from dsv2.progress import JobProgress
 
 __all__ = ("Board", "Record", "Snapshot", "Status", "WatchedJob", "chained_uids")

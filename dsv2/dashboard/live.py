@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dsv2.dashboard.configuration import configuration_of, redacted_text
 from dsv2.dashboard.jobs import Status, WatchedJob
 from dsv2.dead_letters.location import letters_path
 from dsv2.errors import ConfigurationError
@@ -12,6 +11,7 @@ from dsv2.explain.view import view_of
 from dsv2.folders import Folder
 from dsv2.graph import Plan
 from dsv2.job import JobHandle, JobStatus, RunOptions
+from dsv2.job_configuration import configuration_of, redacted_text
 from dsv2.job_listener import JobListener
 from dsv2.progress import JobProgress
 from dsv2.runtime_view import ExplainingRuntime, ObservableRuntime

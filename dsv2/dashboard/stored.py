@@ -57,7 +57,7 @@ class CheckpointJob(WatchedJob):
         try:
             stored = read_job(self._folder)
             if stored is not None and stored != self._stored:
-                self.record.describe(stored.name, _plan_of(stored), ())
+                self.record.describe(stored.name, _plan_of(stored), stored.configuration)
                 self._stored = stored
             for progress in read_progress(self._folder, after=self._last_batch):
                 self.record.add(progress)

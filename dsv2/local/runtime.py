@@ -17,6 +17,7 @@ from dsv2.folders import Folder
 from dsv2.graph import Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.job import RunOptions, default_trigger, input_is_bounded
+from dsv2.job_configuration import configuration_of
 from dsv2.local.beginning import ONLY_LOCAL, Beginning, beginning_of
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.checks import check_plan, check_start
@@ -107,7 +108,8 @@ class LocalRuntime:
             letters = LocalLetters(plan, options, begun.job_id)
             plan, unblocking = plan_of_run(plan, options, begun, checkpoint)
             control = JobControl()
-            settings = Settings(self._seed, self._batches, self._fast, self._clock, trigger)
+            configuration = configuration_of(plan, options, self.configuration())
+            settings = Settings(self._seed, self._batches, self._fast, self._clock, trigger, configuration)
             listeners = JobListeners(options.listeners)
             execution = Execution(plan, begun, checkpoint, letters, unblocking, settings, control, listeners)
             job = LocalJob(plan, begun, execution, control, self._clock, listeners)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from dsv2.dashboard.jobs import Board, Record, Status
@@ -19,8 +18,9 @@ from dsv2.dashboard.stored import CheckpointJob
 from dsv2.dashboard.texts import watermark_text
 from dsv2.dashboard.watermarks import watermark_page
 from dsv2.folders import LocalFolder
+from dsv2.job_configuration import Section, Setting
 from dsv2.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress, SubtaskProgress
-from dsv2.progress_log import ProgressLog, StoredJob
+from dsv2.progress_log import ProgressLog
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN
 from tests.dashboard_fakes import FakeJob, fake_plan, fake_progress
 
@@ -206,8 +206,8 @@ def test_page_of_watermarks_before_any_progress() -> None:
 
 
 def stored_job(folder: Path) -> ProgressLog:
-    log = ProgressLog(LocalFolder(str(folder)), 0)
-    log.add_job(StoredJob("orders in euros", 5, msgspec.to_builtins(fake_plan().explain().view)))
+    log = ProgressLog(LocalFolder(str(folder)), 0, (Section("Job", (Setting("name", "x"),)),))
+    log.add_job(fake_plan(), 5)
     return log
 
 
@@ -225,6 +225,7 @@ def test_stored_job(tmp_path: Path) -> None:
     snapshot, live = job.record.snapshot(), FakeJob(3).record.snapshot()
     assert (snapshot.status, snapshot.name, snapshot.plan) == (Status.STORED, "orders in euros", live.plan)
     assert list(snapshot.history) == list(live.history)
+    assert snapshot.configuration == (Section("Job", (Setting("name", "x"),)),)
     before = snapshot.revision
     assert looking(job).record.revision == before, "nothing has changed"
     log.add(fake_progress(3))

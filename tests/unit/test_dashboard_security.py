@@ -11,9 +11,9 @@ import pytest
 
 from dsv2 import ConfigurationError
 from dsv2.dashboard import Dashboard
-from dsv2.dashboard.configuration import redacted
 from dsv2.dashboard.security import HEADERS
 from dsv2.dashboard.server import DashboardServer
+from dsv2.job_configuration import redacted
 from tests.dashboard_client import TOKEN, ask, serving
 from tests.dashboard_fakes import SECRET, FakeJob
 

@@ -56,7 +56,9 @@ MAY_IMPORT = {
     "runtime_view": {"folders", "graph"},
     "explain": PLAN | {"extension", "runtime_view"},
     "progress": set[str](),
-    "progress_log": {"errors", "explain", "folders", "graph", "paths", "progress", "runtime_view", "version"},
+    "progress_log": {"errors", "explain", "folders", "graph", "job_configuration", "paths", "progress"}
+    | {"runtime_view", "version"},
+    "job_configuration": {"connectors", "graph", "job", "sinks", "sources", "version"},
     "job_listener": {"graph", "job", "progress"},
     "watermark_report": {"errors", "explain", "graph", "progress", "watermark"},
     "job": MODEL | {"arguments", "graph", "job_listener", "progress", "watermark_report"},
@@ -89,10 +91,19 @@ MAY_IMPORT = {
     "local": RUNTIME
     | RUNTIMES
     | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "progress_log"}
-    | {"runtime_view", "savepoint", "unfinished", "version", "watermark_report"},
-    "dashboard": {"arguments", "clock", "connectors", "dead_letters", "errors", "explain", "folders", "graph", "job"}
-    | {"job_listener", "paths", "program", "progress", "progress_log", "runtime_view", "sinks", "sources", "unfinished"}
-    | {"version", "watermark", "watermark_report"},
+    | {"job_configuration", "runtime_view", "savepoint", "unfinished", "version", "watermark_report"},
+    "dashboard": {"arguments", "clock", "dead_letters", "errors", "explain", "folders", "graph", "job"}
+    | {
+        "job_configuration",
+        "job_listener",
+        "paths",
+        "program",
+        "progress",
+        "progress_log",
+        "runtime_view",
+        "unfinished",
+    }
+    | {"watermark", "watermark_report"},
     "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
     # to build, run and show pipelines
     | {"dashboard", "environment", "explain", "graph", "job", "progress", "progress_log", "runtime_view", "tracebacks"}
@@ -102,14 +113,8 @@ MAY_IMPORT = {
     "runtime_spark": RUNTIME
     | RUNTIMES
     | {"dead_letters", "file_log", "folders", "program", "progress_log", "savepoint"}
-    | {
-        "arguments",
-        "arrow",
-        "environment",
-        "streams",
-        "unfinished",
-        "watermark_report",
-    },  # converts a stream to a DataFrame
+    | {"job_configuration", "watermark_report"}
+    | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "stream_sinks", "streams", "version"},
 }
 

@@ -1,4 +1,4 @@
-"""The configuration of a job for the page, without secrets."""
+"""The configuration of a job, without secrets: for the dashboard and the checkpoint."""
 
 from __future__ import annotations
 
