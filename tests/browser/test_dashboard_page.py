@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from dsv2.dashboard import Dashboard
 from dsv2.dashboard.server import DashboardServer
+from dsv2.dashboard.stored import CheckpointJob
 from dsv2.folders import LocalFolder
 from tests.browser.conftest import OpenPage
 from tests.dashboard_client import TOKEN, serving
@@ -55,20 +56,19 @@ def focused(page: Page) -> str:
     )
 
 
-@pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 400)])
-def test_every_view(
-    view: str, scheme: Literal["light", "dark"], width: int, server: DashboardServer, open_page: OpenPage
-) -> None:
-    page = open_page(f"{server.url}#job=1&tab={view}", scheme=scheme, width=width)
-    for text in VIEWS[view]:
-        expect(page.locator("#view")).to_contain_text(text)
-    assert SECRET not in page.content()
+def test_every_view(scheme: Literal["light", "dark"], width: int, server: DashboardServer, open_page: OpenPage) -> None:
+    page = open_page(server.url, scheme=scheme, width=width)
+    for view, texts in VIEWS.items():
+        page.click(f"#tab-{view}")
+        for text in texts:
+            expect(page.locator("#view")).to_contain_text(text)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, "only tables and graphs scroll sideways"
+        assert page.evaluate(NAMELESS) == []
+        expect(page.get_by_role("tab", selected=True)).to_have_attribute("id", f"tab-{view}")
+        assert SECRET not in page.content()
     red = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0]")
     assert (int(red) < 60) == (scheme == "dark")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width, "only tables and graphs scroll sideways"
-    assert page.evaluate(NAMELESS) == []
-    expect(page.get_by_role("tab", selected=True)).to_have_attribute("id", f"tab-{view}")
 
 
 def test_page_follows_the_job(job: FakeJob, server: DashboardServer, open_page: OpenPage) -> None:
@@ -176,7 +176,7 @@ def test_several_jobs(job: FakeJob, open_page: OpenPage) -> None:
         assert "job=1" in page.url
 
 
-def test_connection_that_is_lost(server: DashboardServer, chromium: object, open_page: OpenPage) -> None:
+def test_connection_that_is_lost(server: DashboardServer, open_page: OpenPage) -> None:
     page = open_page(server.url)
     expect(page.locator(".top")).to_contain_text("micro-batch 29")
     page.route("**/*", lambda route: route.abort())  # so that the browser does not report failed requests itself
@@ -220,8 +220,6 @@ def test_jobs_that_are_not_there_yet(open_page: OpenPage) -> None:
 
 
 def test_checkpoint_without_progress(tmp_path: object, open_page: OpenPage) -> None:
-    from dsv2.dashboard.stored import CheckpointJob
-
     with serving(CheckpointJob(LocalFolder(str(tmp_path)))) as server:
         page = open_page(server.url)
         expect(page.locator("#view")).to_contain_text("The checkpoint has no plan of its job yet.")

@@ -1,7 +1,7 @@
 // The graph of operators: cards as buttons over lines. Arrow keys move along the edges.
 
 import { h, svg } from "./dom.js";
-import { count, rate, share } from "./format.js";
+import { count, plural, rate, share } from "./format.js";
 
 const WORDS = { unknown: "not measured", idle: "no records", low: "low pressure", busy: "busy", high: "high pressure" };
 
@@ -99,7 +99,7 @@ function rates(operator, numbers) {
 
 function word(operator, numbers, level) {
   if (!numbers) return operator.kind === "sink" ? "sink" : WORDS.unknown;
-  if (numbers.errors) return `${count(numbers.errors)} errors`;
+  if (numbers.errors) return plural(numbers.errors, "error");
   if (numbers.held) return `holds ${count(numbers.held)}`;
   if (numbers.lag) return `lag ${count(numbers.lag)}`;
   return numbers.busy === null ? WORDS[level] : `busy ${share(numbers.busy)}`;
