@@ -95,6 +95,8 @@ def fake_progress(number: int) -> JobProgress:
         _operator("rates", number, 90, splits=_rate_splits(number)),
         _operator("join", number, 1890, busy=0.71, held=140 * max(0, number - _STUCK_SINCE), state=900),
         _operator("find alerts", number, 1750, busy=0.05, errors=3, late=12),
+        _sink("table", number, 1890),
+        _sink("alerts", number, 25),
     ]
     return JobProgress(number, {operator.uid: operator for operator in operators}, batches)
 
@@ -164,6 +166,10 @@ def _operator(
         subtasks=() if splits else subtasks,
         splits=tuple(splits),
     )
+
+
+def _sink(uid: str, number: int, per_batch: int) -> OperatorProgress:
+    return OperatorProgress(uid, uid, records_in=per_batch * (number + 1), records_in_per_second=per_batch / 1.2)
 
 
 def _inputs(number: int) -> tuple[InputProgress, ...]:

@@ -19,11 +19,19 @@ from dsv2.progress import OperatorProgress, SplitProgress, SubtaskProgress
 from dsv2.watermark.event_time import EVENT_TIME
 
 __all__ = (
+    "FindingLine",
+    "HistoryLine",
     "HistoryPage",
     "JobLine",
+    "OperatorLine",
     "OperatorPage",
+    "PlanOperator",
     "PlanPage",
+    "SplitLine",
     "StatePage",
+    "SubtaskLine",
+    "SummaryLine",
+    "WatermarkLine",
     "history_page",
     "job_line",
     "operator_page",

@@ -11,7 +11,13 @@ from dsv2.explain import PlanView
 from dsv2.watermark.event_time import EVENT_TIME, RESERVED
 from dsv2.watermark_report import Cause, OperatorWatermark, report_watermarks
 
-__all__ = ("WatermarkPage", "watermark_page")
+__all__ = (
+    "ChannelLine",
+    "StepLine",
+    "WatermarkLine",
+    "WatermarkPage",
+    "watermark_page",
+)
 
 _BY_NAME = "event-time"
 _FINE = (Cause.NOTHING, Cause.ENDED, Cause.UNKNOWN)  # there is nothing to do about these
@@ -50,7 +56,6 @@ class WatermarkLine:
     highest: str
     cause: str
     is_fine: bool
-    lasted_ms: int | None
     split: str
     sentence: str
     advice: str
@@ -119,7 +124,6 @@ def _line(found: OperatorWatermark, plan: PlanView, key: str) -> WatermarkLine:
         highest=watermark_text(key, max(known, default=None)),
         cause="advances" if found.cause is Cause.NOTHING else found.cause.value,
         is_fine=found.cause in _FINE,
-        lasted_ms=found.lasted_ms,
         split=found.split or "",
         sentence=found.sentence,
         advice=found.advice,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from io import BytesIO
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from components.chromium import find_chromium
@@ -13,7 +15,7 @@ from tests.dashboard_fakes import FakeJob
 
 _ASSETS = Path(__file__).parent.parent.parent / "docs/assets"
 _PAGES = {
-    "overview": ("tab=overview", "What to look at", 830),
+    "overview": ("tab=overview", "What to look at", 900),
     "operator": ("tab=overview&operator=3", "split rates-3", 1080),
     "timeline": ("tab=timeline", "Phases", 830),
 }
@@ -28,7 +30,8 @@ def main() -> None:
             page = browser.new_page(viewport={"width": 1280, "height": height}, color_scheme="light")
             page.goto(f"{server.url}#job=1&{address}")
             page.get_by_text(text).first.wait_for()
-            page.screenshot(path=_ASSETS / f"dashboard_{name}.png")
+            image = Image.open(BytesIO(page.screenshot()))
+            image.quantize(128).save(_ASSETS / f"dashboard_{name}.png", optimize=True)  # a third of the size
             page.close()
         browser.close()
 

@@ -16,9 +16,12 @@ import pytest
 from dsv2 import CollectSink, ConfigurationError, ErrorPolicy, ExecutionEnvironment, JobHandle, UserFunctionError
 from dsv2.cli import main
 from dsv2.dashboard import Dashboard
+from dsv2.dashboard.jobs import Status
+from dsv2.dashboard.live import LiveJob
 from dsv2.dashboard.server import DashboardServer, server_of
+from dsv2.job import RunOptions
 from dsv2.testing import Stop, TestSource
-from dsv2.unfinished import _watched
+from dsv2.unfinished import _watched, watch
 from tests.dashboard_client import ask, events, get, serving
 from tests.dashboard_fakes import FakeJob
 
@@ -89,12 +92,18 @@ def test_failed_job_stays_on_the_dashboard() -> None:
 
 def test_dashboard_does_not_count_as_looking_at_the_result() -> None:
     """The program must still be warned if it never looks itself."""
-    with shown() as server:
-        job = started(server, None)
-        with events(server) as changes:
-            next(lines for lines in changes if lines[0]["status"] == "failed")
-        assert id(job) in _watched
-        assert job.exception() is not None
+    env = ExecutionEnvironment.get_instance("local")
+    pipeline(env)
+    shown_job = LiveJob(env.build_plan("halves"), RunOptions(), None)
+    job = env.execute_async("halves")
+    with pytest.raises(UserFunctionError):
+        job.result()
+    watch(job, "halves", "program.py:1")
+    shown_job.on_ended(job)
+    assert shown_job.record.snapshot().status is Status.FAILED
+    assert id(job) in _watched
+    assert job.exception() is not None
+    assert id(job) not in _watched
 
 
 def test_jobs_of_a_program_share_a_dashboard(capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,7 +208,7 @@ def test_unknown_things(path: str) -> None:
 
 def test_operator_without_a_report() -> None:
     with serving(FakeJob(1)) as server:
-        assert get(server, "/api/jobs/1/operator?uid=table") is None
+        assert get(server, "/api/jobs/1/operator?uid=none") is None
 
 
 def test_unknown_watermark() -> None:
@@ -228,7 +237,9 @@ def test_program_ends_although_a_page_is_open(tmp_path: Path) -> None:
     program.write_text(
         "import socket\n"
         "from dsv2 import *\n"
-        "from dsv2.dashboard.server import server_of\n"
+        "from dsv2.dashboard.jobs import Status
+from dsv2.dashboard.live import LiveJob
+from dsv2.dashboard.server import server_of\n"
         "from dsv2.dashboard import Dashboard\n"
         "env = ExecutionEnvironment.get_instance('local')\n"
         "env.from_collection([1]).to_sink(CollectSink())\n"

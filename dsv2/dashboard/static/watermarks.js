@@ -1,7 +1,7 @@
 // The watermarks of each operator, and what holds them back.
 
 import { h } from "./dom.js";
-import { clock, duration, NONE } from "./format.js";
+import { clock, NONE } from "./format.js";
 import { table } from "./table.js";
 
 export function watermarks(state, act) {
@@ -71,12 +71,7 @@ function way(one, act) {
     h("li", {}, h("button", { type: "button", class: "link", onclick: () => act.choose(step.operator) }, step.text)),
   );
   if (one.split) steps.push(h("li", { class: "cause" }, `split ${one.split}`));
-  return h(
-    "div",
-    {},
-    h("ol", { class: "path", "aria-label": "The way to the cause" }, steps),
-    one.lasted_ms !== null && h("p", { class: "soft" }, `It has not moved for ${duration(one.lasted_ms)}.`),
-  );
+  return h("ol", { class: "path", "aria-label": "The way to the cause" }, steps);
 }
 
 function channels(one) {
