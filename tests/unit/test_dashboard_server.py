@@ -237,10 +237,6 @@ def test_program_ends_although_a_page_is_open(tmp_path: Path) -> None:
     program.write_text(
         "import socket\n"
         "from dsv2 import *\n"
-        "from dsv2.dashboard.jobs import Status
-from dsv2.dashboard.live import LiveJob
-from dsv2.dashboard.server import server_of\n"
-        "from dsv2.dashboard import Dashboard\n"
         "env = ExecutionEnvironment.get_instance('local')\n"
         "env.from_collection([1]).to_sink(CollectSink())\n"
         "with socket.create_server(('127.0.0.1', 0)) as found: port = found.getsockname()[1]\n"
