@@ -234,7 +234,7 @@ def state_page(snapshot: Snapshot, actions: tuple[str, ...]) -> StatePage:
     """Describe the state of a job."""
     operators = {} if snapshot.progress is None else snapshot.progress.operators
     views = () if snapshot.plan is None else snapshot.plan.operators
-    known = [(view, operators[view.uid]) for view in views if view.uid in operators]
+    known = [(view, operators[view.uid]) for view in views if view.uid is not None and view.uid in operators]
     return StatePage(
         revision=snapshot.revision,
         name=snapshot.name,

@@ -166,8 +166,8 @@ def test_cards_do_not_overlap_and_edges_reach_them() -> None:
         assert all(card.operator in cards[other].upstream for other in card.downstream)
 
 
-def split(name: str, time: int | None, moved: int | None, **status: bool) -> SplitProgress:
-    return SplitProgress(name, 0, event_time=time, moved_at_ms=moved, **status)
+def split(name: str, time: int | None, moved: int | None) -> SplitProgress:
+    return SplitProgress(name, 0, event_time=time, moved_at_ms=moved)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,9 @@ def split(name: str, time: int | None, moved: int | None, **status: bool) -> Spl
         ([split("a", 5, 3), split("b", 9, 9)], "a"),
         ([split("a", 5, None), split("b", 9, 9)], "a"),
         ([split("a", None, None), split("b", 9, 9)], "a"),
-        ([split("a", 5, 3, idle=True), split("b", 9, 9)], ""),
-        ([split("a", 5, 3, ended=True), split("b", 9, 9)], ""),
-        ([split("a", 5, 3, paused=True), split("b", 9, 9)], ""),
+        ([replace(split("a", 5, 3), idle=True), split("b", 9, 9)], ""),
+        ([replace(split("a", 5, 3), ended=True), split("b", 9, 9)], ""),
+        ([replace(split("a", 5, 3), paused=True), split("b", 9, 9)], ""),
         ([split("a", 5, 3)], ""),
         ([split("a", 5, 3), split("b", 4, 3), split("c", 9, 9)], "b"),
         ([split("a", 5, 3), split("b", 5, 3)], ""),
