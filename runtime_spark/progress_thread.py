@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -108,7 +109,8 @@ class ProgressThread(threading.Thread):
             while (batch := self._next()) is not None:
                 if (times := self._await_times(batch.number)) is not None:
                     self._complete(batch, times)
-            self._query.settle()
+            with contextlib.suppress(Exception):  # those who wait for the job see it
+                self._query.settle()
         finally:
             self._listeners.ended(self._job)
 

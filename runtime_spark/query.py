@@ -181,13 +181,15 @@ class StreamingJob:
 
     def _spark_times(self, batch_id: int) -> SparkTimes | None:
         """Return what Spark has measured of a micro-batch that has been written; None if it is not complete."""
-        last = self.query.lastProgress
-        if last is None or last.batchId < batch_id:
-            return None
-        if last.batchId == batch_id and (times := spark_times(last)) is not None:
-            return times
-        found = (spark_times(one) for one in self.query.recentProgress if one.batchId == batch_id)
-        return next((times for times in found if times is not None), None)
+        with contextlib.suppress(Exception):  # the session has been stopped
+            last = self.query.lastProgress
+            if last is None or last.batchId < batch_id:
+                return None
+            if last.batchId == batch_id and (times := spark_times(last)) is not None:
+                return times
+            found = (spark_times(one) for one in self.query.recentProgress if one.batchId == batch_id)
+            return next((times for times in found if times is not None), None)
+        return None
 
     def _end_soon(self, *, after_first_trigger: bool = False) -> None:
         # Spark would trigger forever. A query cannot be stopped from within its own micro-batch.

@@ -286,6 +286,7 @@ def test_records_are_counted_for_each_operator_of_a_chain(keyed: bool) -> None:
     driver.send(1, 2, 3)
     driver.restart()
     driver.send(4)
+    assert [report["uid"] for report in driver.subtask.progress()] == ["f", "g"]  # the first one reports the state
     counts = [(driver.progress(uid)["records_in"], *driver.progress(uid)["outputs"]) for uid in "fg"]
     assert counts == [(4, 8), (8, 16)]
 

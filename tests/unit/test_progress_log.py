@@ -60,6 +60,7 @@ def test_progress_is_read_as_it_was_written(tmp_path: Path) -> None:
     for number in range(3):
         log.add(progress(number))
     assert read_progress(tmp_path) == read_progress(folder_of(tmp_path)) == list(map(progress, range(3)))
+    assert read_progress(tmp_path, after=1) == [progress(2)]
 
 
 def test_checkpoint_without_progress(tmp_path: Path) -> None:
@@ -100,15 +101,17 @@ def test_there_are_at_most_a_hundred_files(tmp_path: Path) -> None:
 
 def test_large_progress_leaves_fewer_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = ProgressLog(folder_of(tmp_path), 0)
-    for number in range(5):
+    for number in range(6):
         log.add(progress(number))
-    (size, *_) = {file.stat().st_size for file in (tmp_path / "dsv2/progress").iterdir()}
-    monkeypatch.setattr(progress_log, "_MOST_BYTES", 3 * size + 10)
-    log.add(progress(5))
-    assert [one.batch_id for one in read_progress(tmp_path)] == [3, 4, 5]
-    monkeypatch.setattr(progress_log, "_MOST_BYTES", 1)
+    sizes = {int(file.stem): file.stat().st_size for file in (tmp_path / "dsv2/progress").iterdir()}
     log.add(progress(6))
-    assert [one.batch_id for one in read_progress(tmp_path)] == [6], "the last one is always there"
+    newest = (tmp_path / "dsv2/progress/6.json").stat().st_size
+    monkeypatch.setattr(progress_log, "_MOST_BYTES", newest + sizes[5] + sizes[4])
+    log.add(progress(6))
+    assert [one.batch_id for one in read_progress(tmp_path)] == [4, 5, 6]
+    monkeypatch.setattr(progress_log, "_MOST_BYTES", 1)
+    log.add(progress(7))
+    assert [one.batch_id for one in read_progress(tmp_path)] == [7], "the last one is always there"
 
 
 def test_values_that_json_does_not_have(tmp_path: Path) -> None:

@@ -314,17 +314,16 @@ def test_a_watermark_that_advances() -> None:
     found = program.report("f", wait_seconds=5)
     assert found.cause is Cause.NOTHING
     assert found.sentence == (
-        "Event time of 'f', subtask 0, is 2023-11-14T22:13:21.999Z; channel 1 ('in', subtask 1) is the furthest behind; "
-        "it advances."
+        "Event time of 'f', subtask 0, is 2023-11-14T22:13:21.999Z; channel 1 ('in', subtask 1) is the furthest "
+        "behind; it advances."
     )
 
 
 def test_event_time_that_follows_the_wall_clock() -> None:
     no_watermark = EventTimeExtension.new_watermark_generator_builder(time_of).no_watermark()
     program = Program()
-    program.end(
-        program.source("in", no_watermark.build_as_watermark_strategy(), a=9).process(one_input()).with_uid("f")
-    )
+    source = program.source("in", no_watermark.build_as_watermark_strategy(), a=9)
+    program.end(source.process(one_input()).with_uid("f"))
     found = program.report("f")
     assert (found.cause, found.value) == (Cause.NOTHING, None)
     assert found.sentence == "Event time of 'f' is the wall clock."
@@ -361,8 +360,8 @@ def test_mistakes_in_the_arguments() -> None:
     program = Program()
     program.end(program.source("in", a=9).process(emits(W)).with_uid("f"))
     job = program.run()
-    with pytest.raises(ConfigurationError, match="no watermark 'v'. It has: event-time, w"):
+    with pytest.raises(ConfigurationError, match=r"no watermark 'v'\. It has: event-time, w"):
         job.watermarks("v")
-    with pytest.raises(ConfigurationError, match="no function 'g'. It has: f"):
+    with pytest.raises(ConfigurationError, match=r"no function 'g'\. It has: f"):
         job.watermarks("w", "g")
     assert str(job.watermarks()) == "No operator receives this watermark."

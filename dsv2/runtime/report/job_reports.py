@@ -184,7 +184,7 @@ class JobReports:
 
 def _sum(before: Report, report: Report) -> Report:
     """Add the counts ``before`` to a report."""
-    counters = Counter(before["counters"])
+    counters = Counter[str](before["counters"])
     counters.update(report["counters"])
     outputs = before["outputs"]
     if len(outputs) != len(report["outputs"]):  # the program has changed

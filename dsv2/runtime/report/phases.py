@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from dsv2.clock import elapsed_ns
 
 __all__ = ("COMMIT", "PLANNING", "SINKS", "SOURCE", "Phases", "level", "names_of_phases")
 
-PLANNING, SOURCE, SINKS, COMMIT = "planning", "source", "sinks", "commit"
-"""The names of phases. Between the last two of the first kind and the others are those of the levels."""
+# The names of phases. Those of the levels are between the second and the third.
+PLANNING: Final = "planning"
+SOURCE: Final = "source"
+SINKS: Final = "sinks"
+COMMIT: Final = "commit"
 
 _NS_PER_MS = 1_000_000
 
