@@ -251,6 +251,18 @@ def test_program_ends_although_a_page_is_open(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr
 
 
+def test_option_of_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "shop_on_a_dashboard.py").write_text(
+        "from dsv2 import CollectSink\n"
+        "def orders(env): env.from_collection([1]).with_uid('in').to_sink(CollectSink()).with_uid('out')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["run", "shop_on_a_dashboard:orders", "--runtime", "local", "--dashboard", "0"]) == 0
+    assert "Dashboard: http://127.0.0.1:" in capsys.readouterr().err
+    assert main(["run", "shop_on_a_dashboard:orders", "--runtime", "local", "--dashboard", "70000"]) == 2
+    assert "from 0 to 65535" in capsys.readouterr().err
+
+
 def test_command_refuses_a_folder_that_is_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dashboard", str(tmp_path / "none"), "--port", "0"]) == 2
     assert "is not the checkpoint of a job" in capsys.readouterr().err
