@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from dsv2.progress import BatchProgress, JobProgress, OperatorProgress
 
-__all__ = ("HISTORY", "Moment", "OperatorMoment", "moment_of")
+__all__ = ("HISTORY", "Moment", "OperatorMoment", "moment_of", "state_bytes_of")
 
 HISTORY = 600
 """The number of micro-batches that a dashboard keeps of each job."""
@@ -85,9 +85,14 @@ def _change(before: OperatorProgress | None, now: OperatorProgress, busy_ms: flo
         records_out=0 if before is None else max(0, now.records_out - before.records_out),
         busy_ms=busy_ms,
         records_held=now.records_held,
-        state_bytes=now.state_bytes,
+        state_bytes=state_bytes_of(now),
         lag=sum(lags) if lags else None,
     )
+
+
+def state_bytes_of(operator: OperatorProgress) -> int:
+    """The size of the state of all subtasks of an operator, in bytes."""
+    return sum(subtask.state_bytes for subtask in operator.subtasks) or operator.state_bytes
 
 
 def _busy_times(

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dsv2.dashboard.jobs import Snapshot, WatchedJob
-from dsv2.dashboard.moments import Moment
+from dsv2.dashboard.moments import Moment, state_bytes_of
 from dsv2.dashboard.picture import Picture, picture_of
 from dsv2.dashboard.pressure import Pressure, busiest, pressure_of
 from dsv2.dashboard.texts import title_of, watermark_text
@@ -319,7 +319,7 @@ def _operator_line(operator: OperatorProgress, pressure: Pressure) -> OperatorLi
         held=operator.records_held,
         late=sum(subtask.late_records for subtask in subtasks),
         errors=sum(subtask.errors for subtask in subtasks),
-        state_bytes=operator.state_bytes,
+        state_bytes=state_bytes_of(operator),
         keys=sum(subtask.keys for subtask in subtasks),
         timers=sum(subtask.timers for subtask in subtasks),
         lag=sum(lags) if lags else None,

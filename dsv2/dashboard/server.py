@@ -67,36 +67,30 @@ class DashboardServer:
         self._thread.join(_EXIT_SECONDS)
         self._socket.close()
         with _lock:
-            for address in [address for address, server in _servers.items() if server is self]:
-                del _servers[address]
+            for settings in [settings for settings, server in _servers.items() if server is self]:
+                del _servers[settings]
 
 
-_servers: dict[tuple[str, int], DashboardServer] = {}
+_servers: dict[Dashboard, DashboardServer] = {}
 _lock = threading.Lock()
 
 
 def server_of(settings: Dashboard) -> tuple[DashboardServer, bool]:
-    """Return the server of this process at an address, and whether it is new. Jobs of one process share it.
+    """Return the server of this process with these settings, and whether it is new. Jobs of a process share it.
 
     Raises:
-        ConfigurationError: The address is not available, or the server has other settings.
+        ConfigurationError: The extra is not installed, or the address is not available.
     """
     with _lock:
-        running = _servers.get((settings.host, settings.port))
-        if running is not None:
-            if running.settings.allow_actions != settings.allow_actions or settings.token not in (
-                None,
-                running.settings.token,
-            ):
-                raise ConfigurationError(
-                    f"This program has a dashboard at port {settings.port} already, with another token or "
-                    f"allow_actions. Use the same Dashboard for all jobs, or another port."
-                )
-            return running, False
-        server = DashboardServer(settings)
-        if settings.port:
-            _servers[settings.host, settings.port] = server
-        return server, True
+        if settings in _servers:
+            return _servers[settings], False
+        if settings.port and any(other.port == settings.port for other in _servers):
+            raise ConfigurationError(
+                f"This program has a dashboard at port {settings.port} already, with other settings. Pass the same "
+                f"Dashboard to all jobs, or choose another port."
+            )
+        _servers[settings] = DashboardServer(settings)
+        return _servers[settings], True
 
 
 def _listening(settings: Dashboard) -> socket.socket:

@@ -176,13 +176,18 @@ def test_several_jobs(job: FakeJob, open_page: OpenPage) -> None:
         assert "job=1" in page.url
 
 
-def test_connection_that_is_lost(server: DashboardServer, open_page: OpenPage) -> None:
+def test_connection_that_is_lost_and_found(job: FakeJob, server: DashboardServer, open_page: OpenPage) -> None:
     page = open_page(server.url)
     expect(page.locator(".top")).to_contain_text("micro-batch 29")
     page.route("**/*", lambda route: route.abort())  # so that the browser does not report failed requests itself
     server.board.is_closing = True
     expect(page.locator(".notices")).to_contain_text("Not connected")
     expect(page.locator(".top")).to_contain_text("micro-batch 29")
+    job.advance()
+    server.board.is_closing = False
+    page.unroute_all()
+    expect(page.locator(".top")).to_contain_text("micro-batch 30")
+    expect(page.locator(".notices")).not_to_contain_text("Not connected")
 
 
 def test_token_and_actions(job: FakeJob, open_page: OpenPage) -> None:

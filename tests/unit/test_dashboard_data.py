@@ -66,6 +66,14 @@ def test_first_report_and_report_without_times() -> None:
     assert moment_of(None, JobProgress(4, {})) is None
 
 
+def test_size_of_state_is_that_of_all_subtasks() -> None:
+    subtasks = (SubtaskProgress(0, state_bytes=10), SubtaskProgress(1, state_bytes=30))
+    now = progress(
+        1, a=OperatorProgress("a", "a", state_bytes=30, subtasks=subtasks), b=OperatorProgress("b", "b", state_bytes=5)
+    )
+    assert change(None, now).state_bytes == 45
+
+
 def history(*operators: OperatorMoment) -> list[Moment]:
     return [Moment(BatchProgress(number, 0, 100.0), {"a": one}) for number, one in enumerate(operators)]
 

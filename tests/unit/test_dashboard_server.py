@@ -18,12 +18,21 @@ from dsv2.cli import main
 from dsv2.dashboard import Dashboard
 from dsv2.dashboard.jobs import Status
 from dsv2.dashboard.live import LiveJob
-from dsv2.dashboard.server import DashboardServer, server_of
+from dsv2.dashboard.server import DashboardServer, _servers, server_of
 from dsv2.job import RunOptions
 from dsv2.testing import Stop, TestSource
 from dsv2.unfinished import _watched, watch
 from tests.dashboard_client import ask, events, get, serving
 from tests.dashboard_fakes import FakeJob
+
+
+@pytest.fixture(autouse=True)
+def no_servers_of_other_tests() -> Iterator[None]:
+    for server in list(_servers.values()):
+        server.close()
+    yield
+    for server in list(_servers.values()):
+        server.close()
 
 
 @contextmanager
@@ -120,7 +129,7 @@ def test_other_settings_for_the_same_port_are_refused() -> None:
     with shown() as server:
         port = server.settings.port
         for other in (Dashboard(port, allow_actions=True), Dashboard(port, token="another-token-of-tests")):
-            with pytest.raises(ConfigurationError, match="another token or allow_actions"):
+            with pytest.raises(ConfigurationError, match="with other settings"):
                 server_of(other)
 
 

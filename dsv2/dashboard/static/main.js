@@ -295,6 +295,7 @@ addEventListener("hashchange", () => {
 readAddress();
 render();
 follow(onJobs, (connected) => {
+  if (connected && state.connected === false) Object.assign(state, nothingLoaded()); // it may be another program
   state.connected = connected;
   render();
 });

@@ -20,7 +20,7 @@ export function overview(state, act) {
     ),
     h(
       "section",
-      { class: "card details", id: "details", "aria-label": "Chosen operator", "aria-live": "polite" },
+      { class: "card details", id: "details", "aria-label": "Chosen operator" },
       state.operator === null ? nothingChosen(state, act) : details(state, act),
     ),
   );
