@@ -97,7 +97,8 @@ def _listening(settings: Dashboard) -> socket.socket:
     host, port = settings.host, settings.port
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return socket.create_server(address[:2], family=family)
+        both = host == "::" and socket.has_dualstack_ipv6()
+        return socket.create_server(address[:2], family=family, dualstack_ipv6=both)
     except OSError as error:
         raise ConfigurationError(
             f"The dashboard cannot listen at port {port} of {host}: {error.strerror or error}. Choose another port, or "
