@@ -6,6 +6,7 @@ reads it when it needs the progress. So splits that are paused between two micro
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,8 @@ class ObservedPlanner(Planner):
         splits = self._planner.splits()
         if splits != self._written:
             self._written = splits
-            replace_file(self._path, msgspec.json.encode(splits).decode())
+            with contextlib.suppress(OSError):  # the job does not depend on its progress
+                replace_file(self._path, msgspec.json.encode(splits).decode())
         return there
 
     def portions(self, start: SparkOffset, end: SparkOffset) -> Sequence[Any]:
@@ -82,6 +84,7 @@ class SplitFiles:
         sources = [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
         self._paths = {operator.uid: _path(folder, operator.id) for operator in sources}
         self._times: dict[str, dict[str, int | None]] = {uid: {} for uid in self._paths}
+        self._read: dict[str, list[SplitProgress]] = {uid: [] for uid in self._paths}
 
     def note(self, reports: Iterable[Report]) -> None:
         """Note the event time in reports of readers."""
@@ -91,14 +94,11 @@ class SplitFiles:
 
     def read(self) -> dict[str, tuple[SplitProgress, ...]]:
         """Return the splits of each source, by uid."""
-        return {uid: with_event_times(_read(path), self._times[uid]) for uid, path in self._paths.items()}
-
-
-def _read(path: Path) -> list[SplitProgress]:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=list[SplitProgress])
-    except FileNotFoundError:
-        return []  # nothing has been planned yet, or the source has no planner
+        for uid, path in self._paths.items():
+            # There is no file before the first plan, of a source without a planner, and after the run.
+            with contextlib.suppress(FileNotFoundError):
+                self._read[uid] = msgspec.json.decode(path.read_bytes(), type=list[SplitProgress])
+        return {uid: with_event_times(splits, self._times[uid]) for uid, splits in self._read.items()}
 
 
 def _path(folder: str, operator_id: int) -> Path:

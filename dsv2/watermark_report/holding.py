@@ -60,8 +60,10 @@ def held_input(
         found = holders_of_value(values, active, greatest=route.takes_greatest, waits_for_all=route.waits_for_all)
     else:
         edges = route.edges_into(operator)
-        arriving = [number for number in active if route.arrives(edges[number])] or active
-        found = sorted(arriving, key=lambda number: _rank(values.get(number)))
+        arriving = [number for number in active if route.arrives(edges[number])]
+        if not arriving and route.receives(operator):
+            return Cause.IDLE if any(route.arrives(edges[number]) for number in idle) else Cause.ENDED
+        found = sorted(arriving or active, key=lambda number: _rank(values.get(number)))
     return inputs[found[0]] if found else Cause.NOTHING
 
 

@@ -90,6 +90,7 @@ class _Reporter:
         trace = self._trace(operator, subtask, chosen, value)
         moved = self._moved_at(trace)
         lasted = None if moved is None else max(0, self._now_ms - moved)
+        is_moving = moved is not None and moved >= self._recent_ms
         at = self._tracer.report_of(trace.at, trace.subtask)
         received = [] if at is None else list(delivered(self._route, trace.at, at))
         facts = Facts(
@@ -99,8 +100,8 @@ class _Reporter:
             value,
             trace,
             received=received[0] if received else None,
-            records_in=None if at is None else at.records_in,
-            lasted_ms=lasted,
+            records_in=self._records_in(trace),
+            lasted_ms=None if is_moving else lasted,
             now_ms=self._now_ms,
         )
         return OperatorWatermark(
@@ -130,9 +131,18 @@ class _Reporter:
         trace = self._tracer.trace(operator, subtask)
         moved = self._moved_at(trace)
         advances = trace.cause in _MAY_ADVANCE and moved is not None and moved >= self._recent_ms
-        if advances or (value in (True, PROCESSING_TIME) and trace.cause is not Cause.ENDED):
+        is_final = value is True or value == PROCESSING_TIME
+        if advances or (is_final and trace.cause is not Cause.ENDED):
             return replace(trace, cause=Cause.NOTHING)
         return trace
+
+    def _records_in(self, trace: Trace) -> int | None:
+        """The number of records that the cause has received. None: it is a source, or unknown."""
+        found = self._progress.operators.get(uid_of(trace.at))
+        if found is None or trace.at.kind is OperatorKind.SOURCE:
+            return None
+        counts = [one.records_in for one in found.subtasks if trace.subtask in (None, one.subtask)]
+        return sum(counts) if counts else None
 
     def _moved_at(self, trace: Trace) -> int | None:
         if trace.first is None or trace.first.channel is None:
@@ -157,10 +167,11 @@ class _Reporter:
             if report.event_time is not None:
                 return report.event_time
             return next(iter(delivered(route, operator, report)), None)
-        if route.is_aligned or not going_on:
-            return report.watermarks.get(route.identifier)
         edges = route.edges_into(operator)
-        arriving = [route.of_input(one) for one in going_on if route.arrives(edges[one.input]) and not is_idle(one)]
+        active = [one for one in going_on if route.arrives(edges[one.input]) and not is_idle(one)]
+        if route.is_aligned or not active:
+            return report.watermarks.get(route.identifier)
+        arriving = [route.of_input(one) for one in active]
         known = [value for value in arriving if value is not None]
         return min(known) if known and len(known) == len(arriving) else None
 

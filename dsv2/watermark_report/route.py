@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dsv2.errors import ConfigurationError
 from dsv2.explain import EdgeView, OperatorView, PlanView, WatermarkView
 from dsv2.graph import Exchange, OperatorKind
@@ -36,7 +38,9 @@ class Route:
         self._received_by = {number for one in declared for number in one.received_by}
         self.is_forwarded = all(one.forwarded for one in declared)
         self._watermark: WatermarkView | None = None if self.is_event_time else declared[0]
-        self._edges = {operator.id: view.edges_into(operator) for operator in view.operators}
+        self._edges: dict[int, list[EdgeView]] = {operator.id: [] for operator in view.operators}
+        for edge in sorted(view.edges, key=lambda edge: edge.input):
+            self._edges[edge.target].append(edge)
 
     @property
     def plain_name(self) -> str:
@@ -64,7 +68,7 @@ class Route:
             return True
         return self._watermark.across_inputs
 
-    def edges_into(self, operator: OperatorView) -> tuple[EdgeView, ...]:
+    def edges_into(self, operator: OperatorView) -> Sequence[EdgeView]:
         """The edges into an operator, by input."""
         return self._edges[operator.id]
 
@@ -82,8 +86,12 @@ class Route:
 
     def is_declared_upstream(self, operator: OperatorView) -> bool:
         """Whether an operator, or one upstream of it, declares the watermark."""
-        senders = (self.view.operators[edge.source] for edge in self.edges_into(operator))
-        return self.declares(operator) or any(map(self.is_declared_upstream, senders))
+        reached, waiting = {operator.id}, [operator.id]
+        while waiting:
+            senders = {edge.source for edge in self._edges[waiting.pop()]} - reached
+            reached |= senders
+            waiting += senders
+        return not reached.isdisjoint(self._declared_by)
 
     def upstream(
         self, operator: OperatorView, subtask: int | None, number: int, channel: int | None

@@ -22,16 +22,8 @@ def split_for_records(splits: Sequence[SplitProgress]) -> SplitProgress | None:
     return max(live, key=lambda split: (split.lag or 0, split.moved_at_ms or 0), default=None)
 
 
-def cause_in_split(split: SplitProgress | None, of_source: Sequence[SplitProgress], recent_ms: int) -> Cause:
-    """Return why a split holds a watermark back.
-
-    Args:
-        split: The split. None: there is none.
-        of_source: All splits of its source.
-        recent_ms: A split that has moved since then has new records.
-    """
-    if split is None or has_no_records(of_source):
-        return Cause.NO_RECORDS
+def cause_in_split(split: SplitProgress, recent_ms: int) -> Cause:
+    """Return why a split holds a watermark back. ``recent_ms``: If it has moved since then, it has new records."""
     if split.paused:
         return Cause.PAUSED_SPLIT
     if split.lag:

@@ -132,11 +132,12 @@ class Tracer:
             passed_on = not sent or (receiver is not None and route.identifier in receiver.watermarks)
         else:
             passed_on = value in sent if sent else value is None
+        forwards_itself = route.is_event_time and operator.event_time
         if passed_on:
-            return Cause.NOT_EMITTED if declares and not sent else None
+            return Cause.NOT_EMITTED if declares and not sent and not forwards_itself else None
         if declares:
             return Cause.NOT_EMITTED
-        if not operator.handlers or (route.is_event_time and operator.event_time):
+        if not operator.handlers or forwards_itself:
             return None
         return Cause.POLLED if value is None or any(one > value for one in sent) else Cause.NOT_EMITTED
 
@@ -152,7 +153,7 @@ class Tracer:
             index = None if channel is None else channel.channel
             current, number = self._route.upstream(current, number, one.input, index)
         ending = way.ends(Cause.IDLE, current, number)
-        if current.kind is OperatorKind.SOURCE and has_no_records(self._splits(current, None)):
+        if current.kind is OperatorKind.SOURCE and self._has_no_records(current):
             return replace(ending, cause=Cause.NO_RECORDS)
         return ending
 
@@ -172,8 +173,10 @@ class Tracer:
             number = number if edge.exchange is Exchange.FORWARD else 0 if current.parallelism == 1 else None
             path.append(Step(uid_of(current), number))
         split = split_for_records(self._splits(current, number))
-        cause = cause_in_split(split, self._splits(current, None), self._recent_ms)
-        if cause is Cause.NOT_EMITTED or split is None:
+        if split is None:
+            return ending
+        cause = Cause.NO_RECORDS if self._has_no_records(current) else cause_in_split(split, self._recent_ms)
+        if cause is Cause.NOT_EMITTED:
             return ending
         return self._with_split(replace(ending, path=tuple(path), at=current, subtask=number), cause, split)
 
@@ -183,9 +186,8 @@ class Tracer:
             return ending  # the source emits the watermark itself
         split = split_for_time(self._splits(source, ending.subtask))
         if split is None:
-            no_records = has_no_records(self._splits(source, None))
-            return replace(ending, cause=Cause.NO_RECORDS if no_records else Cause.IDLE)
-        cause = cause_in_split(split, self._splits(source, None), self._recent_ms)
+            return replace(ending, cause=Cause.NO_RECORDS if self._has_no_records(source) else Cause.IDLE)
+        cause = Cause.NO_RECORDS if self._has_no_records(source) else cause_in_split(split, self._recent_ms)
         return self._with_split(ending, cause, split)
 
     def _with_split(self, ending: Trace, cause: Cause, split: SplitProgress) -> Trace:
@@ -195,6 +197,11 @@ class Tracer:
             members = [one for one in self._route.view.operators if one.alignment_group == group]
             behind = slowest_in_group([(one, self._splits(one, None)) for one in members])
         return replace(ending, cause=cause, split=split, behind=behind)
+
+    def _has_no_records(self, source: OperatorView) -> bool:
+        """Whether a source has not had any record, as far as it is known."""
+        found = self._progress.operators.get(uid_of(source))
+        return found is not None and found.records_out == 0 and has_no_records(found.splits)
 
     def _splits(self, source: OperatorView, subtask: int | None) -> Sequence[SplitProgress]:
         """The splits of a reader, or of all readers if it is unknown which one has what."""

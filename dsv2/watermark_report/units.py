@@ -26,7 +26,8 @@ def duration_text(duration_ms: int) -> str:
         return f"{duration_ms} ms"
     if duration_ms < 120_000:
         return f"{duration_ms // 1000} s"
-    parts, left = [], duration_ms
+    parts: list[tuple[int, str]] = []
+    left = duration_ms
     for name, size in _UNITS:
         number, left = divmod(left, size)
         if number or parts:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dsv2.explain import OperatorView
 from dsv2.progress import SubtaskProgress
 from dsv2.watermark.event_time import PROCESSING_TIME
+from dsv2.watermark_report.holding import has_ended
 from dsv2.watermark_report.model import Cause
 from dsv2.watermark_report.route import Route
 from dsv2.watermark_report.trace import Trace, uid_of
@@ -30,7 +31,7 @@ class Facts:
         trace: What holds it back.
         received: The value that the cause has received, if it is a function that has polled it.
         records_in: The number of records that the cause has received. None: unknown.
-        lasted_ms: For how long the channel that holds it back has not moved. None: unknown.
+        lasted_ms: For how long the channel that holds it back has not moved. None: it is moving, or this is unknown.
         now_ms: The time of the report.
     """
 
@@ -68,7 +69,9 @@ def advice(facts: Facts) -> str:
             return "Declare it with default_handling_strategy_forward()."
         case Cause.POLLED:
             return "Return PEEK, or emit the watermark in the function."
-        case Cause.PAUSED_SPLIT if trace.behind is not None:
+        case Cause.BROADCAST_WAIT if (until := _waiting(facts).broadcast_wait_until) is not None:
+            return f"Find out what holds the watermark {until!r} back."
+        case Cause.PAUSED_SPLIT if trace.behind is not None and trace.behind is not trace.at:
             return f"Find out what holds the source {_title(trace.behind)} back."
     return ""
 
@@ -78,6 +81,8 @@ def _value(facts: Facts) -> str:
     who = _title(facts.operator)
     if facts.operator.parallelism > 1 and facts.report is not None:
         who = f"{who}, subtask {facts.report.subtask},"
+    if facts.report is None:
+        return f"Nothing is known of {_name(route)} in {who}"
     if value is None:
         return f"{who} has no event time yet" if route.is_event_time else f"{who} has not received {_name(route)} yet"
     if facts.trace.cause is Cause.ENDED:
@@ -95,8 +100,10 @@ def _channel(facts: Facts) -> Iterator[str]:
         return  # the cause names the input
     place, sender = _place(facts), _sender(facts)
     name = f"{place} ({sender})" if place else sender
-    if hold.channel.idle:
+    if hold.channel.idle and cause in (Cause.IDLE, Cause.NO_RECORDS):
         yield "all of its channels are idle"
+    elif hold.channel.idle:
+        yield f"{name} is idle, and has not switched to the wall clock as the others have"
     elif cause is Cause.NOTHING:
         if place and facts.value is not True:
             yield f"{name} is the furthest behind"
@@ -143,10 +150,10 @@ def _cause(facts: Facts) -> Iterator[str]:
     it = "it" if is_direct else _subtask(trace.at, trace.subtask)
     match trace.cause:
         case Cause.NOTHING:
-            if facts.value not in (True, PROCESSING_TIME):
+            if facts.value is not True and facts.value != PROCESSING_TIME:
                 yield "it advances"
         case Cause.ENDED:
-            yield "its input has ended" if len(trace.path) == 1 else f"the input of {it} has ended"
+            yield _end(facts) if len(trace.path) == 1 else f"the input of {it} has ended"
         case Cause.IDLE:
             yield f"{_subtask(trace.at, trace.subtask)} is idle"
         case Cause.NOT_DECLARED | Cause.NOT_FORWARDED:
@@ -167,7 +174,20 @@ def _cause(facts: Facts) -> Iterator[str]:
             who = "it" if len(trace.path) == 2 else _title(waiting)
             yield f"{who} waits for the broadcast side ({_title(trace.at)}): {_broadcast(waiting)}"
         case Cause.UNKNOWN:
-            yield "the progress of the job does not tell what holds it back"
+            yield _unknown(facts)
+
+
+def _unknown(facts: Facts) -> str:
+    if facts.report is not None:
+        return "the progress of the job does not tell what holds it back"
+    if facts.operator.level == 0:
+        return "it runs in the tasks that read its source, which report no watermarks"
+    return "it has not reported any progress yet"
+
+
+def _end(facts: Facts) -> str:
+    is_all = facts.report is None or all(map(has_ended, facts.report.inputs))
+    return "its input has ended" if is_all else "the input on which it arrives has ended"
 
 
 def _dead_end(facts: Facts) -> str:
@@ -178,10 +198,12 @@ def _dead_end(facts: Facts) -> str:
     if trace.cause is Cause.NOT_FORWARDED:
         who = sender if route.receives(trace.at) else f"something upstream of {sender}"
         return f"{who} does not forward it, because of its handling strategy"
-    of = "" if len(trace.path) == 2 else f" of {_title(_operator(facts, receiver.operator))}"
-    where = sender if receiver.input is None else f"input {receiver.input + 1}{of} ({sender})"
     does = "generates event time" if route.is_event_time else "declares it"
-    return f"nothing upstream of {where} {does}"
+    operator = _operator(facts, receiver.operator)
+    if len(route.edges_into(operator)) == 1 or receiver.input is None:
+        return f"nothing upstream of {_title(operator)} {does}"
+    of = "" if len(trace.path) == 2 else f" of {_title(operator)}"
+    return f"nothing upstream of input {receiver.input + 1}{of} ({sender}) {does}"
 
 
 def _not_emitted(facts: Facts, it: str) -> str:
@@ -201,6 +223,8 @@ def _split(facts: Facts) -> str:
         return f"has a backlog of {_count(split.lag or 0)}"
     if trace.cause is Cause.PAUSED_SPLIT:
         behind = "another source" if trace.behind is None else f"the source {_title(trace.behind)}"
+        if trace.behind is trace.at:
+            behind = "another split of this source"
         return f"is paused by watermark alignment, because {behind} is behind"
     if split.moved_at_ms is None:
         return f"has not had any record yet{_idleness(facts)}"

@@ -95,7 +95,7 @@ def test_counts_of_sources_continue_those_of_earlier_runs(in_portions: bool) -> 
     reports = JobReports(plan_of_one_source(), before=before, is_new=False, in_portions=in_portions)
     assert reports.progress().operators["source"].records_out == 30, "the source may have ended"
     for batch_id in (7, 8):
-        reports.add(batch_id, [report("source", records_out=2, skipped=1)])
+        reports.add(batch_id, [report("source", records_out=2, skipped=1)], 0)
     source = reports.progress().operators["source"]
     added = 2 if in_portions else 1
     assert (source.records_out, source.counters) == (30 + 2 * added, {"skipped": 3 + added})
@@ -106,7 +106,7 @@ def test_first_micro_batch_of_a_restarted_job_has_rates_only_with_the_progress_b
     def rate(**options: Any) -> float:
         reports = JobReports(plan_of_one_source(), in_portions=True, **options)
         of_source, of_function = report("source", records_out=4), report("f", records_in=104)
-        batch = reports.add(7, [of_source, of_function])
+        batch = reports.add(7, [of_source, of_function], 0)
         return reports.complete(batch, 0, 500.0, {}).operators["f"].records_in_per_second
 
     known = earlier(6, 100, counters={})
@@ -119,13 +119,13 @@ def test_first_micro_batch_of_a_restarted_job_has_rates_only_with_the_progress_b
 
 def test_history_continues_after_a_restart() -> None:
     reports = JobReports(plan_of_one_source(), before=earlier(6, 1, counters={}), in_portions=True)
-    reports.complete(reports.add(7, []), 2_000, 5.0, {})
+    reports.complete(reports.add(7, [], 0), 2_000, 5.0, {})
     assert [batch.batch_id for batch in reports.progress().batches] == [6, 7]
 
 
 def test_times_are_added_up_in_a_run() -> None:
     reports = JobReports(plan_of_one_source(), in_portions=True)
     for batch_id in range(3):
-        reports.add(batch_id, [{**report("f"), "user_ns": 1_500_000}])
+        reports.add(batch_id, [{**report("f"), "user_ns": 1_500_000}], 0)
     (subtask,) = reports.progress().operators["f"].subtasks
     assert subtask.user_time_ms == 4.5

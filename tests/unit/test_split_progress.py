@@ -108,15 +108,13 @@ def test_splits_pass_from_planners_to_the_driver(tmp_path: Path) -> None:
     env = local_environment()
     source = Numbers({"a": 9}, stop=9, limit=4, bounded=False)
     env.from_source(source, watermarks=strategy()).with_uid("in").to_sink(CollectSink())
-    env.from_source(DataGeneratorSource(int, count=5, records_per_batch=3)).with_uid("numbers").to_sink(CollectSink())
+    numbers = DataGeneratorSource(int, count=5, records_per_batch=3)
+    env.from_source(numbers).with_uid("numbers").to_sink(CollectSink())
     plan = env.build_plan()
     files, clock = SplitFiles(plan, str(tmp_path)), ManualClock(START)
     assert files.read() == {"in": (), "numbers": ()}
     operators = [operator_named(plan, uid) for uid in ("in", "numbers")]
-    feeds = [
-        SplitFeed(source, ReportFile(str(tmp_path), operators[0].id)),
-        IndexedFeed(plan.operators[operators[1].id].body),
-    ]  # type: ignore[arg-type]
+    feeds = [SplitFeed(source, ReportFile(str(tmp_path), operators[0].id)), IndexedFeed(numbers)]
     planners = [
         ObservedFeed(feed, str(tmp_path)).planner(operator, clock)
         for feed, operator in zip(feeds, operators, strict=True)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from dsv2 import CollectSink, ConfigurationError, ExecutionEnvironment, Trigger, WaitForBroadcast, new_builder
-from dsv2.extension.event_time import EventTimeExtension, TwoInputNonBroadcastEventTimeStreamProcessFunction
+from dsv2.extension.event_time import (
+    EventTimeExtension,
+    OneInputEventTimeStreamProcessFunction,
+    TwoInputNonBroadcastEventTimeStreamProcessFunction,
+)
 from dsv2.job import JobHandle
 from dsv2.local import LocalRuntime
+from dsv2.progress import JobProgress
 from dsv2.sources import Portion, RoundRobinSplitAssigner, WatermarkStrategy
 from dsv2.testing import ManualClock, Pause, Stop, TestSource
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingResult
-from dsv2.watermark_report import Cause, OperatorWatermark
+from dsv2.watermark_report import Cause, OperatorWatermark, report_watermarks
 from tests.spans import Item, Span, Spans
-from tests.support import broadcast_side, one_input
+from tests.support import broadcast_side, one_input, two_inputs
 
 START = 1_700_000_000_000  # 2023-11-14T22:13:20Z
 W = new_builder("w").type_long().build()
@@ -67,6 +73,10 @@ class Join(TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, Any]):
     def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None: ...
 
 
+class OneInput(OneInputEventTimeStreamProcessFunction[Any, Any]):
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
 class Program:
     """A job that reads what is available, and then waits."""
 
@@ -85,6 +95,7 @@ class Program:
         stream.to_sink(CollectSink())
 
     def run(self, wait_seconds: int = 94) -> JobHandle:
+        self.view = self.env.explain().view
         job = self.env.execute_async("stuck", trigger=Trigger.available_now())
         assert job.await_termination(timedelta(seconds=20))
         self.clock.advance(timedelta(seconds=wait_seconds))
@@ -249,6 +260,24 @@ def test_the_main_side_waits_for_the_broadcast_side() -> None:
         "'enrich' has no event time yet; it waits for the broadcast side ('loader'): its watermark 'all' has not "
         "arrived. 9 records wait for it."
     )
+    assert found.advice == "Find out what holds the watermark 'all' back."
+
+
+def test_an_idle_channel_that_has_not_switched_to_the_wall_clock() -> None:
+    program = Program(parallelism=2)
+    by_clock = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION
+
+    def switch(record: Any, output: Any, ctx: Any) -> None:
+        ctx.non_partitioned_context.watermark_manager.emit_watermark(by_clock.new_watermark(True))
+
+    live = one_input(declare_watermarks=lambda: [by_clock], process_record=switch)
+    emitter = program.source("in", a=3).process(live).with_uid("live")
+    program.end(emitter.shuffle().process(one_input()).with_uid("f"))
+    found = program.report("f")
+    assert found.sentence == (
+        "'f', subtask 0, has no event time yet; channel 1 ('live', subtask 1) is idle, and has not switched to the "
+        "wall clock as the others have; split 'a' of 'in' has had no new records for 94 s."
+    )
 
 
 def test_a_union_waits_for_an_input_that_lacks_the_watermark() -> None:
@@ -365,3 +394,79 @@ def test_mistakes_in_the_arguments() -> None:
     with pytest.raises(ConfigurationError, match=r"no function 'g'\. It has: f"):
         job.watermarks("w", "g")
     assert str(job.watermarks()) == "No operator receives this watermark."
+
+
+def test_a_value_of_one_is_not_true() -> None:
+    program = Program()
+    program.end(program.source("in", a=9).process(emits(W, at=Item("a", 1))).with_uid("emitter").process(one_input()))
+    (found,) = program.run().watermarks("w").operators
+    assert (found.cause, found.value) == (Cause.NOT_EMITTED, 1)
+    assert found.sentence == (
+        "The watermark 'w' of 'Process' is 1; 'emitter' has not moved for 94 s; it declares it, has received 9 "
+        "records, and has not emitted a greater one."
+    )
+
+
+def test_the_input_on_which_it_arrives_has_ended() -> None:
+    program = Program()
+    with_it = program.source("one", bounded=True, a=9).process(emits(W)).with_uid("with")
+    without = program.source("two", b=9)
+    program.end(without.connect_and_process(with_it, two_inputs()).with_uid("f"))
+    found = program.report("f", "w")
+    assert (found.cause, found.value) == (Cause.ENDED, 8)
+    assert found.sentence == "The last watermark 'w' of 'f' is 8; the input on which it arrives has ended."
+
+
+def test_an_operator_with_one_input_and_no_event_time() -> None:
+    program = Program()
+    windowed = program.source("in", a=9).process(OneInput()).with_uid("f")
+    program.end(windowed)
+    found = program.report("f")
+    assert found.sentence == "'f' has no event time yet; nothing upstream of 'f' generates event time."
+
+
+def test_before_the_first_micro_batch_nothing_is_known() -> None:
+    program = Program()
+    program.end(program.source("in", strategy(), a=9).process(one_input()).with_uid("f"))
+    view = program.env.explain().view
+    (found,) = report_watermarks(view, JobProgress(-1, {}), START).operators
+    assert (found.cause, found.inputs, found.path) == (Cause.UNKNOWN, (), ())
+    assert found.sentence == "Nothing is known of event time in 'f'; it has not reported any progress yet."
+
+
+def test_a_function_in_the_tasks_of_a_source() -> None:
+    program = Program()
+    program.end(program.source("in", strategy(), a=9).map(str).with_uid("text").shuffle().process(one_input()))
+    job = program.run()
+    assert [operator.name for operator in job.watermarks().operators] == ["Process"]
+    found = job.watermarks(operator="text")["text"]
+    assert found.sentence == (
+        "Nothing is known of event time in 'text'; it runs in the tasks that read its source, which report no "
+        "watermarks."
+    )
+    assert through(job.watermarks()["Process"])[1:] == ["text", "in"]
+
+
+def test_a_source_whose_splits_are_unknown() -> None:
+    program = Program()
+    generator = EventTimeExtension.new_watermark_generator_builder(time_of).build_as_process_function()
+    program.end(program.source("in", a=3).process(generator).with_uid("gen").process(one_input()).with_uid("f"))
+    job = program.run()
+    operators = {uid: replace(operator, splits=()) for uid, operator in job.progress.operators.items()}
+    progress = replace(job.progress, operators=operators)
+    (*_, found) = report_watermarks(program.view, progress, START + 94_000).operators
+    assert found.cause is Cause.NOT_EMITTED
+    assert found.sentence == (
+        "Event time of 'f' is 2023-11-14T22:13:21.999Z; 'gen' has not moved for 94 s; it declares it, has received "
+        "3 records, and has not emitted a greater one."
+    )
+
+
+def test_new_records_without_greater_timestamps() -> None:
+    program = Program(step_ms=2_000)
+    builder = EventTimeExtension.new_watermark_generator_builder(lambda item: START + 1_000 * min(item.number, 2))
+    source = program.source("in", builder.build_as_watermark_strategy(), limit=1, a=9)
+    program.end(source.process(one_input()).with_uid("f"))
+    found = program.report("f", wait_seconds=0)
+    assert (found.cause, found.split) == (Cause.NOT_EMITTED, "a")
+    assert found.sentence.endswith("; the new records of its split 'a' have no greater timestamps.")
