@@ -464,7 +464,11 @@ def test_a_source_whose_splits_are_unknown() -> None:
 
 def test_new_records_without_greater_timestamps() -> None:
     program = Program(step_ms=2_000)
-    builder = EventTimeExtension.new_watermark_generator_builder(lambda item: START + 1_000 * min(item.number, 2))
+
+    def not_after_two_seconds(item: Item) -> int:
+        return min(time_of(item), START + 2_000)
+
+    builder = EventTimeExtension.new_watermark_generator_builder(not_after_two_seconds)
     source = program.source("in", builder.build_as_watermark_strategy(), limit=1, a=9)
     program.end(source.process(one_input()).with_uid("f"))
     found = program.report("f", wait_seconds=0)
