@@ -105,15 +105,15 @@ class BatchJob:
                 sink.publish()
                 sink.finish()
             reports = [report for report in written if "uid" in report]
-            progress = self._complete(reports, started_at, written_at)
+            self._complete(reports, started_at, written_at)
             warn_of_missed_skips(self._plan, skipped_in(reports))
         except Exception as error:
             if not self._cancelled:
                 self._failure = self._failure_of(error)
             return
-        self._listeners.progress(progress)
+        self._listeners.progress(self.progress)
 
-    def _complete(self, reports: list[dict[str, Any]], started_at: int, written_at: int) -> JobProgress:
+    def _complete(self, reports: list[dict[str, Any]], started_at: int, written_at: int) -> None:
         ended_at = self._system.now_ms()
         tasks = task_times(self._plan, reports, written_at)
         phases = batch_phases(
@@ -123,7 +123,7 @@ class BatchJob:
             written_at=written_at,
             commit=float(ended_at - written_at),
         )
-        return self._reports.complete(self._reports.add(0, reports), started_at, float(ended_at - started_at), phases)
+        self._reports.complete(self._reports.add(0, reports), started_at, float(ended_at - started_at), phases)
 
     def _failure_of(self, error: Exception) -> Dsv2Error:
         failure = job_failure(error, self._plan.job_name, self._writer.tasks)
