@@ -1,7 +1,7 @@
 """Feeds of collections and generators, and two feeds without records that only pace micro-batches.
 
-Offsets are ``{"position": index of the next record}``, with ``"ended": true`` once the end was sent. The position is -1
-before anything was sent.
+Offsets are ``{"position": index of the next record}``, with ``"ended": true`` once the end was sent, and ``"limit"`` if
+micro-batches have a target duration (``AdaptiveLimit.multiple``). The position is -1 before anything was sent.
 """
 
 from __future__ import annotations
@@ -87,9 +87,10 @@ class CountingPlanner(Planner):
             return start
         position, count = max(start["position"], 0), self._feed.count
         if self._adaptive is not None:
+            self._adaptive.resume(start.get("limit", 1.0))
             self._adaptive.measure()
         if self._is_halted(start["position"], wait=only_available):
-            return {"position": position}
+            return self._offset(start, position)
         available = self._available(position)
         while only_available and count is not None and available == position < count:
             # All records count as available, at their own rate. An unchanged offset would end the query.
@@ -110,7 +111,7 @@ class CountingPlanner(Planner):
         if self._adaptive is not None and stop > position:
             self._adaptive.begin(stop - position, LEAST_PER_BATCH)
         stop = max(stop, position)
-        return {"position": stop, "ended": True} if stop == count else {"position": stop}
+        return self._offset(start, stop, ended=stop == count)
 
     def portions(self, start: SparkOffset, end: SparkOffset) -> Sequence[IndexRange]:
         begin, stop = start["position"], end["position"]
@@ -127,6 +128,12 @@ class CountingPlanner(Planner):
 
     def close(self) -> None:
         pass  # nothing is open
+
+    def _offset(self, start: SparkOffset, position: int, *, ended: bool = False) -> SparkOffset:
+        if position == start["position"] and not ended:
+            return start  # a new limit alone is no reason for a micro-batch
+        end: SparkOffset = {"position": position, "ended": True} if ended else {"position": position}
+        return end if self._adaptive is None else {**end, "limit": self._adaptive.multiple}
 
     def _is_halted(self, position: int, *, wait: bool) -> bool:
         """``wait``: Wait until the halt is over, unless it lasts for the rest of the run."""

@@ -35,6 +35,7 @@ from dsv2.sources import DataFrameSource
 from runtime_spark.batch_job import BatchJob
 from runtime_spark.checkpoint import Checkpoint
 from runtime_spark.dead_letters import batch_letters
+from runtime_spark.executors import check_executors
 from runtime_spark.explained import runtime_view
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.file_outputs import check_outputs_unused
@@ -177,6 +178,7 @@ class SparkRuntime:
             IncompatibleCheckpointError: The program cannot continue from the checkpoint.
         """
         check_spark(self._spark)
+        check_executors(self._spark)
         for operator in plan.operators:
             if operator.kind is OperatorKind.SINK:
                 check_sink(plan, operator)

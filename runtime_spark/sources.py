@@ -21,11 +21,12 @@ from dsv2.spi import ColumnarFunction
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.dataframe_source import DataFrameFrames
 from runtime_spark.failures import marked_failures
-from runtime_spark.frame_source import Feed, feed_for, frame_source_class
+from runtime_spark.frame_source import Feed, feed_for
 from runtime_spark.indexed_feed import IndexedFeed, StartFeed, TickFeed
 from runtime_spark.placement import NO_SOURCE, SourceStreams
 from runtime_spark.rows import ROW_SCHEMA, literal_rows, to_arrow
 from runtime_spark.schema import check_readable
+from runtime_spark.source_class import frame_source_class
 from runtime_spark.source_read import IndexRange
 from runtime_spark.source_reports import FileBoard, ReportFile
 from runtime_spark.split_feed import SplitFeed, whole_orders

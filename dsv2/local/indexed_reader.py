@@ -68,6 +68,8 @@ class IndexedSourceRun:
         self._halts = None if schedule is None else SourceHalts(schedule, self.readers, begin)
         self._pace = IndexedPace(self._source.records_per_second, clock)
         self._adaptive = None if reading.target_batch_ms is None else AdaptiveLimit(reading.target_batch_ms, clock)
+        if self._adaptive is not None and start is not None:
+            self._adaptive.resume(start.offset.get("limit", 1.0))
         self._moved_ms: int | None = None
         self._goal = self._available_at_start() if reading.only_available and not self._source.bounded else None
 
@@ -76,7 +78,11 @@ class IndexedSourceRun:
         """Where the source continues after the last micro-batch."""
         ended = all(reader.ended for reader in self.readers)
         offset: dict[str, Any] = {"position": self._records_read}
-        return SourcePosition(offset | {"ended": True} if ended else offset)
+        if ended:
+            offset["ended"] = True
+        if self._adaptive is not None:
+            offset["limit"] = self._adaptive.multiple
+        return SourcePosition(offset)
 
     @property
     def ended(self) -> bool:

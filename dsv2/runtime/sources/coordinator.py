@@ -80,6 +80,7 @@ class SourceCoordinator:
             JobError: The source failed on the driver.
         """
         if self._adaptive is not None:
+            self._adaptive.resume(offset.get("limit", 1.0))
             self._adaptive.measure()
         if offset != self._offset:
             self._start(offset)
@@ -246,6 +247,8 @@ class SourceCoordinator:
         there = {"batch": batch, "now_ms": now_ms, "enumerator": state, "readers": readers}
         if self._aligner is not None:
             there["max_desired"] = self._aligner.max_desired
+        if self._adaptive is not None:
+            there["limit"] = self._adaptive.multiple
         written: SourceOffset = json.loads(json.dumps(there))  # as it is read from Spark's log, tuples as lists
         return written
 
