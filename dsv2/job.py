@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
-from os import PathLike
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
 from dsv2.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError, Dsv2Error
@@ -31,6 +31,7 @@ __all__ = (
     "check_batch_options",
     "default_trigger",
     "input_is_bounded",
+    "run_options",
 )
 
 
@@ -223,6 +224,36 @@ class RunOptions:
     trace_records: bool = False
     listeners: tuple[JobListener, ...] = ()
     background: bool = True
+
+
+def run_options(
+    checkpoint_location: str | PathLike[str] | None,
+    trigger: Trigger | None,
+    allow_dropped_state: bool,
+    savepoint: str | PathLike[str] | None,
+    as_new_job: bool,
+    continued_sources: Collection[str],
+    on_change: OnChange,
+    dead_letters: str | PathLike[str] | None,
+) -> RunOptions:
+    """Check the arguments of ``execute``, which describes them.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
+    """
+    if trigger is not None and not isinstance(trigger, Trigger):
+        raise ConfigurationError(f"trigger must be a Trigger, such as Trigger.available_now(), not {trigger!r}.")
+    checkpoint = None if checkpoint_location is None else fspath(checkpoint_location)
+    if as_new_job and savepoint is None:
+        raise ConfigurationError("as_new_job=True requires savepoint=..., from which the new job starts.")
+    if on_change not in get_args(OnChange):
+        raise ConfigurationError(f"on_change must be 'migrate' or 'refuse', not {on_change!r}.")
+    origin = None if savepoint is None else fspath(savepoint)
+    letters = None if dead_letters is None else fspath(dead_letters)
+    if letters == "":
+        raise ConfigurationError("dead_letters is the path of a folder, not an empty string.")
+    sources = frozenset(continued_sources)
+    return RunOptions(checkpoint, trigger, allow_dropped_state, origin, as_new_job, sources, on_change, letters)
 
 
 def input_is_bounded(plan: Plan) -> bool:

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
@@ -22,10 +22,12 @@ from dsv2.arguments import as_choice, check_whole_number
 from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError
+from dsv2.folders import Folder
 from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.graph.skips import with_skips
 from dsv2.job import JobHandle, RunOptions, Trigger, check_batch_options, default_trigger
+from dsv2.job_configuration import configuration_of
 from dsv2.progress_log import ProgressLog
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.serde.type_registry import TypeRegistry
@@ -169,6 +171,22 @@ class SparkRuntime:
         """Return how this runtime would run ``plan``, for ``ExecutionEnvironment.explain``. Nothing runs."""
         return runtime_view(plan, self._layout_of(plan))
 
+    def configuration(self) -> Mapping[str, str]:
+        """Return the settings of the session and of this runtime, for dashboards."""
+        return self._own_configuration() | dict(self._spark.sparkContext.getConf().getAll())
+
+    def _own_configuration(self) -> dict[str, str]:
+        return {
+            "Spark": self._spark.version,
+            "partitions": "highest parallelism" if self._partitions is None else str(self._partitions),
+            "state_layout": self._state_layout.value,
+            "state_key": "none" if self._state_key is None else "set",
+        }
+
+    def open_folder(self, path: str) -> Folder:
+        """Open a folder on any file system, for dashboards."""
+        return open_folder(self._spark, path)
+
     def start(self, plan: Plan, options: RunOptions) -> JobHandle:
         """Start to run ``plan``. All errors below are raised before anything has run.
 
@@ -247,7 +265,7 @@ class SparkRuntime:
             lease,
             self._clock,
             JobListeners(options.listeners),
-            ProgressLog(root, checkpoint.next_batch),
+            ProgressLog(root, checkpoint.next_batch, configuration_of(plan, options, self._own_configuration())),
             only_available=trigger.interval_ms is None,
             state_key=self._state_key,
             reports=compiled.reports,

@@ -53,10 +53,12 @@ MAY_IMPORT = {
     "sinks": {"arguments", "errors", "record_batch", "watermark"},
     "sources": {"arguments", "clock", "errors", "record_batch", "record_position", "watermark"},
     "graph": MODEL | {"callables", "explain"},  # Plan.explain imports it when it is called
-    "runtime_view": {"graph"},
+    "runtime_view": {"folders", "graph"},
     "explain": PLAN | {"extension", "runtime_view"},
     "progress": set[str](),
-    "progress_log": {"errors", "explain", "folders", "graph", "paths", "progress", "runtime_view", "version"},
+    "progress_log": {"errors", "explain", "folders", "graph", "job_configuration", "paths", "progress"}
+    | {"runtime_view", "version"},
+    "job_configuration": {"connectors", "graph", "job", "sinks", "sources", "version"},
     "job_listener": {"graph", "job", "progress"},
     "watermark_report": {"errors", "explain", "graph", "progress", "watermark"},
     "job": MODEL | {"arguments", "graph", "job_listener", "progress", "watermark_report"},
@@ -72,7 +74,8 @@ MAY_IMPORT = {
     | {"callables", "configurable", "graph", "stream_arguments", "stream_base"}
     | {"stream_broadcast", "stream_operators", "stream_sinks"},
     "environment": PLAN
-    | {"arguments", "explain", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
+    | {"arguments", "explain", "streams", "tracebacks", "unfinished"}  # imports its runtime by name
+    | {"dashboard"},  # when a job asks for it
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
     "runtime.report": RUNTIME | {"runtime.serde", "watermark_report"},
@@ -88,24 +91,30 @@ MAY_IMPORT = {
     "local": RUNTIME
     | RUNTIMES
     | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "progress_log"}
-    | {"runtime_view", "savepoint", "unfinished", "version", "watermark_report"},
+    | {"job_configuration", "runtime_view", "savepoint", "unfinished", "version", "watermark_report"},
+    "dashboard": {"arguments", "clock", "dead_letters", "errors", "explain", "folders", "graph", "job"}
+    | {
+        "job_configuration",
+        "job_listener",
+        "paths",
+        "program",
+        "progress",
+        "progress_log",
+        "runtime_view",
+        "unfinished",
+    }
+    | {"watermark", "watermark_report"},
     "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
-    # to build and run pipelines
-    | {"environment", "explain", "graph", "job", "progress", "progress_log", "runtime_view", "tracebacks"}
+    # to build, run and show pipelines
+    | {"dashboard", "environment", "explain", "graph", "job", "progress", "progress_log", "runtime_view", "tracebacks"}
     | {"watermark_report"},
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
     | {"dead_letters", "file_log", "folders", "program", "progress_log", "savepoint"}
-    | {
-        "arguments",
-        "arrow",
-        "environment",
-        "streams",
-        "unfinished",
-        "watermark_report",
-    },  # converts a stream to a DataFrame
+    | {"job_configuration", "watermark_report"}
+    | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "stream_sinks", "streams", "version"},
 }
 
@@ -118,7 +127,16 @@ CLIENTS = {
     "kafka": {"confluent_kafka"},
     "postgres": {"psycopg"},
 }
-HEAVY = ("pyspark", "pandas", "pyarrow", "numpy", "runtime_spark", *sorted(set[str]().union(*CLIENTS.values())))
+HEAVY = (
+    "pyspark",
+    "pandas",
+    "pyarrow",
+    "numpy",
+    "runtime_spark",
+    "starlette",
+    "uvicorn",
+    *sorted(set[str]().union(*CLIENTS.values())),
+)
 
 
 def imports(file: Path) -> Iterator[str]:
@@ -157,6 +175,8 @@ def test_dsv2_needs_only_its_dependencies(file: Path) -> None:
         allowed |= {"pyspark", "pandas", "pyarrow", "numpy", "runtime_spark"}
     elif part_of(name_of(file)) in ("savepoint", "cli", "dead_letters"):
         allowed |= {"pandas", "pyarrow", "pyspark"}  # for a caller that asks for their types
+    elif part_of(name_of(file)) == "dashboard":
+        allowed |= {"starlette", "uvicorn"}
     elif part_of(name_of(file)) == "arrow":
         allowed |= {"numpy", "pyarrow"}
     elif part_of(name_of(file)) == "connectors":
