@@ -106,6 +106,11 @@ class BatchJob:
         return f"<job {self._plan.job_name!r}: {self.status.value}>"
 
     @property
+    def plan(self) -> Plan:
+        """The plan of the job."""
+        return self._plan
+
+    @property
     def status(self) -> JobStatus:
         """Running, finished, cancelled or failed."""
         if self._thread.is_alive():

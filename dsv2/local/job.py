@@ -96,6 +96,11 @@ class LocalJob:
         return f"<job {self._plan.job_name!r}: {self.status.value}>"
 
     @property
+    def plan(self) -> Plan:
+        """The plan of the job."""
+        return self._plan
+
+    @property
     def status(self) -> JobStatus:
         """Running, finished, stopped or failed."""
         if not self._is_over.is_set():

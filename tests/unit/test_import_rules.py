@@ -58,6 +58,7 @@ MAY_IMPORT = {
     "progress": set[str](),
     "job_listener": {"graph", "job", "progress"},
     "job": MODEL | {"arguments", "graph", "progress"},
+    "terminal": {"graph", "job", "job_listener", "progress", "tracebacks", "watermark"},
     "tracebacks": {"errors"},
     "unfinished": {"errors", "job"},
     "configurable": MODEL | {"graph"},
@@ -88,7 +89,7 @@ MAY_IMPORT = {
     | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "runtime_view"}
     | {"savepoint", "unfinished", "version"},
     "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
-    | {"environment", "explain", "graph", "job", "runtime_view", "tracebacks"},  # to build and run pipelines
+    | {"environment", "explain", "graph", "job", "runtime_view", "terminal", "tracebacks"},  # to run pipelines
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
@@ -107,7 +108,7 @@ CLIENTS = {
     "kafka": {"confluent_kafka"},
     "postgres": {"psycopg"},
 }
-HEAVY = ("pyspark", "pandas", "pyarrow", "numpy", "runtime_spark", *sorted(set[str]().union(*CLIENTS.values())))
+HEAVY = ("pyspark", "pandas", "pyarrow", "numpy", "rich", "runtime_spark", *sorted(set[str]().union(*CLIENTS.values())))
 
 
 def imports(file: Path) -> Iterator[str]:
@@ -146,6 +147,8 @@ def test_dsv2_needs_only_its_dependencies(file: Path) -> None:
         allowed |= {"pyspark", "pandas", "pyarrow", "numpy", "runtime_spark"}
     elif part_of(name_of(file)) in ("savepoint", "cli", "dead_letters"):
         allowed |= {"pandas", "pyarrow", "pyspark"}  # for a caller that asks for their types
+    elif file == ROOT / "dsv2" / "terminal" / "screen.py":
+        allowed |= {"rich"}  # imported if it is installed
     elif part_of(name_of(file)) == "arrow":
         allowed |= {"numpy", "pyarrow"}
     elif part_of(name_of(file)) == "connectors":

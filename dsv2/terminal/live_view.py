@@ -1,0 +1,118 @@
+"""A live view of jobs."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from typing import TextIO
+
+from dsv2.graph import Plan
+from dsv2.job import JobHandle
+from dsv2.job_listener import JobListener
+from dsv2.progress import JobProgress
+from dsv2.terminal.displays import Display, display_on
+from dsv2.terminal.shown import ShownJob
+from dsv2.terminal.summary import Summarizer
+
+__all__ = ("JobView", "LiveView")
+
+_EVERY_SECONDS = 1.0
+_PAUSE_SECONDS = 0.2
+_END_SECONDS = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class LiveView(JobListener):
+    """Shows the jobs of an environment while they run. Add it with ``env.add_job_listener(LiveView())``.
+
+    On a terminal it shows throughput, lag, event time and watermarks, the slowest operator, errors and records held
+    at the bottom, while other output scrolls above. This requires the extra ``cli``; without it, the view is a single
+    line. Anywhere else, or if ``TERM`` is ``dumb``, it prints a line every five seconds. ``NO_COLOR`` is respected. In a
+    notebook it is a table below the cell.
+
+    ``watch`` also handles Ctrl-C.
+
+    Args:
+        stream: Where to show the jobs. None (default): standard error.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+        self._views: dict[int, JobView] = {}
+
+    def on_started(self, job: JobHandle, plan: Plan) -> None:
+        """Begin to show a job."""
+        self._views[id(job)] = view = JobView(job, plan, display_on(self._stream or sys.stderr))
+        view.start()
+
+    def on_progress(self, progress: JobProgress) -> None:
+        """Show the progress now, not only with the next second."""
+        for view in list(self._views.values()):
+            view.refresh()
+
+    def on_ended(self, job: JobHandle) -> None:
+        """Show a job no longer."""
+        if (view := self._views.pop(id(job), None)) is not None:
+            view.end()
+
+
+class JobView:
+    """Shows one job in a thread until ``end`` is called.
+
+    Args:
+        job: The job.
+        plan: Its plan.
+        display: Where to show it.
+    """
+
+    def __init__(self, job: JobHandle, plan: Plan, display: Display) -> None:
+        self._job = job
+        self._name = plan.job_name
+        self._summarizer = Summarizer(plan)
+        self._display = display
+        self._began = time.monotonic()
+        self._wake = threading.Event()
+        self._is_over = False
+        self._thread = threading.Thread(target=self._run, name=f"dsv2-view-{self._name}", daemon=True)
+        self._state = "running"
+        self._note: str | None = None
+
+    def start(self) -> None:
+        """Begin to show the job."""
+        self._thread.start()
+
+    def refresh(self) -> None:
+        """Show the job now."""
+        self._wake.set()
+
+    def stopping(self, note: str) -> None:
+        """Show that the job is being stopped. ``note``: What the user should know."""
+        self._state, self._note = "stopping", note
+        self._wake.set()
+
+    def end(self) -> None:
+        """Show the job no longer. It has ended, or nobody waits for it any more."""
+        self._is_over = True
+        self._wake.set()
+        self._thread.join(_END_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            while not self._is_over:
+                self._display.show(self._shown())
+                self._wake.wait(_EVERY_SECONDS)
+                if not self._is_over:
+                    self._wake.clear()
+                    time.sleep(_PAUSE_SECONDS)  # many short micro-batches are not all shown
+            self._state, self._note = self._job.status.value.lower(), None
+            self._display.end(self._shown())
+        except Exception:  # a view must not disturb the program
+            _log.warning("The live view of job %r ends because of an error.", self._name, exc_info=True)
+
+    def _shown(self) -> ShownJob:
+        elapsed = (time.monotonic() - self._began) * 1000
+        summary = self._summarizer.summary(self._job.progress)
+        return ShownJob(self._name, self._state, elapsed, summary, self._note)
