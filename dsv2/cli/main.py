@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from dsv2.cli import checkpoint, dead_letters, files, job, savepoint, state
 from dsv2.cli.completion import add_completion
@@ -30,7 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: The arguments. None: those of the process.
     """
-    chosen = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    chosen = _parser().parse_args(words)
+    chosen.command = f"{_program()} {shlex.join(words)}"
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an encoding may lack characters of uids and values
@@ -50,6 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"dsv2: {type(error).__name__}: {error}", file=sys.stderr)
         return _ERROR
     return report.exit_code
+
+
+def _program() -> str:
+    """How the user has called this program."""
+    name = Path(sys.argv[0]).name
+    return "python -m dsv2" if name == "__main__.py" else "dsv2"
 
 
 def _parser() -> argparse.ArgumentParser:
