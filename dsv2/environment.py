@@ -19,6 +19,7 @@ from dsv2.graph.error_policies import checked_policy
 from dsv2.graph.skips import checked_skips
 from dsv2.graph.unread import warn_of_unread_streams
 from dsv2.job import JobHandle, JobResult, JobRuntime, OnChange, RunOptions, Trigger
+from dsv2.job_listener import JobListener
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
 from dsv2.sources.dataframe import DataFrameLike
 from dsv2.streams import ConfiguredStream
@@ -50,6 +51,7 @@ class ExecutionEnvironment:
         self._registered_types: list[RegisteredType] = []
         self._callback_timeout_ms: int | None = None
         self._error_policy = ErrorPolicy()
+        self._listeners: list[JobListener] = []
 
     @staticmethod
     def get_instance(
@@ -207,6 +209,21 @@ class ExecutionEnvironment:
             ConfigurationError: ``policy`` is not an ``ErrorPolicy``.
         """
         self._error_policy = checked_policy(policy, f"set_error_policy at {caller_location()}")
+
+    def add_job_listener(self, listener: JobListener) -> None:
+        """Add a listener of the jobs that this environment starts from now on.
+
+        Args:
+            listener: Called when a job starts, after each micro-batch and when the job ends.
+
+        Raises:
+            ConfigurationError: ``listener`` is not a ``JobListener``, or has been added before.
+        """
+        if not isinstance(listener, JobListener):
+            raise ConfigurationError(f"add_job_listener takes a JobListener, not {listener!r}.")
+        if any(listener is other for other in self._listeners):
+            raise ConfigurationError(f"add_job_listener: {listener!r} has been added before.")
+        self._listeners.append(listener)
 
     def register_type(
         self,
@@ -406,7 +423,12 @@ class ExecutionEnvironment:
         trace_records: bool,
     ) -> JobHandle:
         plan = self.build_plan(job_name)
-        options = replace(options, skip_records=checked_skips(plan, skip_records or {}), trace_records=trace_records)
+        options = replace(
+            options,
+            skip_records=checked_skips(plan, skip_records or {}),
+            trace_records=trace_records,
+            listeners=tuple(self._listeners),
+        )
         warn_of_unread_streams(plan)
         job = self.load_runtime().start(plan, options)
         self._begin_new_pipeline()

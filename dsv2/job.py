@@ -13,6 +13,7 @@ from dsv2.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.graph import Plan
 from dsv2.graph.skips import SkippedRecords
+from dsv2.job_listener import JobListener
 from dsv2.progress import JobProgress
 from dsv2.sources import BaseSource
 
@@ -209,6 +210,7 @@ class RunOptions:
     dead_letters: str | None = None
     skip_records: SkippedRecords = field(default_factory=dict)
     trace_records: bool = False
+    listeners: tuple[JobListener, ...] = ()
     background: bool = True
 
 

@@ -71,12 +71,14 @@ class SubtaskProgress:
         subtask: Its index.
         records_in: Number of records received.
         records_out: Number of records emitted.
+        outputs: The same for each output, side outputs last. 0: nothing reads it.
         records_held: Number of records buffered behind aligned watermarks.
         late_records: Number of records dropped because they were late.
         errors: Number of callbacks that raised and were handled by the error policy.
-        user_time_ms: Time in the callbacks of the function, in ms. In a chain it includes operators chained downstream.
+        user_time_ms: Time in the callbacks of the function, in ms, since the start of this run. In a chain it includes
+            operators chained downstream.
         state_bytes: Size in bytes of its checkpointed value, on Spark. The first operator of a chain reports it.
-        keys: Number of keys with state.
+        keys: Number of keys with state. In windows, of pairs of a key and a window.
         timers: Number of registered timers.
         event_time: Its event time in ms. None: there is none yet.
         watermarks: The last value delivered for each identifier.
@@ -87,6 +89,7 @@ class SubtaskProgress:
     subtask: int
     records_in: int = 0
     records_out: int = 0
+    outputs: tuple[int, ...] = ()
     records_held: int = 0
     late_records: int = 0
     errors: int = 0

@@ -19,7 +19,8 @@ from dsv2.graph.skips import warn_of_missed_skips
 from dsv2.job import JobResult, JobStatus
 from dsv2.program.unblocking import skipped_in
 from dsv2.progress import JobProgress
-from dsv2.runtime.report.job_waiting import Keeper, Waiting
+from dsv2.runtime.report.job_listeners import JobListeners
+from dsv2.runtime.report.job_waiting import Keeper, Waiting, slice_until
 from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
@@ -47,6 +48,7 @@ class BatchJob:
         writer: SinkWriter,
         letters: LetterWriter | None,
         clock: Clock,
+        listeners: JobListeners,
         passed_reports: PassedReports | None = None,
     ) -> None:
         """Create the handle.
@@ -55,6 +57,7 @@ class BatchJob:
         ``passed_reports``: The reports of subtasks before a DataFrame. None (default): there are none.
         """
         self._passed_reports = passed_reports
+        self._listeners = listeners
         self._plan = plan
         self._frames = frames
         self._writer = writer
@@ -66,17 +69,26 @@ class BatchJob:
         self._cancelled = False
         self._spark = frames.sparkSession
         self._group = JobGroup(self._spark, plan.job_name)
+        self._is_over = threading.Event()
+        self._keeper = Keeper(self._ends_within)
         self._thread = threading.Thread(target=self._run, name=f"dsv2-{plan.job_name}", daemon=True)
         self._thread.start()
-        self._keeper = Keeper(self._ends_within)
         self._keeper.start()
 
     def _ends_within(self, seconds: float | None) -> bool:
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
+        return self._listeners.await_ended(seconds)
 
     def _run(self) -> None:
+        try:
+            self._run_query()
+        finally:
+            self._ended = self._clock.now_ms()
+            self._is_over.set()
+            self._listeners.ended(self)
+
+    def _run_query(self) -> None:
         self._group.add_thread()
+        self._listeners.started(self, self._plan)
         try:
             for sink in self._writer.files:
                 sink.begin(0)
@@ -94,7 +106,8 @@ class BatchJob:
         except Exception as error:
             if not self._cancelled:
                 self._failure = self._failure_of(error)
-        self._ended = self._clock.now_ms()
+            return
+        self._listeners.progress(self.progress)
 
     def _failure_of(self, error: Exception) -> Dsv2Error:
         failure = job_failure(error, self._plan.job_name, self._writer.tasks)
@@ -113,7 +126,7 @@ class BatchJob:
     @property
     def status(self) -> JobStatus:
         """Running, finished, cancelled or failed."""
-        if self._thread.is_alive():
+        if not self._is_over.is_set():
             return JobStatus.RUNNING
         if self._cancelled:
             return JobStatus.STOPPED
@@ -141,19 +154,21 @@ class BatchJob:
         seconds = as_seconds(timeout, "timeout")
         waiting = Waiting(self._plan.job_name, self._what_runs)
         deadline = None if seconds is None else time.monotonic() + seconds
-        while self._thread.is_alive() and (deadline is None or time.monotonic() < deadline):
-            self._thread.join(1.0 if deadline is None else min(1.0, deadline - time.monotonic()))
+        if threading.current_thread() is self._thread:  # a listener has called this; the job cannot wait for itself
+            return
+        while not self._ends_within(slice_until(deadline)):
             waiting.log()
-        if self._thread.is_alive():
-            self._cancel()
+            if deadline is not None and time.monotonic() >= deadline:
+                self._cancel()
+                return
 
     def _cancel(self) -> None:
         self._cancelled = True
         deadline = time.monotonic() + _CANCEL_SECONDS
-        while self._thread.is_alive() and time.monotonic() < deadline:
+        self._group.cancel()
+        while not (ended := self._ends_within(_CANCEL_INTERVAL_SECONDS)) and time.monotonic() < deadline:
             self._group.cancel()  # repeatedly, because queries that are still being planned have no Spark job yet
-            self._thread.join(_CANCEL_INTERVAL_SECONDS)
-        if self._thread.is_alive():
+        if not ended:
             raise JobError(f"Job {self._plan.job_name!r} was cancelled but has not ended: {self._what_runs()}.")
 
     def _what_runs(self) -> str:
@@ -171,7 +186,7 @@ class BatchJob:
 
     def exception(self) -> Dsv2Error | None:
         """Return the error that the job failed with, or None."""
-        if not self._thread.is_alive():
+        if self._is_over.is_set():
             asked(self)
         return self._failure
 

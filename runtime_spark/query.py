@@ -19,6 +19,7 @@ from dsv2.errors import Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
 from dsv2.job import JobResult, JobStatus
 from dsv2.progress import JobProgress
+from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_waiting import Keeper, Waiting
 from dsv2.runtime.report.ways_out import with_ways_out
 from dsv2.sources import BaseSource, IndexedSource
@@ -30,6 +31,7 @@ from runtime_spark.job_reports import JobReports
 from runtime_spark.job_waiting import running_in
 from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
+from runtime_spark.listener_thread import ListenerThread
 from runtime_spark.passages import PassedReports
 from runtime_spark.publisher import Publisher
 from runtime_spark.savepoint.create import check_unused_path, take_savepoint
@@ -67,6 +69,7 @@ class StreamingJob:
         checkpoint: Checkpoint,
         lease: Lease,
         clock: Clock,
+        listeners: JobListeners,
         *,
         only_available: bool,
         state_key: StateKey | None = None,
@@ -102,6 +105,8 @@ class StreamingJob:
         self._publisher = Publisher(
             writer.files, clock, checkpoint.is_committed, self._is_over, lambda: self._found_failure() is None
         )
+        self._listens = bool(listeners)
+        self._listener_thread = ListenerThread(listeners, self, plan, self._is_over, self._settle)
 
     def start(self, start_query: Callable[[], StreamingQuery]) -> None:
         """Start the query, which may call ``write_batch`` immediately. Releases the lease if it does not start."""
@@ -118,6 +123,8 @@ class StreamingJob:
         self._started.set()
         if self._writer.files:
             self._publisher.start()
+        if self._listens:
+            self._listener_thread.start()
         if self._only_available:
             self._keeper.start()
         elif self._checkpoint.is_complete:
@@ -147,6 +154,8 @@ class StreamingJob:
         of_operators = [report for report in written if "uid" in report]
         self._reports.add(batch_id, of_operators)
         self._state_sizes.note(of_operators)
+        if self._listens:
+            self._listener_thread.add(self.progress)
         if self._reports.all_ended() or (self._only_available and self._is_exhausted()):
             self._end_soon()
 
@@ -231,7 +240,11 @@ class StreamingJob:
         return True
 
     def _end_outputs(self) -> None:
-        """Publish what is committed, and release the lease. The query has ended."""
+        """Publish what is committed, release the lease and tell the listeners. The query has ended."""
+        self._settle()
+        self._listener_thread.end()
+
+    def _settle(self) -> None:
         try:
             self._publisher.end()
         except Exception as error:

@@ -26,6 +26,7 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.graph.skips import with_skips
 from dsv2.job import JobHandle, RunOptions, Trigger, check_batch_options, default_trigger
+from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime_view import RuntimeView
 from dsv2.sinks import SinkRunInfo
@@ -193,7 +194,8 @@ class SparkRuntime:
         letters = batch_letters(self._spark, plan, options, job_id)
         compiled = self.compile(plan)
         writer = SinkWriter(self._spark, plan, compiled.layout, compiled.packed, job_id, run, self._clock)
-        return BatchJob(plan, compiled.frames, writer, letters, self._clock, compiled.reports)
+        listeners = JobListeners(options.listeners)
+        return BatchJob(plan, compiled.frames, writer, letters, self._clock, listeners, compiled.reports)
 
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
         location = _checkpoint(options.checkpoint_location)
@@ -239,6 +241,7 @@ class SparkRuntime:
             checkpoint,
             lease,
             self._clock,
+            JobListeners(options.listeners),
             only_available=trigger.interval_ms is None,
             state_key=self._state_key,
             reports=compiled.reports,

@@ -26,6 +26,7 @@ from dsv2.program.key_samples import add_samples
 from dsv2.program.unblocking import Unblocking
 from dsv2.progress import JobProgress
 from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.progress import job_progress
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sources import Halt
@@ -151,6 +152,7 @@ class MicroBatches:
         time: BatchTime,
         trigger: Trigger,
         sizes: Sequence[int],
+        listeners: JobListeners,
         *,
         first_batch: int,
         strict: bool,
@@ -166,11 +168,13 @@ class MicroBatches:
             time: The processing time, which is set for each micro-batch.
             trigger: When micro-batches begin.
             sizes: The sizes of micro-batches, in records per source subtask. The last size repeats. Empty: no limit.
+            listeners: Receive the progress.
             first_batch: The number of the first micro-batch.
             strict: Whether the subtasks are restored after each micro-batch.
         """
         self._plan = plan
         self._run = run
+        self._listeners = listeners
         self._recorder = recorder
         self._control = control
         self._clock = clock
@@ -235,6 +239,7 @@ class MicroBatches:
         self._recorder.record(batch_id, self._time.now_ms)
         self._next_batch += 1
         self.progress = job_progress(self._plan, batch_id, self._run.progress())
+        self._listeners.progress(self.progress)
         if self._strict and batch_id % _RESTARTS_BY_ROWS:
             self._run.restart()
         elif self._strict:

@@ -27,6 +27,7 @@ from dsv2.progress import JobProgress
 from dsv2.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.job_context import JobContext, event_loop_of
+from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.progress import job_progress
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
@@ -59,7 +60,9 @@ class Execution:
         unblocking: Unblocking | None,
         settings: Settings,
         control: JobControl,
+        listeners: JobListeners,
     ) -> None:
+        self._listeners = listeners
         self._plan = plan
         self._begun = begun
         self._checkpoint = checkpoint
@@ -125,6 +128,7 @@ class Execution:
             self._time,
             settings.trigger,
             settings.batches,
+            self._listeners,
             first_batch=self._begun.batch_id,
             strict=not settings.fast,
         )

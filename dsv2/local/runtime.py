@@ -26,6 +26,7 @@ from dsv2.local.job import LocalJob
 from dsv2.local.letters import LocalLetters
 from dsv2.local.skips import plan_of_run
 from dsv2.paths import local_folder
+from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime_view import RuntimeView
 
 __all__ = ("LocalRuntime",)
@@ -93,8 +94,9 @@ class LocalRuntime:
             plan, unblocking = plan_of_run(plan, options, begun, checkpoint)
             control = JobControl()
             settings = Settings(self._seed, self._batches, self._fast, self._clock, trigger)
-            execution = Execution(plan, begun, checkpoint, letters, unblocking, settings, control)
-            job = LocalJob(plan, begun, execution, control, self._clock)
+            listeners = JobListeners(options.listeners)
+            execution = Execution(plan, begun, checkpoint, letters, unblocking, settings, control, listeners)
+            job = LocalJob(plan, begun, execution, control, self._clock, listeners)
             stack.pop_all()  # the execution releases the checkpoint
         if options.background:
             job.start(ends=trigger.interval_ms is None or input_is_bounded(plan))

@@ -95,6 +95,7 @@ class JobView:
 
     def end(self) -> None:
         """Show the job no longer. It has ended, or nobody waits for it any more."""
+        self._state, self._note = self._job.status.value.lower(), None
         self._is_over = True
         self._wake.set()
         self._thread.join(_END_SECONDS)
@@ -107,7 +108,6 @@ class JobView:
                 if not self._is_over:
                     self._wake.clear()
                     time.sleep(_PAUSE_SECONDS)  # many short micro-batches are not all shown
-            self._state, self._note = self._job.status.value.lower(), None
             self._display.end(self._shown())
         except Exception:  # a view must not disturb the program
             _log.warning("The live view of job %r ends because of an error.", self._name, exc_info=True)

@@ -56,8 +56,9 @@ MAY_IMPORT = {
     "runtime_view": {"graph"},
     "explain": PLAN | {"extension", "runtime_view"},
     "progress": set[str](),
+    "progress_log": {"errors", "folders", "paths", "progress", "version"},
     "job_listener": {"graph", "job", "progress"},
-    "job": MODEL | {"arguments", "graph", "progress"},
+    "job": MODEL | {"arguments", "graph", "job_listener", "progress"},
     "terminal": {"graph", "job", "job_listener", "progress", "tracebacks", "watermark"},
     "tracebacks": {"errors"},
     "unfinished": {"errors", "job"},
@@ -89,7 +90,8 @@ MAY_IMPORT = {
     | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "runtime_view"}
     | {"savepoint", "unfinished", "version"},
     "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
-    | {"environment", "explain", "graph", "job", "runtime_view", "terminal", "tracebacks"},  # to run pipelines
+    # to build and run pipelines
+    | {"environment", "explain", "graph", "job", "progress", "runtime_view", "terminal", "tracebacks"},
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
