@@ -51,7 +51,7 @@ def span_text(times: Sequence[int], *, columns: int = 60) -> str:
 
 
 def _counts(times: Sequence[int], columns: int) -> tuple[list[int], int, int]:
-    """The number of events in each of at most ``columns`` spans of time, the begin of the first one, and their length."""
+    """The number of events in each of at most ``columns`` spans of time, the first begin, and the length of a span."""
     if not times:
         return [], 0, _NICE_SPANS_MS[0]
     first, last = min(times), max(times)

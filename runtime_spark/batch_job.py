@@ -17,6 +17,7 @@ from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionErr
 from dsv2.graph import Plan
 from dsv2.graph.skips import warn_of_missed_skips
 from dsv2.job import JobResult, JobStatus
+from dsv2.job_display import DisplayedJob
 from dsv2.program.unblocking import skipped_in
 from dsv2.progress import JobProgress
 from dsv2.runtime.report.job_listeners import JobListeners
@@ -38,7 +39,7 @@ _CANCEL_SECONDS = 20.0  # Spark kills a worker that does not end its task within
 _CANCEL_INTERVAL_SECONDS = 0.2
 
 
-class BatchJob:
+class BatchJob(DisplayedJob):
     """``JobHandle`` of a batch job, which runs in its own thread."""
 
     def __init__(

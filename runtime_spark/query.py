@@ -18,6 +18,7 @@ from dsv2.clock import Clock
 from dsv2.errors import Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
 from dsv2.job import JobResult, JobStatus
+from dsv2.job_display import DisplayedJob
 from dsv2.progress import JobProgress
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_waiting import Keeper, Waiting
@@ -56,7 +57,7 @@ class _StopRequestedError(Exception):
     """Ends a query before its next micro-batch has done anything."""
 
 
-class StreamingJob:
+class StreamingJob(DisplayedJob):
     """``JobHandle`` of a streaming query. ``query`` is Spark's own handle."""
 
     def __init__(

@@ -43,8 +43,8 @@ limit) or in a TOML file. The command line takes precedence over the environment
 
 _RUN_NOTES = """\
 While the job runs, its progress is shown on standard error. Ctrl-C and SIGTERM stop the job after the running
-micro-batch; a second Ctrl-C cancels that. The exit code is 0 if the job has ended or SIGTERM has stopped it, 1 if it has
-failed, 2 if it could not start, and 130 if Ctrl-C has stopped it.
+micro-batch; a second Ctrl-C cancels that. The exit code is 0 if the job has ended or SIGTERM has stopped it, 1 if it
+has failed, 2 if it could not start, and 130 if Ctrl-C has stopped it.
 """
 
 _CHECK_NOTES = """\

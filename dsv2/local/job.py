@@ -15,6 +15,7 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
 from dsv2.job import JobResult, JobStatus
+from dsv2.job_display import DisplayedJob
 from dsv2.local.beginning import ONLY_LOCAL, Beginning
 from dsv2.local.control import JobControl
 from dsv2.local.execution import Execution
@@ -35,7 +36,7 @@ _CANCEL_SECONDS = 20.0
 _AT_EXIT_SECONDS = 5.0
 
 
-class LocalJob:
+class LocalJob(DisplayedJob):
     """``JobHandle`` of a local job, which runs in the thread of the caller or in one of its own."""
 
     def __init__(

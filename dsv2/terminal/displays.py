@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Protocol, TextIO
 
 from dsv2.terminal.dock import Dock, dock_of
+from dsv2.terminal.notebook import NotebookDisplay, is_in_notebook
 from dsv2.terminal.plain import line_of
 from dsv2.terminal.shown import ShownJob
 
@@ -103,11 +104,16 @@ class Lines:
 
 
 def display_on(stream: TextIO) -> Display:
-    """Return the display for a stream: docked if it is a terminal that can do that, otherwise lines."""
+    """Return the display for a stream: docked if it is a terminal that can do that, otherwise lines.
+
+    In the kernel of a notebook, it is a table below the cell.
+    """
+    if is_in_notebook():
+        return NotebookDisplay()
     try:
-        can_dock = stream.isatty() and os.environ.get("TERM", "") not in _NO_CURSOR
-        if can_dock and (size := (dock := dock_of(stream)).size).columns >= _LEAST_COLUMNS:
-            if size.lines >= _LEAST_LINES:
+        if stream.isatty() and os.environ.get("TERM", "") not in _NO_CURSOR:
+            dock = dock_of(stream)
+            if dock.size.columns >= _LEAST_COLUMNS and dock.size.lines >= _LEAST_LINES:
                 return Docked(dock, stream)
     except (OSError, ValueError):  # it has no file descriptor, or is closed
         pass

@@ -25,7 +25,7 @@ class Dock:
     """Shows lines of several owners at the bottom of a terminal. ``stream``: The terminal."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self.stream = stream
         self._lock = threading.Lock()
         self._lines: dict[int, Sequence[str]] = {}
         self._height = 0  # of what is docked now
@@ -40,7 +40,7 @@ class Dock:
 
     def _terminal_size(self) -> os.terminal_size:
         try:
-            return os.get_terminal_size(self._stream.fileno())
+            return os.get_terminal_size(self.stream.fileno())
         except (OSError, ValueError):
             return os.terminal_size((0, 0))
 
@@ -92,10 +92,10 @@ class Dock:
         if not text or self._is_gone:
             return
         try:
-            self._stream.flush()
-            data = text.encode(self._stream.encoding or "utf-8", errors="replace")
+            self.stream.flush()
+            data = text.encode(self.stream.encoding or "utf-8", errors="replace")
             while data:
-                data = data[os.write(self._stream.fileno(), data) :]
+                data = data[os.write(self.stream.fileno(), data) :]
         except (OSError, ValueError):  # the terminal was closed
             self._is_gone = True
 
@@ -112,7 +112,8 @@ _docks: dict[int, Dock] = {}
 def dock_of(stream: TextIO) -> Dock:
     """Return the dock of a terminal, of which there is one."""
     number = stream.fileno()
-    if number not in _docks:
-        _docks[number] = Dock(stream)
-        atexit.register(_docks[number].close)
-    return _docks[number]
+    dock = _docks.get(number)
+    if dock is None or dock.stream is not stream:
+        dock = _docks[number] = Dock(stream)
+        atexit.register(dock.close)
+    return dock

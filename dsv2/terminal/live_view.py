@@ -6,17 +6,20 @@ import logging
 import sys
 import threading
 import time
+from contextvars import copy_context
+from functools import partial
 from typing import TextIO
 
 from dsv2.graph import Plan
-from dsv2.job import JobHandle
+from dsv2.job import JobHandle, JobStatus
 from dsv2.job_listener import JobListener
 from dsv2.progress import JobProgress
 from dsv2.terminal.displays import Display, display_on
+from dsv2.terminal.notebook import NotebookDisplay, job_html
 from dsv2.terminal.shown import ShownJob
 from dsv2.terminal.summary import Summarizer
 
-__all__ = ("JobView", "LiveView")
+__all__ = ("JobView", "LiveView", "html_of", "show_in_notebook")
 
 _EVERY_SECONDS = 1.0
 _PAUSE_SECONDS = 0.2
@@ -30,8 +33,8 @@ class LiveView(JobListener):
 
     On a terminal it shows throughput, lag, event time and watermarks, the slowest operator, errors and records held
     at the bottom, while other output scrolls above. This requires the extra ``cli``; without it, the view is a single
-    line. Anywhere else, or if ``TERM`` is ``dumb``, it prints a line every five seconds. ``NO_COLOR`` is respected. In a
-    notebook it is a table below the cell.
+    line. Anywhere else, or if ``TERM`` is ``dumb``, it prints a line every five seconds. ``NO_COLOR`` is respected.
+    In a notebook it is a table below the cell.
 
     ``watch`` also handles Ctrl-C.
 
@@ -76,7 +79,10 @@ class JobView:
         self._began = time.monotonic()
         self._wake = threading.Event()
         self._is_over = False
-        self._thread = threading.Thread(target=self._run, name=f"dsv2-view-{self._name}", daemon=True)
+        self._ends_with_job = False
+        # In its context, a notebook knows to which cell the output belongs.
+        run = partial(copy_context().run, self._run)
+        self._thread = threading.Thread(target=run, name=f"dsv2-view-{self._name}", daemon=True)
         self._state = "running"
         self._note: str | None = None
 
@@ -95,24 +101,50 @@ class JobView:
 
     def end(self) -> None:
         """Show the job no longer. It has ended, or nobody waits for it any more."""
-        self._state, self._note = self._job.status.value.lower(), None
+        self._note_status()
         self._is_over = True
         self._wake.set()
-        self._thread.join(_END_SECONDS)
+        if self._thread.is_alive():
+            self._thread.join(_END_SECONDS)
+
+    def end_with_job(self) -> None:
+        """End by itself when the job has ended."""
+        self._ends_with_job = True
+
+    def shown(self) -> ShownJob:
+        """The job now."""
+        elapsed = (time.monotonic() - self._began) * 1000
+        summary = self._summarizer.summary(self._job.progress)
+        return ShownJob(self._name, self._state, elapsed, summary, self._note)
 
     def _run(self) -> None:
         try:
             while not self._is_over:
-                self._display.show(self._shown())
+                if self._ends_with_job and self._job.status is not JobStatus.RUNNING:
+                    self._note_status()
+                    break
+                self._display.show(self.shown())
                 self._wake.wait(_EVERY_SECONDS)
                 if not self._is_over:
                     self._wake.clear()
                     time.sleep(_PAUSE_SECONDS)  # many short micro-batches are not all shown
-            self._display.end(self._shown())
+            self._display.end(self.shown())
         except Exception:  # a view must not disturb the program
             _log.warning("The live view of job %r ends because of an error.", self._name, exc_info=True)
 
-    def _shown(self) -> ShownJob:
-        elapsed = (time.monotonic() - self._began) * 1000
-        summary = self._summarizer.summary(self._job.progress)
-        return ShownJob(self._name, self._state, elapsed, summary, self._note)
+    def _note_status(self) -> None:
+        self._state, self._note = self._job.status.value.lower(), None
+
+
+def html_of(job: JobHandle) -> str:
+    """A job at this moment as HTML."""
+    view = JobView(job, job.plan, NotebookDisplay())
+    view.end()
+    return job_html(view.shown())
+
+
+def show_in_notebook(job: JobHandle) -> None:
+    """Show a job below the current cell of a notebook until it has ended."""
+    view = JobView(job, job.plan, NotebookDisplay())
+    view.end_with_job()
+    view.start()

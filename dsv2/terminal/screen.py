@@ -56,7 +56,7 @@ def job_text(job: ShownJob, columns: int, lines: int, *, blocks: bool = True) ->
     foot = [] if job.note is None else [_clipped(Text(job.note, "bold yellow"), columns)]
     left = lines - len(head) - len(foot)
     table = _table(job.summary, columns, left, blocks=blocks) if columns >= _LEAST_COLUMNS else []
-    return [*head, *table, *foot][:lines]
+    return [*[*head, *table][: lines - len(foot)], *foot]
 
 
 def _title(job: ShownJob, columns: int, *, blocks: bool) -> Text:
@@ -138,6 +138,9 @@ def _columns(summary: JobSummary, *, blocks: bool) -> list[_Column]:
     def alarm(style: str, count: Callable[[OperatorSummary], int]) -> Callable[[OperatorSummary], str]:
         return lambda operator: style if count(operator) else "dim"
 
+    def watermark(name: str) -> Callable[[OperatorSummary], str]:
+        return lambda one: value_text(one.watermarks[name]) if name in one.watermarks else ""
+
     identifiers = dict.fromkeys(one for operator in summary.operators for one in operator.watermarks)
     columns = [
         _Column("in", 1, lambda one: count_text(one.records_in) if one.kind is not OperatorKind.SOURCE else ""),
@@ -146,17 +149,14 @@ def _columns(summary: JobSummary, *, blocks: bool) -> list[_Column]:
         _Column("busy", 5, busy, busy_style),
         _Column("event time", 2, _event_time, to_right=False),
         _Column("behind", 6, _behind),
-        *(
-            _Column(name, 3, lambda one, name=name: value_text(one.watermarks[name]) if name in one.watermarks else "")
-            for name in identifiers
-        ),
+        *(_Column(name, 3, watermark(name)) for name in identifiers),
         _Column("held", 8, lambda one: count_text(one.held), alarm("yellow", lambda one: one.held)),
         _Column("late", 9, lambda one: count_text(one.late), alarm("yellow", lambda one: one.late)),
         _Column("errors", 0, lambda one: count_text(one.errors), alarm("bold red", lambda one: one.errors)),
         _Column("state", 10, lambda one: bytes_text(one.state_bytes) if one.state_bytes else ""),
         _Column("keys", 11, lambda one: count_text(one.keys) if one.keys else ""),
     ]
-    return [column for column in columns if any(column.cell(one).strip() not in ("", "0") for one in summary.operators)]
+    return [column for column in columns if any(column.cell(one) not in ("", "0") for one in summary.operators)]
 
 
 def _event_time(operator: OperatorSummary) -> str:
@@ -172,9 +172,9 @@ def _behind(operator: OperatorSummary) -> str:
 
 
 def _table(summary: JobSummary, columns: int, lines: int, *, blocks: bool) -> list[Text]:
-    if lines < 2 or not summary.operators:
-        return []
     rows, left_out = _chosen(summary, lines - 1)
+    if not rows:
+        return []
     names = [_shortened(row.name, min(_LONGEST_NAME, columns // 2), blocks=blocks) for row in rows]
     name_width = max(map(cell_len, ("operator", *names)))
     fitting = _fitting(_columns(summary, blocks=blocks), rows, columns - name_width)
@@ -202,7 +202,7 @@ def _chosen(summary: JobSummary, lines: int) -> tuple[Sequence[OperatorSummary],
         one = operators[number]
         return one is summary.slowest or one is summary.slowest_event_time, one.errors + one.held > 0, one.busy or 0.0
 
-    numbers = sorted(range(len(operators)), key=attention, reverse=True)[: max(1, lines - 1)]
+    numbers = sorted(range(len(operators)), key=attention, reverse=True)[: max(0, lines - 1)]
     return [operators[number] for number in sorted(numbers)], len(operators) - len(numbers)
 
 

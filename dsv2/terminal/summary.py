@@ -160,7 +160,7 @@ class Summarizer:
 
     def _busy(self, progress: JobProgress) -> Mapping[str, float]:
         """The share of time of each operator since some micro-batches ago. Empty: unknown."""
-        now = {uid: self._own_times(uid, progress) for uid in progress.operators}
+        now = {uid: self._own_times(uid, progress) for uid, found in progress.operators.items() if found.subtasks}
         if not self._history or self._history[-1][0] < progress.batch_id:
             self._history.append((progress.batch_id, now))
         before_id, before = self._history[0]
@@ -171,7 +171,8 @@ class Summarizer:
                 return {}
         if not elapsed:
             return {}
-        return {uid: min(1.0, max(_differences(times, before.get(uid, ())), default=0.0) / elapsed) for uid, times in now.items()}
+        greatest = {uid: max(_differences(times, before.get(uid, ())), default=0.0) for uid, times in now.items()}
+        return {uid: min(1.0, time / elapsed) for uid, time in greatest.items()}
 
     def _own_times(self, uid: str, progress: JobProgress) -> Sequence[float]:
         """The time in user code of each subtask, without that of operators chained to it."""
@@ -209,10 +210,12 @@ class Summarizer:
             known = [value for value in of_subtasks if value is not None]
             if not known or identifier.startswith(RESERVED):
                 continue
-            declaration = self._plan.declarations.get(identifier)
-            greatest = declaration is not None and declaration.combination_policy.combination_function in _TAKES_GREATEST
-            values[identifier] = max(known) if greatest else min(known)
+            values[identifier] = max(known) if self._takes_greatest(identifier) else min(known)
         return values
+
+    def _takes_greatest(self, identifier: str) -> bool:
+        declaration = self._plan.declarations.get(identifier)
+        return declaration is not None and declaration.combination_policy.combination_function in _TAKES_GREATEST
 
 
 def _differences(now: Sequence[float], before: Sequence[float]) -> list[float]:
