@@ -27,12 +27,12 @@ def with_cells(frames: str) -> str:
 
 
 def _with_cells(lines: list[str]) -> Iterator[str]:
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    for number, line in enumerate(lines):
         match = re.match(_FRAME, line.rstrip("\n"))
         if match is None or (cell := shown_file(match[2])) == match[2]:
             yield line
             continue
         yield f"{match[1]}{cell}, line {match[3]}{match[4]}\n"
         source = linecache.getline(match[2], int(match[3])).strip()
-        if source and not following.startswith(f"{match[1]}  "):
+        if source and not "".join(lines[number + 1 : number + 2]).startswith(f"{match[1]}  "):
             yield f"{match[1]}  {source}\n"

@@ -164,6 +164,7 @@ class BatchJob(DisplayedJob):
                 return
 
     def _cancel(self) -> None:
+        self._keeper.give_up()
         self._cancelled = True
         deadline = time.monotonic() + _CANCEL_SECONDS
         self._group.cancel()

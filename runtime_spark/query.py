@@ -310,6 +310,7 @@ class StreamingJob(DisplayedJob):
             self._stop_query()
 
     def _cancel(self) -> None:
+        self._keeper.give_up()
         self._refuse_batches = self._cancelled = True
         # Spark waits without a limit for the thread that it has interrupted.
         stopping = threading.Thread(target=self._stop_query, name=f"dsv2-cancel-{self._plan.job_name}", daemon=True)

@@ -107,13 +107,15 @@ def _run(arguments: argparse.Namespace) -> Report:
     function = load(configuration.target)
     # While Spark starts, Ctrl-C is only noted. Without Spark, it ends a function that takes long to build a pipeline.
     with signals_noted() if configuration.runtime == "spark" else nullcontext() as noted:
-        job = _start(function, configuration)
-        try:
-            with signals_noted() if noted is None else nullcontext(noted) as signals:
+        env = _environment(function, configuration)
+        with signals_noted() if noted is None else nullcontext(noted) as signals:
+            job = _start(env, configuration)
+            try:
                 return _watched(job, configuration, signals, arguments.command)
-        except Dsv2Error as error:
-            print(f"dsv2: {type(error).__name__}: {error}", file=sys.stderr)
-            return Report([f"The job {configuration.name!r} has failed."], {"status": "FAILED"}, exit_code=_FAILED)
+            except Dsv2Error as error:
+                print(f"dsv2: {type(error).__name__}: {error}", file=sys.stderr)
+                text = f"The job {configuration.name!r} has failed."
+                return Report([text], {"status": "FAILED"}, exit_code=_FAILED)
 
 
 def _watched(job: JobHandle, configuration: Configuration, signals: NotedSignals, command: str) -> Report:
@@ -219,13 +221,17 @@ class _Runtime:
         return local.runtime_view(plan)
 
 
-def _start(function: PipelineFunction, configuration: Configuration) -> JobHandle:
+def _environment(function: PipelineFunction, configuration: Configuration) -> ExecutionEnvironment:
     runtime: JobRuntime
     if configuration.runtime == "spark":
         runtime, session = spark_commands().runtime(configuration.spark, configuration.state_key)
     else:
         runtime, session = _local_runtime(), None
-    return _built(function, configuration, _Runtime(configuration, runtime), session).execute_async(
+    return _built(function, configuration, _Runtime(configuration, runtime), session)
+
+
+def _start(env: ExecutionEnvironment, configuration: Configuration) -> JobHandle:
+    return env.execute_async(
         configuration.name,
         checkpoint_location=configuration.checkpoint,
         savepoint=configuration.savepoint,

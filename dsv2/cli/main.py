@@ -16,7 +16,7 @@ from dsv2.cli.report import Report
 from dsv2.errors import Dsv2Error
 from dsv2.version import __version__
 
-__all__ = ("main",)
+__all__ = ("main", "new_parser")
 
 _ERROR = 2
 _INTERRUPTED = 130  # as for a process that SIGINT has ended
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The arguments. None: those of the process.
     """
     words = sys.argv[1:] if arguments is None else arguments
-    chosen = _parser().parse_args(words)
+    chosen = new_parser().parse_args(words)
     chosen.command = f"{_program()} {shlex.join(words)}"
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -62,7 +62,8 @@ def _program() -> str:
     return "python -m dsv2" if name == "__main__.py" else "dsv2"
 
 
-def _parser() -> argparse.ArgumentParser:
+def new_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="dsv2", description="Pipelines of dsv2, their savepoints, checkpoints, state, dead letters and files."
     )

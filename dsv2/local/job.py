@@ -163,6 +163,7 @@ class LocalJob(DisplayedJob):
         return threading.current_thread() is self._runs_in and not self._is_over.is_set()
 
     def _cancel(self) -> None:
+        self._keeper.give_up()
         self._control.stop(cancel=True)
         if not self._ends_within(_CANCEL_SECONDS):
             raise JobError(f"Job {self._plan.job_name!r} was cancelled but has not ended: {self._what_runs()}.")

@@ -6,12 +6,11 @@ import logging
 import sys
 import threading
 import time
-from contextvars import copy_context
-from functools import partial
 from typing import TextIO
 
+from dsv2.errors import Dsv2Error
 from dsv2.graph import Plan
-from dsv2.job import JobHandle, JobStatus
+from dsv2.job import JobHandle
 from dsv2.job_listener import JobListener
 from dsv2.progress import JobProgress
 from dsv2.terminal.displays import Display, display_on
@@ -78,11 +77,8 @@ class JobView:
         self._display = display
         self._began = time.monotonic()
         self._wake = threading.Event()
-        self._is_over = False
-        self._ends_with_job = False
-        # In its context, a notebook knows to which cell the output belongs.
-        run = partial(copy_context().run, self._run)
-        self._thread = threading.Thread(target=run, name=f"dsv2-view-{self._name}", daemon=True)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"dsv2-view-{self._name}", daemon=True)
         self._state = "running"
         self._note: str | None = None
 
@@ -99,17 +95,13 @@ class JobView:
         self._state, self._note = "stopping", note
         self._wake.set()
 
-    def end(self) -> None:
-        """Show the job no longer. It has ended, or nobody waits for it any more."""
-        self._note_status()
-        self._is_over = True
+    def end(self, note: str | None = None) -> None:
+        """Show the job no longer. It has ended, or nobody waits for it any more. ``note``: What remains to be said."""
+        self._state, self._note = self._job.status.value.lower(), note
+        self._is_over.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(_END_SECONDS)
-
-    def end_with_job(self) -> None:
-        """End by itself when the job has ended."""
-        self._ends_with_job = True
 
     def shown(self) -> ShownJob:
         """The job now."""
@@ -119,21 +111,14 @@ class JobView:
 
     def _run(self) -> None:
         try:
-            while not self._is_over:
-                if self._ends_with_job and self._job.status is not JobStatus.RUNNING:
-                    self._note_status()
-                    break
+            while not self._is_over.is_set():
+                self._wake.clear()
                 self._display.show(self.shown())
+                self._is_over.wait(_PAUSE_SECONDS)  # many short micro-batches are not all shown
                 self._wake.wait(_EVERY_SECONDS)
-                if not self._is_over:
-                    self._wake.clear()
-                    time.sleep(_PAUSE_SECONDS)  # many short micro-batches are not all shown
             self._display.end(self.shown())
         except Exception:  # a view must not disturb the program
             _log.warning("The live view of job %r ends because of an error.", self._name, exc_info=True)
-
-    def _note_status(self) -> None:
-        self._state, self._note = self._job.status.value.lower(), None
 
 
 def html_of(job: JobHandle) -> str:
@@ -144,7 +129,16 @@ def html_of(job: JobHandle) -> str:
 
 
 def show_in_notebook(job: JobHandle) -> None:
-    """Show a job below the current cell of a notebook until it has ended."""
+    """Show a job below the current cell of a notebook until it has ended, with its error."""
     view = JobView(job, job.plan, NotebookDisplay())
-    view.end_with_job()
     view.start()
+
+    def end() -> None:
+        error = None
+        try:
+            job.await_termination()
+        except Dsv2Error as failure:
+            error = str(failure)
+        view.end(error)
+
+    threading.Thread(target=end, name=f"dsv2-view-end-{job.plan.job_name}", daemon=True).start()

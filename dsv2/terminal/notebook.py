@@ -54,7 +54,7 @@ def job_html(job: ShownJob) -> str:
         f'<b>{escape(job.name)}</b> &nbsp;<span style="color:{colour}">● {escape(job.state)}</span> '
         f"&nbsp;{duration_text(job.elapsed_ms)}"
     )
-    note = "" if job.note is None else f"<div>{escape(job.note)}</div>"
+    note = "" if job.note is None else f"<pre>{escape(job.note)}</pre>"
     facts = f"<div>{_facts(job.summary)}</div>"
     return f'<div style="line-height:1.6"><div>{title}</div>{facts}{_table(job.summary)}{note}</div>'
 

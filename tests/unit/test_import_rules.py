@@ -60,7 +60,7 @@ MAY_IMPORT = {
     "progress_log": {"errors", "folders", "paths", "progress", "version"},
     "job_listener": {"graph", "job", "progress"},
     "job": MODEL | {"arguments", "graph", "job_listener", "progress"},
-    "terminal": {"graph", "job", "job_listener", "progress", "tracebacks", "watermark"},
+    "terminal": {"errors", "graph", "job", "job_listener", "progress", "tracebacks", "watermark"},
     "job_display": {"job", "terminal"},
     "tracebacks": {"cells", "errors"},
     "unfinished": {"errors", "job"},

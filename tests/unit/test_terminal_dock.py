@@ -211,7 +211,9 @@ def test_without_rich_there_is_one_line_and_one_hint(monkeypatch: pytest.MonkeyP
         assert [line for line in at.screen if line] == ["For a detailed view of the job: pip install 'dsv2[cli]'"]
 
 
-@pytest.mark.parametrize(("term", "size"), [("dumb", (80, 24)), ("", (80, 24)), ("xterm", (10, 24)), ("xterm", (80, 4))])
+@pytest.mark.parametrize(
+    ("term", "size"), [("dumb", (80, 24)), ("", (80, 24)), ("xterm", (10, 24)), ("xterm", (80, 4))]
+)
 def test_lines_where_nothing_can_be_docked(term: str, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", term)
     with terminal(*size) as at:
