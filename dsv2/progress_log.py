@@ -5,8 +5,8 @@ Files::
     dsv2/progress/7.json       after micro-batch 7: {"version": 1, "dsv2": "0.1.0", "progress": JobProgress}
     dsv2/progress/plan.json    the last run: {"version": 1, "dsv2": "0.1.0", "job": StoredJob}
 
-``JobProgress`` and ``StoredJob`` are objects with their attributes. The progress in a file has only the micro-batch of
-the file in ``batches``. Fields that are added later have defaults, so a version is only for other changes.
+``JobProgress`` and ``StoredJob`` are objects with their attributes. Fields that are added later have defaults, so a
+version is only for other changes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ import msgspec
 
 from dsv2.errors import CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import Folder
+from dsv2.graph import Plan
 from dsv2.paths import local_folder
-from dsv2.progress import BatchProgress, JobProgress
+from dsv2.progress import JobProgress
+from dsv2.runtime_view import RuntimeView
 from dsv2.version import __version__
 
 __all__ = ("ProgressLog", "StoredJob", "read_job", "read_progress")
@@ -61,16 +63,16 @@ class _File(msgspec.Struct):
     job: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def read_progress(checkpoint: str | PathLike[str] | Folder) -> list[JobProgress]:
+def read_progress(checkpoint: str | PathLike[str] | Folder, *, after: int = -1) -> list[JobProgress]:
     """Read the progress of a job after each of its last micro-batches, the oldest first. The job may be running.
 
     Args:
         checkpoint: The ``checkpoint_location`` of the job. On a file system that only Spark reads, a folder that
             ``runtime_spark.folders.open_folder`` has opened.
+        after: Only micro-batches after this one are read. Default: all that are stored.
 
     Returns:
-        The progress; empty if the checkpoint has none. ``batches`` has the micro-batches up to this one that are
-        stored.
+        The progress; empty if the checkpoint has none.
 
     Raises:
         CorruptDataError: A file is damaged.
@@ -78,13 +80,9 @@ def read_progress(checkpoint: str | PathLike[str] | Folder) -> list[JobProgress]
         ConfigurationError: The path is on a file system that only Spark reads.
     """
     folder = _opened(checkpoint)
-    batches: tuple[BatchProgress, ...] = ()
-    found = []
-    for number in folder.numbers(_FOLDER, suffix=".json"):
-        if (progress := _read(folder, _name(number), "progress", JobProgress)) is not None:
-            batches = (*batches, *progress.batches)
-            found.append(replace(progress, batches=batches))
-    return found
+    numbers = folder.numbers(_FOLDER, suffix=".json")
+    found = (_read(folder, _name(number), "progress", JobProgress) for number in numbers if number > after)
+    return [progress for progress in found if progress is not None]
 
 
 def read_job(checkpoint: str | PathLike[str] | Folder) -> StoredJob | None:
@@ -118,10 +116,19 @@ class ProgressLog:
             elif self.before is None:
                 self.before = _read(self._folder, _name(number), "progress", JobProgress)
 
-    def add_job(self, job: StoredJob) -> None:
-        """Write which job runs."""
+    def add_job(self, plan: Plan, started_at_ms: int, runtime: RuntimeView | None = None) -> None:
+        """Write which job runs.
+
+        Args:
+            plan: Its plan.
+            started_at_ms: When the run started, in ms since the epoch.
+            runtime: What its runtime adds to the explanation of the plan.
+        """
+        from dsv2.explain import explain  # not loaded for jobs without a checkpoint
+
         try:
-            self._folder.write(_PLAN, _encoded(job=job))
+            shown = msgspec.json.decode(explain(plan, "json", runtime=runtime).render("json"))
+            self._folder.write(_PLAN, _encoded(job=StoredJob(plan.job_name, started_at_ms, shown)))
         except Exception as error:
             self._warn("written", error)
 
@@ -158,14 +165,14 @@ def _encoded(**content: Any) -> bytes:
 
 
 def _storable(progress: JobProgress) -> JobProgress:
-    """The part for one file, without gauges that are not numbers in JSON."""
+    """The progress without gauges that are not numbers in JSON."""
     operators = {
         uid: operator
         if all(map(isfinite, operator.gauges.values()))
         else replace(operator, gauges={name: value for name, value in operator.gauges.items() if isfinite(value)})
         for uid, operator in progress.operators.items()
     }
-    return replace(progress, operators=operators, batches=progress.batches[-1:])
+    return replace(progress, operators=operators)
 
 
 def _read(folder: Folder, name: str, part: str, kind: type[T]) -> T | None:

@@ -6,12 +6,12 @@ import threading
 import time
 from datetime import timedelta
 from os import PathLike
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pyspark.sql import DataFrame
 
 from dsv2.arguments import as_seconds
-from dsv2.clock import Clock
+from dsv2.clock import Clock, SystemClock
 from dsv2.dead_letters.store import LetterWriter
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
@@ -21,6 +21,7 @@ from dsv2.job_display import DisplayedJob
 from dsv2.program.unblocking import skipped_in
 from dsv2.progress import JobProgress
 from dsv2.runtime.report.job_listeners import JobListeners
+from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.job_waiting import Keeper, Waiting, slice_until
 from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.tracebacks import short_traceback
@@ -28,10 +29,10 @@ from dsv2.unfinished import asked
 from runtime_spark.dead_letters import letters_in
 from runtime_spark.failures import job_failure
 from runtime_spark.job_group import JobGroup
-from runtime_spark.job_reports import JobReports
 from runtime_spark.job_waiting import running_in
 from runtime_spark.passages import PassedReports
 from runtime_spark.sinks import SinkWriter
+from runtime_spark.task_times import batch_phases, task_times
 
 __all__ = ("BatchJob",)
 
@@ -65,7 +66,8 @@ class BatchJob(DisplayedJob):
         self._letters = letters
         self._clock = clock
         self._began = self._ended = clock.now_ms()
-        self._reports = JobReports(plan, ())
+        self._reports = JobReports(plan, in_portions=True)
+        self._system = SystemClock()  # as the clocks of the workers
         self._failure: Dsv2Error | None = None
         self._cancelled = False
         self._spark = frames.sparkSession
@@ -90,6 +92,7 @@ class BatchJob(DisplayedJob):
     def _run_query(self) -> None:
         self._group.add_thread()
         self._listeners.started(self, self._plan)
+        started_at = self._system.now_ms()
         try:
             for sink in self._writer.files:
                 sink.begin(0)
@@ -98,17 +101,30 @@ class BatchJob(DisplayedJob):
                 written = [*self._passed_reports.take(), *written]
             if self._letters is not None:
                 self._letters.write(0, letters_in(written))
+            written_at = self._system.now_ms()
             for sink in self._writer.files:
                 sink.publish()
                 sink.finish()
             reports = [report for report in written if "uid" in report]
-            self._reports.add(0, reports)
+            progress = self._complete(reports, started_at, written_at)
             warn_of_missed_skips(self._plan, skipped_in(reports))
         except Exception as error:
             if not self._cancelled:
                 self._failure = self._failure_of(error)
             return
-        self._listeners.progress(self.progress)
+        self._listeners.progress(progress)
+
+    def _complete(self, reports: list[dict[str, Any]], started_at: int, written_at: int) -> JobProgress:
+        ended_at = self._system.now_ms()
+        tasks = task_times(self._plan, reports, written_at)
+        phases = batch_phases(
+            max(self._plan.depths.values(), default=0),
+            tasks,
+            planning=float(max(0, tasks.first - started_at)),
+            written_at=written_at,
+            commit=float(ended_at - written_at),
+        )
+        return self._reports.complete(self._reports.add(0, reports), started_at, float(ended_at - started_at), phases)
 
     def _failure_of(self, error: Exception) -> Dsv2Error:
         failure = job_failure(error, self._plan.job_name, self._writer.tasks)

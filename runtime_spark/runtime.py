@@ -26,6 +26,7 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.graph.skips import with_skips
 from dsv2.job import JobHandle, RunOptions, Trigger, check_batch_options, default_trigger
+from dsv2.progress_log import ProgressLog
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime_view import RuntimeView
@@ -242,6 +243,7 @@ class SparkRuntime:
             lease,
             self._clock,
             JobListeners(options.listeners),
+            ProgressLog(root, checkpoint.next_batch),
             only_available=trigger.interval_ms is None,
             state_key=self._state_key,
             reports=compiled.reports,

@@ -24,14 +24,16 @@ from dsv2.local.sinks import LocalSinks
 from dsv2.program.run_history import begin_run
 from dsv2.program.unblocking import Unblocking
 from dsv2.progress import JobProgress
+from dsv2.progress_log import ProgressLog
 from dsv2.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.job_context import JobContext, event_loop_of
 from dsv2.runtime.report.job_listeners import JobListeners
-from dsv2.runtime.report.progress import job_progress
+from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.timers import BatchTime
+from dsv2.runtime_view import RuntimeView
 from dsv2.sinks import SinkRunInfo
 
 __all__ = ("Execution", "Settings")
@@ -71,6 +73,9 @@ class Execution:
         self._settings = settings
         self._control = control
         self._time = BatchTime(max(settings.clock.now_ms(), begun.now_ms))
+        self._log = None if checkpoint is None else ProgressLog(checkpoint.folder, begun.batch_id)
+        before = None if self._log is None else self._log.before
+        self._reports = JobReports(plan, before=before, is_new=begun.is_new and begun.state is None, in_portions=False)
         self._run: LocalRun | None = None
         self._batches: MicroBatches | None = None
         self.has_ended = False
@@ -79,7 +84,7 @@ class Execution:
     @property
     def progress(self) -> JobProgress:
         """The progress as of the last micro-batch."""
-        return job_progress(self._plan, -1, []) if self._batches is None else self._batches.progress
+        return self._reports.progress() if self._batches is None else self._batches.progress
 
     @property
     def state(self) -> tuple[LocalRun, int]:
@@ -117,6 +122,8 @@ class Execution:
     def _run_all(self) -> Outcome:
         plan, settings = self._plan, self._settings
         run = self._run = self._new_run()
+        if self._log is not None:
+            self._log.add_job(plan, settings.clock.now_ms(), RuntimeView("local", one_process=True))
         sinks = self._new_sinks()
         recorder = Recorder(plan, run, sinks, self._letters, self._begun, self._checkpoint, self._unblocking)
         self._batches = MicroBatches(
@@ -128,6 +135,8 @@ class Execution:
             self._time,
             settings.trigger,
             settings.batches,
+            self._reports,
+            self._log,
             self._listeners,
             first_batch=self._begun.batch_id,
             strict=not settings.fast,

@@ -105,7 +105,7 @@ def test_job_that_ends(spark: SparkSession, checkpoint: str, mode: RuntimeExecut
     assert status_of(job) is JobStatus.RUNNING
     assert job.exception() is None
     assert job.progress.batch_id == -1
-    assert {uid: operator.records_in for uid, operator in job.progress.operators.items()} == {"announce": 0, "all": 0}
+    assert not any(operator.records_in + operator.records_out for operator in job.progress.operators.values())
     assert job.await_termination(timedelta(seconds=0.05)) is False
     gate.opened.set()
     assert job.await_termination(timedelta(seconds=LONG)) is True

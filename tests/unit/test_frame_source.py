@@ -150,7 +150,8 @@ def test_records_are_distributed_over_subtasks(source: IndexedSource[int]) -> No
 def test_same_offsets_give_the_same_frames(source: IndexedSource[int]) -> None:
     def frames(reader: FrameStreamReader) -> list[Any]:
         splits = reader.partitions({"position": 4}, {"position": 8})
-        return [batch.to_pydict() for split in splits for batch in reader.read(split)]
+        rows = (row for split in splits for batch in reader.read(split) for row in batch.to_pylist())
+        return [row for row in rows if row["slot"] != REPORT_SLOT]  # reports have times
 
     driver = Driver(source)
     driver.batches()

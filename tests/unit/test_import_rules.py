@@ -57,7 +57,7 @@ MAY_IMPORT = {
     "runtime_view": {"graph"},
     "explain": PLAN | {"extension", "runtime_view"},
     "progress": set[str](),
-    "progress_log": {"errors", "folders", "paths", "progress", "version"},
+    "progress_log": {"errors", "explain", "folders", "graph", "paths", "progress", "runtime_view", "version"},
     "job_listener": {"graph", "job", "progress"},
     "job": MODEL | {"arguments", "graph", "job_listener", "progress"},
     "terminal": {"errors", "graph", "job", "job_listener", "progress", "tracebacks", "watermark"},
@@ -91,8 +91,8 @@ MAY_IMPORT = {
     | {"dead_letters", "paths", "version", "runtime.report", "runtime.serde", "runtime.state"},
     "local": RUNTIME
     | RUNTIMES
-    | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "runtime_view"}
-    | {"savepoint", "unfinished", "version"},
+    | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "progress_log"}
+    | {"runtime_view", "savepoint", "unfinished", "version"},
     "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
     # to build and run pipelines
     | {"environment", "explain", "graph", "job", "progress", "runtime_view", "terminal", "tracebacks"},
@@ -100,7 +100,7 @@ MAY_IMPORT = {
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
-    | {"dead_letters", "file_log", "folders", "program", "savepoint"}
+    | {"dead_letters", "file_log", "folders", "program", "progress_log", "savepoint"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "stream_sinks", "streams", "version"},
 }

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from dsv2.runtime.report.job_reports import JobReports
+from dsv2.runtime.report.subtask_report import new_report
 from dsv2.sinks import CollectSink
-from runtime_spark.job_reports import JobReports
 from tests.spans import Spans
 from tests.support import local_environment, one_input
 
 
 def report(uid: str, subtask: int = 0, *, ended: bool = False, held: int = 0, **counts: int) -> dict[str, Any]:
-    return {
-        "uid": uid,
-        "subtask": subtask,
-        "records_in": counts.pop("records_in", 0),
-        "records_out": counts.pop("records_out", 0),
-        "watermarks": {},
-        "counters": counts,
-        "gauges": {},
-        "records_held": held,
-        "ended": ended,
-    }
+    return new_report(
+        uid,
+        subtask,
+        records_in=counts.pop("records_in", 0),
+        outputs=[counts.pop("records_out", 0)],
+        counters=counts,
+        records_held=held,
+        ended=ended,
+    )
 
 
 def reports_of(*ended_sources: tuple[str, int]) -> JobReports:
@@ -30,7 +29,7 @@ def reports_of(*ended_sources: tuple[str, int]) -> JobReports:
     source: Any = env.from_source(Spans({"a": 9})).with_uid("source").map(str).with_uid("chained")
     source.shuffle().process(one_input()).with_uid("f").with_parallelism(2).to_sink(CollectSink())
     env.from_source(Spans({"b": 9})).with_uid("direct").to_sink(CollectSink())
-    return JobReports(env.build_plan(), ended_sources)
+    return JobReports(env.build_plan(), ended_sources, in_portions=True)
 
 
 def test_portions_of_sources_are_summed() -> None:
@@ -46,7 +45,7 @@ def test_portions_of_sources_are_summed() -> None:
     assert (progress.operators["chained"].records_in, progress.operators["chained"].records_out) == (15, 12)
     assert progress.operators["f"].records_in == 4, "operators count themselves"
     assert dict(progress.operators["f"].counters) == {"late": 4}
-    assert "direct" not in progress.operators, "it has no counters"
+    assert progress.operators["direct"].subtasks == (), "it has not reported"
 
 
 def test_all_subtasks_and_sources_of_sinks_must_end() -> None:

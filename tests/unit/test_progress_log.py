@@ -22,6 +22,8 @@ from dsv2 import (
 )
 from dsv2.folders import LocalFolder
 from dsv2.progress_log import ProgressLog, StoredJob, read_job, read_progress
+from dsv2.sinks import CollectSink
+from tests.support import local_environment
 
 CHANNEL = ChannelProgress(1, 5, {"w": 7, "flag": True}, True, True, 9)
 SUBTASK = SubtaskProgress(
@@ -58,6 +60,7 @@ def test_progress_is_read_as_it_was_written(tmp_path: Path) -> None:
     for number in range(3):
         log.add(progress(number))
     assert read_progress(tmp_path) == read_progress(folder_of(tmp_path)) == list(map(progress, range(3)))
+    assert read_progress(tmp_path, after=1) == [progress(2)]
 
 
 def test_checkpoint_without_progress(tmp_path: Path) -> None:
@@ -67,11 +70,14 @@ def test_checkpoint_without_progress(tmp_path: Path) -> None:
 
 def test_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     log = ProgressLog(folder_of(tmp_path), 0)
+    env = local_environment()
+    env.from_collection([1]).to_sink(CollectSink[int]())
+    plan = env.build_plan("sums")
     for started in (1, 2):
-        job = StoredJob("sums", started, {"operators": [{"uid": "a"}]})
-        log.add_job(job)
+        log.add_job(plan, started)
     log.add(progress(0))
-    assert read_job(tmp_path) == job
+    shown = json.loads(plan.explain().render("json"))
+    assert read_job(tmp_path) == StoredJob("sums", 2, shown)
     assert len(read_progress(tmp_path)) == 1, "the plan is not progress"
 
 
@@ -95,15 +101,17 @@ def test_there_are_at_most_a_hundred_files(tmp_path: Path) -> None:
 
 def test_large_progress_leaves_fewer_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = ProgressLog(folder_of(tmp_path), 0)
-    for number in range(5):
+    for number in range(6):
         log.add(progress(number))
-    (size, *_) = {file.stat().st_size for file in (tmp_path / "dsv2/progress").iterdir()}
-    monkeypatch.setattr(progress_log, "_MOST_BYTES", 3 * size + 10)
-    log.add(progress(5))
-    assert [one.batch_id for one in read_progress(tmp_path)] == [3, 4, 5]
-    monkeypatch.setattr(progress_log, "_MOST_BYTES", 1)
+    sizes = {int(file.stem): file.stat().st_size for file in (tmp_path / "dsv2/progress").iterdir()}
     log.add(progress(6))
-    assert [one.batch_id for one in read_progress(tmp_path)] == [6], "the last one is always there"
+    newest = (tmp_path / "dsv2/progress/6.json").stat().st_size
+    monkeypatch.setattr(progress_log, "_MOST_BYTES", newest + sizes[5] + sizes[4])
+    log.add(progress(6))
+    assert [one.batch_id for one in read_progress(tmp_path)] == [4, 5, 6]
+    monkeypatch.setattr(progress_log, "_MOST_BYTES", 1)
+    log.add(progress(7))
+    assert [one.batch_id for one in read_progress(tmp_path)] == [7], "the last one is always there"
 
 
 def test_values_that_json_does_not_have(tmp_path: Path) -> None:
@@ -118,7 +126,6 @@ def test_folder_that_cannot_be_written_is_reported_once(tmp_path: Path, caplog: 
     log = ProgressLog(folder_of(tmp_path), 0)
     for number in range(3):
         log.add(progress(number))
-    log.add_job(StoredJob("sums", 1))
     (message,) = caplog.messages
     assert "The job continues." in message
 
