@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import chain, count
 from math import ceil
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def text_chart(times: Sequence[int], *, columns: int = 60, height: int = 6) -> l
 
     Args:
         times: The times in ms since the epoch.
-        columns: The greatest width of the bars.
+        columns: The greatest width of the bars, at least 2.
         height: The height of the highest one, in lines.
     """
     counts, begin, span = _counts(times, columns)
@@ -55,10 +56,8 @@ def _counts(times: Sequence[int], columns: int) -> tuple[list[int], int, int]:
     if not times:
         return [], 0, _NICE_SPANS_MS[0]
     first, last = min(times), max(times)
-    longest = _NICE_SPANS_MS[-1]
-    span = next((span for span in _NICE_SPANS_MS if last // span - first // span < columns), None)
-    if span is None:
-        span = longest * ceil((last - first + longest) / longest / columns)
+    longer = (_NICE_SPANS_MS[-1] * number for number in count(2))
+    span = next(span for span in chain(_NICE_SPANS_MS, longer) if last // span - first // span < columns)
     counts = [0] * (last // span - first // span + 1)
     for time in times:
         counts[time // span - first // span] += 1
