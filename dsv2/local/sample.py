@@ -83,14 +83,14 @@ class _Sampling:
         self._records = 0  # in them
 
     def run(self) -> list[Any]:
-        try:
-            with resources_in_use(), callback_limit(self._plan.callback_timeout_ms, may_exit=False):
+        with resources_in_use(), callback_limit(self._plan.callback_timeout_ms, may_exit=False):
+            try:
                 self._run.open()
                 self._run_batches()
-        except CancelledError:
-            pass  # there are enough
-        finally:
-            self._run.close()
+            except CancelledError:
+                pass  # there are enough
+            finally:
+                self._run.close()
         frames = (frame for _, found in self._run.take_collected() for frame in found)
         return list(itertools.islice((record for frame in frames for record in frame.batch.rows()), self._limit))
 

@@ -14,14 +14,14 @@ from dsv2.job import JobHandle
 from dsv2.job_listener import JobListener
 from dsv2.progress import JobProgress
 from dsv2.terminal.displays import Display, display_on
-from dsv2.terminal.notebook import NotebookDisplay, job_html
+from dsv2.terminal.notebook import NotebookDisplay, is_in_notebook, job_html
 from dsv2.terminal.shown import ShownJob
 from dsv2.terminal.summary import Summarizer
 
 __all__ = ("JobView", "LiveView", "html_of", "show_in_notebook")
 
 _EVERY_SECONDS = 1.0
-_PAUSE_SECONDS = 0.2
+_PAUSE_SECONDS = 0.5
 _END_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
@@ -114,8 +114,8 @@ class JobView:
             while not self._is_over.is_set():
                 self._wake.clear()
                 self._display.show(self.shown())
-                self._is_over.wait(_PAUSE_SECONDS)  # many short micro-batches are not all shown
-                self._wake.wait(_EVERY_SECONDS)
+                if not self._is_over.wait(_PAUSE_SECONDS):  # many short micro-batches are not all shown
+                    self._wake.wait(_EVERY_SECONDS - _PAUSE_SECONDS)
             self._display.end(self.shown())
         except Exception:  # a view must not disturb the program
             _log.warning("The live view of job %r ends because of an error.", self._name, exc_info=True)
@@ -129,7 +129,13 @@ def html_of(job: JobHandle) -> str:
 
 
 def show_in_notebook(job: JobHandle) -> None:
-    """Show a job below the current cell of a notebook until it has ended, with its error."""
+    """Show a job below the current cell of a notebook until it has ended, with its error.
+
+    In a terminal with IPython, print it once.
+    """
+    if not is_in_notebook():
+        print(job)
+        return
     view = JobView(job, job.plan, NotebookDisplay())
     view.start()
 

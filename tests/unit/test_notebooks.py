@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from dsv2 import CollectSink, ExecutionEnvironment
 from dsv2.cells import shown_file, with_cells
+from dsv2.terminal import LiveView, watch
 from tests.documents import ROOT
 
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
@@ -29,10 +32,19 @@ def test_notebooks_are_stored_without_outputs(file: Path) -> None:
     assert [(cell.outputs, cell.execution_count) for cell in code] == [([], None)] * len(code)
 
 
+UNTIL_THE_VIEW_HAS_ENDED = """
+import threading
+for thread in threading.enumerate():
+    if thread.name.startswith("dsv2-view"):
+        thread.join()
+"""
+
+
 @pytest.fixture(scope="module")
 def outputs() -> list[list[dict[str, Any]]]:
     """Runs the notebook and returns the outputs of its code cells."""
     notebook = nbformat.read(ROOT / "examples" / "notebooks" / "first_steps.ipynb", 4)
+    notebook.cells.append(nbformat.v4.new_code_cell(UNTIL_THE_VIEW_HAS_ENDED))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
     client = NotebookClient(notebook, timeout=120, kernel_name="python3")
     client.create_kernel_manager()
@@ -88,6 +100,66 @@ class FakeIPython:
     @staticmethod
     def get_ipython() -> Any:
         return FakeShell()
+
+
+class FakeKernel:
+    """The kernel of a notebook, which notes what is published."""
+
+    def __init__(self) -> None:
+        self.kernel = object()
+        self.compile = None
+        self.display_pub = self
+        self.published: list[tuple[str, bool]] = []
+        self.ended = threading.Event()
+
+    def get_ipython(self) -> FakeKernel:
+        return self
+
+    def publish(self, data: dict[str, str], *, transient: dict[str, str], update: bool) -> None:
+        self.published.append((data["text/html"], update))
+        if "running" not in data["text/plain"]:
+            self.ended.set()
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
+    kernel = FakeKernel()
+    monkeypatch.setitem(sys.modules, "IPython", kernel)  # type: ignore[arg-type]
+    return kernel
+
+
+def environment(*numbers: int) -> ExecutionEnvironment:
+    env = ExecutionEnvironment.get_instance("local")
+    env.from_collection(numbers).map(lambda number: 6 // number).with_uid("quotients").to_sink(CollectSink())
+    return env
+
+
+def test_handle_of_a_failed_job_shows_the_error(kernel: FakeKernel) -> None:
+    job: Any = environment(1, 0).execute_async("quotients")
+    job._ipython_display_()
+    assert kernel.ended.wait(60)
+    last, is_update = kernel.published[-1]
+    assert "● failed" in last
+    assert "ZeroDivisionError: integer division or modulo by zero" in last
+    assert is_update
+    assert not kernel.published[0][1]
+    assert "● failed" in job._repr_html_()
+
+
+def test_watched_job_and_listener_use_the_display_of_the_notebook(kernel: FakeKernel) -> None:
+    assert watch(environment(1).execute_async("quotients")).job_name == "quotients"
+    assert "<td>quotients</td><td>1</td><td>1</td>" in kernel.published[-1][0]
+    env = environment(1, 2)
+    env.add_job_listener(LiveView())
+    env.execute("again")
+    assert "<b>again</b>" in kernel.published[-1][0]
+
+
+def test_handle_in_a_terminal_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    job: Any = environment(1).execute_async("quotients")
+    job.result()
+    job._ipython_display_()
+    assert capsys.readouterr().out == "<job 'quotients': FINISHED>\n"
 
 
 FRAMES = """\

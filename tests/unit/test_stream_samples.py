@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,11 +22,16 @@ from dsv2 import (
     PartitionedContext,
     PlanError,
     PrintSink,
+    Resource,
     RuntimeExecutionMode,
     UserFunctionError,
 )
 from dsv2.connectors.files import FilesSource
-from dsv2.functions import OneInputStreamProcessFunction, TwoOutputStreamProcessFunction
+from dsv2.functions import (
+    AsyncOneInputStreamProcessFunction,
+    OneInputStreamProcessFunction,
+    TwoOutputStreamProcessFunction,
+)
 from dsv2.record_table import RecordTable
 from dsv2.sources import DataGeneratorSource
 from dsv2.testing import Stop, TestSource
@@ -124,6 +131,30 @@ def test_pipeline_is_unchanged_and_runs_afterwards(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.splitlines()[-1] == str(Total(2, 86))
     with pytest.raises(PlanError, match="is part of the pipeline that was executed at"):
         totals.take(1)
+
+
+class Doubled(AsyncOneInputStreamProcessFunction[int, int]):
+    async def process_record(self, record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+        await asyncio.sleep(0)
+        output.collect(2 * record)
+
+
+def test_async_functions_also_within_the_event_loop_of_a_notebook() -> None:
+    stream = environment().from_collection(range(1_000)).process(Doubled())
+    assert stream.take(3) == [0, 2, 4]
+
+    async def cell() -> list[int]:
+        return stream.take(3)
+
+    assert asyncio.run(cell()) == [0, 2, 4]
+    gc.collect()  # a coroutine that was not awaited would warn
+
+
+def test_resources_are_closed() -> None:
+    closed: list[str] = []
+    resource = Resource(lambda: "client", close=closed.append)
+    assert environment().from_collection([1, 2]).map(lambda number: resource.get()).take(1) == ["client"]
+    assert closed == ["client"]
 
 
 def test_little_is_read_for_few_records() -> None:
