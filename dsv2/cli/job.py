@@ -21,7 +21,7 @@ from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.explain import Explanation, Finding, Format, Severity
 from dsv2.explain.text import finding_lines
 from dsv2.graph import Plan
-from dsv2.job import JobHandle, JobRuntime, RunOptions, Trigger
+from dsv2.job import JobHandle, JobRuntime, JobStatus, RunOptions, Trigger
 from dsv2.runtime_view import ExplainingRuntime, RuntimeView
 from dsv2.terminal import NotedSignals, signals_noted, watch
 
@@ -126,7 +126,8 @@ def _watched(job: JobHandle, configuration: Configuration, signals: NotedSignals
     ]
     text = [f"The job {configuration.name!r} has {job.status.value.lower()}.", "", *table(operators)]
     data = {"status": job.status.value, "batch_id": progress.batch_id, "operators": operators}
-    return Report(text, data, _STOPPED_BY_CTRL_C if signals.interrupts else 0)
+    by_ctrl_c = job.status is JobStatus.STOPPED and signals.interrupts
+    return Report(text, data, _STOPPED_BY_CTRL_C if by_ctrl_c else 0)
 
 
 def _explain(arguments: argparse.Namespace) -> Report:

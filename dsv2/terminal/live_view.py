@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
@@ -97,7 +98,9 @@ class JobView:
 
     def end(self, note: str | None = None) -> None:
         """Show the job no longer. It has ended, or nobody waits for it any more. ``note``: What remains to be said."""
-        self._state, self._note = self._job.status.value.lower(), note
+        with contextlib.suppress(Exception):  # Spark has ended; the caller knows the reason
+            self._state = self._job.status.value.lower()
+        self._note = note
         self._is_over.set()
         self._wake.set()
         if self._thread.is_alive():
