@@ -79,7 +79,7 @@ class SubtaskProgress:
             operators chained downstream.
         state_bytes: Size in bytes of its checkpointed value, on Spark. The first operator of a chain reports it.
         keys: Number of keys with state. In windows, of pairs of a key and a window.
-        timers: Number of registered timers.
+        timers: Number of registered timers. Not counted yet: always 0.
         event_time: Its event time in ms. None: there is none yet.
         watermarks: The last value delivered for each identifier.
         ended: Whether all inputs have ended.
@@ -193,8 +193,8 @@ class JobProgress:
     """The progress of a job after a micro-batch.
 
     Attributes:
-        batch_id: The last completed micro-batch. -1: none has completed since the program started, also after a
-            restart.
+        batch_id: The last completed micro-batch, as sinks number it. -1: none has completed since the program started,
+            also after a restart.
         operators: The progress of each operator by uid.
         batches: The last micro-batches, the newest last.
     """

@@ -182,7 +182,7 @@ class Run:
 
     def expect_counts(self) -> None:
         """Check that the counts in the progress of the job add up, and are those of the sinks."""
-        assert self.miscounts == []
+        assert not self.miscounts, "; ".join(self.miscounts)
 
     def letters(self, name: str) -> list[StoredLetter]:
         """The dead letters of the operator with ``Pipeline.uid(name)`` that nothing reads."""
