@@ -177,6 +177,10 @@ def test_history_has_the_last_hundred_micro_batches() -> None:
     assert [batch.batch_id for batch in progress.batches] == [*range(31, 131)]
 
 
+def pass_on(record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+    output.collect(record)
+
+
 class Slow(OneInputStreamProcessFunction[int, int]):
     """Takes a ms for each record, and 10 ms at the end."""
 
@@ -197,7 +201,7 @@ def test_time_in_user_code_is_measured(monkeypatch: pytest.MonkeyPatch, fast: bo
     monkeypatch.setattr(job_context.JobContext.__init__, "__defaults__", (*fields[:-1], lambda: Slow.clock))
     env = ExecutionEnvironment.get_instance(LocalRuntime(fast=fast, batches=[2]))
     numbers = env.from_collection(range(5)).process(Slow()).with_uid("slow")
-    numbers.process(lambda record, output, ctx: output.collect(record)).with_uid("next").to_sink(CollectSink())
+    numbers.process(pass_on).with_uid("next").to_sink(CollectSink())
     operators = env.execute().progress.operators
     (slow,) = operators["slow"].subtasks
     assert slow.user_time_ms == 15

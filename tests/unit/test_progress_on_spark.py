@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from dsv2 import ExecutionEnvironment, JobListener, JobProgress
+from dsv2 import Collector, ExecutionEnvironment, JobListener, JobProgress, PartitionedContext
 from dsv2.folders import LocalFolder
 from dsv2.graph import Plan
 from dsv2.progress_log import ProgressLog, read_job, read_progress
@@ -24,12 +24,14 @@ _MOST_BYTES = 300
 TIMES = SparkTimes(started_at=1_000, duration=500.0, planning=100.0, commit=50.0)
 
 
+def pass_on(record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+    output.collect(record)
+
+
 def plan_of_two_levels() -> Plan:
     env = ExecutionEnvironment.get_instance("local")
     numbers = env.from_collection([1]).with_uid("in").shuffle().map(abs).with_uid("first")
-    numbers.key_by(abs).process(lambda record, output, ctx: output.collect(record)).with_uid("second").to_sink(
-        CollectSink()
-    ).with_uid("out")
+    numbers.key_by(abs).process(pass_on).with_uid("second").to_sink(CollectSink()).with_uid("out")
     return env.build_plan("sums")
 
 
@@ -59,7 +61,7 @@ def test_reports_of_256_subtasks_are_small() -> None:
 
 
 def test_only_reports_of_subtasks_get_defaults() -> None:
-    others = [{"letter": {"x": 1}}, {"source": "in", "subtask": 0}, {"uid": "in", "skipped": []}]
+    others: list[dict[str, Any]] = [{"letter": {"x": 1}}, {"source": "in", "subtask": 0}, {"uid": "in", "skipped": []}]
     assert [whole(short(entry)) for entry in others] == others
 
 
