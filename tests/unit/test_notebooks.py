@@ -47,8 +47,8 @@ def outputs() -> list[list[dict[str, Any]]]:
     notebook.cells.append(nbformat.v4.new_code_cell(UNTIL_THE_VIEW_HAS_ENDED))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
     client = NotebookClient(notebook, timeout=120, kernel_name="python3")
-    client.create_kernel_manager()
-    client.km.kernel_spec.argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    kernel: Any = client.create_kernel_manager()
+    kernel.kernel_spec.argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     client.execute(env=environment)
     return [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
 
@@ -124,7 +124,7 @@ class FakeKernel:
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
     kernel = FakeKernel()
-    monkeypatch.setitem(sys.modules, "IPython", kernel)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "IPython", kernel)
     return kernel
 
 
@@ -173,7 +173,7 @@ FRAMES = """\
 def test_frames_of_workers_get_the_name_and_the_lines_of_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     assert with_cells(FRAMES) == FRAMES
     assert with_cells("") == ""
-    monkeypatch.setitem(sys.modules, "IPython", FakeIPython)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "IPython", FakeIPython)
     monkeypatch.setattr("linecache.getline", lambda name, number: f"  line {number} of {name}\n")
     assert shown_file("/tmp/1.py") == "Cell In[3]"
     assert shown_file("/lib/other.py") == "/lib/other.py"
@@ -192,5 +192,5 @@ def test_python_without_a_notebook_is_no_cell(monkeypatch: pytest.MonkeyPatch) -
         def get_ipython() -> None:
             return None
 
-    monkeypatch.setitem(sys.modules, "IPython", Idle)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "IPython", Idle)
     assert shown_file("/tmp/1.py") == "/tmp/1.py"

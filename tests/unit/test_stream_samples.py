@@ -24,9 +24,10 @@ from dsv2 import (
     PrintSink,
     Resource,
     RuntimeExecutionMode,
+    TwoOutputPartitionedContext,
     UserFunctionError,
 )
-from dsv2.connectors.files import FilesSource
+from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.functions import (
     AsyncOneInputStreamProcessFunction,
     OneInputStreamProcessFunction,
@@ -60,7 +61,7 @@ class DailyTotal(OneInputStreamProcessFunction[Sale, Total]):
 
 class Halves(TwoOutputStreamProcessFunction[Sale, int, str]):
     def process_record(
-        self, record: Sale, first: Collector[int], second: Collector[str], ctx: PartitionedContext[Any]
+        self, record: Sale, first: Collector[int], second: Collector[str], ctx: TwoOutputPartitionedContext[int, str]
     ) -> None:
         first.collect(record.amount)
         second.collect(f"day {record.day}")
@@ -178,7 +179,7 @@ def test_unbounded_sources_end_with_the_number_or_the_time() -> None:
 
 def test_unbounded_source_without_data_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("dsv2.stream_samples._SECONDS_WITHOUT_END", 0.1)
-    files = FilesSource(str(tmp_path), "lines", discovery_interval=timedelta(milliseconds=20))
+    files = FilesSource(tmp_path, text_lines(), discovery_interval=timedelta(milliseconds=20))
     assert environment().from_source(files).take(1) == []
 
 
@@ -247,7 +248,7 @@ only the first 2
 
 def test_show_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     keyed = environment().from_collection(SALES).key_by(lambda sale: sale.day)
-    assert keyed.show(2) is None  # type: ignore[func-returns-value]
+    keyed.show(2)
     assert capsys.readouterr().out == SHOWN
     keyed.show()
     assert "only" not in capsys.readouterr().out
@@ -265,7 +266,7 @@ def test_show_in_a_notebook_publishes_html(monkeypatch: pytest.MonkeyPatch) -> N
         def get_ipython() -> Shell:
             return Shell()
 
-    monkeypatch.setitem(sys.modules, "IPython", FakeIPython)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "IPython", FakeIPython)
     environment().from_collection(["<b>"]).show()
     (data,) = published
     assert "<td>&lt;b&gt;</td>" in data["text/html"]
