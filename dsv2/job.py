@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
-from os import PathLike
-from typing import Literal, Protocol, TypeAlias
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
 from dsv2.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError, Dsv2Error
@@ -16,6 +16,9 @@ from dsv2.graph.skips import SkippedRecords
 from dsv2.job_listener import JobListener
 from dsv2.progress import JobProgress
 from dsv2.sources import BaseSource
+
+if TYPE_CHECKING:
+    from dsv2.watermark_report import WatermarkReport
 
 __all__ = (
     "JobHandle",
@@ -28,6 +31,7 @@ __all__ = (
     "check_batch_options",
     "default_trigger",
     "input_is_bounded",
+    "run_options",
 )
 
 
@@ -126,6 +130,18 @@ class JobHandle(Protocol):
     def progress(self) -> JobProgress:
         """Records in and out, watermarks and metrics per operator uid, as of the last micro-batch."""
 
+    def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
+        """Report what holds a watermark back, as of the last micro-batch.
+
+        Args:
+            identifier: The identifier of the watermark; ``event-time`` for event time.
+            operator: The uid or the name of an operator. None (default): all functions that receive the watermark, and
+                all that wait for event time.
+
+        Raises:
+            ConfigurationError: The job declares no such watermark, or has no such operator.
+        """
+
     def await_termination(self, timeout: timedelta | None = None) -> bool:
         """Wait until the job ends.
 
@@ -212,6 +228,36 @@ class RunOptions:
     trace_records: bool = False
     listeners: tuple[JobListener, ...] = ()
     background: bool = True
+
+
+def run_options(
+    checkpoint_location: str | PathLike[str] | None,
+    trigger: Trigger | None,
+    allow_dropped_state: bool,
+    savepoint: str | PathLike[str] | None,
+    as_new_job: bool,
+    continued_sources: Collection[str],
+    on_change: OnChange,
+    dead_letters: str | PathLike[str] | None,
+) -> RunOptions:
+    """Check the arguments of ``execute``, which describes them.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
+    """
+    if trigger is not None and not isinstance(trigger, Trigger):
+        raise ConfigurationError(f"trigger must be a Trigger, such as Trigger.available_now(), not {trigger!r}.")
+    checkpoint = None if checkpoint_location is None else fspath(checkpoint_location)
+    if as_new_job and savepoint is None:
+        raise ConfigurationError("as_new_job=True requires savepoint=..., from which the new job starts.")
+    if on_change not in get_args(OnChange):
+        raise ConfigurationError(f"on_change must be 'migrate' or 'refuse', not {on_change!r}.")
+    origin = None if savepoint is None else fspath(savepoint)
+    letters = None if dead_letters is None else fspath(dead_letters)
+    if letters == "":
+        raise ConfigurationError("dead_letters is the path of a folder, not an empty string.")
+    sources = frozenset(continued_sources)
+    return RunOptions(checkpoint, trigger, allow_dropped_state, origin, as_new_job, sources, on_change, letters)
 
 
 def input_is_bounded(plan: Plan) -> bool:

@@ -28,6 +28,7 @@ class ChannelProgress:
         ended: Whether its input has ended.
         moved_at_ms: When event time, a watermark or the status last changed: the time of that micro-batch, in ms
             since the epoch. None: never.
+        values_moved_at_ms: The same for each identifier, event time (``BUILTIN_API_EVENT_TIME``) included.
     """
 
     channel: int
@@ -36,6 +37,7 @@ class ChannelProgress:
     idle: bool = False
     ended: bool = False
     moved_at_ms: int | None = None
+    values_moved_at_ms: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ class InputProgress:
         ended_count: How many of them have ended.
         event_time: The combined event time in ms. None: there is none yet.
         watermarks: The combined value for each identifier.
-        channels: Details of the channels. With many channels, only of those that hold a watermark back.
+        channels: Details of the channels. With more than 16 channels, only of those that hold a watermark back.
+        blocked: Whether the input waits for the broadcast side.
     """
 
     input: int
@@ -61,6 +64,7 @@ class InputProgress:
     event_time: int | None = None
     watermarks: Mapping[str, int | bool] = field(default_factory=dict)
     channels: tuple[ChannelProgress, ...] = ()
+    blocked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

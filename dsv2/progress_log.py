@@ -23,6 +23,7 @@ import msgspec
 from dsv2.errors import CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import Folder
 from dsv2.graph import Plan
+from dsv2.job_configuration import Section
 from dsv2.paths import local_folder
 from dsv2.progress import JobProgress
 from dsv2.runtime_view import RuntimeView
@@ -49,11 +50,13 @@ class StoredJob:
         name: The name of the job.
         started_at_ms: When the run started, in ms since the epoch.
         plan: The plan, as ``explain(format="json")`` shows it.
+        configuration: The configuration, without secrets and settings of the Spark session.
     """
 
     name: str
     started_at_ms: int
     plan: Mapping[str, object] = field(default_factory=dict)
+    configuration: tuple[Section, ...] = ()
 
 
 class _File(msgspec.Struct):
@@ -93,9 +96,16 @@ def read_job(checkpoint: str | PathLike[str] | Folder) -> StoredJob | None:
 class ProgressLog:
     """Writes the progress of one run. What cannot be read or written is logged, and does not affect the job."""
 
-    def __init__(self, folder: Folder, next_batch: int) -> None:
-        """``folder``: The checkpoint. ``next_batch``: The micro-batch with which the run begins."""
+    def __init__(self, folder: Folder, next_batch: int, configuration: tuple[Section, ...] = ()) -> None:
+        """Open the files of a checkpoint.
+
+        Args:
+            folder: The checkpoint.
+            next_batch: The micro-batch with which the run begins.
+            configuration: The configuration of the run.
+        """
         self._folder = folder
+        self._configuration = configuration
         self._sizes: dict[int, int] = {}
         self._warned = False
         self.before: JobProgress | None = None
@@ -128,7 +138,7 @@ class ProgressLog:
 
         try:
             shown = msgspec.json.decode(explain(plan, "json", runtime=runtime).render("json"))
-            self._folder.write(_PLAN, _encoded(job=StoredJob(plan.job_name, started_at_ms, shown)))
+            self._folder.write(_PLAN, _encoded(job=StoredJob(plan.job_name, started_at_ms, shown, self._configuration)))
         except Exception as error:
             self._warn("written", error)
 

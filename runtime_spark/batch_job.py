@@ -6,7 +6,7 @@ import threading
 import time
 from datetime import timedelta
 from os import PathLike
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql import DataFrame
 
@@ -23,6 +23,7 @@ from dsv2.progress import JobProgress
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.job_waiting import Keeper, Waiting, slice_until
+from dsv2.runtime.report.watermarks import watermarks_of
 from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
@@ -33,6 +34,9 @@ from runtime_spark.job_waiting import running_in
 from runtime_spark.passages import PassedReports
 from runtime_spark.sinks import SinkWriter
 from runtime_spark.task_times import batch_phases, task_times
+
+if TYPE_CHECKING:
+    from dsv2.watermark_report import WatermarkReport
 
 __all__ = ("BatchJob",)
 
@@ -124,7 +128,8 @@ class BatchJob(DisplayedJob):
             written_at=written_at,
             commit=float(ended_at - written_at),
         )
-        return self._reports.complete(self._reports.add(0, reports), started_at, float(ended_at - started_at), phases)
+        reported = self._reports.add(0, reports, started_at)
+        return self._reports.complete(reported, started_at, float(ended_at - started_at), phases)
 
     def _failure_of(self, error: Exception) -> Dsv2Error:
         failure = job_failure(error, self._plan.job_name, self._writer.tasks)
@@ -153,6 +158,11 @@ class BatchJob(DisplayedJob):
     def progress(self) -> JobProgress:
         """Empty until the end: a batch job reports once."""
         return self._reports.progress()
+
+    @short_traceback
+    def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
+        """Report what holds a watermark back; see ``JobHandle``."""
+        return watermarks_of(self._plan, self.progress, self._clock.now_ms(), identifier, operator)
 
     @short_traceback
     def await_termination(self, timeout: timedelta | None = None) -> bool:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from os import PathLike
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -24,6 +24,7 @@ from dsv2.progress_log import ProgressLog
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.job_waiting import Keeper, Waiting
+from dsv2.runtime.report.watermarks import watermarks_of
 from dsv2.runtime.report.ways_out import with_ways_out
 from dsv2.sources import BaseSource, IndexedSource
 from dsv2.tracebacks import short_traceback
@@ -40,9 +41,13 @@ from runtime_spark.publisher import Publisher
 from runtime_spark.savepoint.create import check_unused_path, take_savepoint
 from runtime_spark.sinks import SinkWriter
 from runtime_spark.source_reports import ReportArchive
+from runtime_spark.split_files import SplitFiles
 from runtime_spark.state_key import StateKey
 from runtime_spark.state_limit import StateSizes
 from runtime_spark.task_times import SparkTimes, spark_times, task_times
+
+if TYPE_CHECKING:
+    from dsv2.watermark_report import WatermarkReport
 
 __all__ = ("StreamingJob",)
 
@@ -70,6 +75,7 @@ class StreamingJob(DisplayedJob):
         layout: Layout,
         writer: SinkWriter,
         archive: ReportArchive,
+        splits: SplitFiles,
         checkpoint: Checkpoint,
         lease: Lease,
         clock: Clock,
@@ -95,6 +101,7 @@ class StreamingJob(DisplayedJob):
         self._plan = plan
         self._writer = writer
         self._archive = archive
+        self._splits = splits
         self._checkpoint = checkpoint
         self._lease = lease
         is_new = checkpoint.next_batch == 0
@@ -152,7 +159,9 @@ class StreamingJob(DisplayedJob):
             written = self._writer.write(frames, self._checkpoint.first_batch + batch_id)
             if self._passed_reports is not None:
                 written = [*self._passed_reports.take(), *written]
-            self._archive.add(batch_id, [report for report in written if "source" in report])
+            of_readers = [report for report in written if "source" in report]
+            self._archive.add(batch_id, of_readers)
+            self._splits.note(of_readers)
             self._checkpoint.add(batch_id, written)
             self._publisher.prepared(batch_id)
         except Exception as error:
@@ -166,7 +175,8 @@ class StreamingJob(DisplayedJob):
     def _note(self, batch_id: int, reports: list[dict[str, Any]]) -> None:
         written_at = SystemClock().now_ms()  # as the clocks of the workers
         tasks = task_times(self._plan, reports, written_at)
-        reported = self._reports.add(self._checkpoint.first_batch + batch_id, reports)
+        reported = self._reports.add(self._checkpoint.first_batch + batch_id, reports, self._clock.now_ms())
+        self._reports.note_splits(self._splits.read())
         self._progress_thread.add(WrittenBatch(batch_id, reported, tasks, written_at))
         self._state_sizes.note(reports)
 
@@ -236,8 +246,14 @@ class StreamingJob(DisplayedJob):
 
     @property
     def progress(self) -> JobProgress:
-        """The progress as of the last micro-batch."""
+        """The progress as of the last micro-batch. Splits: as of the last time that their source was asked."""
+        self._reports.note_splits(self._splits.read())
         return self._reports.progress()
+
+    @short_traceback
+    def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
+        """Report what holds a watermark back; see ``JobHandle``."""
+        return watermarks_of(self._plan, self.progress, self._clock.now_ms(), identifier, operator)
 
     @short_traceback
     def await_termination(self, timeout: timedelta | None = None) -> bool:

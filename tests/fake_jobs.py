@@ -9,6 +9,7 @@ from os import PathLike
 from dsv2 import CollectSink, Dsv2Error, ExecutionEnvironment, JobProgress, JobResult, JobStatus
 from dsv2.graph import Plan
 from dsv2.progress import BatchProgress, OperatorProgress, SplitProgress, SubtaskProgress
+from dsv2.watermark_report import WatermarkReport
 from examples import hot_topics
 from examples.tweets import Tweet
 from tests.durations import ms
@@ -39,6 +40,9 @@ class FakeJob:
     @property
     def progress(self) -> JobProgress:
         return self._progress()
+
+    def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
+        raise NotImplementedError
 
     def await_termination(self, timeout: timedelta | None = None) -> bool:
         if self.failure is not None:

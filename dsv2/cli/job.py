@@ -16,6 +16,7 @@ from dsv2.cli.pipeline import PipelineFunction, UserCodeError, build, load, take
 from dsv2.cli.report import Report, table
 from dsv2.cli.type_check import check_types
 from dsv2.cli.with_spark import spark_commands
+from dsv2.dashboard.start import DashboardRuntime
 from dsv2.environment import ExecutionEnvironment
 from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.explain import Explanation, Finding, Format, Severity
@@ -228,6 +229,8 @@ def _environment(function: PipelineFunction, configuration: Configuration) -> Ex
         runtime, session = spark_commands().runtime(configuration.spark, configuration.state_key)
     else:
         runtime, session = _local_runtime(), None
+    if configuration.dashboard is not None:
+        runtime = DashboardRuntime(runtime, configuration.dashboard)
     return _built(function, configuration, _Runtime(configuration, runtime), session)
 
 

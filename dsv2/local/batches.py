@@ -206,6 +206,11 @@ class MicroBatches:
         """The last complete micro-batch."""
         return self._next_batch - 1
 
+    @property
+    def now_ms(self) -> int:
+        """The time in the job, in ms. Between micro-batches it passes as well."""
+        return max(self._time.now_ms, self._clock.now_ms() + self._skipped_ms)
+
     def run(self) -> Outcome:
         """Run until all input has ended, or the run stops before that.
 
@@ -236,6 +241,8 @@ class MicroBatches:
                     has_work = reads or not number or (self._by_clock and self._run.is_due(self._time.now_ms))
             if has_work:
                 self._run_batch(began)
+            elif self._run.is_aligned:
+                self._note_pauses()
             if self._run.ended:
                 self._run.check_ended()
                 return Outcome.ENDED
@@ -258,12 +265,18 @@ class MicroBatches:
             restart(self._plan, self._run)
 
     def _report(self, batch_id: int, began_ms: int) -> None:
-        reported = self._reports.add(batch_id, self._run.progress())
+        reported = self._reports.add(batch_id, self._run.progress(), self._time.now_ms)
+        self._reports.note_splits(self._run.splits(self._time.now_ms))
         self.progress = self._reports.complete(reported, began_ms, *self._run.phases.end())
         self._run.reset_times()
         if self._log is not None:
             self._log.add(self.progress)
         self._listeners.progress(self.progress)
+
+    def _note_pauses(self) -> None:
+        """Splits may have been paused or resumed although there is nothing to read."""
+        self._reports.note_splits(self._run.splits(self._time.now_ms))
+        self.progress = self._reports.progress()
 
     def _skip(self, until_ms: int) -> None:
         """Set the clock of the job forward to ``until_ms``, or to the next micro-batch before that."""

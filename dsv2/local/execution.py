@@ -12,6 +12,7 @@ from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Plan
 from dsv2.graph.skips import warn_of_missed_skips
 from dsv2.job import Trigger
+from dsv2.job_configuration import Section
 from dsv2.local.batches import MicroBatches, Outcome, Recorder
 from dsv2.local.beginning import Beginning
 from dsv2.local.checkpoint import LocalCheckpoint
@@ -41,13 +42,14 @@ __all__ = ("Execution", "Settings")
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of ``LocalRuntime``, and the trigger of the job."""
+    """The settings of ``LocalRuntime``, the trigger of the job, and all of its configuration for its checkpoint."""
 
     seed: int
     batches: Sequence[int]
     fast: bool
     clock: Clock
     trigger: Trigger
+    configuration: tuple[Section, ...]
 
 
 class Execution:
@@ -73,7 +75,9 @@ class Execution:
         self._settings = settings
         self._control = control
         self._time = BatchTime(max(settings.clock.now_ms(), begun.now_ms))
-        self._log = None if checkpoint is None else ProgressLog(checkpoint.folder, begun.batch_id)
+        self._log = (
+            None if checkpoint is None else ProgressLog(checkpoint.folder, begun.batch_id, settings.configuration)
+        )
         before = None if self._log is None else self._log.before
         self._reports = JobReports(plan, before=before, is_new=begun.is_new and begun.state is None, in_portions=False)
         self._run: LocalRun | None = None
@@ -85,6 +89,11 @@ class Execution:
     def progress(self) -> JobProgress:
         """The progress as of the last micro-batch."""
         return self._reports.progress() if self._batches is None else self._batches.progress
+
+    @property
+    def now_ms(self) -> int:
+        """The time in the job, in ms."""
+        return self._settings.clock.now_ms() if self._batches is None else self._batches.now_ms
 
     @property
     def state(self) -> tuple[LocalRun, int]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from os import PathLike
+from typing import TYPE_CHECKING
 
 from dsv2.arguments import as_seconds
 from dsv2.clock import Clock
@@ -24,11 +25,15 @@ from dsv2.paths import local_folder
 from dsv2.progress import JobProgress
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_waiting import Keeper, Waiting, slice_until
+from dsv2.runtime.report.watermarks import watermarks_of
 from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.savepoint.metadata import Origin
 from dsv2.savepoint.writer import check_unused
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
+
+if TYPE_CHECKING:
+    from dsv2.watermark_report import WatermarkReport
 
 __all__ = ("LocalJob",)
 
@@ -128,6 +133,11 @@ class LocalJob(DisplayedJob):
     def progress(self) -> JobProgress:
         """The progress as of the last micro-batch."""
         return self._execution.progress
+
+    @short_traceback
+    def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
+        """Report what holds a watermark back; see ``JobHandle``."""
+        return watermarks_of(self._plan, self.progress, self._execution.now_ms, identifier, operator)
 
     @short_traceback
     def await_termination(self, timeout: timedelta | None = None) -> bool:

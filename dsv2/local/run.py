@@ -16,6 +16,7 @@ from dsv2.local.reading import Reading
 from dsv2.local.split_reader import SplitReader, SplitSourceRun
 from dsv2.local.wire import Wire
 from dsv2.program.key_samples import KeySample, KeySampler
+from dsv2.progress import SplitProgress
 from dsv2.record_position import Offset, SplitName
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
@@ -287,6 +288,19 @@ class LocalRun:
         """Return the progress of every operator of every subtask."""
         parts: list[Subtask | SourceTask] = [*(reader.task for reader in self._readers), *self._subtasks.values()]
         return [entry for part in parts for entry in part.progress()]
+
+    def splits(self, now_ms: int) -> dict[str, tuple[SplitProgress, ...]]:
+        """Return the progress of the splits of each source at ``now_ms``, by uid."""
+        return {
+            uid: source.splits(now_ms)
+            for sources in (self._indexed_sources, self._split_sources)
+            for uid, source in sources.items()
+        }
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether splits may be paused and resumed between two micro-batches."""
+        return any(source.is_aligned for source in self._split_sources.values())
 
     def reset_times(self) -> None:
         """Begin to measure times again. Called between two micro-batches."""

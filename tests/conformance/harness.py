@@ -25,6 +25,7 @@ from dsv2.job import JobRuntime
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from tests.conformance.counts import KeptPlan, miscounts
+from tests.conformance.ended_watermarks import unended
 
 __all__ = (
     "LOCAL_SETTINGS",
@@ -147,6 +148,7 @@ class Run:
     operators: Mapping[str, OperatorProgress]
     folder: Path
     miscounts: Sequence[str]
+    unended: Sequence[str]
 
     @property
     def parallelism(self) -> int:
@@ -183,6 +185,10 @@ class Run:
     def expect_counts(self) -> None:
         """Check that the counts in the progress of the job add up, and are those of the sinks."""
         assert not self.miscounts, "; ".join(self.miscounts)
+
+    def expect_ended_watermarks(self) -> None:
+        """Check that nothing holds a watermark back, because all input has ended."""
+        assert self.unended == []
 
     def letters(self, name: str) -> list[StoredLetter]:
         """The dead letters of the operator with ``Pipeline.uid(name)`` that nothing reads."""
@@ -237,6 +243,7 @@ def run_programs(
         "conformance", checkpoint_location=checkpoint, skip_records=skips, dead_letters=folder / _LETTERS
     )
     counts = miscounts(kept.plan, result.progress)
+    open_watermarks = unended(kept.plan, result.progress)
     return {
         name: Run(
             name,
@@ -245,6 +252,7 @@ def run_programs(
             result.progress.operators,
             pipeline.folder,
             [*counts, *_miscounts_of_sinks(pipeline, kept.plan, result.progress)],
+            open_watermarks,
         )
         for name, pipeline in pipelines.items()
     }

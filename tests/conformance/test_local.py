@@ -19,3 +19,4 @@ def test_program(program: Program, setting: Setting, tmp_path: Path) -> None:
     run = run_programs([program], setting, runtime, tmp_path)[program.name]
     program.check(run)
     run.expect_counts()
+    run.expect_ended_watermarks()

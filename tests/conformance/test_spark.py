@@ -63,3 +63,4 @@ def test_program(setting: Setting, program: Program, runs_of: Callable[[Setting]
     run = runs_of(setting)[program.name]
     program.check(run)
     run.expect_counts()
+    run.expect_ended_watermarks()

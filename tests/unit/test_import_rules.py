@@ -54,12 +54,15 @@ MAY_IMPORT = {
     "sinks": {"arguments", "errors", "record_batch", "watermark"},
     "sources": {"arguments", "clock", "errors", "record_batch", "record_position", "watermark"},
     "graph": MODEL | {"callables", "cells", "explain"},  # Plan.explain imports it when it is called
-    "runtime_view": {"graph"},
+    "runtime_view": {"folders", "graph"},
     "explain": PLAN | {"extension", "runtime_view"},
     "progress": set[str](),
-    "progress_log": {"errors", "explain", "folders", "graph", "paths", "progress", "runtime_view", "version"},
+    "progress_log": {"errors", "explain", "folders", "graph", "job_configuration", "paths", "progress"}
+    | {"runtime_view", "version"},
+    "job_configuration": {"connectors", "graph", "job", "sinks", "sources", "version"},
     "job_listener": {"graph", "job", "progress"},
-    "job": MODEL | {"arguments", "graph", "job_listener", "progress"},
+    "watermark_report": {"errors", "explain", "graph", "progress", "watermark"},
+    "job": MODEL | {"arguments", "graph", "job_listener", "progress", "watermark_report"},
     "terminal": {"errors", "graph", "job", "job_listener", "progress", "tracebacks", "watermark"},
     "job_display": {"job", "terminal"},
     "tracebacks": {"cells", "errors"},
@@ -76,10 +79,11 @@ MAY_IMPORT = {
     | {"callables", "configurable", "graph", "stream_arguments", "stream_base"}
     | {"stream_broadcast", "stream_operators", "stream_sinks"},
     "environment": PLAN
-    | {"arguments", "explain", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
+    | {"arguments", "explain", "streams", "tracebacks", "unfinished"}  # imports its runtime by name
+    | {"dashboard"},  # when a job asks for it
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
-    "runtime.report": RUNTIME | {"runtime.serde"},
+    "runtime.report": RUNTIME | {"runtime.serde", "watermark_report"},
     "runtime.state": RUNTIME | {"runtime.serde", "runtime.report"},
     "runtime.exchange": RUNTIME | {"runtime.serde", "runtime.report", "runtime.state"},
     "runtime.operator": RUNTIME | RUNTIMES - {"runtime.sources", "runtime.rescale"},
@@ -92,15 +96,29 @@ MAY_IMPORT = {
     "local": RUNTIME
     | RUNTIMES
     | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "progress_log"}
-    | {"runtime_view", "savepoint", "unfinished", "version"},
+    | {"job_configuration", "runtime_view", "savepoint", "unfinished", "version", "watermark_report"},
+    "dashboard": {"arguments", "clock", "dead_letters", "errors", "explain", "folders", "graph", "job"}
+    | {
+        "job_configuration",
+        "job_listener",
+        "paths",
+        "program",
+        "progress",
+        "progress_log",
+        "runtime_view",
+        "unfinished",
+    }
+    | {"watermark", "watermark_report"},
     "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
-    # to build and run pipelines
-    | {"environment", "explain", "graph", "job", "progress", "runtime_view", "terminal", "tracebacks"},
+    # to build, run and show pipelines
+    | {"dashboard", "environment", "explain", "graph", "job", "progress", "progress_log", "runtime_view", "terminal"}
+    | {"tracebacks", "watermark_report"},
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
     | {"dead_letters", "file_log", "folders", "program", "progress_log", "savepoint"}
+    | {"job_configuration", "watermark_report"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "stream_sinks", "streams", "version"},
 }
@@ -114,7 +132,17 @@ CLIENTS = {
     "kafka": {"confluent_kafka"},
     "postgres": {"psycopg"},
 }
-HEAVY = ("pyspark", "pandas", "pyarrow", "numpy", "rich", "runtime_spark", *sorted(set[str]().union(*CLIENTS.values())))
+HEAVY = (
+    "pyspark",
+    "pandas",
+    "pyarrow",
+    "numpy",
+    "rich",
+    "runtime_spark",
+    "starlette",
+    "uvicorn",
+    *sorted(set[str]().union(*CLIENTS.values())),
+)
 
 
 def imports(file: Path) -> Iterator[str]:
@@ -155,6 +183,8 @@ def test_dsv2_needs_only_its_dependencies(file: Path) -> None:
         allowed |= {"pandas", "pyarrow", "pyspark"}  # for a caller that asks for their types
     elif file == ROOT / "dsv2" / "terminal" / "screen.py":
         allowed |= {"rich"}  # imported if it is installed
+    elif part_of(name_of(file)) == "dashboard":
+        allowed |= {"starlette", "uvicorn"}
     elif part_of(name_of(file)) == "arrow":
         allowed |= {"numpy", "pyarrow"}
     elif part_of(name_of(file)) == "connectors":

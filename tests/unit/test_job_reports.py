@@ -43,7 +43,7 @@ def test_portions_of_sources_are_summed() -> None:
     for batch_id in range(3):
         of_source = [report("source", records_out=5, skipped=1), report("chained", records_in=5, records_out=4)]
         of_subtasks = [report("f", number, records_in=batch_id, late=batch_id) for number in (0, 1)]
-        reports.add(batch_id, [*of_source, *of_subtasks])
+        reports.add(batch_id, [*of_source, *of_subtasks], 0)
     progress = reports.progress()
     assert progress.batch_id == 2
     assert dict(progress.operators["source"].counters) == {"skipped": 3}
@@ -56,23 +56,23 @@ def test_portions_of_sources_are_summed() -> None:
 def test_all_subtasks_and_sources_of_sinks_must_end() -> None:
     reports = reports_of()
     assert not reports.all_ended()
-    reports.add(0, [report("f", 0, ended=True), report("f", 1), report("direct", ended=True)])
+    reports.add(0, [report("f", 0, ended=True), report("f", 1), report("direct", ended=True)], 0)
     assert not reports.all_ended()
-    reports.add(1, [report("f", 1, ended=True)])
+    reports.add(1, [report("f", 1, ended=True)], 0)
     assert reports.all_ended()
 
 
 def test_source_that_ended_in_an_earlier_run_reports_nothing() -> None:
     reports = reports_of(("direct", 0))
-    reports.add(0, [report("f", 0, ended=True), report("f", 1, ended=True)])
+    reports.add(0, [report("f", 0, ended=True), report("f", 1, ended=True)], 0)
     assert reports.all_ended()
 
 
 def test_held_records_are_counted_by_operator() -> None:
     reports = reports_of()
-    reports.add(0, [report("f", 0, held=2), report("f", 1, held=3)])
+    reports.add(0, [report("f", 0, held=2), report("f", 1, held=3)], 0)
     assert {name.partition(" (uid")[0]: count for name, count in reports.held().items()} == {"Process": 5}
-    reports.add(1, [report("f", 0), report("f", 1)])
+    reports.add(1, [report("f", 0), report("f", 1)], 0)
     assert reports.held() == {}
 
 
@@ -95,7 +95,7 @@ def test_counts_of_sources_continue_those_of_earlier_runs(in_portions: bool) -> 
     reports = JobReports(plan_of_one_source(), before=before, is_new=False, in_portions=in_portions)
     assert reports.progress().operators["source"].records_out == 30, "the source may have ended"
     for batch_id in (7, 8):
-        reports.add(batch_id, [report("source", records_out=2, skipped=1)])
+        reports.add(batch_id, [report("source", records_out=2, skipped=1)], 0)
     source = reports.progress().operators["source"]
     added = 2 if in_portions else 1
     assert (source.records_out, source.counters) == (30 + 2 * added, {"skipped": 3 + added})
@@ -106,7 +106,7 @@ def test_first_micro_batch_of_a_restarted_job_has_rates_only_with_the_progress_b
     def rate(**options: Any) -> float:
         reports = JobReports(plan_of_one_source(), in_portions=True, **options)
         of_source, of_function = report("source", records_out=4), report("f", records_in=104)
-        batch = reports.add(7, [of_source, of_function])
+        batch = reports.add(7, [of_source, of_function], 0)
         return reports.complete(batch, 0, 500.0, {}).operators["f"].records_in_per_second
 
     known = earlier(6, 100, counters={})
@@ -119,13 +119,13 @@ def test_first_micro_batch_of_a_restarted_job_has_rates_only_with_the_progress_b
 
 def test_history_continues_after_a_restart() -> None:
     reports = JobReports(plan_of_one_source(), before=earlier(6, 1, counters={}), in_portions=True)
-    reports.complete(reports.add(7, []), 2_000, 5.0, {})
+    reports.complete(reports.add(7, [], 0), 2_000, 5.0, {})
     assert [batch.batch_id for batch in reports.progress().batches] == [6, 7]
 
 
 def test_times_are_added_up_in_a_run() -> None:
     reports = JobReports(plan_of_one_source(), in_portions=True)
     for batch_id in range(3):
-        reports.add(batch_id, [{**report("f"), "user_ns": 1_500_000}])
+        reports.add(batch_id, [{**report("f"), "user_ns": 1_500_000}], 0)
     (subtask,) = reports.progress().operators["f"].subtasks
     assert subtask.user_time_ms == 4.5

@@ -154,7 +154,7 @@ class Running:
         self.thread.start()
 
     def write(self, number: int, batch_id: int) -> None:
-        reported = self.reports.add(batch_id, [new_report("in", 0, outputs=[10])])
+        reported = self.reports.add(batch_id, [new_report("in", 0, outputs=[10])], 0)
         self.thread.add(WrittenBatch(number, reported, TaskTimes({}, 0, 0), 0))
 
     def end(self) -> None:

@@ -71,11 +71,12 @@ def ended(plan: Plan, held: int) -> StreamingJob:
     nothing.next_batch, nothing.first_batch = 0, 0
     nothing.before = None
     none = JobListeners(())
+    clock = SystemClock()
     job = StreamingJob(
-        nothing, plan, layout, nothing, nothing, nothing, nothing, SystemClock(), none, nothing, only_available=True
+        *(nothing, plan, layout, nothing, nothing, nothing, nothing, nothing, clock, none, nothing), only_available=True
     )
     job.start(Query)  # type: ignore[arg-type]
-    job._reports.add(0, [new_report("all", 0, records_in=1, outputs=[1], records_held=held, ended=not held)])
+    job._reports.add(0, [new_report("all", 0, records_in=1, outputs=[1], records_held=held, ended=not held)], 0)
     return job
 
 

@@ -45,7 +45,6 @@ from dsv2.watermark.event_time import (
     EVENT_TIME,
     IDLE_STATUS,
     LONG_MAX,
-    LONG_MIN,
     PROCESSING_TIME,
     USE_PROCESSING_TIME,
     EventTimeOfInputs,
@@ -360,9 +359,10 @@ class OperatorTask:
             },
             records_held=self.records_held,
             keys=self._store.values_held,
-            event_time=self._event_time.current if LONG_MIN < self._event_time.current < LONG_MAX else None,
+            event_time=self._event_time.reached,
             user_ns=self._user_ns,
             ended=self._closed,
+            inputs=[gate.report() for gate in self.gates],
         )
 
     @property

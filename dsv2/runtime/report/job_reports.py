@@ -10,7 +10,8 @@ from operator import add
 from typing import Any, TypeAlias
 
 from dsv2.graph import OperatorKind, Plan
-from dsv2.progress import BatchProgress, JobProgress, OperatorProgress
+from dsv2.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress
+from dsv2.runtime.report.channels import Channels
 from dsv2.runtime.report.progress import Counts, job_progress, total_counts
 from dsv2.runtime.report.subtask_report import new_report
 
@@ -88,13 +89,15 @@ class JobReports:
         elif is_new:
             self._totals = {}
         self._rates: Mapping[str, Counts] = {}
+        self._channels = Channels(plan, before)
+        self._splits: Mapping[str, Sequence[SplitProgress]] = {}
         self._batches = deque[BatchProgress]([] if before is None else before.batches, maxlen=_BATCHES)
 
-    def add(self, batch_id: int, reports: Iterable[Report]) -> ReportedBatch:
-        """Called after each micro-batch with the reports of its subtasks."""
+    def add(self, batch_id: int, reports: Iterable[Report], now_ms: int) -> ReportedBatch:
+        """Called after each micro-batch with the reports of its subtasks. ``now_ms``: Its time, in ms."""
         with self._lock:
             for report in reports:
-                self._note((report["uid"], report["subtask"]), report)
+                self._note((report["uid"], report["subtask"]), report, now_ms)
             self._batch_id = batch_id
             current = self._current()
             totals = total_counts(self._plan, current)
@@ -126,12 +129,19 @@ class JobReports:
             self._rates = rates
             self._batches.append(done)
             batches = tuple(self._batches)
-        return job_progress(self._plan, batch.batch_id, batch.reports, rates, batches)
+            splits = self._splits
+        return job_progress(self._plan, batch.batch_id, batch.reports, rates, batches, splits)
 
     def progress(self) -> JobProgress:
         """The progress as of the last call of ``add``, with the rates as of the last call of ``complete``."""
         with self._lock:
-            return job_progress(self._plan, self._batch_id, self._current(), self._rates, tuple(self._batches))
+            batches = tuple(self._batches)
+            return job_progress(self._plan, self._batch_id, self._current(), self._rates, batches, self._splits)
+
+    def note_splits(self, splits: Mapping[str, Sequence[SplitProgress]]) -> None:
+        """Called when the splits of the sources, by uid, may have changed."""
+        with self._lock:
+            self._splits = splits
 
     def held(self) -> dict[str, int]:
         """Return the number of records buffered behind aligned watermarks, for each operator that has any."""
@@ -144,9 +154,10 @@ class JobReports:
         """Whether every subtask has received the end of its input, and every source that a sink reads has ended."""
         return all(self._latest.get(place, {}).get("ended") or place in self._ended_sources for place in self._awaited)
 
-    def _note(self, place: _Place, report: Report) -> None:
+    def _note(self, place: _Place, report: Report, now_ms: int) -> None:
         self._user_ns[place] += report["user_ns"]
-        self._latest[place] = {**report, "user_ns": self._user_ns[place]}
+        inputs = self._channels.note(now_ms, report)
+        self._latest[place] = {**report, "user_ns": self._user_ns[place], "inputs": inputs}
         if place[0] in self._stateless:
             before = (self._sums if self._in_portions else self._earlier).get(place)
             total = self._latest[place] if before is None else _sum(before, self._latest[place])

@@ -8,7 +8,7 @@ from operator import add
 from typing import Any, TypeAlias
 
 from dsv2.graph import Exchange, Operator, OperatorKind, Plan
-from dsv2.progress import BatchProgress, JobProgress, OperatorProgress, SubtaskProgress
+from dsv2.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress, SubtaskProgress
 from dsv2.runtime.report.policy_rules import SKIPPED_COUNTERS
 
 __all__ = ("Counts", "LATE_RECORDS_DROPPED", "job_progress", "total_counts")
@@ -28,15 +28,18 @@ def job_progress(
     reports: Iterable[Mapping[str, Any]],
     rates: Mapping[str, Counts] | None = None,
     batches: Sequence[BatchProgress] = (),
+    splits: Mapping[str, Sequence[SplitProgress]] | None = None,
 ) -> JobProgress:
     """Return the progress of a job.
 
     Args:
         plan: The plan of the job.
         batch_id: The micro-batch that the progress describes.
-        reports: Results of ``Subtask.progress``. The last report of a subtask counts.
+        reports: Results of ``Subtask.progress``, with ``inputs`` as ``Channels.note`` returns them. The last
+            report of a subtask counts.
         rates: The records per second of the operators, by uid. None (default): they are 0.
         batches: The last micro-batches.
+        splits: The splits of the sources, by uid. None (default): they are unknown.
     """
     by_operator: dict[str, dict[int, Mapping[str, Any]]] = {operator.uid: {} for operator in plan.operators}
     for report in reports:
@@ -44,7 +47,11 @@ def job_progress(
     totals = total_counts(plan, [report for of_subtasks in by_operator.values() for report in of_subtasks.values()])
     operators = {
         operator.uid: _operator_progress(
-            operator, by_operator[operator.uid], totals[operator.uid], (rates or {}).get(operator.uid, (0.0, 0.0))
+            operator,
+            by_operator[operator.uid],
+            totals[operator.uid],
+            (rates or {}).get(operator.uid, (0.0, 0.0)),
+            (splits or {}).get(operator.uid, ()),
         )
         for operator in plan.operators
     }
@@ -74,7 +81,11 @@ def total_counts(plan: Plan, reports: Iterable[Mapping[str, Any]]) -> dict[str, 
 
 
 def _operator_progress(
-    operator: Operator, reports: Mapping[int, Mapping[str, Any]], totals: tuple[int, int], rates: Counts
+    operator: Operator,
+    reports: Mapping[int, Mapping[str, Any]],
+    totals: tuple[int, int],
+    rates: Counts,
+    splits: Sequence[SplitProgress],
 ) -> OperatorProgress:
     identifiers = sorted({identifier for report in reports.values() for identifier in report["watermarks"]})
     return OperatorProgress(
@@ -96,6 +107,7 @@ def _operator_progress(
         records_in_per_second=rates[0],
         records_out_per_second=rates[1],
         subtasks=tuple(_subtask_progress(reports[subtask]) for subtask in sorted(reports)),
+        splits=tuple(splits),
     )
 
 
@@ -116,6 +128,7 @@ def _subtask_progress(report: Mapping[str, Any]) -> SubtaskProgress:
         event_time=report["event_time"],
         watermarks=report["watermarks"],
         ended=report["ended"],
+        inputs=tuple(report["inputs"]),
     )
 
 

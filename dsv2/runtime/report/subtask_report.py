@@ -19,6 +19,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "event_time": None,
     "user_ns": 0,
     "ended": False,
+    "inputs": (),
 }
 
 
@@ -33,8 +34,8 @@ def new_report(
         records_in: Number of records received.
         outputs: Number of records emitted to each output.
         values: Other entries: ``records_held``, ``watermarks``, ``counters``, ``gauges``, ``keys``, ``timers``,
-            ``event_time`` (ms), ``user_ns`` (time in user code in the micro-batch), ``ended``. What is missing is 0,
-            None or empty.
+            ``event_time`` (ms), ``user_ns`` (time in user code in the micro-batch), ``ended``, ``inputs`` (of
+            ``InputGate.report``). What is missing is 0, None or empty.
     """
     return {
         "uid": uid,
