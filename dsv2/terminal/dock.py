@@ -100,10 +100,11 @@ class Dock:
             self._is_gone = True
 
     def close(self) -> None:
-        """Remove all lines. Called when the program ends."""
+        """Remove all lines, and show nothing any more. Called when the program ends, while threads may still show jobs."""
         with self._lock:
             self._lines.clear()
             self._paint()
+            self._is_gone = True
 
 
 _docks: dict[int, Dock] = {}

@@ -116,7 +116,9 @@ def test_other_output_scrolls_above_the_docked_lines() -> None:
         dock.close()
         print("after", file=at.stream, flush=True)
         assert at.all_lines == ["before", *(f"line {number}" for number in range(20)), "after", "", ""]
+        dock.show(1, ["too late"])  # by a thread of a job that has not ended
         assert at.scrolls_as_a_whole
+        assert "too late" not in at.screen
 
 
 def test_cursor_at_the_bottom_and_within_a_line_loses_nothing() -> None:
