@@ -100,7 +100,7 @@ class Dock:
             self._is_gone = True
 
     def close(self) -> None:
-        """Remove all lines, and show nothing any more. Called when the program ends, while threads may still show jobs."""
+        """Remove all lines, and show none any more. Called when the program ends; threads may still show jobs."""
         with self._lock:
             self._lines.clear()
             self._paint()
