@@ -36,6 +36,7 @@ FOR_USERS = (
     "dsv2.metrics.prometheus",
     "dsv2.arrow",
     "dsv2.local",
+    "dsv2.terminal",
     "dsv2.testing",
     "runtime_spark",
 )
