@@ -118,7 +118,7 @@ def _read(
         return
     assert isinstance(source, Source)
     task.seek(portion.batch)
-    reading = SplitReading(source, job.plan, operator, portion, task)
+    reading = SplitReading(source, job.plan, operator, portion, task, job.codec)
     for _ in reading.run():
         yield
     task.flush()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from dsv2.dead_letters.letter import StoredLetter
 from dsv2.dead_letters.store import JobLetters
@@ -12,10 +13,12 @@ from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.data_types import DataTypes
 from dsv2.runtime.serde.stand_ins import StandIns
+from dsv2.runtime.sources.offsets import ReplayedValue, SourceOffset, replays_in
 from dsv2.runtime.state.replay_rows import ReplayPlace, replayed_record
 from dsv2.runtime.state.rows import RowKind, StateRow
+from dsv2.sources import Source
 
-__all__ = ("PendingReplay", "Replays", "check_replays", "pending_replay", "replay_rows")
+__all__ = ("PendingReplay", "Replays", "check_replays", "pending_replay", "replay_rows", "replayed_values")
 
 WITHDRAW = "dsv2 dead-letters replay --withdraw"
 
@@ -56,6 +59,10 @@ class PendingReplay:
         """Return the rows for a savepoint, see ``replay_rows``."""
         return replay_rows(self.letters, key)
 
+    def values(self, key: bytes | None) -> dict[str, list[ReplayedValue]]:
+        """Return the values that sources decode again, see ``replayed_values``."""
+        return replayed_values(self.letters, key)
+
 
 def pending_replay(letters: JobLetters, done: Replays, first_batch: int) -> PendingReplay | None:
     """Return the requests that are not done; None if there are none.
@@ -88,26 +95,46 @@ def replay_rows(letters: Iterable[StoredLetter], key: bytes | None) -> list[tupl
     """Return the rows of a savepoint by which letters are processed again, each with the uid of its operator.
 
     Args:
-        letters: The letters, which have records, in the order in which they are to be processed.
+        letters: The letters, which have records, in the order in which they are to be processed. Those of sources have
+            no rows, because sources keep no state but their position.
         key: The key of the job, if its state is signed.
 
     Raises:
         CorruptDataError: A letter was changed, or is signed with another key.
     """
+    return [
+        (letter.operator, ReplayPlace(letter.input, order, letter.parallelism).row(letter.subtask, payload))
+        for order, (letter, payload) in enumerate(_payloads(letters, key))
+        if letter.input is not None
+    ]
+
+
+def replayed_values(letters: Iterable[StoredLetter], key: bytes | None) -> dict[str, list[ReplayedValue]]:
+    """Return the values that sources decode again, by the uid of the source. Parameters as for ``replay_rows``."""
+    values: dict[str, list[ReplayedValue]] = {}
+    for letter, payload in _payloads(letters, key):
+        if letter.input is None:
+            assert letter.position is not None
+            split, offset = letter.position["split"], letter.position["offset"]
+            values.setdefault(letter.operator, []).append(
+                ReplayedValue(letter.id, letter.subtask, split, offset, payload)
+            )
+    return values
+
+
+def _payloads(letters: Iterable[StoredLetter], key: bytes | None) -> Iterator[tuple[StoredLetter, bytes]]:
     codec = Codec(StandIns(), key)
-    rows = []
-    for order, letter in enumerate(letters):
-        assert letter.input is not None
+    for letter in letters:
         assert letter.payload is not None
-        payload = bytes(codec.unwrap(BlobKind.LETTER, letter.payload, str(letter)))
-        rows.append(
-            (letter.operator, ReplayPlace(letter.input, order, letter.parallelism).row(letter.subtask, payload))
-        )
-    return rows
+        yield letter, bytes(codec.unwrap(BlobKind.LETTER, letter.payload, str(letter)))
 
 
 def check_replays(
-    plan: Plan, rows: Iterable[tuple[str, StateRow]], types: DataTypes, ended: Collection[str] = ()
+    plan: Plan,
+    rows: Iterable[tuple[str, StateRow]],
+    types: DataTypes,
+    ended: Collection[str] = (),
+    offsets: Mapping[str, SourceOffset] = MappingProxyType({}),
 ) -> None:
     """Check before a start that a program can process letters again.
 
@@ -116,6 +143,7 @@ def check_replays(
         rows: The rows of kind ``REPLAY``, each with the uid of its operator.
         types: The classes of the program.
         ended: The uids of the sources that have ended.
+        offsets: Where sources continue, by uid, with the values that they decode again.
 
     Raises:
         IncompatibleCheckpointError: It cannot; the message lists the problems by operator.
@@ -126,6 +154,8 @@ def check_replays(
     for uid, row in rows:
         if row.kind is RowKind.REPLAY and (problem := _problem(plan, operators, uid, row, codec, ended)) is not None:
             problems[problem] = None
+    for uid, offset in offsets.items():
+        problems |= dict.fromkeys(_problems_of_source(operators.get(uid), uid, offset, codec))
     if problems:
         raise IncompatibleCheckpointError(
             "The program cannot process dead letters again:\n"
@@ -162,6 +192,28 @@ def _problem(
     if ended and _sources_of(plan, operator.id) <= set(ended):
         return f"{where} has received the end of its input"
     return None
+
+
+def _problems_of_source(operator: Operator | None, uid: str, offset: SourceOffset, codec: Codec) -> Iterator[str]:
+    if not (values := replays_in(offset)):
+        return
+    source = None if operator is None else operator.body
+    if not isinstance(source, Source) or "readers" not in offset:
+        yield f"source {uid!r} no longer exists, or has another uid"
+        return
+    assert operator is not None
+    where = f"{operator}, defined at {operator.location}"
+    if all(reader["ended"] is not None for reader in offset["readers"]):
+        yield f"{where} has read its input to the end"
+        return
+    for value in values:
+        try:
+            raw, _ = codec.loads(value.payload, f"Letter {value.letter}")
+            source.decode_again(raw, value.split)
+        except NotImplementedError:
+            yield f"{where}, a {type(source).__name__}, does not define decode_again"
+        except (Dsv2Error, OSError) as error:
+            yield f"{where}: {error}"
 
 
 def _sources_of(plan: Plan, operator_id: int) -> set[str]:

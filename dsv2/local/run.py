@@ -313,7 +313,15 @@ class LocalRun:
     def _add_source(self, operator: Operator, start: SourcePosition | None) -> None:
         if isinstance(operator.body, Source):
             split = SplitSourceRun(
-                self._plan, operator, self._clock, self._reading, self._board, self._receive, self._mutation, start
+                self._plan,
+                operator,
+                self._clock,
+                self._reading,
+                self._board,
+                self._receive,
+                self._mutation,
+                self._job.codec,
+                start,
             )
             self._split_sources[operator.uid] = split
             self._readers += split.readers

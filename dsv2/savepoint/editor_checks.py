@@ -175,7 +175,7 @@ def check_letters(info: SavepointInfo, letters: Iterable[StoredLetter]) -> None:
             problem = f"the savepoint was taken after micro-batch {origin.batch_id}, so its record is read again"
         elif letter.id in seen:
             problem = "it was processed again already"
-        elif letter.operator not in info.program["operators"]:
+        elif letter.operator not in (info.program["operators"] if letter.input is not None else info.sources):
             problem = "the savepoint has no such operator"
         else:
             seen.add(letter.id)

@@ -11,13 +11,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from dsv2.clock import Clock
 from dsv2.record_batch import RecordBatch
 from dsv2.record_position import Offset, SplitName
 from dsv2.sources.base import BaseSource
 from dsv2.sources.serializers import Serializer
+from dsv2.sources.split_batch import SplitBatch
 from dsv2.watermark import Watermark
 
 __all__ = (
@@ -317,6 +318,17 @@ class Source(BaseSource[T_co], Generic[T_co, SplitT, StateT]):
     def split_name(self, split: SplitT, /) -> SplitName:
         """The name of a split in errors, dead letters and ``skip_records``. It does not depend on the position."""
         return split.split_id
+
+    def decode_again(self, value: Any, split: SplitName, /) -> SplitBatch[T_co]:
+        """Return a batch with one value, that of a dead letter, as a reader yields it. It is decoded by the job.
+
+        Called in a task when dead letters of the source are processed again. By default they cannot be.
+
+        Args:
+            value: The record of the dead letter.
+            split: The name of its split, which may have ended.
+        """
+        raise NotImplementedError
 
     def has_read(self, split: SplitT, offset: Offset, /) -> bool:
         """Whether the record at ``offset`` is certainly before the position of ``split``, for a warning."""

@@ -150,7 +150,8 @@ def _check(plan: Plan, savepoint: OpenSavepoint, options: RunOptions) -> None:
         holding=info.holding,
         changed_keys=changed_keys(plan, readable_samples(plan, list(info.keys), Codec(types))),
     )
-    check_replays(plan, SavepointReader(savepoint.folder).replays(), types)
+    offsets = {uid: position.offset for uid, position in info.sources.items()}
+    check_replays(plan, SavepointReader(savepoint.folder).replays(), types, offsets=offsets)
     check_positions(plan, info.sources, options.continued_sources)
 
 

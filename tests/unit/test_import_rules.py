@@ -78,9 +78,10 @@ MAY_IMPORT = {
     "runtime.sources": RUNTIME | RUNTIMES - {"runtime.rescale"},
     "runtime.rescale": RUNTIME | {"program"} | RUNTIMES - {"runtime.sources"},
     "program": PLAN | {"folders", "runtime.serde", "runtime.report", "runtime.state"},
-    "dead_letters": {"errors", "folders", "graph", "paths", "program", "runtime.serde", "runtime.state"},
+    "dead_letters": {"errors", "folders", "graph", "paths", "program", "sources"}
+    | {"runtime.serde", "runtime.sources", "runtime.state"},
     "savepoint": {"callables", "context", "errors", "extension", "folders", "graph", "program", "sources", "state"}
-    | {"dead_letters", "paths", "version", "runtime.report", "runtime.serde", "runtime.state"},
+    | {"dead_letters", "paths", "version", "runtime.report", "runtime.serde", "runtime.sources", "runtime.state"},
     "local": RUNTIME
     | RUNTIMES
     | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "runtime_view"}

@@ -196,7 +196,7 @@ class TestPolicies:
         env.execute(dead_letters=tmp_path)
         letters = DeadLetters.open(tmp_path)
         assert sorted(map(letters.record, letters.letters), key=str) == ["four", "two"]
-        assert {letters.status(letter) for letter in letters.letters} == {LetterStatus.LOST}
+        assert {letters.status(letter) for letter in letters.letters} == {LetterStatus.NEW}
         assert letters.letters[0].position is not None
 
     def test_default_of_the_environment_does_not_apply(self) -> None:

@@ -17,7 +17,7 @@ from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.split import LOG, PostgresSplit, parse_lsn
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.record_position import Offset
+from dsv2.record_position import Offset, SplitName
 from dsv2.sources import (
     AssignmentState,
     AssignmentStateSerializer,
@@ -26,6 +26,7 @@ from dsv2.sources import (
     Source,
     SourceReader,
     SourceReaderContext,
+    SplitBatch,
     SplitEnumerator,
     SplitEnumeratorContext,
     SupportsSplitReassignmentOnRecovery,
@@ -134,6 +135,14 @@ class PostgresSource(
     @property
     def split_serializer(self) -> Serializer[PostgresSplit]:
         return DataclassSerializer(PostgresSplit)
+
+    def decode_again(self, value: RowChange[dict[str, Any]], split: SplitName, /) -> SplitBatch[RowChange[T_co]]:
+        decode = self._decode
+
+        def decoded(change: RowChange[dict[str, Any]]) -> RowChange[T_co]:
+            return RowChange(change.kind, change.key, None if change.row is None else decode(change.row))
+
+        return SplitBatch([value], decoded)
 
     def has_read(self, split: PostgresSplit, offset: Offset, /) -> bool:
         if split.name != LOG:

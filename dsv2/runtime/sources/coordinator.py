@@ -14,7 +14,7 @@ from dsv2.graph import Operator
 from dsv2.runtime.report.failure import NOT_OF_THE_USER
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.alignment import Aligner, AlignmentBoard
-from dsv2.runtime.sources.offsets import BEFORE_START, Report, SourceOffset, content
+from dsv2.runtime.sources.offsets import BEFORE_START, Report, SourceOffset, content, replays_in
 from dsv2.runtime.sources.readers import HeldSplit, Readers
 from dsv2.sources import (
     Portion,
@@ -87,6 +87,7 @@ class SourceCoordinator:
         batch = offset["batch"] + 1
         for reader in self._readers.states:
             reader.begin_batch()
+        self._readers.replay(replays_in(offset))
         with self._calling("refresh" if refresh else "hand_out"):
             (self._enumerator.refresh if refresh else self._enumerator.hand_out)()
         self._readers.learn(report for report in reports if report["batch"] == offset["batch"])

@@ -80,8 +80,18 @@ class Decoding:
             positions = self._positions(len(batch), None)
         if self._skips:
             batch, positions = self._without_skipped(batch, positions)
-        if not isinstance(batch, SplitBatch):
-            return batch, positions
+        return self._decoded(batch, positions) if isinstance(batch, SplitBatch) else (batch, positions)
+
+    def decode_again(
+        self, batch: SplitBatch[Any], split: SplitName, offset: Offset
+    ) -> tuple[RecordBatch[Any], Positions]:
+        """Return the record of a dead letter, which was at ``offset`` of ``split``, like ``decode``.
+
+        ``batch``: The value. Its record is not skipped.
+        """
+        return self._decoded(batch, Positions(self._operator.uid, split, lambda: [offset]))
+
+    def _decoded(self, batch: SplitBatch[Any], positions: Positions) -> tuple[RecordBatch[Any], Positions]:
         try:
             records, kept = RecordBatch(batch.records, batch.timestamps), batch.kept
         except _NOT_OF_THE_VALUE:
@@ -129,7 +139,7 @@ class Decoding:
                 failure = self._failure(error, value if batch.raw is None else batch.raw(value), positions.at(index))
                 if (pause := self._rules.pause_before_retry(failure, attempt)) is None:
                     if (letter := self._rules.give_up(failure)) is not None:
-                        self._task.send_letter(letter)
+                        self._task.send_letter(letter, batch.own_timestamps and batch.own_timestamps[index])
                     return False, None
                 self._clock.wait(pause)
             attempt += 1
