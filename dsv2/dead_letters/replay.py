@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from dsv2.dead_letters.letter import StoredLetter
+from dsv2.dead_letters.letter_ids import LetterIds, compacted
 from dsv2.dead_letters.store import JobLetters
 from dsv2.errors import CorruptDataError, Dsv2Error, IncompatibleCheckpointError
 from dsv2.graph import Operator, OperatorKind, Plan
@@ -28,8 +29,8 @@ class Replays:
     """What a job has processed again. Part of its state, so that nothing is processed again twice.
 
     Attributes:
-        requests: The names of the requests that are done.
-        letters: The ids of the letters.
+        requests: The names of requests that are done. Older ones are recognized by their letters.
+        letters: The letters, as entries of ``LetterIds``.
     """
 
     requests: Sequence[str] = field(default_factory=list)
@@ -39,21 +40,43 @@ class Replays:
         """Return these and further ones."""
         return Replays([*self.requests, *requests], [*self.letters, *letters])
 
+    def compacted(self, letters: JobLetters) -> Replays:
+        """Return the same in fewer entries. ``letters``: The letters of the job."""
+
+        def letters_of(batch_id: int) -> list[str]:
+            return [letter.id for letter in letters.letters([batch_id]) if letter.obstacle is None]
+
+        found = compacted(self.letters, letters.batches(), letters_of)
+        ids, names = LetterIds(found), set(self.requests)
+        needed = [
+            request.name
+            for request in letters.requests()
+            if request.name in names and not all(letter in ids for letter in request.letters)
+        ]
+        return Replays(needed, found)
+
 
 @dataclass(frozen=True)
 class PendingReplay:
     """Requests that a start of the job has to fulfil.
 
     Attributes:
+        before: What the job has processed again so far.
         requests: Their names.
         letters: The letters that are processed again, in order.
         dropped: The ids of the other letters: there is no such letter any more, its micro-batch is not complete, or it
             has been processed again for another request.
     """
 
+    before: Replays
     requests: Sequence[str]
     letters: Sequence[StoredLetter]
     dropped: Sequence[str]
+
+    @property
+    def after(self) -> Replays:
+        """What the job has processed again when they are fulfilled."""
+        return self.before.with_more(self.requests, [letter.id for letter in self.letters])
 
     def rows(self, key: bytes | None) -> list[tuple[str, StateRow]]:
         """Return the rows for a savepoint, see ``replay_rows``."""
@@ -75,20 +98,25 @@ def pending_replay(letters: JobLetters, done: Replays, first_batch: int) -> Pend
     Raises:
         CorruptDataError: A file is damaged.
     """
-    pending = [request for request in letters.requests() if request.name not in done.requests]
+    before = LetterIds(done.letters)
+    pending = [
+        request
+        for request in letters.requests()
+        if request.name not in done.requests and not all(letter in before for letter in request.letters)
+    ]
     if not pending:
         return None
     wanted = dict.fromkeys(letter for request in pending for letter in request.letters)
     of_wanted = {letter.partition(".")[0] for letter in wanted}
     batches = [batch_id for batch_id in letters.batches() if batch_id < first_batch and str(batch_id) in of_wanted]
-    before = set(done.letters)
     chosen = [
         letter
         for letter in letters.letters(batches)
         if letter.id in wanted and letter.id not in before and letter.obstacle is None
     ]
     found = {letter.id for letter in chosen}
-    return PendingReplay([request.name for request in pending], chosen, [one for one in wanted if one not in found])
+    dropped = [one for one in wanted if one not in found]
+    return PendingReplay(done.compacted(letters), [request.name for request in pending], chosen, dropped)
 
 
 def replay_rows(letters: Iterable[StoredLetter], key: bytes | None) -> list[tuple[str, StateRow]]:

@@ -194,7 +194,7 @@ def _add_replays(
         rows.setdefault(uid, []).append(row)
     if pending.letters:
         _LOG.warning("%s: %d dead letters are processed again.", letters.path, len(pending.letters))
-    return stored.replays.with_more(pending.requests, [letter.id for letter in pending.letters]), positions
+    return pending.after, positions
 
 
 def _check_program(plan: Plan, options: RunOptions, path: str, stored: StoredBatch) -> None:

@@ -126,7 +126,7 @@ def _write(
         key = None if state_key is None else state_key.value
         rows = rows.unionAll(local_rows(spark, replay.rows(key)))
         sources = with_values(sources, replay.values(key))
-        replays = replays.with_more(replay.requests, [letter.id for letter in replay.letters])
+        replays = replay.after
     rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         with settings(spark, {_ENTRIES_AT_ONCE: str(_PAGES if in_map else _BLOBS)}):

@@ -20,8 +20,10 @@ from dsv2.connectors.kafka import KafkaMessage, KafkaSource, values
 from dsv2.connectors.postgres import PostgresSource, RowChange
 from dsv2.dead_letters import DeadLetters, LetterStatus
 from dsv2.extension.event_time import EventTimeExtension
+from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
+from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataclassSerializer, HybridSource, Portion, SplitBatch, SplitSource
@@ -170,6 +172,21 @@ def test_value_that_fails_again_is_a_new_letter_with_its_position(job: Job) -> N
     assert job.request() == 0
     job.run(base=0)
     assert job.records() == sorted(DECIMAL + HEXADECIMAL)
+
+
+def test_replays_are_remembered_without_a_growing_list(tmp_path: Path) -> None:
+    job, texts = Job(tmp_path, {}), ["1"]
+    for number in range(4):
+        texts += ["x", str(number), "y"]
+        job.run(source=Texts({"a": list(texts)}))
+        assert job.request() == 0
+    job.run(source=Texts({"a": texts}, 36))
+    stored = LocalCheckpoint(LocalFolder(str(job.checkpoint))).last()
+    assert stored is not None
+    assert len(stored.replays.requests) == 1
+    assert len(stored.replays.letters) <= 10
+    assert LetterStatus.REQUESTED not in job.statuses()
+    assert job.request() == 1, "all were replayed"
 
 
 def test_savepoint_is_edited_so_that_the_source_decodes_again(tmp_path: Path) -> None:
