@@ -338,8 +338,9 @@ class ExecutionEnvironment:
             dead_letters: The folder for dead letters that nothing in the program reads (``ErrorPolicy.dead_letter``).
                 Default: ``dead-letters`` below ``checkpoint_location``. Several jobs may share a folder.
             skip_records: Records that the job must not process, once: by the uid or name of the source, a list of pairs
-                of split and offset, as the error of a failed micro-batch shows them. On Spark the request is stored in
-                the checkpoint, and holds until the micro-batch that skips the record is complete, in later runs too.
+                of split and offset, as the error of a failed micro-batch shows them. The request is stored in the
+                checkpoint, and holds until the micro-batch that skips the record is complete, in later runs too. An
+                empty list withdraws the requests for the source that no micro-batch has fulfilled.
             trace_records: Whether records carry their position in the source, so that errors behind an exchange and
                 dead letters name it. This makes the job slower. On Spark a micro-batch that is repeated after it failed
                 is always traced. Default: False.

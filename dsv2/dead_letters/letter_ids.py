@@ -51,11 +51,8 @@ def compacted(
     """
     ids = [entry for entry in entries if _BETWEEN not in entry]
     known = LetterIds(ids)
-    whole = {
-        batch
-        for batch in {batch_of(one) for one in ids} & set(batches)
-        if all(one in known for one in letters_of(batch))
-    }
+    in_part = {batch_of(one) for one in ids} & set(batches)
+    whole = {batch for batch in in_part if all(one in known for one in letters_of(batch))}
     ranges = sorted({*(_bounds(entry) for entry in entries if _BETWEEN in entry), *((one, one) for one in whole)})
     left = [one for one in ids if batch_of(one) not in whole]
     return [f"{first}{_BETWEEN}{last}" for first, last in _joined(ranges, sorted(batches))] + left

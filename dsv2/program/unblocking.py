@@ -49,10 +49,8 @@ class Unblocking:
         self._checkpoint = checkpoint
         self._first_batch = first_batch
         self._stored = self._read()
-        withdrawn = {uid for uid, places in asked.items() if not places}
-        kept = {
-            at: batch for at, batch in self._stored.skips.items() if batch is not None or at.source not in withdrawn
-        }
+        before, withdrawn = self._stored.skips, {uid for uid, places in asked.items() if not places}
+        kept = {at: batch for at, batch in before.items() if batch is not None or at.source not in withdrawn}
         new = (RecordPosition(uid, *place) for uid, places in asked.items() for place in sorted(places, key=repr))
         self._content = replace(self._stored, skips={**dict.fromkeys(new), **kept})
         # A request that is withdrawn, and made again, is a new one.
