@@ -81,7 +81,9 @@ class BatchJob:
                 sink.begin(0)
             written = self._writer.write(self._frames, 0)
             if self._passed_reports is not None:
-                written = [*self._passed_reports.take(), *written]
+                passed = self._passed_reports.take()
+                self._writer.limits.check(passed)
+                written = [*passed, *written]
             if self._letters is not None:
                 self._letters.write(0, letters_in(written))
             for sink in self._writer.files:

@@ -135,7 +135,9 @@ class StreamingJob:
             self._publisher.await_published()
             written = self._writer.write(frames, self._checkpoint.first_batch + batch_id)
             if self._passed_reports is not None:
-                written = [*self._passed_reports.take(), *written]
+                passed = self._passed_reports.take()
+                self._writer.limits.check(passed)
+                written = [*passed, *written]
             self._archive.add(batch_id, [report for report in written if "source" in report])
             self._checkpoint.add(batch_id, written)
             self._publisher.prepared(batch_id)

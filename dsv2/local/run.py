@@ -278,6 +278,11 @@ class LocalRun:
         parts: list[Subtask | SourceTask] = [*(reader.task for reader in self._readers), *self._subtasks.values()]
         return [entry for part in parts for entry in part.progress()]
 
+    def reports(self) -> list[Mapping[str, Any]]:
+        """Return the progress of every operator, and the reports of the readers of sources."""
+        of_readers = [reader.report() for reader in self._readers if isinstance(reader, SplitReader)]
+        return [*self.progress(), *(report for report in of_readers if report is not None)]
+
     def ranges_read(self) -> list[str]:
         """Describe what the last micro-batch has read of each source."""
         return [described for source in self._sources() for described in source.ranges_read()]

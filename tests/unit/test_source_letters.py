@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import ErrorPolicy, ExecutionEnvironment, IncompatibleCheckpointError, RecordBatch, Trigger
+from dsv2 import (
+    CollectSink,
+    ErrorPolicy,
+    ExecutionEnvironment,
+    IncompatibleCheckpointError,
+    JobError,
+    RecordBatch,
+    Trigger,
+)
 from dsv2.cli import main
 from dsv2.connectors.files import FilesSource, csv_rows, json_lines, parquet_rows, text_lines
 from dsv2.connectors.kafka import KafkaMessage, KafkaSource, values
@@ -29,6 +37,7 @@ from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataclassSerializer, HybridSource, Portion, SplitBatch, SplitSource
 from dsv2.testing import ManualClock
 from tests.steps import KilledError, Steps, steps_of_files
+from tests.support import local_environment
 
 
 @dataclass(frozen=True)
@@ -252,6 +261,49 @@ def test_event_time_stays_and_the_timestamp_is_extracted(tmp_path: Path) -> None
     assert main(["dead-letters", "replay", str(tmp_path), "--all"]) == 0
     run(0)
     assert sorted(batches[before:]) == [(3, 300), (6, 600)]
+
+
+class TestLimitInTotal:
+    def fails(self, tmp_path: Path, limit: int, **options: Any) -> str | None:
+        """Run a job of two subtasks, and return its error."""
+        written: list[Any] = []
+        env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock(0)))
+        env.set_parallelism(2)
+        policy = ErrorPolicy().skip().limit(total=limit)
+        numbers = env.from_source(Texts(TEXTS | options)).with_uid("texts").with_error_policy(policy)
+        numbers.to_sink(ForeachBatchSink(lambda records, _: written.extend(records))).with_uid("out")
+        try:
+            env.execute("texts", checkpoint_location=tmp_path, trigger=Trigger.available_now())
+        except JobError as error:
+            assert 8 not in written, "the micro-batch is not written"
+            return str(error)
+        return None
+
+    def test_failures_of_all_subtasks_and_micro_batches_count(self, tmp_path: Path) -> None:
+        assert self.fails(tmp_path / "two", 2) is None
+        error = self.fails(tmp_path / "one", 1)
+        assert error is not None
+        assert "allows 1 failures in total" in error
+
+    def test_earlier_runs_count(self, tmp_path: Path) -> None:
+        assert self.fails(tmp_path, 2) is None
+        more = [*TEXTS["a"], "nine"]
+        error = self.fails(tmp_path, 2, a=more)
+        assert error is not None
+        assert "allows 2 failures in total, and this is number 3" in error
+        assert self.fails(tmp_path, 3, a=more) is None
+
+    def test_failures_of_all_subtasks_of_a_function_count(self) -> None:
+        def run(limit: int) -> list[int]:
+            env, sink = local_environment(2), CollectSink[int]()
+            parsed = env.from_collection(["x", "y", "1", "2"]).shuffle().map(int)
+            parsed.with_error_policy(ErrorPolicy().skip().limit(total=limit)).to_sink(sink)
+            env.execute()
+            return sorted(sink.results)
+
+        assert run(2) == [1, 2]
+        with pytest.raises(JobError, match=r"allows 1 failures in total, and its subtasks together have had 2"):
+            run(1)
 
 
 class TestConnectors:

@@ -16,7 +16,6 @@ from dsv2 import (
     ErrorPolicy,
     ExecutionEnvironment,
     JobError,
-    PlanError,
     RecordBatch,
     RecordNotSkippedWarning,
     RecordPosition,
@@ -182,13 +181,6 @@ class TestPolicies:
         source = HybridSource([Texts({"a": ["1"]}), Texts({"b": ["2", "x"]}, offsets=True)])
         good, [letter] = run(source, LETTERS)
         assert (good, letter.position) == ([1, 2], RecordPosition("in", "1/b", 10))
-
-    def test_source_has_no_limit_in_total(self) -> None:
-        env = local_environment(1)
-        policy = ErrorPolicy().skip().limit(total=1)
-        env.from_source(Texts(TEXTS)).with_error_policy(policy).to_sink(CollectSink())
-        with pytest.raises(PlanError, match=r"Use limit\(per_micro_batch=...\)"):
-            env.build_plan()
 
     def test_letters_that_nothing_reads_are_stored(self, tmp_path: Path) -> None:
         env = local_environment(1)

@@ -28,6 +28,7 @@ __all__ = (
     "SplitOrder",
     "WatermarkOrder",
     "content",
+    "failures_in",
     "orders",
     "replays_in",
     "with_replays",
@@ -44,13 +45,15 @@ WATERMARK: Final = "watermark"
 IDLE: Final = "idle"
 
 _REPLAYS: Final = "replays"
+_FAILURES: Final = "failures"
 
 NOTHING_SENT: Final = SentEventTime().snapshot()
 """The event time sent by a reader that has just started."""
 
 Report: TypeAlias = dict[str, Any]
 """The report of a reader about a micro-batch, as JSON: ``source`` (uid), ``batch``, ``subtask``, ``parallelism``,
-``splits`` (watermark by id), ``sent`` (the last watermark of its splits), ``sender`` (``SentEventTime.snapshot``)."""
+``splits`` (watermark by id), ``sent`` (the last watermark of its splits), ``sender`` (``SentEventTime.snapshot``),
+``failures`` (values that it has skipped), ``failures_before`` (those of all readers in earlier micro-batches)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,7 @@ class ReaderOrder:
         now_ms: The time at which the micro-batch was planned, in ms.
         sender: The event time that the reader has sent (``SentEventTime.snapshot``).
         replays: The values of dead letters to decode again, before everything else.
+        failures_before: How many values all readers have skipped in earlier micro-batches. Known only if they report.
     """
 
     subtask: int
@@ -141,6 +145,7 @@ class ReaderOrder:
     now_ms: int = 0
     sender: tuple[Any, ...] = NOTHING_SENT
     replays: tuple[ReplayedValue, ...] = ()
+    failures_before: int = 0
 
     @property
     def splits(self) -> Sequence[SplitOrder]:
@@ -177,6 +182,7 @@ def orders(offset: SourceOffset, splits: Serializer[Any]) -> list[ReaderOrder]:
             offset["now_ms"],
             tuple(reader["sender"]),
             tuple(map(ReplayedValue.from_json, reader.get(_REPLAYS, ()))),
+            failures_in(offset),
         )
         for subtask, reader in enumerate(offset["readers"])
     ]
@@ -186,6 +192,14 @@ def orders(offset: SourceOffset, splits: Serializer[Any]) -> list[ReaderOrder]:
 def _split_order(split: Mapping[str, Any], splits: Serializer[Any]) -> SplitOrder:
     start = splits.from_json(split["from"]) if "from" in split else None
     return SplitOrder(start, splits.from_json(split["at"]), split["last"], split["watermark"], split["idle"])
+
+
+def failures_in(offset: SourceOffset, reports: Iterable[Report] = ()) -> int:
+    """Return how many values all readers have skipped before the micro-batch that ends at ``offset``.
+
+    ``reports``: Those on this micro-batch, to add its failures.
+    """
+    return int(offset.get(_FAILURES, 0) + sum(report.get(_FAILURES, 0) for report in reports))
 
 
 def with_replays(offset: SourceOffset, values: Iterable[ReplayedValue]) -> SourceOffset:

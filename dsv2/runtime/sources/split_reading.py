@@ -91,7 +91,8 @@ class SplitReading:
         self._operator = operator
         self._order = order
         self._task = task
-        self._decoding = Decoding(operator, order.subtask, task, order.now_ms, clock=clock)
+        before = order.failures_before
+        self._decoding = Decoding(operator, order.subtask, task, order.now_ms, clock=clock, failures_before=before)
         self._sender = task.sender
         self._sender.restore(order.sender)
         self._reports = plan.readers_report(operator)
@@ -142,6 +143,8 @@ class SplitReading:
             "splits": {split_id: split.watermark for split_id, split in splits.items() if not split.last},
             "sent": None if self._clock is None else self._clock.sent,
             "sender": self._sender.snapshot(),
+            "failures": self._decoding.failures,
+            "failures_before": self._order.failures_before,
         }
 
     def _begin(self) -> None:
