@@ -91,9 +91,8 @@ class SinkWriter:
         frames = frames.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             if self.limits:
-                self.limits.check(
-                    _reports(row["payload"] for row in frames.where(F.col("slot") == REPORT_SLOT).collect())
-                )
+                rows = frames.where(F.col("slot") == REPORT_SLOT).collect()
+                self.limits.check(_reports(row["payload"] for row in rows))
             for files in self.files:
                 files.write(frames, batch_id)
             for writer in self._parallel:
