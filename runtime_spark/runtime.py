@@ -43,6 +43,7 @@ from runtime_spark.migration import choose_generation
 from runtime_spark.passages import PassedReports, check_passages, passed
 from runtime_spark.python_of_workers import use_this_python
 from runtime_spark.query import StreamingJob
+from runtime_spark.quiet_log import leave_out_warnings
 from runtime_spark.rows import COLUMNS, ROW_SCHEMA
 from runtime_spark.savepoint.restoration import Restoration
 from runtime_spark.savepoint.restore_frames import RESTORE_SETTINGS, restore_frames
@@ -174,6 +175,7 @@ class SparkRuntime:
             IncompatibleCheckpointError: The program cannot continue from the checkpoint.
         """
         check_spark(self._spark)
+        leave_out_warnings(self._spark)
         for operator in plan.operators:
             if operator.kind is OperatorKind.SINK:
                 check_sink(plan, operator)

@@ -39,6 +39,7 @@ MAY_IMPORT = {
     "paths": {"errors", "folders"},
     "version": set[str](),
     "error_policy": {"arguments", "errors", "record_position"},
+    "optional_types": set[str](),
     "output_tag": {"errors"},
     "watermark": {"arguments", "errors"},
     "state": {"arguments", "callables", "errors"},
@@ -46,8 +47,9 @@ MAY_IMPORT = {
     "spi": {"async_settings", "context", "errors", "output_tag", "record_batch", "state", "watermark"},
     "functions": {"async_settings", "context", "errors", "record_batch", "spi", "state", "watermark"},
     "extension": MODEL - {"sinks"} | {"arguments", "callables", "columnar", "streams"},
-    "arrow": MODEL | {"callables", "columnar", "connectors", "extension", "runtime.serde", "runtime.state"},
-    "file_log": {"clock", "errors", "folders", "program"},
+    "arrow": MODEL
+    | {"callables", "columnar", "connectors", "extension", "optional_types", "runtime.serde", "runtime.state"},
+    "file_log": {"clock", "errors", "folders", "optional_types", "program"},
     "connectors": {"arguments", "clock", "errors", "extension", "record_batch", "record_position"}
     | {"file_log", "folders", "resource", "sinks", "sources", "watermark"},
     "sinks": {"arguments", "errors", "record_batch", "watermark"},
@@ -93,7 +95,14 @@ MAY_IMPORT = {
     "runtime_spark": RUNTIME
     | RUNTIMES
     | {"dead_letters", "file_log", "folders", "program", "savepoint"}
-    | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
+    | {
+        "arguments",
+        "arrow",
+        "environment",
+        "optional_types",
+        "streams",
+        "unfinished",
+    },  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "stream_sinks", "streams", "version"},
 }
 
