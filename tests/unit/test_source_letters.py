@@ -170,6 +170,22 @@ def test_values_are_decoded_again_once_although_the_job_is_killed(tmp_path: Path
             return
 
 
+def test_replays_of_the_last_micro_batch_are_recorded_although_the_job_is_killed(tmp_path: Path) -> None:
+    source = Texts(TEXTS, 0, bounded=True)  # ends in the micro-batch that decodes again
+    for number in itertools.count():
+        job, steps = Job(tmp_path / str(number), {}), Steps(number)
+        job.run()
+        assert job.request() == 0
+        with suppress(KilledError):
+            job.run(steps, source=source)
+        job.run(source=source)
+        assert job.records() == sorted(DECIMAL + HEXADECIMAL)
+        assert job.statuses() == [LetterStatus.REPLAYED] * 2
+        if steps.left >= 0:
+            assert number > 6
+            return
+
+
 def test_value_that_fails_again_is_a_new_letter_with_its_position(job: Job) -> None:
     job.run()
     assert job.records() == DECIMAL
