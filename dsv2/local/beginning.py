@@ -25,6 +25,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.continuation import check_kind
 from dsv2.runtime.state.rows import StateRow, rows_of
 from dsv2.savepoint.metadata import SourcePosition
+from dsv2.savepoint.next_batch import check_next_batch
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.source_replays import with_values
 
@@ -129,6 +130,8 @@ def _from_savepoint(plan: Plan, options: RunOptions, path: str, job_id: str) -> 
     _check_sources(plan, info.sources)
     # Without a checkpoint, a run is an experiment, which must not write to the sinks of the job.
     continues = options.checkpoint_location is not None and not options.as_new_job
+    if continues:
+        check_next_batch(path, plan, info)
     return Beginning(
         info.origin.job_id if continues else job_id,
         str(uuid4()),

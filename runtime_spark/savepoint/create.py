@@ -148,6 +148,7 @@ def _write(
         basis.notes.fields,
         holding,
         replays,
+        basis.has_begun_next,
         spark=spark.version,
     )
     write_info(folder, info)

@@ -82,7 +82,8 @@ MAY_IMPORT = {
     "program": PLAN | {"folders", "runtime.serde", "runtime.report", "runtime.state"},
     "dead_letters": {"errors", "folders", "graph", "paths", "program", "sources"}
     | {"runtime.serde", "runtime.sources", "runtime.state"},
-    "savepoint": {"callables", "context", "errors", "extension", "folders", "graph", "program", "sources", "state"}
+    "savepoint": {"callables", "context", "errors", "extension", "folders", "graph", "program", "sinks"}
+    | {"sources", "state"}
     | {"dead_letters", "paths", "version", "runtime.report", "runtime.serde", "runtime.sources", "runtime.state"},
     "local": RUNTIME
     | RUNTIMES
