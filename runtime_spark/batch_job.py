@@ -18,6 +18,7 @@ from dsv2.graph import Plan
 from dsv2.graph.skips import warn_of_missed_skips
 from dsv2.job import JobProgress, JobResult, JobStatus
 from dsv2.program.unblocking import skipped_in
+from dsv2.runtime.report.ending_job import EndingJob
 from dsv2.runtime.report.job_waiting import Keeper, Waiting
 from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.tracebacks import short_traceback
@@ -36,7 +37,7 @@ _CANCEL_SECONDS = 20.0  # Spark kills a worker that does not end its task within
 _CANCEL_INTERVAL_SECONDS = 0.2
 
 
-class BatchJob:
+class BatchJob(EndingJob):
     """``JobHandle`` of a batch job, which runs in its own thread."""
 
     def __init__(
@@ -119,17 +120,6 @@ class BatchJob:
     def progress(self) -> JobProgress:
         """Empty until the end: a batch job reports once."""
         return self._reports.progress()
-
-    @short_traceback
-    def await_termination(self, timeout: timedelta | None = None) -> bool:
-        """Wait until the job ends; False if ``timeout`` passed first. Raises the error that the job failed with."""
-        with self._keeper.waiting():
-            if not self._ends_within(as_seconds(timeout, "timeout")):
-                return False
-        asked(self)
-        if self._failure is not None:
-            raise self._failure
-        return True
 
     def stop(self, timeout: timedelta | None = None) -> None:
         """Wait for the end, or cancel the job after ``timeout``: see ``JobHandle``."""

@@ -20,6 +20,7 @@ from dsv2.local.control import JobControl
 from dsv2.local.execution import Execution
 from dsv2.local.savepoints import take
 from dsv2.paths import local_folder
+from dsv2.runtime.report.ending_job import EndingJob
 from dsv2.runtime.report.job_waiting import Keeper, Waiting
 from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.savepoint.metadata import Origin
@@ -34,7 +35,7 @@ _AT_EXIT_SECONDS = 5.0
 _SLICE_SECONDS = 1.0
 
 
-class LocalJob:
+class LocalJob(EndingJob):
     """``JobHandle`` of a local job, which runs in the thread of the caller or in one of its own."""
 
     def __init__(self, plan: Plan, begun: Beginning, execution: Execution, control: JobControl, clock: Clock) -> None:
@@ -107,17 +108,6 @@ class LocalJob:
     def progress(self) -> JobProgress:
         """The progress as of the last micro-batch."""
         return self._execution.progress
-
-    @short_traceback
-    def await_termination(self, timeout: timedelta | None = None) -> bool:
-        """Wait until the job ends; False if ``timeout`` passed first. Raises the error that the job failed with."""
-        with self._keeper.waiting():
-            if not self._ends_within(as_seconds(timeout, "timeout")):
-                return False
-        asked(self)
-        if self._failure is not None:
-            raise self._failure
-        return True
 
     def stop(self, timeout: timedelta | None = None) -> None:
         """End the job between two micro-batches, or within one after ``timeout``: see ``JobHandle``.

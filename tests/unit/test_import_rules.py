@@ -73,7 +73,7 @@ MAY_IMPORT = {
     | {"arguments", "explain", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
-    "runtime.report": RUNTIME | {"runtime.serde"},
+    "runtime.report": RUNTIME | {"arguments", "runtime.serde", "unfinished"},
     "runtime.state": RUNTIME | {"runtime.serde", "runtime.report"},
     "runtime.exchange": RUNTIME | {"runtime.serde", "runtime.report", "runtime.state"},
     "runtime.operator": RUNTIME | RUNTIMES - {"runtime.sources", "runtime.rescale"},
