@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Generic, Protocol, TypeGuard, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+from typing_extensions import TypeIs
 
 from dsv2.arguments import check_whole_number
 from dsv2.errors import ConfigurationError
@@ -30,7 +32,7 @@ class TableLike(Protocol):
         """The number of rows and of columns."""
 
 
-def is_table(value: object) -> TypeGuard[TableLike]:
+def is_table(value: object) -> TypeIs[TableLike]:
     """Whether ``value`` is a pandas DataFrame or an Arrow table. Imports neither library."""
     return type(value).__module__.partition(".")[0] in ("pandas", "pyarrow")
 

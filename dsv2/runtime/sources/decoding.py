@@ -149,7 +149,8 @@ class Decoding:
                 failure = self._failure(error, value if batch.raw is None else batch.raw(value), positions.at(index))
                 if (pause := self._rules.pause_before_retry(failure, attempt)) is None:
                     if (letter := self._rules.give_up(failure)) is not None:
-                        self._task.send_letter(letter, batch.own_timestamps and batch.own_timestamps[index])
+                        timestamps = batch.own_timestamps
+                        self._task.send_letter(letter, None if timestamps is None else timestamps[index])
                     return False, None
                 self._clock.wait(pause)
             attempt += 1
