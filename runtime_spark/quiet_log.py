@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 __all__ = ("leave_out_warnings",)
 
-# Logger -> a regular expression for the messages to leave out. Each start of a query logs them.
+# Logger -> a regular expression for the messages to leave out. Each start or end of a query logs them.
 _MESSAGES: Mapping[str, str] = MappingProxyType(
     {
         "org.apache.spark.sql.execution.streaming.runtime.ResolveWriteToStream": (
@@ -22,6 +22,10 @@ _MESSAGES: Mapping[str, str] = MappingProxyType(
         ),
         "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer": (
             r"No more data to read from the socket.*"
+        ),
+        # A query that ends cancels its jobs, although none runs. Other job groups do not have such an id.
+        "org.apache.spark.scheduler.DAGScheduler": (
+            r"Failed to cancel job group [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\. Cannot find active jobs for it\..*"
         ),
     }
 )

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
@@ -312,6 +313,9 @@ def test_warnings_about_every_job_are_not_logged(spark: SparkSession, monkeypatc
     logger = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
     assert not is_logged(spark, logger, "Disabling AQE since AQE is not supported in stateful workloads.")
     assert is_logged(spark, logger, "The read limit is ignored.")
+    ended = "Failed to cancel job group {}. Cannot find active jobs for it."
+    assert not is_logged(spark, "org.apache.spark.scheduler.DAGScheduler", ended.format(uuid4()))
+    assert is_logged(spark, "org.apache.spark.scheduler.DAGScheduler", ended.format("my group"))
     own = "dsv2.tests.log"
     monkeypatch.setattr(quiet_log, "_MESSAGES", {own: "left out"})
     log4j: Any = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
