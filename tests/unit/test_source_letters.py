@@ -32,6 +32,8 @@ from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.local.checkpoint import LocalCheckpoint
+from dsv2.runtime.sources.offsets import ReplayedValue
+from dsv2.runtime.sources.readers import Readers, ReaderState
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataclassSerializer, HybridSource, Portion, SplitBatch, SplitSource
@@ -116,12 +118,14 @@ class Job(NamedTuple):
     def checkpoint(self) -> Path:
         return self.folder / "checkpoint"
 
-    def run(self, step: Any = lambda: None, base: int = 10, source: Any = None, **options: Any) -> None:
+    def run(
+        self, step: Any = lambda: None, base: int = 10, source: Any = None, parallelism: int = 2, **options: Any
+    ) -> None:
         def write(records: list[Any], batch_id: int) -> None:
             assert self.batches.setdefault(batch_id, records) == records
 
         env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock(0)))
-        env.set_parallelism(2)
+        env.set_parallelism(parallelism)
         source = Texts(TEXTS, base) if source is None else source
         numbers = env.from_source(source).with_uid("texts").with_error_policy(ErrorPolicy().dead_letter(ValueError))
         stamped = numbers.process(Stamped()).with_uid("stamped")
@@ -244,6 +248,20 @@ def test_source_that_cannot_decode_again_is_refused(job: Job) -> None:
     with pytest.raises(IncompatibleCheckpointError, match="a Forgetful, does not define decode_again"):
         job.run(source=Forgetful(TEXTS))
     assert job.statuses() == [LetterStatus.REQUESTED] * 2
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_parallelism_may_change(job: Job, parallelism: int) -> None:
+    job.run(base=0, parallelism=parallelism)
+    assert job.records() == sorted(DECIMAL + HEXADECIMAL)
+
+
+def test_reader_that_has_ended_leaves_its_letters_to_another_one() -> None:
+    before = ReaderState(ended=3).to_json(DataclassSerializer(Part)), ReaderState().to_json(DataclassSerializer(Part))
+    readers = Readers(2, ManualClock(0), DataclassSerializer(Part), before)
+    readers.replay(ReplayedValue(f"{subtask}.0.a", subtask, "a", 0, b"") for subtask in (0, 1, 0))
+    assert [len(state.replays) for state in readers.states] == [0, 3]
+    assert readers.any_tells
 
 
 def test_source_that_ends_decodes_before_its_end(job: Job) -> None:
