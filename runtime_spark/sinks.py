@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any
@@ -22,6 +21,7 @@ from dsv2.sinks import DriverSink, FileSink, ParallelSink, SinkRunInfo
 from runtime_spark.file_sinks import FileSinkWriter
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.parallel_sinks import ParallelWriter
+from runtime_spark.report_rows import decode_reports
 from runtime_spark.rows import COLUMNS, decode_frame
 from runtime_spark.schema import schema_of
 from runtime_spark.sink_types import check_declared_type
@@ -130,4 +130,4 @@ class SinkWriter:
 
 
 def _reports(payloads: Iterable[bytes]) -> list[dict[str, Any]]:
-    return [entry for payload in payloads for entry in json.loads(payload)]
+    return [entry for payload in payloads for entry in decode_reports(payload)]

@@ -116,6 +116,9 @@ class HybridSource(Source[T_co, HybridSplit, HybridState], SupportsSplitReassign
         source, _, inner = str(split).partition("/")
         return self.sources[int(source)].decode_again(value, inner)
 
+    def describe_position(self, split: HybridSplit, /) -> str:
+        return self.sources[split.source].describe_position(split.split)
+
     def has_read(self, split: HybridSplit, offset: Offset, /) -> bool:
         return self.sources[split.source].has_read(split.split, offset)
 
@@ -266,6 +269,9 @@ class _Enumerator(SplitEnumerator[HybridSplit, HybridState]):
         self._inner.pause_or_resume_splits(
             [split.split for split in splits_to_pause], [split.split for split in splits_to_resume]
         )
+
+    def lag(self, split: HybridSplit, /) -> int | None:
+        return self._inner.lag(split.split) if split.source == self._number else None
 
     def snapshot_state(self) -> HybridState:
         return HybridState(self._number, self._inner.snapshot_state())

@@ -14,7 +14,7 @@ from dsv2.connectors.postgres.change import RowChange
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.discovery import PostgresDiscovery, PostgresEnumerator
 from dsv2.connectors.postgres.replication_settings import ReplicationSettings
-from dsv2.connectors.postgres.split import LOG, PostgresSplit, parse_lsn
+from dsv2.connectors.postgres.split import LOG, PostgresSplit, lsn_text, parse_lsn
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.record_position import Offset, SplitName
@@ -143,6 +143,9 @@ class PostgresSource(
             return RowChange(change.kind, change.key, None if change.row is None else decode(change.row))
 
         return SplitBatch([value], decoded)
+
+    def describe_position(self, split: PostgresSplit, /) -> str:
+        return lsn_text(split.position) if split.name == LOG else str(split.position)
 
     def has_read(self, split: PostgresSplit, offset: Offset, /) -> bool:
         if split.name != LOG:
