@@ -174,7 +174,7 @@ class SparkRuntime:
 
     def configuration(self) -> Mapping[str, str]:
         """Return the settings of the session and of this runtime, for dashboards."""
-        return self._own_configuration() | dict(self._spark.sparkContext.getConf().getAll())
+        return self._own_configuration() | self._spark.conf.getAll
 
     def _own_configuration(self) -> dict[str, str]:
         return {
