@@ -21,7 +21,7 @@ from dsv2.graph.unread import warn_of_unread_streams
 from dsv2.job import JobHandle, JobResult, JobRuntime, OnChange, RunOptions, Trigger, run_options
 from dsv2.job_listener import JobListener
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
-from dsv2.sources.dataframe import DataFrameLike
+from dsv2.sources.dataframe import DataFrameLike, TableLike, is_table, table_source
 from dsv2.streams import ConfiguredStream
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import watch
@@ -128,22 +128,28 @@ class ExecutionEnvironment:
 
     def from_dataframe(
         self,
-        dataframe: DataFrameLike,
+        dataframe: DataFrameLike | TableLike,
         record_type: type[T],
         name: str = "DataFrame Source",
         *,
         split_by: str | None = None,
         records_per_batch: int | None = None,
     ) -> ConfiguredStream[T]:
-        """Create a stream of the rows of a Spark DataFrame.
+        """Create a stream of the rows of a DataFrame of Spark or pandas, or of an Arrow table.
 
         Args:
-            dataframe: The DataFrame.
+            dataframe: The DataFrame or table. One of Spark requires the Spark runtime.
             record_type: The class that rows are converted to.
             name: The name of the operator.
-            split_by: As for ``DataFrameSource``.
+            split_by: As for ``DataFrameSource``; only for a DataFrame of Spark.
             records_per_batch: As for ``DataFrameSource``.
+
+        Raises:
+            ConfigurationError: An argument is invalid.
+            SchemaError: A table does not match ``record_type``.
         """
+        if is_table(dataframe):
+            return self.from_source(table_source(dataframe, record_type, split_by, records_per_batch), name)
         source = DataFrameSource(dataframe, record_type, split_by=split_by, records_per_batch=records_per_batch)
         return self.from_source(source, name)
 
@@ -361,8 +367,9 @@ class ExecutionEnvironment:
             dead_letters: The folder for dead letters that nothing in the program reads (``ErrorPolicy.dead_letter``).
                 Default: ``dead-letters`` below ``checkpoint_location``. Several jobs may share a folder.
             skip_records: Records that the job must not process, once: by the uid or name of the source, a list of pairs
-                of split and offset, as the error of a failed micro-batch shows them. On Spark the request is stored in
-                the checkpoint, and holds until the micro-batch that skips the record is complete, in later runs too.
+                of split and offset, as the error of a failed micro-batch shows them. The request is stored in the
+                checkpoint, and holds until the micro-batch that skips the record is complete, in later runs too. An
+                empty list withdraws the requests for the source that no micro-batch has fulfilled.
             trace_records: Whether records carry their position in the source, so that errors behind an exchange and
                 dead letters name it. This makes the job slower. On Spark a micro-batch that is repeated after it failed
                 is always traced. Default: False.

@@ -152,11 +152,11 @@ class ErrorPolicy:
         return replace(self, retries=(*self.retries, rule))
 
     def limit(self, *, total: int | None = None, per_micro_batch: int | None = None) -> ErrorPolicy:
-        """Fail the job after more than so many skipped elements and dead letters in one subtask.
+        """Fail the job after more than so many skipped elements and dead letters.
 
         Args:
-            total: In the life of the job. None: no limit.
-            per_micro_batch: In one micro-batch (in BATCH mode there is only one). None: no limit.
+            total: In the life of the job, in all subtasks together. None: no limit.
+            per_micro_batch: In one micro-batch (in BATCH mode there is only one) and subtask. None: no limit.
 
         Raises:
             ConfigurationError: A limit is not a whole number of at least 0.

@@ -25,7 +25,7 @@ def watch(job: JobHandle, name: str, location: str) -> None:
     atexit.register(_warn)  # registered last, so it runs before Spark's connection is closed
 
 
-def asked(job: JobHandle) -> None:
+def asked(job: object) -> None:
     """Record that the user waited for ``job``, stopped it, or saw how it ended. Called by the job handles."""
     _watched.pop(id(job), None)
 

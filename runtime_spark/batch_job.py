@@ -20,6 +20,7 @@ from dsv2.job import JobResult, JobStatus
 from dsv2.job_display import DisplayedJob
 from dsv2.program.unblocking import skipped_in
 from dsv2.progress import JobProgress
+from dsv2.runtime.report.ending_job import EndingJob
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.job_waiting import Keeper, Waiting, slice_until
@@ -44,7 +45,7 @@ _CANCEL_SECONDS = 20.0  # Spark kills a worker that does not end its task within
 _CANCEL_INTERVAL_SECONDS = 0.2
 
 
-class BatchJob(DisplayedJob):
+class BatchJob(EndingJob, DisplayedJob):
     """``JobHandle`` of a batch job, which runs in its own thread."""
 
     def __init__(
@@ -102,7 +103,9 @@ class BatchJob(DisplayedJob):
                 sink.begin(0)
             written = self._writer.write(self._frames, 0)
             if self._passed_reports is not None:
-                written = [*self._passed_reports.take(), *written]
+                passed = self._passed_reports.take()
+                self._writer.limits.check(passed)
+                written = [*passed, *written]
             if self._letters is not None:
                 self._letters.write(0, letters_in(written))
             written_at = self._system.now_ms()
@@ -163,17 +166,6 @@ class BatchJob(DisplayedJob):
     def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
         """Report what holds a watermark back; see ``JobHandle``."""
         return watermarks_of(self._plan, self.progress, self._clock.now_ms(), identifier, operator)
-
-    @short_traceback
-    def await_termination(self, timeout: timedelta | None = None) -> bool:
-        """Wait until the job ends; False if ``timeout`` passed first. Raises the error that the job failed with."""
-        with self._keeper.waiting():
-            if not self._ends_within(as_seconds(timeout, "timeout")):
-                return False
-        asked(self)
-        if self._failure is not None:
-            raise self._failure
-        return True
 
     def stop(self, timeout: timedelta | None = None) -> None:
         """Wait for the end, or cancel the job after ``timeout``: see ``JobHandle``."""

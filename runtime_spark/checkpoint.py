@@ -12,14 +12,14 @@ from pyspark.sql import SparkSession
 
 from dsv2.dead_letters.replay import Replays
 from dsv2.file_log.ownership import OutputOwner
-from dsv2.graph import OperatorKind, Plan
-from dsv2.graph.skips import warn_of_skip
+from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.job import RunOptions
 from dsv2.program.description import describe_sinks
 from dsv2.program.dropped import dropped_state
 from dsv2.program.restart import refuse_or_warn_of_dropped
 from dsv2.program.run_history import begin_run
 from dsv2.program.unblocking import Unblocking
+from dsv2.record_position import RecordPosition
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.ranges import has_read, ranges_read
 from dsv2.savepoint.reader import SavepointReader
@@ -96,8 +96,6 @@ class Checkpoint:
         replays = Replays() if origin is None else origin.replays
         self._letters = CheckpointLetters(spark, chosen.root, plan, options, self.job_id, replays)
         self.unblocking = Unblocking(chosen.root, options.skip_records, self.next_batch)
-        if self.unblocking.unread and self._beginning.batch_id > 0:
-            self._warn_of_records_read()
         check_outputs(spark, plan, self._owner, self.next_batch, takes_over=self._is_new)
 
     def begin(self, streams: Sequence[SourceStreams]) -> tuple[Lease, SinkRunInfo]:
@@ -120,6 +118,8 @@ class Checkpoint:
                 write_manifest(self.folder, self._plan, self._layout, self.id)
                 if self.restoration is not None:
                     self.restoration.origin.write(self.folder)
+            if self.unblocking.unread and self._beginning.batch_id > 0:
+                self._warn_of_records_read()
             Placement.of(self._plan, self._layout, streams).write(self.folder)
             discard_uncommitted_state(self.folder, self._beginning.batch_id)
             relocate_state_metadata(self.folder)
@@ -163,11 +163,12 @@ class Checkpoint:
 
     def _warn_of_records_read(self) -> None:
         positions = positions_at(self.folder, Placement.read(self.folder), self._beginning.batch_id - 1)
-        sources = {operator.uid: operator for operator in self._plan.operators}
-        for at in self.unblocking.unread:
-            source, position = sources.get(at.source), positions.get(at.source)
-            if source is not None and position is not None and has_read(source, position, at.split, at.offset):
-                warn_of_skip(source, at.split, at.offset, "earlier micro-batches have read this record")
+
+        def is_read(source: Operator, at: RecordPosition) -> bool:
+            position = positions.get(at.source)
+            return position is not None and has_read(source, position, at.split, at.offset)
+
+        self.unblocking.warn_of_read(self._plan, is_read)
 
     @property
     def next_batch(self) -> int:

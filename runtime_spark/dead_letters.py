@@ -15,11 +15,13 @@ from dsv2.folders import Folder
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import RunOptions
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.savepoint.source_replays import with_values
 from runtime_spark.checkpoint_log import beginning_of
 from runtime_spark.failures import usable
 from runtime_spark.folders import open_folder
 from runtime_spark.manifest import read_checkpoint_id, read_manifest
 from runtime_spark.notes import NoteBook
+from runtime_spark.savepoint.basis import read_basis
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.state_key import StateKey
 
@@ -130,8 +132,10 @@ def check_pending(current: Folder, plan: Plan, pending: PendingReplay, state_key
     notes.read()
     sources = [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
     ended = {op.uid for op in sources if all(notes.notes.ended_subtasks(op.uid, op.parallelism))}
-    rows = pending.rows(None if state_key is None else state_key.value)
-    check_replays(plan, rows, TypeRegistry.of(plan), ended)
+    key = None if state_key is None else state_key.value
+    positions = with_values(read_basis(current).sources, pending.values(key))
+    offsets = {uid: position.offset for uid, position in positions.items()}
+    check_replays(plan, pending.rows(key), TypeRegistry.of(plan), ended, offsets)
 
 
 def _job_id(generation: Folder, origin: CheckpointOrigin | None) -> str:

@@ -158,7 +158,9 @@ class StreamingJob(DisplayedJob):
             self._publisher.await_published()
             written = self._writer.write(frames, self._checkpoint.first_batch + batch_id)
             if self._passed_reports is not None:
-                written = [*self._passed_reports.take(), *written]
+                passed = self._passed_reports.take()
+                self._writer.limits.check(passed)
+                written = [*passed, *written]
             of_readers = [report for report in written if "source" in report]
             self._archive.add(batch_id, of_readers)
             self._splits.note(of_readers)

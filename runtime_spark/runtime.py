@@ -48,6 +48,7 @@ from runtime_spark.migration import choose_generation
 from runtime_spark.passages import PassedReports, check_passages, passed
 from runtime_spark.python_of_workers import use_this_python
 from runtime_spark.query import StreamingJob
+from runtime_spark.quiet_log import leave_out_warnings
 from runtime_spark.rows import COLUMNS, ROW_SCHEMA
 from runtime_spark.savepoint.restoration import Restoration
 from runtime_spark.savepoint.restore_frames import RESTORE_SETTINGS, restore_frames
@@ -181,7 +182,7 @@ class SparkRuntime:
 
     def configuration(self) -> Mapping[str, str]:
         """Return the settings of the session and of this runtime, for dashboards."""
-        return self._own_configuration() | dict(self._spark.sparkContext.getConf().getAll())
+        return self._own_configuration() | self._spark.conf.getAll
 
     def _own_configuration(self) -> dict[str, str]:
         return {
@@ -204,6 +205,7 @@ class SparkRuntime:
             IncompatibleCheckpointError: The program cannot continue from the checkpoint.
         """
         check_spark(self._spark)
+        leave_out_warnings(self._spark)
         check_executors(self._spark)
         for operator in plan.operators:
             if operator.kind is OperatorKind.SINK:

@@ -10,11 +10,11 @@ from typing import Any, get_args, get_origin
 
 from pyspark.sql import types as t
 
-from dsv2.arrow.schema import without_none
 from dsv2.errors import SchemaError
 from dsv2.file_log.schema import fields_of
 from dsv2.graph import Operator, Plan
 from dsv2.graph.record_types import declared_type
+from dsv2.optional_types import without_none
 from runtime_spark.schema import RecordWriter
 
 __all__ = ("check_declared_type",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any
 
@@ -15,6 +16,7 @@ from dsv2.file_log.schema import check_partitioning
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.log_scope import LogScope, in_scope
 from dsv2.runtime.report.driver_limits import DriverLimits
+from dsv2.runtime.report.failure_limits import FailureLimits
 from dsv2.runtime.report.sink_calls import write_on_driver
 from dsv2.sinks import DriverSink, FileSink, ParallelSink, SinkRunInfo
 from runtime_spark.file_sinks import FileSinkWriter
@@ -78,6 +80,8 @@ class SinkWriter:
         self._parallel = [
             ParallelWriter(operator, layout, packed) for operator in sinks if isinstance(operator.body, ParallelSink)
         ]
+        self.limits = FailureLimits(plan)
+        """Checks what operators have skipped, before sinks receive a micro-batch."""
         self._on_driver = [operator for operator in sinks if isinstance(operator.body, DriverSink)]
 
     def write(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
@@ -91,6 +95,9 @@ class SinkWriter:
         # The frames of a batch job may exceed memory, and every action would run the job again.
         frames = frames.persist(StorageLevel.MEMORY_AND_DISK)
         try:
+            if self.limits:
+                rows = frames.where(F.col("slot") == REPORT_SLOT).collect()
+                self.limits.check(_reports(row["payload"] for row in rows))
             for files in self.files:
                 files.write(frames, batch_id)
             for writer in self._parallel:
@@ -109,6 +116,8 @@ class SinkWriter:
         by_slot: dict[int, list[bytes]] = {slot: [] for slot in wanted}
         for slot, _, _, payload in sorted(frames.collect(), key=itemgetter(*_IN_ORDER)):
             by_slot[slot].append(bytes(payload))
+        reports = _reports(by_slot[REPORT_SLOT])
+        self.limits.check(reports)
         codec = load_job(self._packed).codec()
         limits = DriverLimits(self._plan)
         for operator in self._on_driver:
@@ -122,4 +131,8 @@ class SinkWriter:
                 self.writes_to = operator
                 write_on_driver(operator, self._job_id, [batch for batch in batches if batch], batch_id)
                 self.writes_to = None
-        return [entry for payload in by_slot[REPORT_SLOT] for entry in decode_reports(payload)]
+        return reports
+
+
+def _reports(payloads: Iterable[bytes]) -> list[dict[str, Any]]:
+    return [entry for payload in payloads for entry in decode_reports(payload)]

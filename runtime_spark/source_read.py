@@ -148,7 +148,7 @@ def _read_splits(
 ) -> Iterator[None]:
     """Read ``portion``. Adds to ``others`` what else there is to report."""
     task.seek(portion.batch)
-    reading = SplitReading(source, job.plan, operator, portion, task)
+    reading = SplitReading(source, job.plan, operator, portion, task, job.codec)
     for _ in reading.run():
         yield
     task.flush()

@@ -188,6 +188,11 @@ def _split_feed(source: Source[Any, Any, Any], plan: Plan, operator: Operator, o
     folder, target_ms = options.reports, options.target_batch_ms
     if folder is not None and plan.readers_report(operator):
         return SplitFeed(source, ReportFile(folder, operator.id), FileBoard(plan, folder), target_ms)
+    if operator.error_policy is not None and operator.error_policy.max_failures is not None:
+        raise ConfigurationError(
+            f"The error policy of the source {operator}, defined at {operator.location}, has limit(total=...), which "
+            f"requires a job that execute starts. For to_dataframe, use limit(per_micro_batch=...)."
+        )
     if operator.watermarks is not None:
         raise ConfigurationError(
             f"The source {operator}, defined at {operator.location}, has its own watermarks, which require a job that "

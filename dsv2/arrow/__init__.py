@@ -16,6 +16,7 @@ from dsv2.arrow.functions import (  # noqa: E402 - names the extra, where pyarro
 from dsv2.arrow.records import records_of  # noqa: E402
 from dsv2.arrow.schema import schema_of  # noqa: E402
 from dsv2.arrow.sinks import ArrowForeachBatchSink, ArrowSink, ArrowSinkBatch  # noqa: E402
+from dsv2.arrow.table_source import TableSource  # noqa: E402
 
 __all__ = (
     "ArrowCollector",
@@ -24,6 +25,7 @@ __all__ = (
     "ArrowProcessFunction",
     "ArrowSink",
     "ArrowSinkBatch",
+    "TableSource",
     "map_tables",
     "records_of",
     "schema_of",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import types
 import typing
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
@@ -15,8 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from dsv2.errors import SchemaError
+from dsv2.optional_types import without_none
 
-__all__ = ("can_be_columns", "refuse_nulls", "rows_to_table", "schema_of", "table_to_rows", "without_none")
+__all__ = ("can_be_columns", "names_without_none", "refuse_nulls", "rows_to_table", "schema_of", "table_to_rows")
 
 _TYPES: dict[Any, pa.DataType] = {
     bool: pa.bool_(),
@@ -42,6 +42,11 @@ def schema_of(kind: type) -> pa.Schema:
     return _columns(kind)[0]
 
 
+def names_without_none(kind: type) -> Sequence[str]:
+    """Return the names of the fields that are not optional."""
+    return _columns(kind)[1]
+
+
 @cache
 def _columns(kind: type) -> tuple[pa.Schema, tuple[str, ...]]:
     """The schema, and the names of the columns that must not contain nulls."""
@@ -61,7 +66,7 @@ def refuse_nulls(table: pa.Table, kind: type) -> None:
     Raises:
         SchemaError: It has one.
     """
-    for name in _columns(kind)[1]:
+    for name in names_without_none(kind):
         if table.column(name).null_count:
             raise SchemaError(f"Field {name!r} of {kind.__qualname__} is None in a record.")
 
@@ -126,15 +131,6 @@ def _type(kind: type, name: str, hint: Any) -> pa.DataType:
         f"Field {name!r} of {kind.__qualname__} has type {hint}, for which there is no column type. Use bool, int, "
         f"float, str, bytes, date, datetime (without time zone), Decimal, a list of one of these, or one with | None."
     )
-
-
-def without_none(hint: Any) -> tuple[Any, bool]:
-    """Return the type without ``| None``, and whether it had ``| None``."""
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        rest = [argument for argument in typing.get_args(hint) if argument is not type(None)]
-        if len(rest) == 1:
-            return rest[0], True
-    return hint, False
 
 
 def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:

@@ -19,6 +19,7 @@ from dsv2.cli.with_spark import (
     state_key_value,
 )
 from dsv2.dead_letters import LetterStatus, StoredLetter
+from dsv2.dead_letters.letter_ids import LetterIds
 from dsv2.errors import ConfigurationError
 from dsv2.paths import is_remote
 from dsv2.savepoint import Savepoint, SavepointEditor
@@ -107,7 +108,7 @@ def _edit(arguments: argparse.Namespace) -> Report:
 
 def _letters_before(savepoint: Savepoint, arguments: argparse.Namespace) -> list[StoredLetter]:
     """The new letters of the job of a savepoint, as of the savepoint."""
-    origin, done = savepoint.origin, set(savepoint.info.replays.letters)
+    origin, done = savepoint.origin, LetterIds(savepoint.info.replays.letters)
     letters = open_letters(arguments.replay, arguments)
     return [
         letter

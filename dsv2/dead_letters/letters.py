@@ -10,6 +10,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 from dsv2.dead_letters.letter import StoredLetter
+from dsv2.dead_letters.letter_ids import LetterIds
 from dsv2.dead_letters.store import FOLDER, JobLetters, jobs_in
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder
@@ -141,11 +142,11 @@ class DeadLetters:
         return withdrawn
 
     @cached_property
-    def _states(self) -> dict[str, tuple[set[str], set[str]]]:
-        """The ids of the letters that are requested, and of those that are replayed, by job."""
+    def _states(self) -> dict[str, tuple[set[str], LetterIds]]:
+        """The letters that are requested, and those that are replayed, by job."""
         return {job_id: _states_of(of_job) for job_id, of_job in self._jobs.items()}
 
 
-def _states_of(letters: JobLetters) -> tuple[set[str], set[str]]:
+def _states_of(letters: JobLetters) -> tuple[set[str], LetterIds]:
     pending = [request for request in letters.requests() if not request.is_done]
     return {letter for request in pending for letter in request.letters}, letters.replayed()

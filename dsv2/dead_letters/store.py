@@ -21,6 +21,7 @@ from typing import Any
 from uuid import uuid4
 
 from dsv2.dead_letters.letter import StoredLetter, encoded, parsed
+from dsv2.dead_letters.letter_ids import LetterIds
 from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.folders import Folder
 from dsv2.program.checked_json import from_json, to_json
@@ -121,14 +122,14 @@ class JobLetters:
                 found.append(ReplayRequest(stem, list(map(str, entry["letters"])), f"{stem}.done" in names))
         return found
 
-    def replayed(self) -> set[str]:
-        """Return the ids of the letters that the job has recorded as processed again.
+    def replayed(self) -> LetterIds:
+        """Return the letters that the job has recorded as processed again.
 
         Raises:
             CorruptDataError: A file is damaged.
         """
         done = [self._json(f"{_REPLAYS}/{name}") for name in self._folder.sizes(_REPLAYS) if name.endswith(".done")]
-        return {str(letter) for entry in done if entry is not None for letter in entry["letters"]}
+        return LetterIds(str(letter) for entry in done if entry is not None for letter in entry["letters"])
 
     def request(self, letters: Sequence[str]) -> str:
         """Request to process letters again, and return the name of the request."""
@@ -142,8 +143,11 @@ class JobLetters:
         self._folder.delete(f"{_REPLAYS}/{name}.json")
 
     def finish(self, requests: Iterable[str], letters: Collection[str]) -> None:
-        """Record that requests are done, and which letters the job has processed again, also without a request."""
-        names, replayed = set(requests), set(letters)
+        """Record that requests are done, and which letters the job has processed again, also without a request.
+
+        ``letters``: Entries of ``LetterIds``.
+        """
+        names, replayed = set(requests), LetterIds(letters)
         for request in self.requests():
             if request.name in names and not request.is_done:
                 self._write_done(request.name, [letter for letter in request.letters if letter in replayed])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import types
 import typing
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -12,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from dsv2.errors import SchemaError
+from dsv2.optional_types import without_none
 
 __all__ = ("check_partitioning", "fields_of", "json_schema")
 
@@ -96,7 +96,7 @@ def check_partitioning(partition_by: Sequence[str], schema: dict[str, Any]) -> N
 def _of_class(kind: type) -> list[dict[str, Any]]:
     found = []
     for name, hint in fields_of(kind).items():
-        plain, nullable = _without_none(hint)
+        plain, nullable = without_none(hint)
         found.append(_field(name, _of_hint(kind, name, plain), nullable=nullable))
     return found
 
@@ -110,10 +110,10 @@ def _of_hint(owner: type, name: str, hint: Any) -> Any:
         return _OF_PYTHON[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is list and arguments:
-        element, nullable = _without_none(arguments[0])
+        element, nullable = without_none(arguments[0])
         return {"type": "array", "elementType": _of_hint(owner, name, element), "containsNull": nullable}
     if origin is dict and arguments:
-        value, nullable = _without_none(arguments[1])
+        value, nullable = without_none(arguments[1])
         return {
             "type": "map",
             "keyType": _of_hint(owner, name, arguments[0]),
@@ -124,14 +124,6 @@ def _of_hint(owner: type, name: str, hint: Any) -> Any:
         f"Field {name!r} of {owner.__qualname__} has type {hint}, for which there is no column type. "
         f"Use bool, int, float, str, bytes, date, datetime, Decimal, or list and dict of these, or a DDL string."
     )
-
-
-def _without_none(hint: Any) -> tuple[Any, bool]:
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        rest = [argument for argument in typing.get_args(hint) if argument is not type(None)]
-        if len(rest) == 1:
-            return rest[0], True
-    return hint, False
 
 
 class _Ddl:

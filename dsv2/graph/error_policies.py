@@ -34,10 +34,6 @@ def policy_of(
     if own is None:
         is_function = isinstance(body, ProcessFunction) and not isinstance(body, SinkCheck)
         own = default if is_function and refusal is None else None
-    elif isinstance(body, BaseSource) and own.max_failures is not None:
-        raise PlanError(
-            f"{where}: the subtasks of a source keep no counts across micro-batches. Use limit(per_micro_batch=...)."
-        )
     elif own.handles_errors and refusal is not None:
         raise PlanError(f"{where}: {type(body).__name__} cannot have an error policy, because {refusal}")
     return own if own is not None and own.handles_errors else None

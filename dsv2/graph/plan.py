@@ -352,8 +352,9 @@ class Plan:
         return by_clock or operator.body.dsv2_uses_processing_timers()
 
     def readers_report(self, source: Operator) -> bool:
-        """Whether the readers of ``source``, a source with splits, must report their event time to the driver."""
-        return source.watermarks is not None or USE_PROCESSING_TIME in self.declarations
+        """Whether the readers of ``source``, a source with splits, must report event time or failures to the driver."""
+        has_time = source.watermarks is not None or USE_PROCESSING_TIME in self.declarations
+        return has_time or (source.error_policy is not None and source.error_policy.max_failures is not None)
 
     def sender(self, operator_id: int, channel: int) -> Operator:
         """The operator that sends to a channel of ``operator_id``."""

@@ -16,7 +16,7 @@ from dsv2.sources import DataFrameSource
 __all__ = ("SkippedRecords", "checked_skips", "warn_of_missed_skips", "warn_of_skip", "with_skips")
 
 SkippedRecords: TypeAlias = Mapping[str, frozenset[tuple[SplitName, Offset]]]
-"""Pairs of split and offset, by the uid of the source."""
+"""Pairs of split and offset, by the uid of the source. No pairs: earlier requests for its records are withdrawn."""
 
 _EXAMPLE = "skip_records={'orders': [(3, 1042)]}"
 

@@ -26,6 +26,7 @@ from dsv2.program.key_samples import add_samples
 from dsv2.program.unblocking import Unblocking
 from dsv2.progress_log import ProgressLog
 from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.report.failure_limits import FailureLimits
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.phases import COMMIT, PLANNING, SINKS
@@ -71,6 +72,7 @@ class Recorder:
         self._begun = begun
         self._checkpoint = checkpoint
         self._unblocking = unblocking
+        self._limits = FailureLimits(plan)
         self._skipped: SkippedRecords = {}
         self._keys = list(begun.keys)
         self._programs = continued_programs(begun.earlier, describe(plan)) if checkpoint is not None else []
@@ -97,6 +99,7 @@ class Recorder:
         """Called after each micro-batch."""
         frames = [frame for _, found in self._run.take_collected() for frame in found if frame.batch]
         letters = self._run.take_letters()
+        self._limits.check(self._run.reports() if self._limits else ())
         self._note_skipped(batch_id)
         measured = self._run.phases.measured
         if self._checkpoint is not None:

@@ -25,7 +25,9 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.continuation import check_kind
 from dsv2.runtime.state.rows import StateRow, rows_of
 from dsv2.savepoint.metadata import SourcePosition
+from dsv2.savepoint.next_batch import check_next_batch
 from dsv2.savepoint.reader import SavepointReader
+from dsv2.savepoint.source_replays import with_values
 
 __all__ = ("ONLY_LOCAL", "Beginning", "State", "beginning_of")
 
@@ -123,10 +125,13 @@ def _from_savepoint(plan: Plan, options: RunOptions, path: str, job_id: str) -> 
         holding=info.holding,
         changed_keys=changed_keys(plan, readable_samples(plan, list(info.keys), Codec(types))),
     )
-    check_replays(plan, savepoint.replays(), types)
+    offsets = {uid: position.offset for uid, position in info.sources.items()}
+    check_replays(plan, savepoint.replays(), types, offsets=offsets)
     _check_sources(plan, info.sources)
     # Without a checkpoint, a run is an experiment, which must not write to the sinks of the job.
     continues = options.checkpoint_location is not None and not options.as_new_job
+    if continues:
+        check_next_batch(path, plan, info)
     return Beginning(
         info.origin.job_id if continues else job_id,
         str(uuid4()),
@@ -149,14 +154,14 @@ def _from_checkpoint(plan: Plan, options: RunOptions, stored: StoredBatch, *, is
     for head, subtask, snapshot in stored.states:
         for uid, row in rows_of(snapshot, subtask, codec, f"State of operator {head!r}, subtask {subtask}"):
             rows.setdefault(uid, []).append(row)
-    replays = _add_replays(plan, options, stored, rows)
+    replays, positions = _add_replays(plan, options, stored, rows)
     return Beginning(
         stored.job_id,
         stored.checkpoint_id,
         stored.batch_id + 1,
         State(stored.programs[-1], lambda uid: rows.get(uid, [])),
         stored.programs,
-        stored.sources,
+        positions,
         [sample for sample, _ in readable_samples(plan, stored.keys, codec)],
         replays,
         stored.savepoint,
@@ -167,12 +172,17 @@ def _from_checkpoint(plan: Plan, options: RunOptions, stored: StoredBatch, *, is
     )
 
 
-def _add_replays(plan: Plan, options: RunOptions, stored: StoredBatch, rows: dict[str, list[StateRow]]) -> Replays:
-    """Add the dead letters to ``rows`` that the job has to process again, and return all that it then has."""
+def _add_replays(
+    plan: Plan, options: RunOptions, stored: StoredBatch, rows: dict[str, list[StateRow]]
+) -> tuple[Replays, Mapping[str, SourcePosition]]:
+    """Add the dead letters to ``rows`` that the job has to process again.
+
+    Returns all that it has then processed again, and the positions of its sources, with the letters of sources.
+    """
     letters = job_letters(plan, options, stored.job_id)
     pending = None if letters is None else pending_replay(letters, stored.replays, stored.batch_id + 1)
     if letters is None or pending is None:
-        return stored.replays
+        return stored.replays, stored.sources
     if pending.dropped:
         _LOG.warning(
             "%s: dead letters that are not processed again, because they were processed again already, or they no "
@@ -180,13 +190,14 @@ def _add_replays(plan: Plan, options: RunOptions, stored: StoredBatch, rows: dic
             letters.path,
             ", ".join(pending.dropped),
         )
-    found = pending.rows(None)
-    check_replays(plan, found, TypeRegistry.of(plan), stored.ended)
+    found, positions = pending.rows(None), with_values(stored.sources, pending.values(None))
+    offsets = {uid: position.offset for uid, position in positions.items()}
+    check_replays(plan, found, TypeRegistry.of(plan), stored.ended, offsets)
     for uid, row in found:
         rows.setdefault(uid, []).append(row)
-    if found:
-        _LOG.warning("%s: %d dead letters are processed again.", letters.path, len(found))
-    return stored.replays.with_more(pending.requests, [letter.id for letter in pending.letters])
+    if pending.letters:
+        _LOG.warning("%s: %d dead letters are processed again.", letters.path, len(pending.letters))
+    return pending.after, positions
 
 
 def _check_program(plan: Plan, options: RunOptions, path: str, stored: StoredBatch) -> None:

@@ -32,8 +32,8 @@ def check_plan(plan: Plan) -> None:
         where = f"{operator}, defined at {operator.location},"
         if operator.kind is OperatorKind.SOURCE and isinstance(operator.body, DataFrameSource):
             raise ConfigurationError(
-                f"The source {where} is a DataFrame, which only Spark can read. Use the Spark runtime, or another "
-                f"source locally, such as a collection or FilesSource."
+                f"The source {where} is a DataFrame, which only Spark can read. Use the Spark runtime, or "
+                f"pass dataframe.toPandas() or dataframe.toArrow(), which both runtimes read, if it fits into memory."
             )
         if isinstance(operator.body, FileSink):
             check_file_sink(operator, operator.body)

@@ -98,7 +98,7 @@ class LocalFileSink:
             records = [record for batch in batches for record in batch.rows()]
             if not records or self._folder.state.last_batch >= batch_id:
                 return
-            name, format = name_of(self._operator), self._sink.format.value
+            name, format = name_of(self._operator).rstrip(","), self._sink.format.value
             table = table_of(records, self._schema, name)
             staging = self._folder.stage(batch_id)
             for folder, part in partitions(table, self._sink.partition_by, name).items():

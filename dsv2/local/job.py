@@ -23,6 +23,7 @@ from dsv2.local.execution import Execution
 from dsv2.local.savepoints import take
 from dsv2.paths import local_folder
 from dsv2.progress import JobProgress
+from dsv2.runtime.report.ending_job import EndingJob
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_waiting import Keeper, Waiting, slice_until
 from dsv2.runtime.report.watermarks import watermarks_of
@@ -41,7 +42,7 @@ _CANCEL_SECONDS = 20.0
 _AT_EXIT_SECONDS = 5.0
 
 
-class LocalJob(DisplayedJob):
+class LocalJob(EndingJob, DisplayedJob):
     """``JobHandle`` of a local job, which runs in the thread of the caller or in one of its own."""
 
     def __init__(
@@ -138,17 +139,6 @@ class LocalJob(DisplayedJob):
     def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
         """Report what holds a watermark back; see ``JobHandle``."""
         return watermarks_of(self._plan, self.progress, self._execution.now_ms, identifier, operator)
-
-    @short_traceback
-    def await_termination(self, timeout: timedelta | None = None) -> bool:
-        """Wait until the job ends; False if ``timeout`` passed first. Raises the error that the job failed with."""
-        with self._keeper.waiting():
-            if not self._ends_within(as_seconds(timeout, "timeout")):
-                return False
-        asked(self)
-        if self._failure is not None:
-            raise self._failure
-        return True
 
     def stop(self, timeout: timedelta | None = None) -> None:
         """End the job between two micro-batches, or within one after ``timeout``: see ``JobHandle``.

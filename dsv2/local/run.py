@@ -292,6 +292,11 @@ class LocalRun:
                 self.phases.ns[phase] += report["user_ns"]
         return reports
 
+    def reports(self) -> list[Mapping[str, Any]]:
+        """Return the progress of every operator, and the reports of the readers of sources."""
+        of_readers = [reader.report() for reader in self._readers if isinstance(reader, SplitReader)]
+        return [*self.progress(), *(report for report in of_readers if report is not None)]
+
     def splits(self, now_ms: int) -> dict[str, tuple[SplitProgress, ...]]:
         """Return the progress of the splits of each source at ``now_ms``, by uid."""
         return {
@@ -347,7 +352,15 @@ class LocalRun:
     def _add_source(self, operator: Operator, start: SourcePosition | None) -> None:
         if isinstance(operator.body, Source):
             split = SplitSourceRun(
-                self._plan, operator, self._clock, self._reading, self._board, self._receive, self._mutation, start
+                self._plan,
+                operator,
+                self._clock,
+                self._reading,
+                self._board,
+                self._receive,
+                self._mutation,
+                self._job.codec,
+                start,
             )
             self._split_sources[operator.uid] = split
             self._readers += split.readers

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dsv2.graph import Plan
-from dsv2.graph.skips import warn_of_skip, with_skips
+from dsv2.graph import Operator, Plan
+from dsv2.graph.skips import with_skips
 from dsv2.job import RunOptions
 from dsv2.local.beginning import Beginning
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.program.unblocking import Unblocking
+from dsv2.record_position import RecordPosition
 from dsv2.runtime.sources.ranges import has_read
 
 __all__ = ("plan_of_run",)
@@ -29,13 +30,10 @@ def plan_of_run(
     if checkpoint is None:
         return with_skips(plan, options.skip_records), None
     unblocking = Unblocking(checkpoint.folder, options.skip_records, begun.batch_id)
-    _warn_of_records_read(plan, begun, unblocking)
+
+    def is_read(source: Operator, at: RecordPosition) -> bool:
+        position = begun.positions.get(at.source)
+        return position is not None and has_read(source, position.offset, at.split, at.offset)
+
+    unblocking.warn_of_read(plan, is_read)
     return with_skips(plan, unblocking.skips), unblocking
-
-
-def _warn_of_records_read(plan: Plan, begun: Beginning, unblocking: Unblocking) -> None:
-    sources = {operator.uid: operator for operator in plan.operators}
-    for at in unblocking.unread:
-        source, position = sources.get(at.source), begun.positions.get(at.source)
-        if source is not None and position is not None and has_read(source, position.offset, at.split, at.offset):
-            warn_of_skip(source, at.split, at.offset, "earlier micro-batches have read this record")

@@ -15,6 +15,7 @@ from dsv2.local.mutation import MutationCheck
 from dsv2.local.reading import Reading
 from dsv2.progress import SplitProgress
 from dsv2.runtime.exchange.frames import EmitFrame
+from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.alignment import AlignmentBoard
 from dsv2.runtime.sources.coordinator import SourceCoordinator
@@ -41,6 +42,7 @@ class SplitSourceRun:
         board: AlignmentBoard,
         receive: EmitFrame,
         mutation: MutationCheck | None,
+        codec: Codec,
         start: SourcePosition | None = None,
     ) -> None:
         """Create the coordinator and the readers. ``start``: Where the source continues. None: at its beginning."""
@@ -56,7 +58,7 @@ class SplitSourceRun:
         self._adaptive = None if reading.target_batch_ms is None else AdaptiveLimit(reading.target_batch_ms, clock)
         self._coordinator = self._new_coordinator()
         self.readers = [
-            SplitReader(plan, operator, index, receive, mutation, clock) for index in range(operator.parallelism)
+            SplitReader(plan, operator, index, receive, mutation, clock, codec) for index in range(operator.parallelism)
         ]
         self.waits = False
         """Whether the last micro-batch had nothing to read."""
@@ -146,9 +148,11 @@ class SplitReader:
         receive: EmitFrame,
         mutation: MutationCheck | None,
         clock: Clock,
+        codec: Codec,
     ) -> None:
         self._plan = plan
         self._clock = clock
+        self._codec = codec
         self._operator = operator
         functions = {chained.id: own_copy(chained) for chained in plan.chained_to_sources}
         watch = None if mutation is None else mutation.remember
@@ -163,7 +167,9 @@ class SplitReader:
     def follow(self, order: ReaderOrder) -> None:
         """Begin to execute ``order``."""
         assert isinstance(self._operator.body, Source)
-        self._reading = SplitReading(self._operator.body, self._plan, self._operator, order, self.task, self._clock)
+        self._reading = SplitReading(
+            self._operator.body, self._plan, self._operator, order, self.task, lambda: self._codec, self._clock
+        )
         self._runs = self._reading.run()
         self._ends = order.last
         self.can_read = True

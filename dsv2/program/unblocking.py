@@ -5,20 +5,21 @@ Micro-batches are numbered as for sinks, over all generations of the checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dsv2.errors import CorruptDataError
 from dsv2.folders import Folder
-from dsv2.graph import Plan
-from dsv2.graph.skips import SkippedRecords, warn_of_missed_skips
+from dsv2.graph import Operator, Plan
+from dsv2.graph.skips import SkippedRecords, warn_of_skip
 from dsv2.program.checked_json import from_json, to_json
 from dsv2.record_position import Offset, RecordPosition, SplitName
 
 __all__ = ("Unblocking", "skipped_in")
 
 _NAME = "dsv2/unblocking.json"
+_WARNED = "dsv2/warned.json"  # a file of its own, because a run writes it when another one may have begun
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class _Content:
 class Unblocking:
     """The file ``dsv2/unblocking.json`` of ``checkpoint``, for a run that begins with the micro-batch ``first_batch``.
 
-    A job that has neither failed nor skipped records has no such file.
+    A job that has neither failed nor skipped records has no such file. ``asked``: What the start asks to skip; a source
+    without positions withdraws the requests for its records that no micro-batch has skipped.
 
     Raises:
         CorruptDataError: The file is damaged.
@@ -46,10 +48,13 @@ class Unblocking:
     def __init__(self, checkpoint: Folder, asked: SkippedRecords, first_batch: int) -> None:
         self._checkpoint = checkpoint
         self._first_batch = first_batch
-        self._has_warned = False
         self._stored = self._read()
+        before, withdrawn = self._stored.skips, {uid for uid, places in asked.items() if not places}
+        kept = {at: batch for at, batch in before.items() if batch is not None or at.source not in withdrawn}
         new = (RecordPosition(uid, *place) for uid, places in asked.items() for place in sorted(places, key=repr))
-        self._content = replace(self._stored, skips={**dict.fromkeys(new), **self._stored.skips})
+        self._content = replace(self._stored, skips={**dict.fromkeys(new), **kept})
+        # A request that is withdrawn, and made again, is a new one.
+        self._warned = self._read_warned() & self._stored.skips.keys() & self._content.skips.keys()
 
     @property
     def failed_before(self) -> bool:
@@ -64,8 +69,8 @@ class Unblocking:
 
     @property
     def unread(self) -> list[RecordPosition]:
-        """The records that no micro-batch has skipped yet."""
-        return [at for at, batch in self._content.skips.items() if batch is None]
+        """The records that no micro-batch has skipped yet, without those of which a run has warned."""
+        return [at for at, batch in self._content.skips.items() if batch is None and at not in self._warned]
 
     def write(self) -> None:
         """Write the records to skip, before the run begins."""
@@ -80,12 +85,37 @@ class Unblocking:
         if found := list(_positions(reports)):
             self._write(replace(self._content, skips={**self._content.skips, **dict.fromkeys(found, batch)}))
 
+    def warn_of_read(self, plan: Plan, is_read: Callable[[Operator, RecordPosition], bool]) -> None:
+        """Warn about each record that can no longer be skipped. Called when the run begins.
+
+        ``is_read``: Whether earlier micro-batches have certainly read a record of a source.
+        """
+        sources = {operator.uid: operator for operator in plan.operators}
+        read = [at for at in self.unread if at.source in sources and is_read(sources[at.source], at)]
+        self._warn(plan, read, "earlier micro-batches have read this record")
+
     def warn_of_missed(self, plan: Plan) -> None:
-        """Warn about each record that the run was to skip but has not read. Once."""
-        if self._has_warned:
+        """Warn about each record that the run was to skip but has not read."""
+        self._warn(plan, self.unread, "the run has not read this record")
+
+    def _warn(self, plan: Plan, records: list[RecordPosition], why: str) -> None:
+        """Warn about records, about each of them once in all runs."""
+        if not records:
             return
-        self._has_warned = True
-        warn_of_missed_skips(plan, _by_source(at for at, batch in self._content.skips.items() if batch is not None))
+        self._warned |= set(records)
+        entries = [[at.source, at.split, at.offset] for at in sorted(self._warned, key=repr)]
+        self._checkpoint.write(_WARNED, to_json({"skips": entries}))
+        sources = {operator.uid: operator for operator in plan.operators}
+        for at in records:
+            if at.source in sources:
+                warn_of_skip(sources[at.source], at.split, at.offset, why)
+
+    def _read_warned(self) -> set[RecordPosition]:
+        data = self._checkpoint.read(_WARNED)
+        try:
+            return set() if data is None else {RecordPosition(*at) for at in from_json(data)["skips"]}
+        except (KeyError, TypeError, ValueError):
+            return set()  # it warns again
 
     def _read(self) -> _Content:
         data = self._checkpoint.read(_NAME)

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.dead_letters import StoredLetter
-from dsv2.dead_letters.replay import replay_rows
+from dsv2.dead_letters.replay import replay_rows, replayed_values
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.keys import declared_key
@@ -52,6 +52,7 @@ from dsv2.savepoint.given_state import GivenState, StateData, is_on_spark
 from dsv2.savepoint.metadata import PYTHON_VERSION, JsonObject, Origin, SavepointInfo, sink_positions
 from dsv2.savepoint.row_edits import DropOperator, DropState, Edit, FilterKeys, MapState, RenameOperator, RenameState
 from dsv2.savepoint.source_positions import check_first_position, check_new_position
+from dsv2.savepoint.source_replays import with_values
 from dsv2.state import StateDeclaration
 from dsv2.state.types import classes_in
 from dsv2.version import __version__
@@ -309,7 +310,9 @@ class SavepointEditor:
         info, chosen = self._draft.info, list(letters)
         check_letters(info, chosen)
         replay = Replay(len(self._draft.edits), replay_rows(chosen, state_key))
-        info = replace(info, replays=info.replays.with_more([], [letter.id for letter in chosen]))
+        sources = with_values(info.sources, replayed_values(chosen, state_key))
+        replays = info.replays.with_more([], [letter.id for letter in chosen])
+        info = replace(info, sources=sources, replays=replays)
         return SavepointEditor(replace(self._draft, info=info, replays=(*self._draft.replays, replay)))
 
     def write(self, path: str | PathLike[str], *, spark: SparkSession | None = None) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from dsv2.callables import takes
 from dsv2.dead_letters import StoredLetter
+from dsv2.dead_letters.letter_ids import LetterIds
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind
 from dsv2.program.class_changes import Classes
@@ -165,7 +166,7 @@ def check_letters(info: SavepointInfo, letters: Iterable[StoredLetter]) -> None:
     Raises:
         ConfigurationError: It cannot; the message names the first that it cannot.
     """
-    origin, seen = info.origin, set(info.replays.letters)
+    origin, done, seen = info.origin, LetterIds(info.replays.letters), set[str]()
     for letter in letters:
         if letter.obstacle is not None:
             problem = letter.obstacle
@@ -173,9 +174,9 @@ def check_letters(info: SavepointInfo, letters: Iterable[StoredLetter]) -> None:
             problem = f"it is of the job {letter.job_id}, and the savepoint of {origin.job_id}"
         elif letter.batch_id > origin.batch_id:
             problem = f"the savepoint was taken after micro-batch {origin.batch_id}, so its record is read again"
-        elif letter.id in seen:
+        elif letter.id in done or letter.id in seen:
             problem = "it was processed again already"
-        elif letter.operator not in info.program["operators"]:
+        elif letter.operator not in (info.program["operators"] if letter.input is not None else info.sources):
             problem = "the savepoint has no such operator"
         else:
             seen.add(letter.id)

@@ -123,6 +123,7 @@ class SavepointInfo:
         files: The files, by their path in the savepoint.
         holding: The uids of operators that hold back records behind an aligned watermark.
         replays: The dead letters that the job has processed again, or processes again when it is restored.
+        has_begun_next: Whether the job had begun a further micro-batch, so that sinks may have a part of it.
         dsv2: The version of dsv2 that wrote it.
         python: The version of Python that wrote it.
         spark: The version of Spark that wrote it, or None.
@@ -139,6 +140,7 @@ class SavepointInfo:
     fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
     holding: Sequence[str] = field(default_factory=list)
     replays: Replays = field(default_factory=Replays)
+    has_begun_next: bool = False
     dsv2: str = __version__
     python: str = PYTHON_VERSION
     spark: str | None = None

@@ -44,6 +44,7 @@ def check_structure(info: SavepointInfo) -> None:
     _check("keys", info.keys, isinstance(info.keys, list) and _all(dict, info.keys))
     _check("fields", info.fields, isinstance(info.fields, dict) and _all(list, info.fields.values()))
     _check("holding", info.holding, isinstance(info.holding, list) and _all(str, info.holding))
+    _check("has_begun_next", info.has_begun_next, isinstance(info.has_begun_next, bool))
     for names in (info.replays.requests, info.replays.letters):
         _check("replays", names, isinstance(names, list) and _all(str, names))
     for uid, sink in info.sinks.items():

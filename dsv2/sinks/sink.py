@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Generic, TypeVar
@@ -134,7 +135,9 @@ class CollectSink(DriverSink[T], Generic[T]):
 
 
 class PrintSink(DriverSink[T], Generic[T]):
-    """Prints every record to the driver's standard output as ``prefix> record``. At least once.
+    """Prints every record to the driver's standard output as ``prefix> record``.
+
+    At least once: a micro-batch that is repeated after a failure prints its lines again.
 
     Args:
         prefix: Printed before each record. Empty (default): only the record.
@@ -171,6 +174,7 @@ class PrintSink(DriverSink[T], Generic[T]):
         head = f"{self.prefix}> " if self.prefix else ""
         for record in _records_of(batches):
             print(f"{head}{self.format(record)}")
+        sys.stdout.flush()  # a killed process would lose lines of a micro-batch that is not repeated
 
 
 class ForeachBatchSink(DriverSink[T], Generic[T]):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar
+
+from typing_extensions import TypeIs
 
 from dsv2.arguments import check_whole_number
 from dsv2.errors import ConfigurationError
 from dsv2.sources.base import BaseSource
 
-__all__ = ("ContinuedDataFrameSource", "DataFrameLike", "DataFrameSource")
+__all__ = ("ContinuedDataFrameSource", "DataFrameLike", "DataFrameSource", "TableLike", "is_table", "table_source")
 
 T = TypeVar("T")
 
@@ -19,6 +22,37 @@ class DataFrameLike(Protocol):
     @property
     def isStreaming(self) -> bool:  # noqa: N802 - Spark's name
         """Whether this is a streaming DataFrame."""
+
+
+class TableLike(Protocol):
+    """A pandas DataFrame or an Arrow table."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of rows and of columns."""
+
+
+def is_table(value: object) -> TypeIs[TableLike]:
+    """Whether ``value`` is a pandas DataFrame or an Arrow table. Imports neither library."""
+    return type(value).__module__.partition(".")[0] in ("pandas", "pyarrow")
+
+
+def table_source(
+    table: TableLike, record_type: type[T], split_by: str | None, records_per_batch: int | None
+) -> BaseSource[T]:
+    """Create the source for a table, which both runtimes read.
+
+    Raises:
+        ConfigurationError: An argument is invalid, or pyarrow is not installed.
+        SchemaError: The table does not match ``record_type``.
+    """
+    if split_by is not None:
+        raise ConfigurationError(
+            "split_by is for a DataFrame of Spark, whose rows have partitions. The rows of a table are distributed in "
+            "turn. Use parallelism 1 for the source, or key_by after it."
+        )
+    kind: type[BaseSource[T]] = import_module("dsv2.arrow.table_source").TableSource
+    return kind(table, record_type, records_per_batch=records_per_batch)  # type: ignore[call-arg]
 
 
 class DataFrameSource(BaseSource[T], Generic[T]):
@@ -47,7 +81,10 @@ class DataFrameSource(BaseSource[T], Generic[T]):
         records_per_batch: int | None = None,
     ) -> None:
         if not hasattr(dataframe, "isStreaming"):
-            raise ConfigurationError(f"from_dataframe requires a Spark DataFrame, got {type(dataframe).__name__}.")
+            found = type(dataframe).__name__
+            raise ConfigurationError(
+                f"from_dataframe takes a DataFrame of Spark or pandas, or an Arrow table, not a {found}."
+            )
         if records_per_batch is not None:
             check_whole_number(records_per_batch, "records_per_batch")
         self.dataframe = dataframe

@@ -22,6 +22,7 @@ from dsv2.sources.source import (
     SupportsPauseOrResumeSplits,
     SupportsSplitReassignmentOnRecovery,
 )
+from dsv2.sources.split_batch import SplitBatch
 from dsv2.watermark import BoolWatermarkDeclaration, Watermark, WatermarkDeclaration
 
 __all__ = ("HybridSource", "HybridSplit", "HybridState")
@@ -110,6 +111,10 @@ class HybridSource(Source[T_co, HybridSplit, HybridState], SupportsSplitReassign
 
     def split_name(self, split: HybridSplit, /) -> SplitName:
         return f"{split.source}/{self.sources[split.source].split_name(split.split)}"
+
+    def decode_again(self, value: Any, split: SplitName, /) -> SplitBatch[T_co]:
+        source, _, inner = str(split).partition("/")
+        return self.sources[int(source)].decode_again(value, inner)
 
     def describe_position(self, split: HybridSplit, /) -> str:
         return self.sources[split.source].describe_position(split.split)

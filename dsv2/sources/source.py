@@ -12,13 +12,14 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from dsv2.clock import Clock
 from dsv2.record_batch import RecordBatch
 from dsv2.record_position import Offset, SplitName
 from dsv2.sources.base import BaseSource
 from dsv2.sources.serializers import Serializer
+from dsv2.sources.split_batch import SplitBatch
 from dsv2.watermark import Watermark
 
 __all__ = (
@@ -326,6 +327,17 @@ class Source(BaseSource[T_co], Generic[T_co, SplitT, StateT]):
     def split_name(self, split: SplitT, /) -> SplitName:
         """The name of a split in errors, dead letters and ``skip_records``. It does not depend on the position."""
         return split.split_id
+
+    def decode_again(self, value: Any, split: SplitName, /) -> SplitBatch[T_co]:
+        """Return a batch with one value, that of a dead letter, as a reader yields it. It is decoded by the job.
+
+        Called in a task when dead letters of the source are processed again. By default they cannot be.
+
+        Args:
+            value: The record of the dead letter.
+            split: The name of its split, which may have ended.
+        """
+        raise NotImplementedError
 
     def describe_position(self, split: SplitT, /) -> str:
         """The position of a split, for the progress of the job. Default: its field ``position`` or ``offset``.

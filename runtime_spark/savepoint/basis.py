@@ -41,6 +41,7 @@ class SavepointBasis:
         history: The state after the micro-batch.
         sources: The positions of the sources, by uid.
         replays: The dead letters that the job has processed again.
+        has_begun_next: Whether the next micro-batch has begun.
     """
 
     checkpoint: Folder
@@ -55,6 +56,7 @@ class SavepointBasis:
     history: StateHistory
     sources: dict[str, SourcePosition]
     replays: Replays
+    has_begun_next: bool
 
     @property
     def programs(self) -> list[Description]:
@@ -76,9 +78,10 @@ def read_basis(checkpoint: Folder) -> SavepointBasis:
         CorruptDataError: A file is damaged.
     """
     for attempt in range(_ATTEMPTS):
-        last = beginning_of(checkpoint).batch_id - 1
+        beginning = beginning_of(checkpoint)
+        last = beginning.batch_id - 1
         try:
-            basis = _read(checkpoint, last)
+            basis = _read(checkpoint, last, has_begun_next=beginning.repeats)
         except (CorruptDataError, IncompatibleCheckpointError):
             if attempt == _ATTEMPTS - 1:
                 raise
@@ -88,7 +91,7 @@ def read_basis(checkpoint: Folder) -> SavepointBasis:
     return basis
 
 
-def _read(checkpoint: Folder, last: int) -> SavepointBasis:
+def _read(checkpoint: Folder, last: int, *, has_begun_next: bool) -> SavepointBasis:
     manifest = read_manifest(checkpoint)
     if manifest is None or last < 0:
         raise ConfigurationError(
@@ -118,6 +121,7 @@ def _read(checkpoint: Folder, last: int) -> SavepointBasis:
         StateHistory(checkpoint_id, last + 1, written),
         _positions(checkpoint, placement, last),
         Replays() if origin is None else origin.replays,
+        has_begun_next,
     )
 
 

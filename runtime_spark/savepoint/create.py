@@ -12,6 +12,7 @@ from dsv2.dead_letters.replay import PendingReplay
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder
 from dsv2.savepoint.metadata import Origin, SavepointInfo, sink_positions, write_info
+from dsv2.savepoint.source_replays import with_values
 from dsv2.savepoint.writer import check_unused
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.folders import open_folder
@@ -119,10 +120,13 @@ def _write(
 ) -> None:
     in_map = basis.manifest["layout"]["state"] == StateLayout.MAP.value
     make = RowMaker(basis.placement.addresses, basis.history, in_map, state_key)
-    rows, replays = state_entries(spark, basis).mapInArrow(make, ROWS_SCHEMA), basis.replays
+    rows = state_entries(spark, basis).mapInArrow(make, ROWS_SCHEMA)
+    sources, replays = basis.sources, basis.replays
     if replay is not None:
-        rows = rows.unionAll(local_rows(spark, replay.rows(None if state_key is None else state_key.value)))
-        replays = replays.with_more(replay.requests, [letter.id for letter in replay.letters])
+        key = None if state_key is None else state_key.value
+        rows = rows.unionAll(local_rows(spark, replay.rows(key)))
+        sources = with_values(sources, replay.values(key))
+        replays = replay.after
     rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         with settings(spark, {_ENTRIES_AT_ONCE: str(_PAGES if in_map else _BLOBS)}):
@@ -137,13 +141,14 @@ def _write(
         origin,
         basis.programs,
         tables,
-        basis.sources,
+        sources,
         sink_positions(basis.notes.sinks, origin),
         file_digests(spark, folder, tables),
         basis.notes.keys,
         basis.notes.fields,
         holding,
         replays,
+        basis.has_begun_next,
         spark=spark.version,
     )
     write_info(folder, info)

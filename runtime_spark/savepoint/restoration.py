@@ -22,6 +22,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.continuation import check_kind
 from dsv2.runtime.sources.sent_before import sent_before
 from dsv2.savepoint.metadata import SavepointInfo, SourcePosition
+from dsv2.savepoint.next_batch import check_next_batch
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sources import DataFrameSource
 from runtime_spark.failures import usable
@@ -118,6 +119,8 @@ def restoration_of(
         )
     info, as_new_job = savepoint.info, options.as_new_job and ancestry is None
     _check(plan, savepoint, options)
+    if ancestry is None and not as_new_job:  # otherwise the checkpoint was checked
+        check_next_batch(folder.path, plan, info)
     return Restoration(CheckpointOrigin.of(began_with, info, describe(plan), as_new_job=as_new_job), savepoint)
 
 
@@ -150,7 +153,8 @@ def _check(plan: Plan, savepoint: OpenSavepoint, options: RunOptions) -> None:
         holding=info.holding,
         changed_keys=changed_keys(plan, readable_samples(plan, list(info.keys), Codec(types))),
     )
-    check_replays(plan, SavepointReader(savepoint.folder).replays(), types)
+    offsets = {uid: position.offset for uid, position in info.sources.items()}
+    check_replays(plan, SavepointReader(savepoint.folder).replays(), types, offsets=offsets)
     check_positions(plan, info.sources, options.continued_sources)
 
 

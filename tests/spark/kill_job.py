@@ -1,4 +1,4 @@
-"""A job that tests kill: two levels, two file sinks, many micro-batches.
+"""A job that tests kill: two levels, two file sinks and three on the driver, many micro-batches.
 
 ``python -m tests.spark.kill_job FOLDER RECORDS [STATE_LAYOUT]``.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import FileSink, ForeachBatchSink
+from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark import SparkRuntime, StateLayout
@@ -73,6 +74,11 @@ class Calls:
             file.write(f"{json.dumps([batch_id, sorted(records)])}\n")
 
 
+def number_of(total: Total) -> str:
+    """Text for the log."""
+    return str(total.records)
+
+
 def number(index: int) -> int:
     """The record at ``index``."""
     return index * 7919
@@ -104,7 +110,10 @@ def run(spark: SparkSession, folder: str, records: int, state_layout: StateLayou
     counted.to_sink(ForeachBatchSink(Calls(f"{folder}/calls.jsonl")))
     total = counted.global_().process(CountAll(Gate(folder, "all"))).with_uid("all")
     total.to_sink(FileSink(f"{folder}/total", format="json", schema=Total))
+    total.to_sink(PrintSink("total", format=number_of))
+    total.to_sink(collected := CollectSink[Total]())
     env.execute("kill", checkpoint_location=f"{folder}/checkpoint")
+    Path(folder, "collected.json").write_text(json.dumps([one.records for one in collected.results]))
 
 
 def main(folder: str, records: str, state_layout: str = StateLayout.BLOB.value) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 from base64 import b64encode
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,18 +20,21 @@ from dsv2 import (
     ExecutionEnvironment,
     IncompatibleCheckpointError,
     JobHandle,
+    Trigger,
     UserFunctionError,
 )
 from dsv2.cli import main
+from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.dead_letters import DeadLetters, LetterStatus
 from dsv2.folders import LocalFolder
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.stand_ins import StandIns
 from dsv2.savepoint import Savepoint
-from dsv2.sinks import CollectSink
+from dsv2.sinks import CollectSink, FileSink
 from runtime_spark import StateKey, StateLayout, create_savepoint
 from tests.spark.dead_letter_job import STOP, assert_complete, fails, start
 from tests.spark.processes import Gate, JobProcess
+from tests.spark.programs import read_back
 
 pytestmark = pytest.mark.spark
 
@@ -105,6 +110,54 @@ def test_replay_survives_every_crash(job: Job, monkeypatch: pytest.MonkeyPatch) 
     assert_complete(job.folder)
     assert job.letters() == {LetterStatus.REPLAYED: FAILING}
     assert main(["dead-letters", "replay", str(job.checkpoint), "--all"]) == 1, "none is new"
+
+
+class Line(NamedTuple):
+    number: int
+
+
+class Number:
+    """Decodes a line."""
+
+    def __init__(self, base: int) -> None:
+        self.base = base
+
+    def __call__(self, line: str) -> Line:
+        return Line(int(line, self.base))
+
+
+def refuse_two(line: Line) -> Line:
+    if line.number == 2:
+        raise OSError("the first micro-batch fails")
+    return line
+
+
+def test_source_decodes_its_letters_again_once(spark: SparkSession, tmp_path: Path) -> None:
+    files, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    files.mkdir()
+
+    def run(file: str, content: str, base: int, check: Callable[[Line], Line] | None = None) -> None:
+        (files / file).write_text(content)
+        env = ExecutionEnvironment.get_instance(spark=spark)
+        env.set_parallelism(2)
+        source = FilesSource(files, text_lines(Number(base)), discovery_interval=timedelta(seconds=10))
+        lines = env.from_source(source).with_uid("lines")
+        lines.with_error_policy(ErrorPolicy().dead_letter(ValueError).limit(total=1))
+        checked = lines.map(check or (lambda line: line)).with_uid("checked")
+        checked.to_sink(FileSink(tmp_path / "out", schema=Line)).with_uid("out")
+        env.execute("lines", checkpoint_location=checkpoint, trigger=Trigger.available_now())
+
+    run("a.txt", "1\n0x2\n", 10)
+    assert main(["dead-letters", "replay", str(checkpoint), "--all"]) == 0
+    with pytest.raises(UserFunctionError, match="the first micro-batch fails"):
+        run("b.txt", "3\n", 0, refuse_two)
+    run("b.txt", "3\n", 0)
+    run("c.txt", "4\n", 0)
+    assert sorted(number for _, number in read_back(tmp_path / "out")) == [1, 2, 3, 4]
+    letters = DeadLetters.open(checkpoint)
+    assert [letters.status(letter) for letter in letters.letters] == [LetterStatus.REPLAYED]
+    with pytest.raises(UserFunctionError, match="allows 1 failures in total, and this is number 2"):
+        run("d.txt", "four\n", 0)
 
 
 def test_withdrawn_request_is_not_fulfilled(job: Job) -> None:

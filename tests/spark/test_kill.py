@@ -95,6 +95,11 @@ def test_driver_kills_before_the_commit(tmp_path: Path) -> None:
     assert sorted(calls) == list(range(batches))
     assert all(len(variants) == 1 for variants in calls.values())
     assert sorted(tuple(pair) for (text,) in calls.values() for pair in json.loads(text)) == everything
+    # Each record is printed at least once. A run collects the micro-batches from the repeated one on, each once.
+    printed = [line.removeprefix("total> ") for line in job.log_file.read_text().splitlines() if "total> " in line]
+    assert sorted(set(map(int, printed))) == list(range(1, records + 1))
+    collected = json.loads((tmp_path / "collected.json").read_text())
+    assert collected == list(range(records + 1 - len(collected), records + 1))
 
 
 def test_driver_kills_around_the_switch_of_sources(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
 
 import runtime_spark
+import runtime_spark.quiet_log as quiet_log
 from dsv2 import (
     Collector,
     ConfigurationError,
@@ -26,6 +28,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from runtime_spark.layout import StateLayout
+from runtime_spark.quiet_log import leave_out_warnings
 from runtime_spark.session import starting
 from tests.durations import ms
 from tests.spark.test_restart import wait_until
@@ -290,15 +293,54 @@ def test_spark_must_be_a_session() -> None:
         env.execute()
 
 
+def is_logged(spark: SparkSession, logger: str, message: str) -> bool:
+    """Whether the configuration of Spark's log lets a warning pass."""
+    log4j: Any = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    text = log4j.message.SimpleMessage(message)
+    event = log4j.core.impl.Log4jLogEvent.newBuilder().setLoggerName(logger).setLevel(log4j.Level.WARN).setMessage(text)
+    found = log4j.LogManager.getContext(False).getConfiguration().getLoggerConfig(logger)
+    return not found.isFiltered(event.build())
+
+
+def filters(spark: SparkSession) -> str:
+    """The filters of Spark's log."""
+    log4j: Any = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    return str(log4j.LogManager.getContext(False).getConfiguration().getRootLogger().getFilter())
+
+
+def test_warnings_about_every_job_are_not_logged(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_out_warnings(spark)
+    logger = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
+    assert not is_logged(spark, logger, "Disabling AQE since AQE is not supported in stateful workloads.")
+    assert is_logged(spark, logger, "The read limit is ignored.")
+    ended = "Failed to cancel job group {}. Cannot find active jobs for it."
+    assert not is_logged(spark, "org.apache.spark.scheduler.DAGScheduler", ended.format(uuid4()))
+    assert is_logged(spark, "org.apache.spark.scheduler.DAGScheduler", ended.format("my group"))
+    own = "dsv2.tests.log"
+    monkeypatch.setattr(quiet_log, "_MESSAGES", {own: "left out"})
+    log4j: Any = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    log4j.core.config.Configurator.setLevel(own, log4j.Level.WARN)
+    leave_out_warnings(spark)
+    assert is_logged(spark, own, "left out"), "the user has configured it"
+    before = filters(spark)
+    leave_out_warnings(spark)
+    assert filters(spark) == before, "once"
+
+
+def test_log_of_a_session_without_a_jvm_stays() -> None:
+    leave_out_warnings(object())  # type: ignore[arg-type]
+
+
 def test_only_the_public_api_of_the_session_is_used() -> None:
     # Spark Connect lacks everything below it, and the session belongs to the user.
     forbidden = {"_jvm", "_jsc", "_jdf", "_jsparkSession", "_sc", "sparkContext", "rdd", "getOrCreate", "builder"}
     # Some things are not possible with the session alone: files, which PySpark reads and writes by jobs that take
     # paths for patterns; the running tasks, which messages omit if Spark does not report them; cancelling batch jobs;
     # counting the streams of a DataFrame; Spark's check of a query before it starts, and accumulators; the number of
-    # cores; the Python of workers. The command line has no session of a user, and builds one.
+    # cores; the Python of workers and executors; what Spark logs. The command line has no session of a user, and builds
+    # one.
     beyond = {"folders.py", "tasks.py", "job_group.py", "user_streams.py", "passages.py", "file_merges.py"}
-    beyond |= {"python_of_workers.py", "command_line.py"}
+    beyond |= {"python_of_workers.py", "executors.py", "quiet_log.py", "command_line.py"}
     files = [file for file in Path(runtime_spark.__file__).parent.rglob("*.py") if file.name not in beyond]
     nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
     attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import assert_type
 
+import pandas as pd
+
 from dsv2 import (
     BroadcastStream,
     Collector,
@@ -198,6 +200,7 @@ def sources(g: Given, dataframe: DataFrameLike) -> None:
     assert_type(g.env.from_collection([1, 2]), NonKeyed[int])
     assert_type(g.env.from_collection(["a"], records_per_batch=1).with_parallelism(2), NonKeyed[str])
     assert_type(g.env.from_dataframe(dataframe, Flight, split_by="origin"), NonKeyed[Flight])
+    assert_type(g.env.from_dataframe(pd.DataFrame(), Flight), NonKeyed[Flight])
     assert_type(DataFrameSource(dataframe, Flight), DataFrameSource[Flight])
 
 

@@ -311,7 +311,7 @@ class TestRequests:
         DeadLetters.open(own.letters).request_replay([one])
         assert self.pending(own, Replays(), 2) == ([one.id, other.id], 0)
         assert self.pending(own, Replays(), 1) == ([one.id], 1), "micro-batch 1 is repeated"
-        assert self.pending(own, Replays([], [one.id]), 2) == ([other.id], 1)
+        assert self.pending(own, Replays([], [one.id]), 2) == ([other.id], 0)
         (first, second) = self.requests(own)
         assert self.pending(own, Replays([first, second]), 2) == ([], 0)
 

@@ -190,7 +190,7 @@ class TestLimits:
         harness = harness_of(ErrorPolicy().skip().limit(total=2))
         harness.input.push(ValueError(), ValueError())
         harness.restart()
-        with pytest.raises(UserFunctionError, match=r"allows 2 failures in total in a subtask, and this is number 3"):
+        with pytest.raises(UserFunctionError, match=r"allows 2 failures in total, and this is number 3"):
             harness.input.push(ValueError())
 
     def test_micro_batch_counts_anew(self) -> None:

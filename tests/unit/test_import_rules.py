@@ -41,6 +41,7 @@ MAY_IMPORT = {
     "paths": {"errors", "folders"},
     "version": set[str](),
     "error_policy": {"arguments", "errors", "record_position"},
+    "optional_types": set[str](),
     "output_tag": {"errors"},
     "watermark": {"arguments", "errors"},
     "state": {"arguments", "callables", "errors"},
@@ -48,8 +49,9 @@ MAY_IMPORT = {
     "spi": {"async_settings", "context", "errors", "output_tag", "record_batch", "state", "watermark"},
     "functions": {"async_settings", "context", "errors", "record_batch", "spi", "state", "watermark"},
     "extension": MODEL - {"sinks"} | {"arguments", "callables", "columnar", "streams"},
-    "arrow": MODEL | {"callables", "columnar", "connectors", "extension", "runtime.serde", "runtime.state"},
-    "file_log": {"clock", "errors", "folders", "program"},
+    "arrow": MODEL
+    | {"callables", "columnar", "connectors", "extension", "optional_types", "runtime.serde", "runtime.state"},
+    "file_log": {"clock", "errors", "folders", "optional_types", "program"},
     "connectors": {"arguments", "clock", "errors", "extension", "record_batch", "record_position"}
     | {"file_log", "folders", "resource", "sinks", "sources", "watermark"},
     "sinks": {"arguments", "errors", "record_batch", "watermark"},
@@ -87,16 +89,18 @@ MAY_IMPORT = {
     | {"dashboard"},  # when a job asks for it
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
-    "runtime.report": RUNTIME | {"runtime.serde", "watermark_report"},
+    "runtime.report": RUNTIME | {"arguments", "runtime.serde", "unfinished", "watermark_report"},
     "runtime.state": RUNTIME | {"runtime.serde", "runtime.report"},
     "runtime.exchange": RUNTIME | {"runtime.serde", "runtime.report", "runtime.state"},
     "runtime.operator": RUNTIME | RUNTIMES - {"runtime.sources", "runtime.rescale"},
     "runtime.sources": RUNTIME | RUNTIMES - {"runtime.rescale"},
     "runtime.rescale": RUNTIME | {"program"} | RUNTIMES - {"runtime.sources"},
     "program": PLAN | {"folders", "runtime.serde", "runtime.report", "runtime.state"},
-    "dead_letters": {"errors", "folders", "graph", "paths", "program", "runtime.serde", "runtime.state"},
-    "savepoint": {"callables", "context", "errors", "extension", "folders", "graph", "program", "sources", "state"}
-    | {"dead_letters", "paths", "version", "runtime.report", "runtime.serde", "runtime.state"},
+    "dead_letters": {"errors", "folders", "graph", "paths", "program", "sources"}
+    | {"runtime.serde", "runtime.sources", "runtime.state"},
+    "savepoint": {"callables", "context", "errors", "extension", "folders", "graph", "program", "sinks"}
+    | {"sources", "state"}
+    | {"dead_letters", "paths", "version", "runtime.report", "runtime.serde", "runtime.sources", "runtime.state"},
     "local": RUNTIME
     | RUNTIMES
     | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "progress_log"}
@@ -123,6 +127,7 @@ MAY_IMPORT = {
     | RUNTIMES
     | {"dead_letters", "file_log", "folders", "program", "progress_log", "savepoint"}
     | {"job_configuration", "watermark_report"}
+    | {"optional_types"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "stream_sinks", "streams", "version"},
 }

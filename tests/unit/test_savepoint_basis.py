@@ -76,6 +76,12 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
     return checkpoint
 
 
+def test_micro_batch_that_has_begun_is_noted(checkpoint: Checkpoint) -> None:
+    assert checkpoint.basis().has_begun_next
+    checkpoint.commit(2)
+    assert not checkpoint.basis().has_begun_next
+
+
 def test_positions_are_those_of_the_last_committed_micro_batch(checkpoint: Checkpoint) -> None:
     checkpoint.report(1, {"numbers": [{"batch": 1}]})
     checkpoint.report(2, {"numbers": [{"batch": 2}]})

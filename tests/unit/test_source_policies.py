@@ -16,7 +16,6 @@ from dsv2 import (
     ErrorPolicy,
     ExecutionEnvironment,
     JobError,
-    PlanError,
     RecordBatch,
     RecordNotSkippedWarning,
     RecordPosition,
@@ -183,20 +182,13 @@ class TestPolicies:
         good, [letter] = run(source, LETTERS)
         assert (good, letter.position) == ([1, 2], RecordPosition("in", "1/b", 10))
 
-    def test_source_has_no_limit_in_total(self) -> None:
-        env = local_environment(1)
-        policy = ErrorPolicy().skip().limit(total=1)
-        env.from_source(Texts(TEXTS)).with_error_policy(policy).to_sink(CollectSink())
-        with pytest.raises(PlanError, match=r"Use limit\(per_micro_batch=...\)"):
-            env.build_plan()
-
     def test_letters_that_nothing_reads_are_stored(self, tmp_path: Path) -> None:
         env = local_environment(1)
         env.from_source(Texts(TEXTS)).with_uid("in").with_error_policy(LETTERS).to_sink(CollectSink())
         env.execute(dead_letters=tmp_path)
         letters = DeadLetters.open(tmp_path)
         assert sorted(map(letters.record, letters.letters), key=str) == ["four", "two"]
-        assert {letters.status(letter) for letter in letters.letters} == {LetterStatus.LOST}
+        assert {letters.status(letter) for letter in letters.letters} == {LetterStatus.NEW}
         assert letters.letters[0].position is not None
 
     def test_default_of_the_environment_does_not_apply(self) -> None:

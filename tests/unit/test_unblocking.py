@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dsv2 import CorruptDataError
+from dsv2 import CorruptDataError, ExecutionEnvironment
 from dsv2.folders import Folder
+from dsv2.graph import Plan
 from dsv2.paths import local_folder
 from dsv2.program.unblocking import Unblocking
+from dsv2.sinks import CollectSink
+from dsv2.sources import DataGeneratorSource
 
 ASKED: dict[str, frozenset[tuple[Any, Any]]] = {"in": frozenset({(3, 1042)})}
 
@@ -64,6 +68,47 @@ def test_repeated_micro_batch_is_known_to_have_failed(checkpoint: Folder) -> Non
     assert again.failed_before
     assert again.skips == ASKED
     assert not start(checkpoint, 8).failed_before
+
+
+def test_request_without_positions_withdraws_earlier_ones(checkpoint: Folder) -> None:
+    both = {**ASKED, "other": frozenset({(0, 1)})}
+    start(checkpoint, 0, both)
+    withdrawn: dict[str, Any] = {"in": frozenset()}
+    assert start(checkpoint, 0, withdrawn).skips == {"other": both["other"]}
+    assert start(checkpoint, 0).skips == {"other": both["other"]}
+
+
+def test_request_that_a_micro_batch_has_followed_is_not_withdrawn(checkpoint: Folder) -> None:
+    start(checkpoint, 0, ASKED).note_skipped(0, report((3, 1042)))
+    withdrawn: dict[str, Any] = {"in": frozenset()}
+    assert start(checkpoint, 0, withdrawn).skips == ASKED, "sinks may have the micro-batch without the record"
+    assert start(checkpoint, 1, withdrawn).skips == {}
+
+
+def plan_with_source() -> Plan:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    env.from_source(DataGeneratorSource(int, count=1)).with_uid("in").to_sink(CollectSink())
+    return env.build_plan()
+
+
+def test_warning_is_given_once_for_a_request(checkpoint: Folder) -> None:
+    plan = plan_with_source()
+
+    def warnings_of(run: Unblocking) -> int:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run.warn_of_read(plan, lambda source, at: at.offset == 7)
+            run.warn_of_missed(plan)
+            run.warn_of_missed(plan)
+        return len(caught)
+
+    two = {"in": frozenset({(0, 7), (0, 8)})}
+    assert warnings_of(start(checkpoint, 0, two)) == 2, "one of them is read, the other one is missed"
+    assert warnings_of(start(checkpoint, 1, two)) == 0
+    more = {"in": frozenset({(0, 7), (0, 9)})}
+    assert warnings_of(start(checkpoint, 1, more)) == 1
+    start(checkpoint, 1, {"in": frozenset()})
+    assert warnings_of(start(checkpoint, 1, two)) == 2, "a request that is made again is a new one"
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"failed": 1, "skips": [["in", 3]]}', b'{"failed": 1, "skips": 5}'])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dsv2.sources import SplitBatch
 
@@ -37,6 +37,17 @@ class FileFormat(ABC, Generic[T_co]):
             A position after ``position`` and up to ``end``. The default is ``end``: the file is not divided.
         """
         return end
+
+    def decode_again(self, file: Path, value: Any) -> SplitBatch[T_co]:
+        """Return a batch with one value, that of a dead letter, as ``read`` yields it. Called in tasks.
+
+        By default, dead letters cannot be processed again.
+
+        Args:
+            file: The file with the value, which may have been moved away.
+            value: The record of the dead letter.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def read(self, file: Path, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:

@@ -46,6 +46,9 @@ class _Lines(FileFormat[T_co], Generic[T_co]):
     def stop(self, file: Path, position: int, end: int, limit: int) -> int:
         return min(end, position + limit)
 
+    def decode_again(self, file: Path, value: Any) -> SplitBatch[T_co]:
+        return SplitBatch([value], self._decode)
+
     def read(self, file: Path, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
         with file.open("rb") as opened:
             if start > 0:  # a line that begins before ``start`` belongs to the range before

@@ -52,6 +52,9 @@ class _Rows(FileFormat[T_co], Generic[T_co]):
             after = [bound for bound in _bounds(opened) if bound > position]
         return max((bound for bound in after if bound <= position + limit), default=min(after, default=end))
 
+    def decode_again(self, file: Path, value: Any) -> SplitBatch[T_co]:
+        return SplitBatch([value], self._decode)
+
     def read(self, file: Path, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
         with _opened(file) as opened:
             done = 0

@@ -14,6 +14,7 @@ from dsv2.connectors.files.written import WrittenFiles
 from dsv2.errors import JobError
 from dsv2.file_log import read_log
 from dsv2.folders import LocalFolder
+from dsv2.record_position import SplitName
 from dsv2.sources import DataclassSerializer, Portion, Serializer, SplitBatch, SplitSource
 
 __all__ = ("FileSinkSource", "MicroBatches")
@@ -109,6 +110,9 @@ class FileSinkSource(SplitSource[T_co, MicroBatches], Generic[T_co]):
         if stop <= split.position and split.last is None:
             return None
         return Portion(replace(split, position=stop), max(stop - split.position, 1), stop == split.last)
+
+    def decode_again(self, value: Any, split: SplitName, /) -> SplitBatch[T_co]:
+        return SplitBatch([value], self._decode)
 
     def read(self, start: MicroBatches, stop: MicroBatches, /) -> Iterator[SplitBatch[T_co]]:
         if stop.position <= start.position:

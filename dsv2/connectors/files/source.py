@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dsv2.arguments import as_milliseconds
 from dsv2.connectors.files.discovery import FilesDiscovery, FileSplit
@@ -14,6 +14,7 @@ from dsv2.connectors.files.format import FileFormat
 from dsv2.connectors.options import check_at_least_one
 from dsv2.errors import ConfigurationError
 from dsv2.record_batch import RecordBatch
+from dsv2.record_position import SplitName
 from dsv2.sources import (
     AssigningEnumerator,
     AssignmentState,
@@ -24,6 +25,7 @@ from dsv2.sources import (
     Source,
     SourceReader,
     SourceReaderContext,
+    SplitBatch,
     SplitEnumerator,
     SplitEnumeratorContext,
     SupportsSplitReassignmentOnRecovery,
@@ -113,6 +115,9 @@ class FilesSource(
             limit_per_batch=self._limit,
             least_per_batch=1 if self._by_files else _LEAST_BYTES,
         )
+
+    def decode_again(self, value: Any, split: SplitName, /) -> SplitBatch[T_co]:
+        return self._format.decode_again(Path(self._directory) / str(split), value)
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, FileSplit]:
         return _Reader(Path(self._directory), self._format)

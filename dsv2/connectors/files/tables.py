@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dsv2.connectors.files.format import FileFormat
 from dsv2.sources import SplitBatch
@@ -35,6 +35,9 @@ class _Rows(FileFormat[T_co], Generic[T_co]):
     def __init__(self, decode: Callable[[dict[str, str]], T_co], delimiter: str) -> None:
         self._decode = decode
         self._delimiter = delimiter
+
+    def decode_again(self, file: Path, value: Any) -> SplitBatch[T_co]:
+        return SplitBatch([value], self._decode)
 
     def read(self, file: Path, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
         with file.open(encoding="utf-8-sig", newline="") as opened:

@@ -10,6 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from dsv2.connectors.client_library import require_client_library
 from dsv2.connectors.formats.avro_types import Schema, reader_of, taker_of
+from dsv2.connectors.formats.encoder import PreparedEncoder
 from dsv2.connectors.formats.error import FormatError, reason_of
 from dsv2.connectors.formats.registry import SchemaRegistry, Subject
 from dsv2.connectors.formats.wire import HEADER_BYTES, header, schema_id_of
@@ -122,7 +123,7 @@ class AvroDecoder(Generic[T_co]):
         return decode
 
 
-class AvroEncoder(Generic[T_contra]):
+class AvroEncoder(PreparedEncoder[T_contra], Generic[T_contra]):
     """Encodes Avro: ``KafkaSink(servers, "orders", AvroEncoder(Order, SCHEMA, subject=registry.subject("orders")))``.
 
     With a subject, a message begins with the id of the schema in the registry (Confluent's wire format), which a worker
@@ -141,30 +142,10 @@ class AvroEncoder(Generic[T_contra]):
 
     def __init__(self, record_type: type[T_contra], schema: _AvroSchema, *, subject: Subject | None = None) -> None:
         require_client_library("fastavro", "avro", "AvroEncoder")
-        self._record_type = record_type
+        super().__init__(record_type, subject)
         self._schema = _checked("AvroEncoder", record_type, schema, taker_of)
-        self._subject = subject
-        self._encode: Callable[[T_contra], bytes] | None = None
 
-    def __call__(self, record: T_contra, /) -> bytes:
-        """Encode one record.
-
-        Raises:
-            FormatError: The record does not match the schema.
-            JobError: The registry does not have the schema, or cannot be reached.
-        """
-        encode = self._encode
-        if encode is None:
-            encode = self._encode = self._encoder()
-        return encode(record)
-
-    def __repr__(self) -> str:
-        return f"AvroEncoder({self._record_type.__qualname__}, subject={self._subject})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_encode": None}
-
-    def _encoder(self) -> Callable[[T_contra], bytes]:
+    def _prepared(self) -> Callable[[T_contra], bytes]:
         from fastavro import schemaless_writer
 
         parsed = _parsed((self._schema,))

@@ -48,6 +48,14 @@ class _AvroFiles(FileFormat[T_co], Generic[T_co]):
         self._record_type = record_type
         self._schema = schema
 
+    def decode_again(self, file: Path, value: Any) -> SplitBatch[T_co]:
+        if self._schema is not None:
+            wanted = parsed_schema("avro_files", self._schema)
+            return SplitBatch([value], reader_of(self._record_type, wanted.schema, wanted.named))
+        with file.open("rb") as opened:  # its schema describes the value
+            _, build = self._opened(opened)
+        return SplitBatch([value], build)
+
     def read(self, file: Path, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
         done = 0
         try:

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from dsv2.connectors.formats.encoder import PreparedEncoder
 from dsv2.connectors.formats.error import FormatError, reason_of
 from dsv2.connectors.formats.record_classes import alternatives, fields_of, is_record_class
 from dsv2.connectors.formats.registry import SchemaRegistry, Subject
@@ -69,7 +70,7 @@ class JsonDecoder(Generic[T_co]):
         return _decoder, (self._record_type, self._registry)
 
 
-class JsonEncoder(Generic[T_contra]):
+class JsonEncoder(PreparedEncoder[T_contra], Generic[T_contra]):
     """Encodes JSON. With a subject, a message begins with the id of its JSON Schema in the registry.
 
     Records are not compared with the JSON Schema.
@@ -93,32 +94,20 @@ class JsonEncoder(Generic[T_contra]):
         if (schema is None) != (subject is None):
             raise ConfigurationError("JsonEncoder requires both a schema and a subject, or neither.")
         _check_nested("JsonEncoder", record_type)
-        self._record_type = record_type
+        super().__init__(record_type, subject)
         self._schema = schema if schema is None or isinstance(schema, str) else json.dumps(schema)
-        self._subject = subject
-        self._first: bytes | None = None
 
-    def __call__(self, record: T_contra, /) -> bytes:
-        """Encode one record.
+    def _prepared(self) -> Callable[[T_contra], bytes]:
+        first = self._header()
 
-        Raises:
-            FormatError: The record cannot be encoded.
-            JobError: The registry does not have the schema, or cannot be reached.
-        """
-        first = self._first
-        if first is None:
-            first = self._first = self._header()
-        as_dict = getattr(record, "_asdict", None)  # a NamedTuple would become an array
-        try:
-            return first + msgspec.json.encode(record if as_dict is None else as_dict())
-        except Exception as error:
-            raise FormatError(f"{record!r:.200} cannot be encoded: {reason_of(error)}") from error
+        def encode(record: T_contra) -> bytes:
+            as_dict = getattr(record, "_asdict", None)  # a NamedTuple would become an array
+            try:
+                return first + msgspec.json.encode(record if as_dict is None else as_dict())
+            except Exception as error:
+                raise FormatError(f"{record!r:.200} cannot be encoded: {reason_of(error)}") from error
 
-    def __repr__(self) -> str:
-        return f"JsonEncoder({self._record_type.__qualname__}, subject={self._subject})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_first": None}
+        return encode
 
     def _header(self) -> bytes:
         if self._subject is None or self._schema is None:

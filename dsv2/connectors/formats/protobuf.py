@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from dsv2.connectors.client_library import require_client_library
+from dsv2.connectors.formats.encoder import PreparedEncoder
 from dsv2.connectors.formats.error import FormatError, reason_of
 from dsv2.connectors.formats.registry import SchemaRegistry, Subject
 from dsv2.connectors.formats.wire import message_header, message_indexes, schema_id_of
@@ -103,7 +104,7 @@ class ProtobufDecoder(Generic[M_co]):
             raise FormatError(f"the message is {name} and not {descriptor.full_name} (schema {schema_id})")
 
 
-class ProtobufEncoder(Generic[M_contra]):
+class ProtobufEncoder(PreparedEncoder[M_contra], Generic[M_contra]):
     """Encodes messages of a generated class.
 
     ``KafkaSink(servers, "orders", ProtobufEncoder(Order, subject=registry.subject("orders")))``. With a subject, a
@@ -121,30 +122,10 @@ class ProtobufEncoder(Generic[M_contra]):
 
     def __init__(self, message_type: type[M_contra], *, subject: Subject | None = None) -> None:
         _check("ProtobufEncoder", message_type)
-        self._message_type = message_type
-        self._subject = subject
-        self._encode: Callable[[M_contra], bytes] | None = None
+        super().__init__(message_type, subject)
 
-    def __call__(self, record: M_contra, /) -> bytes:
-        """Encode one message.
-
-        Raises:
-            FormatError: ``record`` has another class, or lacks a required field.
-            JobError: The registry does not have the schema, or cannot be reached.
-        """
-        encode = self._encode
-        if encode is None:
-            encode = self._encode = self._encoder()
-        return encode(record)
-
-    def __repr__(self) -> str:
-        return f"ProtobufEncoder({self._message_type.__qualname__}, subject={self._subject})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_encode": None}
-
-    def _encoder(self) -> Callable[[M_contra], bytes]:
-        kind, serialize = self._message_type, self._message_type.SerializeToString
+    def _prepared(self) -> Callable[[M_contra], bytes]:
+        kind, serialize = self._record_type, self._record_type.SerializeToString
         first = b"" if self._subject is None else _header(self._subject, _descriptor_of(kind))
 
         def encode(record: M_contra) -> bytes:

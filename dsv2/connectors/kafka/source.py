@@ -31,6 +31,7 @@ from dsv2.sources import (
     SourceReader,
     SourceReaderContext,
     SplitAssigner,
+    SplitBatch,
     SplitEnumerator,
     SplitEnumeratorContext,
     SupportsSplitReassignmentOnRecovery,
@@ -151,6 +152,9 @@ class KafkaSource(
     def split_name(self, split: KafkaSplit, /) -> SplitName:
         names = self._subscription.topics
         return split.partition if names is not None and len(names) == 1 else split.split_id
+
+    def decode_again(self, value: KafkaMessage, split: SplitName, /) -> SplitBatch[T_co]:
+        return SplitBatch([value], self._decode, omits_none=True)
 
     def has_read(self, split: KafkaSplit, offset: Offset, /) -> bool:
         return isinstance(offset, int) and offset < split.offset

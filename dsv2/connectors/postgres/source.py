@@ -17,7 +17,7 @@ from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.split import LOG, PostgresSplit, lsn_text, parse_lsn
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.record_position import Offset
+from dsv2.record_position import Offset, SplitName
 from dsv2.sources import (
     AssignmentState,
     AssignmentStateSerializer,
@@ -26,6 +26,7 @@ from dsv2.sources import (
     Source,
     SourceReader,
     SourceReaderContext,
+    SplitBatch,
     SplitEnumerator,
     SplitEnumeratorContext,
     SupportsSplitReassignmentOnRecovery,
@@ -136,6 +137,14 @@ class PostgresSource(
     @property
     def split_serializer(self) -> Serializer[PostgresSplit]:
         return DataclassSerializer(PostgresSplit)
+
+    def decode_again(self, value: RowChange[dict[str, Any]], split: SplitName, /) -> SplitBatch[RowChange[T_co]]:
+        decode = self._decode
+
+        def decoded(change: RowChange[dict[str, Any]]) -> RowChange[T_co]:
+            return RowChange(change.kind, change.key, None if change.row is None else decode(change.row))
+
+        return SplitBatch([value], decoded)
 
     def describe_position(self, split: PostgresSplit, /) -> str:
         return lsn_text(split.position) if split.name == LOG else str(split.position)

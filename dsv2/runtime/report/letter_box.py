@@ -20,14 +20,11 @@ __all__ = ("LetterBox", "Received")
 _LONGEST_TEXT = 4000  # characters of a message or traceback
 
 
-_OF_A_SOURCE = "a source does not read a value again"
-
-
 class Received(NamedTuple):
     """A record as an operator received it.
 
     Attributes:
-        input: The index of the input; None for a value that a source has read, which it does not read again.
+        input: The index of the input; None for a value that a source has read.
         record: The record.
         timestamp: Its timestamp in ms, or None.
     """
@@ -87,7 +84,7 @@ class LetterBox:
             blob = self._codec.seal(BlobKind.LETTER, (received.record, received.timestamp))
         except Dsv2Error as error:
             return None, f"its record cannot be stored: {error}"
-        return b64encode(blob).decode(), _OF_A_SOURCE if received.input is None else None
+        return b64encode(blob).decode(), None
 
 
 def _cut(text: str) -> str:

@@ -52,6 +52,11 @@ class PolicyRules:
         self._random = random
         self._failures = 0  # in this micro-batch
 
+    @property
+    def failures(self) -> int:
+        """The number of skipped elements and dead letters in this micro-batch."""
+        return self._failures
+
     def begin_micro_batch(self) -> None:
         """Reset the count of failures of the micro-batch."""
         self._failures = 0
@@ -89,12 +94,11 @@ class PolicyRules:
         policy = self._policy
         for count, limit, where in (
             (self._total(), policy.max_failures, "in total"),
-            (self._failures, policy.max_failures_per_micro_batch, "per micro-batch"),
+            (self._failures, policy.max_failures_per_micro_batch, "per micro-batch in a subtask"),
         ):
             if limit is not None and count > limit:
                 raise failure.with_note(
-                    f"The error policy of the operator allows {limit} failures {where} in a subtask, and this is "
-                    f"number {count}."
+                    f"The error policy of the operator allows {limit} failures {where}, and this is number {count}."
                 ) from failure.cause
 
     def _letter(self, failure: UserFunctionError) -> DeadLetter[Any]:

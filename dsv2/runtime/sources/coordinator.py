@@ -15,7 +15,7 @@ from dsv2.progress import SplitProgress
 from dsv2.runtime.report.failure import NOT_OF_THE_USER
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.alignment import Aligner, AlignmentBoard
-from dsv2.runtime.sources.offsets import BEFORE_START, Report, SourceOffset, content
+from dsv2.runtime.sources.offsets import BEFORE_START, Report, SourceOffset, content, failures_in, replays_in
 from dsv2.runtime.sources.readers import HeldSplit, Readers
 from dsv2.sources import (
     Portion,
@@ -89,9 +89,11 @@ class SourceCoordinator:
         batch = offset["batch"] + 1
         for reader in self._readers.states:
             reader.begin_batch()
+        self._readers.replay(replays_in(offset))
         with self._calling("refresh" if refresh else "hand_out"):
             (self._enumerator.refresh if refresh else self._enumerator.hand_out)()
-        self._readers.learn(report for report in reports if report["batch"] == offset["batch"])
+        latest = [report for report in reports if report["batch"] == offset["batch"]]
+        self._readers.learn(latest)
         if self._aligner is not None:
             with self._calling("pause_or_resume_splits"):
                 self._aligner.align(self._readers.states, self._enumerator)
@@ -99,7 +101,7 @@ class SourceCoordinator:
         now_ms = self._clock.now_ms()
         for reader in self._readers.states:
             reader.end_batch(batch, now_ms, self._strategy)
-        there = self._snapshot(batch, now_ms)
+        there = self._snapshot(batch, now_ms, failures_in(offset, latest))
         if content(there) == content(offset) and not self._readers.any_tells:
             return offset
         self._offset = there
@@ -240,11 +242,13 @@ class SourceCoordinator:
                 )
         return portion
 
-    def _snapshot(self, batch: int, now_ms: int) -> SourceOffset:
+    def _snapshot(self, batch: int, now_ms: int, failures: int) -> SourceOffset:
         with self._calling("snapshot_state"):
             state = self._states.to_json(self._enumerator.snapshot_state())
         readers = [reader.to_json(self._splits) for reader in self._readers.states]
         there = {"batch": batch, "now_ms": now_ms, "enumerator": state, "readers": readers}
+        if failures:
+            there["failures"] = failures
         if self._aligner is not None:
             there["max_desired"] = self._aligner.max_desired
         if self._adaptive is not None:

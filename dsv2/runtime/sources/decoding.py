@@ -36,6 +36,7 @@ class Decoding:
         now_ms: The processing time of the micro-batch in ms.
         callback: What decodes, in errors.
         clock: Waits before a value is decoded again. None: the system clock.
+        failures_before: The failures of the source before this micro-batch.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Decoding:
         now_ms: int,
         callback: str = "decode",
         clock: Clock | None = None,
+        failures_before: int = 0,
     ) -> None:
         self._operator = operator
         self._subtask = subtask
@@ -54,12 +56,20 @@ class Decoding:
         policy = ErrorPolicy() if operator.error_policy is None else operator.error_policy
         self._clock = clock or SystemClock()
         random = Random(f"{operator.uid}/{subtask}")  # a repeated task waits as long
-        # Nothing is counted across micro-batches, so policies of sources have no limit in total.
-        self._rules = PolicyRules(policy, operator, subtask, lambda: now_ms, task.count, lambda: 0, random)
+        self._failures_before = failures_before
+        self._rules = PolicyRules(policy, operator, subtask, lambda: now_ms, task.count, self._total, random)
         self._split: SplitName = 0
         self._skips: frozenset[Offset] = frozenset()
         self._name_start: Callable[[], str] = str
         self._count = 0  # values of the portion so far
+
+    @property
+    def failures(self) -> int:
+        """The number of values that were skipped or became dead letters."""
+        return self._rules.failures
+
+    def _total(self) -> int:
+        return self._failures_before + self.failures
 
     def begin(self, split: SplitName, name_start: Callable[[], str]) -> None:
         """Begin a portion of ``split``. ``name_start``: Names its start, for offsets that are counted from there."""
@@ -80,8 +90,18 @@ class Decoding:
             positions = self._positions(len(batch), None)
         if self._skips:
             batch, positions = self._without_skipped(batch, positions)
-        if not isinstance(batch, SplitBatch):
-            return batch, positions
+        return self._decoded(batch, positions) if isinstance(batch, SplitBatch) else (batch, positions)
+
+    def decode_again(
+        self, batch: SplitBatch[Any], split: SplitName, offset: Offset
+    ) -> tuple[RecordBatch[Any], Positions]:
+        """Return the record of a dead letter, which was at ``offset`` of ``split``, like ``decode``.
+
+        ``batch``: The value. Its record is not skipped.
+        """
+        return self._decoded(batch, Positions(self._operator.uid, split, lambda: [offset]))
+
+    def _decoded(self, batch: SplitBatch[Any], positions: Positions) -> tuple[RecordBatch[Any], Positions]:
         try:
             records, kept = RecordBatch(batch.records, batch.timestamps), batch.kept
         except _NOT_OF_THE_VALUE:
@@ -129,7 +149,8 @@ class Decoding:
                 failure = self._failure(error, value if batch.raw is None else batch.raw(value), positions.at(index))
                 if (pause := self._rules.pause_before_retry(failure, attempt)) is None:
                     if (letter := self._rules.give_up(failure)) is not None:
-                        self._task.send_letter(letter)
+                        timestamps = batch.own_timestamps
+                        self._task.send_letter(letter, None if timestamps is None else timestamps[index])
                     return False, None
                 self._clock.wait(pause)
             attempt += 1

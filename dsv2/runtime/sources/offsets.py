@@ -6,10 +6,12 @@ there, and the state of the enumerator. So it is both the order for that micro-b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from dsv2.record_position import Offset, SplitName
 from dsv2.sources import Serializer
 from dsv2.watermark.event_time import SentEventTime
 
@@ -21,11 +23,15 @@ __all__ = (
     "WATERMARK",
     "SourceOffset",
     "ReaderOrder",
+    "ReplayedValue",
     "Report",
     "SplitOrder",
     "WatermarkOrder",
     "content",
+    "failures_in",
     "orders",
+    "replays_in",
+    "with_replays",
 )
 
 SourceOffset: TypeAlias = dict[str, Any]
@@ -38,12 +44,16 @@ ACTIVE: Final = "active"
 WATERMARK: Final = "watermark"
 IDLE: Final = "idle"
 
+_REPLAYS: Final = "replays"
+_FAILURES: Final = "failures"
+
 NOTHING_SENT: Final = SentEventTime().snapshot()
 """The event time sent by a reader that has just started."""
 
 Report: TypeAlias = dict[str, Any]
 """The report of a reader about a micro-batch, as JSON: ``source`` (uid), ``batch``, ``subtask``, ``parallelism``,
-``splits`` (watermark by id), ``sent`` (the last watermark of its splits), ``sender`` (``SentEventTime.snapshot``)."""
+``splits`` (watermark by id), ``sent`` (the last watermark of its splits), ``sender`` (``SentEventTime.snapshot``),
+``failures`` (values that it has skipped), ``failures_before`` (those of all readers in earlier micro-batches)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +84,40 @@ class WatermarkOrder:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayedValue:
+    """The value of a dead letter of the source, which a reader decodes again.
+
+    Attributes:
+        letter: The id of the letter.
+        subtask: The reader that could not decode it.
+        split: The name of its split.
+        offset: Its offset in the split.
+        payload: The encoded value and timestamp.
+    """
+
+    letter: str
+    subtask: int
+    split: SplitName
+    offset: Offset
+    payload: bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its part of an offset."""
+        return {
+            "letter": self.letter,
+            "subtask": self.subtask,
+            "split": self.split,
+            "offset": self.offset,
+            "payload": b64encode(self.payload).decode(),
+        }
+
+    @staticmethod
+    def from_json(entry: Mapping[str, Any]) -> ReplayedValue:
+        """Return the value of which ``entry`` is the part of an offset."""
+        return ReplayedValue(**{**entry, "payload": b64decode(entry["payload"])})
+
+
+@dataclass(frozen=True, slots=True)
 class ReaderOrder:
     """The work of one reader in one micro-batch, or in a BATCH job.
 
@@ -87,6 +131,8 @@ class ReaderOrder:
         signals: What to emit in addition to the records: ``ACTIVE``, ``WATERMARK``, ``IDLE``.
         now_ms: The time at which the micro-batch was planned, in ms.
         sender: The event time that the reader has sent (``SentEventTime.snapshot``).
+        replays: The values of dead letters to decode again, before everything else.
+        failures_before: How many values all readers have skipped in earlier micro-batches. Known only if they report.
     """
 
     subtask: int
@@ -98,6 +144,8 @@ class ReaderOrder:
     signals: tuple[str, ...] = ()
     now_ms: int = 0
     sender: tuple[Any, ...] = NOTHING_SENT
+    replays: tuple[ReplayedValue, ...] = ()
+    failures_before: int = 0
 
     @property
     def splits(self) -> Sequence[SplitOrder]:
@@ -113,7 +161,7 @@ class ReaderOrder:
     def has_work(self) -> bool:
         """Whether the reader has anything to do."""
         sends = any(isinstance(step, WatermarkOrder) for step in self.steps)
-        return bool(self.portions or sends or self.first or self.last or self.signals)
+        return bool(self.portions or sends or self.first or self.last or self.signals or self.replays)
 
 
 def orders(offset: SourceOffset, splits: Serializer[Any]) -> list[ReaderOrder]:
@@ -133,6 +181,8 @@ def orders(offset: SourceOffset, splits: Serializer[Any]) -> list[ReaderOrder]:
             tuple(reader["signals"]),
             offset["now_ms"],
             tuple(reader["sender"]),
+            tuple(map(ReplayedValue.from_json, reader.get(_REPLAYS, ()))),
+            failures_in(offset),
         )
         for subtask, reader in enumerate(offset["readers"])
     ]
@@ -142,6 +192,24 @@ def orders(offset: SourceOffset, splits: Serializer[Any]) -> list[ReaderOrder]:
 def _split_order(split: Mapping[str, Any], splits: Serializer[Any]) -> SplitOrder:
     start = splits.from_json(split["from"]) if "from" in split else None
     return SplitOrder(start, splits.from_json(split["at"]), split["last"], split["watermark"], split["idle"])
+
+
+def failures_in(offset: SourceOffset, reports: Iterable[Report] = ()) -> int:
+    """Return how many values all readers have skipped before the micro-batch that ends at ``offset``.
+
+    ``reports``: Those on this micro-batch, to add its failures.
+    """
+    return int(offset.get(_FAILURES, 0) + sum(report.get(_FAILURES, 0) for report in reports))
+
+
+def with_replays(offset: SourceOffset, values: Iterable[ReplayedValue]) -> SourceOffset:
+    """Return ``offset`` so that the micro-batch after it also decodes values of dead letters again."""
+    return {**offset, _REPLAYS: [*offset.get(_REPLAYS, ()), *(value.to_json() for value in values)]}
+
+
+def replays_in(offset: SourceOffset) -> list[ReplayedValue]:
+    """Return the values of dead letters that the micro-batch after ``offset`` decodes again."""
+    return list(map(ReplayedValue.from_json, offset.get(_REPLAYS, ())))
 
 
 def content(offset: SourceOffset) -> tuple[Any, ...]:

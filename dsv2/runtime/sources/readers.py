@@ -8,7 +8,7 @@ from typing import Any
 
 from dsv2.clock import Clock
 from dsv2.errors import ContractError
-from dsv2.runtime.sources.offsets import ACTIVE, IDLE, NOTHING_SENT, WATERMARK, Report
+from dsv2.runtime.sources.offsets import ACTIVE, IDLE, NOTHING_SENT, WATERMARK, ReplayedValue, Report
 from dsv2.runtime.sources.split_watermarks import SplitTime, combined
 from dsv2.sources import Portion, ReaderInfo, Serializer, WatermarkStrategy
 from dsv2.watermark import Watermark
@@ -77,6 +77,7 @@ class ReaderState:
         sender: The event time that it has sent (``SentEventTime.snapshot``).
         signals: The statuses and watermark to emit in this micro-batch.
         watermarks: Watermarks of the enumerator to emit in this micro-batch, by identifier.
+        replays: Values of dead letters to decode again in this micro-batch.
     """
 
     splits: dict[str, HeldSplit] = field(default_factory=dict)
@@ -87,12 +88,14 @@ class ReaderState:
     sender: Sequence[Any] = NOTHING_SENT
     signals: list[str] = field(default_factory=list)
     watermarks: dict[str, int | bool] = field(default_factory=dict)
+    replays: list[ReplayedValue] = field(default_factory=list)
 
     def begin_batch(self) -> None:
         """Reset what belongs to the previous micro-batch, and remove the splits that ended in it."""
         self.splits = {split_id: held for split_id, held in self.splits.items() if not held.last}
         self.signals = []
         self.watermarks = {}
+        self.replays = []
         for held in self.splits.values():
             held.start = None
 
@@ -120,7 +123,9 @@ class ReaderState:
 
     def to_json(self, splits: Serializer[Any]) -> dict[str, Any]:
         """Return the reader's part of an offset."""
+        replays = {"replays": [value.to_json() for value in self.replays]} if self.replays else {}
         return {
+            **replays,
             "splits": [held.to_json(splits) for held in self.splits.values()],
             "ended": self.ended,
             "idle": self.idle,
@@ -230,7 +235,14 @@ class Readers:
             if state.ended is None:
                 state.watermarks[watermark.identifier] = watermark.value
 
+    def replay(self, values: Iterable[ReplayedValue]) -> None:
+        """Distribute values of dead letters, each to the reader that has read it, unless that one has ended."""
+        going_on = [state for state in self.states if state.ended is None]
+        for value in values:
+            own = self.states[value.subtask % self.parallelism]
+            (own if own.ended is None else going_on[value.subtask % len(going_on)]).replays.append(value)
+
     @property
     def any_tells(self) -> bool:
-        """Whether any reader has a status or watermark to emit, which requires a micro-batch."""
-        return any(state.signals or state.watermarks for state in self.states)
+        """Whether any reader has something to emit besides the content of splits, which requires a micro-batch."""
+        return any(state.signals or state.watermarks or state.replays for state in self.states)

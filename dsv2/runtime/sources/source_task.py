@@ -74,7 +74,7 @@ class SourceTask:
         """For what is logged while the source is read."""
         self._output, *letters = self._outputs = self._chain.outputs(source)
         self._letters: Emitter = letters[0] if letters else NowhereEmitter()
-        self._stored: list[DeadLetter[Any]] = []
+        self._stored: list[tuple[DeadLetter[Any], int | None]] = []
 
     @property
     def uid(self) -> str:
@@ -128,10 +128,13 @@ class SourceTask:
             raise failure.at(positions.at(index)) from failure.cause
         origin.current = None
 
-    def send_letter(self, letter: DeadLetter[Any]) -> None:
-        """Emit a dead letter of the source, or keep it for ``take_letters`` if nothing reads it."""
+    def send_letter(self, letter: DeadLetter[Any], timestamp: int | None) -> None:
+        """Emit a dead letter of the source, or keep it for ``take_letters`` if nothing reads it.
+
+        ``timestamp``: That of its value in ms, or None.
+        """
         if self._source.stores_dead_letters:
-            self._stored.append(letter)
+            self._stored.append((letter, timestamp))
         else:
             self._letters.emit(letter)
 
@@ -143,8 +146,8 @@ class SourceTask:
         if not self._stored:
             return []
         box = LetterBox(new_codec(), self._source.parallelism)
-        for letter in self._stored:
-            box.add(letter, Received(None, letter.record, None))
+        for letter, timestamp in self._stored:
+            box.add(letter, Received(None, letter.record, timestamp))
         self._stored.clear()
         return box.take()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,12 +16,13 @@ from dsv2.record_position import RecordPosition
 from dsv2.runtime.operator.contexts import WatermarkEmitter
 from dsv2.runtime.operator.time_sender import TimeSender
 from dsv2.runtime.report.failure import raise_user_failure
+from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.decoding import Decoding
-from dsv2.runtime.sources.offsets import ACTIVE, IDLE, ReaderOrder, Report, SplitOrder, WatermarkOrder
+from dsv2.runtime.sources.offsets import ACTIVE, IDLE, ReaderOrder, ReplayedValue, Report, SplitOrder, WatermarkOrder
 from dsv2.runtime.sources.positions import Positions
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_watermarks import ReaderClock, SplitTime
-from dsv2.sources import Source, SourceReader
+from dsv2.sources import Source, SourceReader, SplitBatch
 from dsv2.spi import FailedRecordError, greatest_timestamp
 from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
 from dsv2.watermark.event_time import PROCESSING_TIME
@@ -64,7 +65,17 @@ class _Context(WatermarkEmitter):
 
 
 class SplitReading:
-    """Executes an ``order`` and sends the records to ``task``. ``clock`` waits before a value is decoded again."""
+    """Executes an order.
+
+    Args:
+        source: The source.
+        plan: The plan of the job.
+        operator: The operator of the source.
+        order: The order.
+        task: Receives the records.
+        new_codec: Creates the codec for the values of dead letters.
+        clock: Waits before a value is decoded again. None (default): the system clock.
+    """
 
     def __init__(
         self,
@@ -73,13 +84,16 @@ class SplitReading:
         operator: Operator,
         order: ReaderOrder,
         task: SourceTask,
+        new_codec: Callable[[], Codec],
         clock: Clock | None = None,
     ) -> None:
+        self._new_codec = new_codec
         self._source = source
         self._operator = operator
         self._order = order
         self._task = task
-        self._decoding = Decoding(operator, order.subtask, task, order.now_ms, clock=clock)
+        before = order.failures_before
+        self._decoding = Decoding(operator, order.subtask, task, order.now_ms, clock=clock, failures_before=before)
         self._sender = task.sender
         self._sender.restore(order.sender)
         self._reports = plan.readers_report(operator)
@@ -107,6 +121,10 @@ class SplitReading:
             self._begin()
         if ACTIVE in self._order.signals:
             self._sender.forward_status(False)
+        if self._order.replays:
+            codec = self._new_codec()
+            for value in self._order.replays:
+                yield self._replay(value, codec)
         yield from self._do_steps()
         self._task.end_portion()
         if self._clock is not None:
@@ -129,6 +147,8 @@ class SplitReading:
             "splits": {split_id: split.watermark for split_id, split in splits.items() if not split.last},
             "sent": None if self._clock is None else self._clock.sent,
             "sender": self._sender.snapshot(),
+            "failures": self._decoding.failures,
+            "failures_before": self._order.failures_before,
         }
 
     def _begin(self) -> None:
@@ -154,6 +174,18 @@ class SplitReading:
         finally:
             if reader is not None:
                 reader.close()
+
+    def _replay(self, value: ReplayedValue, codec: Codec) -> int:
+        raw, timestamp = codec.loads(value.payload, f"Letter {value.letter} of source {self._operator.uid!r}")
+        with self._calling("decode_again"):
+            again = self._source.decode_again(raw, value.split)
+            stamps = None if timestamp is None else [timestamp]
+            stamped = SplitBatch(
+                again.values, again.decode, timestamps=stamps, raw=lambda _: raw, omits_none=again.omits_none
+            )
+            batch, positions = self._decoding.decode_again(stamped, value.split, value.offset)
+            self._task.send(batch if self._clock is None else self._clock.stamped(batch), positions)
+        return len(batch)
 
     def _begin_portion(self, portion: SplitOrder) -> None:
         def name_start() -> str:

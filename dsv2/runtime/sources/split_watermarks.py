@@ -70,17 +70,25 @@ class ReaderClock:
         Raises:
             FailedRecordError: The timestamp extractor failed, or a record has no valid timestamp.
         """
+        batch, newest = self._stamped(batch)
+        if self._per_event:
+            yield from self._cut(split_id, batch)
+        else:
+            self._move(split_id, newest)
+            yield batch, None
+
+    def stamped(self, batch: RecordBatch[Any]) -> RecordBatch[Any]:
+        """Return a batch with timestamps, like ``take``. The event time of its split stays."""
+        return self._stamped(batch)[0]
+
+    def _stamped(self, batch: RecordBatch[Any]) -> tuple[RecordBatch[Any], int | None]:
+        """Return a batch with timestamps, and the greatest of them."""
         records = batch.records
         timestamps: Sequence[int | None] = [None] * len(records) if batch.timestamps is None else batch.timestamps
         if self._extract is not None:
             column = column_of(records, self._extract)
             timestamps = _extracted(self._extract, records) if column is None else column
-        newest = _newest(records, timestamps)
-        if self._per_event:
-            yield from self._cut(split_id, RecordBatch(records, timestamps))
-        else:
-            self._move(split_id, newest)
-            yield RecordBatch(records, timestamps), None
+        return RecordBatch(records, timestamps), _newest(records, timestamps)
 
     def finish(self) -> int | None:
         """Return the watermark to send after the last record, or None."""

@@ -1,0 +1,66 @@
+"""A source that reads a pandas DataFrame or an Arrow table."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dsv2.arrow.records import records_of
+from dsv2.arrow.schema import names_without_none, table_to_rows
+from dsv2.errors import ConfigurationError
+from dsv2.sources import IndexedSource
+from dsv2.sources.dataframe import TableLike
+
+__all__ = ("TableSource",)
+
+T = TypeVar("T")
+
+
+class TableSource(IndexedSource[T], Generic[T]):
+    """Reads the rows of a table, which is sent to all tasks, like a collection: ``env.from_dataframe(table, Record)``.
+
+    Args:
+        table: A pandas DataFrame, whose index is not read, or an Arrow table.
+        record_type: A dataclass or NamedTuple class, whose fields are matched with columns by name, or ``dict``.
+        records_per_batch: The maximum number of records in a micro-batch. None: no limit.
+
+    Raises:
+        ConfigurationError: ``table`` is something else, or ``records_per_batch`` is below 1.
+        SchemaError: The table does not match ``record_type``.
+    """
+
+    def __init__(self, table: TableLike, record_type: type[T], *, records_per_batch: int | None = None) -> None:
+        self.record_type = record_type
+        rows = table if isinstance(table, pa.Table) else _of_pandas(table, record_type)
+        self.table = (rows if record_type is dict else records_of(rows, record_type).table).combine_chunks()
+        super().__init__(count=len(self.table), records_per_batch=records_per_batch, records_per_second=None)
+
+    def read(self, indices: range) -> list[T]:
+        rows = self.table.take(pa.array(np.arange(indices.start, indices.stop, indices.step)))
+        found: list[Any] = rows.to_pylist() if self.record_type is dict else table_to_rows(rows, self.record_type)
+        return found
+
+
+def _of_pandas(dataframe: object, record_type: type) -> pa.Table:
+    try:
+        table = pa.Table.from_pandas(dataframe, preserve_index=False)
+    except (AttributeError, TypeError) as error:
+        found = type(dataframe).__name__
+        raise ConfigurationError(
+            f"from_dataframe takes a DataFrame of Spark or pandas, or an Arrow table, not a {found}."
+        ) from error
+    except pa.ArrowException as error:
+        raise ConfigurationError(f"from_dataframe: Arrow cannot read the pandas DataFrame: {error}") from error
+    return table if record_type is dict else _with_nan(table, record_type)
+
+
+def _with_nan(table: pa.Table, record_type: type) -> pa.Table:
+    """Replace nulls by NaN where a field is not optional: in pandas they are the same."""
+    required = names_without_none(record_type)
+    for place, field in enumerate(table.schema):
+        if pa.types.is_floating(field.type) and field.name in required and table.column(place).null_count:
+            table = table.set_column(place, field.name, pc.fill_null(table.column(place), float("nan")))
+    return table

@@ -1,0 +1,84 @@
+"""Streams of the rows of pandas DataFrames and Arrow tables."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from dsv2 import CollectSink, ConfigurationError, SchemaError
+from dsv2.arrow.table_source import TableSource
+from tests.support import local_environment
+
+
+class Sale(NamedTuple):
+    product: str
+    cents: int
+    weight: float | None = None
+
+
+@dataclass(frozen=True)
+class Weight:
+    weight: float
+
+
+COLUMNS: dict[str, list[Any]] = {"cents": [250, 90], "product": ["tea", "milk"], "other": [1, 2]}
+TABLES = [pd.DataFrame(COLUMNS, index=[7, 7]), pa.table(COLUMNS)]
+
+
+def read(table: Any, record_type: type, parallelism: int = 1, **options: Any) -> list[Any]:
+    env, sink = local_environment(parallelism), CollectSink[Any]()
+    env.from_dataframe(table, record_type, **options).to_sink(sink)
+    env.execute()
+    return sink.results
+
+
+@pytest.mark.parametrize("table", TABLES, ids=["pandas", "arrow"])
+def test_columns_are_matched_by_name(table: Any) -> None:
+    class Cents(NamedTuple):
+        product: str
+        cents: int
+
+    assert read(table, Cents) == [("tea", 250), ("milk", 90)]
+    assert read(table, dict) == [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
+    assert sorted(read(table, Cents, 3, records_per_batch=1)) == [("milk", 90), ("tea", 250)]
+
+
+def test_missing_values() -> None:
+    columns = {"product": ["tea", "milk"], "cents": [1, 2], "weight": [math.nan, 0.5]}
+    assert read(pd.DataFrame(columns), Sale) == [Sale("tea", 1), Sale("milk", 2, 0.5)]
+    first, second = read(pd.DataFrame(columns), Weight)
+    assert (math.isnan(first.weight), second.weight) == (True, 0.5)
+    with pytest.raises(SchemaError, match="Field 'weight' of Weight is None in a record"):
+        read(pa.table({"weight": [None, 0.5]}), Weight)
+
+
+def test_empty_table_has_no_records() -> None:
+    assert read(pd.DataFrame({"weight": pd.Series([], dtype="float64")}), Weight) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "told"),
+    [
+        (pd.DataFrame({"weight": ["heavy"]}), {}, "does not match Weight"),
+        (pd.DataFrame({"other": [1]}), {}, "does not match Weight"),
+        (pd.DataFrame({"weight": [object()]}), {}, "Arrow cannot read the pandas DataFrame"),
+        (pd.Series([1.0]), {}, "not a Series"),
+        (pa.table({"weight": [1.0]}), {"split_by": "weight"}, "split_by is for a DataFrame of Spark"),
+        (pa.table({"weight": [1.0]}), {"records_per_batch": 0}, "records_per_batch"),
+    ],
+)
+def test_what_does_not_fit_is_refused(table: Any, options: dict[str, Any], told: str) -> None:
+    with pytest.raises((ConfigurationError, SchemaError), match=told):
+        read(table, Weight, **options)
+
+
+def test_source_is_sent_to_tasks() -> None:
+    source = TableSource(pa.table({"weight": [1.0, 2.0, 3.0]}).slice(1), Weight)
+    source = pickle.loads(pickle.dumps(source))  # noqa: S301
+    assert source.read(range(2)) == [Weight(2.0), Weight(3.0)]
