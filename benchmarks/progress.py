@@ -137,7 +137,7 @@ def _without() -> Iterator[None]:
         for owner, name, instead in (
             (OperatorTask, "on_records", on_records),
             (OperatorTask, "_timed", lambda task, call, *args: call(*args)),
-            (JobReports, "add", lambda reports, batch_id, entries: None),
+            (JobReports, "add", lambda reports, batch_id, entries, now_ms: None),
             (JobReports, "complete", lambda reports, batch, began, duration, phases: None),
             (run.LocalRun, "progress", lambda of_run: []),
             (run.LocalRun, "reset_times", lambda of_run: None),
