@@ -17,6 +17,7 @@ from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionErr
 from dsv2.graph import Plan
 from dsv2.graph.skips import warn_of_missed_skips
 from dsv2.job import JobResult, JobStatus
+from dsv2.job_display import DisplayedJob
 from dsv2.program.unblocking import skipped_in
 from dsv2.progress import JobProgress
 from dsv2.runtime.report.job_listeners import JobListeners
@@ -43,7 +44,7 @@ _CANCEL_SECONDS = 20.0  # Spark kills a worker that does not end its task within
 _CANCEL_INTERVAL_SECONDS = 0.2
 
 
-class BatchJob:
+class BatchJob(DisplayedJob):
     """``JobHandle`` of a batch job, which runs in its own thread."""
 
     def __init__(
@@ -140,6 +141,11 @@ class BatchJob:
         return f"<job {self._plan.job_name!r}: {self.status.value}>"
 
     @property
+    def plan(self) -> Plan:
+        """The plan of the job."""
+        return self._plan
+
+    @property
     def status(self) -> JobStatus:
         """Running, finished, cancelled or failed."""
         if not self._is_over.is_set():
@@ -184,6 +190,7 @@ class BatchJob:
                 return
 
     def _cancel(self) -> None:
+        self._keeper.give_up()
         self._cancelled = True
         deadline = time.monotonic() + _CANCEL_SECONDS
         self._group.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dsv2.clock import Clock, elapsed_ns
@@ -272,6 +272,10 @@ class LocalRun:
         """Close the enumerators."""
         for source in self._split_sources.values():
             source.close()
+
+    def collected(self, sink: int) -> Sequence[Frame]:
+        """Return the frames that have arrived at a sink since the last call of ``take_collected``."""
+        return self._collected[sink]
 
     def take_collected(self) -> Iterator[tuple[Operator, list[Frame]]]:
         """Return the frames that arrived at each sink since the last call."""
