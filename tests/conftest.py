@@ -37,6 +37,9 @@ _MARKERS = {
     "postgres_server_without_decoding": "postgres",
 }
 _SERVERS = {name for name in _MARKERS if name != "spark"}
+# ./run collects only these folders for tests that share a session or a broker, and for tests that start programs.
+_IN_SESSION = {"components", "conformance", "connectors", "property", "spark"}
+_WITH_PROGRAMS = {"connectors", "spark", "storms"}
 
 # Most sessions end before optimized code would pay for its compilation. Programs that tests start inherit this.
 _JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -67,8 +70,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for fixture in _MARKERS.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(_MARKERS[fixture])
+        _check_folder(item)
         if item.get_closest_marker("spark") and not _has_java():
             item.add_marker(no_java)
+
+
+def _check_folder(item: pytest.Item) -> None:
+    if item.get_closest_marker("slow"):
+        folders = _WITH_PROGRAMS
+    elif item.get_closest_marker("spark") or item.get_closest_marker("kafka"):
+        folders = _IN_SESSION
+    else:
+        return
+    if item.path.relative_to(Path(__file__).parent).parts[0] not in folders:
+        raise pytest.UsageError(f"./run does not find {item.nodeid}: move it to one of {', '.join(sorted(folders))}.")
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item], marker: str) -> None:

@@ -11,7 +11,8 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.page_store import in_blob
 from dsv2.runtime.state.panes import PagedPane, PagedPanes
-from tests.support import CountingCodec, long_lists
+from tests.strategies import long_lists
+from tests.support import CountingCodec
 
 Model: TypeAlias = dict[int, tuple[int, bool, dict[Any, int]]]
 """Slot to deadline, whether the deadline is in event time, and values by key."""
