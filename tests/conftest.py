@@ -32,6 +32,7 @@ _MARKERS = {
     "spark": "spark",
     "kafka_broker": "kafka",
     "own_kafka_broker": "kafka",
+    "restarted_kafka_broker": "kafka",
     "postgres_server": "postgres",
     "own_postgres_server": "postgres",
     "postgres_server_without_decoding": "postgres",
@@ -152,9 +153,16 @@ def kafka_broker() -> Iterator[KafkaBroker]:
         yield broker
 
 
+@pytest.fixture(scope="session")
+def restarted_kafka_broker() -> Iterator[KafkaBroker]:
+    """The broker that tests may kill, if they start it again. They share it and use their own topics."""
+    with _running(KafkaBroker) as broker:
+        yield broker
+
+
 @pytest.fixture
 def own_kafka_broker() -> Iterator[KafkaBroker]:
-    """A broker that a test may stop, kill and restart."""
+    """A broker for one test."""
     with _running(KafkaBroker) as broker:
         yield broker
 
