@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from dsv2 import ExecutionEnvironment
+from dsv2.columnar import Columnar
 from dsv2.graph import Operator, OperatorKind
 from dsv2.runtime.exchange.frames import END, START
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
-from runtime_spark.dataframe_source import _control_rows, _frame_maker
+from runtime_spark.dataframe_source import _ColumnReader, _control_rows, _frame_maker
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.rows import decode_frame
 from runtime_spark.worker import load_job, pack_job
@@ -72,6 +73,16 @@ def test_rows_with_the_same_value_reach_the_same_subtask() -> None:
     by_slot = {slot: {*records} for _, slot, records, _ in frames}
     assert len(by_slot) == 2
     assert not set.intersection(*by_slot.values())
+
+
+class Name(NamedTuple):
+    name: str
+
+
+def test_columns_are_read_as_records_without_conversion() -> None:
+    records = _ColumnReader(Name).read(rows("ab", 0))
+    assert isinstance(records, Columnar)
+    assert [*records] == [Name("a"), Name("b")]
 
 
 def test_every_subtask_begins_and_ends() -> None:

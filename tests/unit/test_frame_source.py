@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
 
 from dsv2 import ExecutionEnvironment, IncompatibleCheckpointError, UserFunctionError
 from dsv2.clock import Clock, SystemClock
@@ -23,10 +24,10 @@ from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, DataGeneratorSource, IndexedSource
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import job_failure
-from runtime_spark.frame_source import FramePartition, FrameStreamReader
-from runtime_spark.indexed_feed import IndexedFeed
+from runtime_spark.frame_source import FramePartition, FrameStreamReader, frame_source_class
+from runtime_spark.indexed_feed import IndexedFeed, StartFeed, TickFeed
 from runtime_spark.layout import REPORT_SLOT, Layout
-from runtime_spark.rows import decode_frame
+from runtime_spark.rows import ROW_SCHEMA, decode_frame
 from runtime_spark.worker import load_job, pack_job
 from tests.support import one_input
 
@@ -129,6 +130,55 @@ class Driver:
                 records += of_frame
                 kinds += [kind for _, kind, *_ in controls]
         return Read(records, START in kinds, END in kinds)
+
+
+def packed_job(parallelism: int = 1) -> bytes:
+    """A job with one source, packed for the tasks."""
+    env = ExecutionEnvironment.get_instance("local")
+    env.set_parallelism(parallelism)
+    env.from_source(numbers(3)).to_sink(CollectSink())
+    plan = env.build_plan()
+    return pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
+
+
+def test_data_source_reads_what_its_feed_plans() -> None:
+    source = frame_source_class("words", IndexedFeed(numbers(3)), packed_job(), 0, SystemClock())({})
+    assert (source.name(), source.schema()) == ("words", ROW_SCHEMA)
+    reader: Any = source.streamReader(StructType())
+    assert isinstance(reader.getDefaultReadLimit(), ReadAllAvailable)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert end == {"position": 3, "ended": True}
+    (portion,) = reader.partitions(start, end)
+    (batch,) = reader.read(portion)
+    assert sum(row["slot"] != REPORT_SLOT for row in batch.to_pylist()) == 1
+    reader.commit(end)
+    reader.stop()
+
+
+def test_job_over_a_streaming_dataframe_opens_its_channels_and_ends_none() -> None:
+    packed, feed = packed_job(parallelism=2), StartFeed()
+    reader = FrameStreamReader(feed, SystemClock(), to_bytes((feed, SystemClock())), packed, 0, None)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert end == {"position": 0}
+    kinds = []
+    for portion in reader.partitions(start, end):
+        rows = [row for batch in reader.read(portion) for row in batch.to_pylist() if row["slot"] != REPORT_SLOT]
+        kinds += [kind for row in rows for _, kind, *_ in decode_frame(load_job(packed).codec(), row["payload"], "")[1]]
+    assert kinds == [START, START]
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_ticks_are_numbers_one_per_micro_batch() -> None:
+    packed, feed = packed_job(), TickFeed(2)
+    reader = FrameStreamReader(feed, SystemClock(), to_bytes((feed, SystemClock())), packed, 0, None)
+    offset, ticks = reader.initialOffset(), []
+    while (end := reader.latestOffset(offset, ReadAllAvailable())) != offset:
+        (portion,) = reader.partitions(offset, end)
+        ticks += [row["seq"] for batch in reader.read(portion) for row in batch.to_pylist()]
+        offset = end
+    assert ticks == [0, 1]
 
 
 def numbers(count: int | None = None, **options: Any) -> DataGeneratorSource[int]:
