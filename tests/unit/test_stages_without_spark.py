@@ -20,11 +20,12 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, DataGeneratorSource, IndexedSource, Source
 from dsv2.testing import ManualClock
+from runtime_spark import source_read, stage
 from runtime_spark.failures import job_failure
 from runtime_spark.frame_source import Feed, feed_for
 from runtime_spark.indexed_feed import IndexedFeed
 from runtime_spark.layout import REPORT_SLOT, Layout
-from runtime_spark.rows import COLUMNS, FrameEncoder, Row, decode_frame, to_arrow
+from runtime_spark.rows import COLUMNS, OUTPUT_BYTES, FrameEncoder, Row, decode_frame, to_arrow
 from runtime_spark.source_read import IndexRange
 from runtime_spark.split_feed import SplitFeed, whole_orders
 from runtime_spark.stage import batch_stage, streaming_stage
@@ -67,8 +68,8 @@ class BatchJob:
         """Pass ``rows`` through the levels."""
         for level in range(len(self.layout.levels)):
             placed = sorted(rows, key=lambda row: (row[0], row[2], row[1]))
-            stage = batch_stage(self.packed, level, now_ms=0)
-            sent = stage(to_arrow([row]) for row in placed)
+            run = batch_stage(self.packed, level, now_ms=0)
+            sent = run(to_arrow([row]) for row in placed)
             rows = [
                 row for batch in sent for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
             ]
@@ -118,7 +119,10 @@ def build(env: ExecutionEnvironment, sink: CollectSink[Any]) -> None:
     spans.union(numbers, listed).key_by(min).process(Number()).to_sink(sink)
 
 
-def test_batch_stages_give_what_the_local_runtime_gives() -> None:
+@pytest.mark.parametrize("output_bytes", [OUTPUT_BYTES, 1], ids=["whole", "in pieces"])
+def test_batch_stages_give_what_the_local_runtime_gives(monkeypatch: pytest.MonkeyPatch, output_bytes: int) -> None:
+    for module in (stage, source_read):
+        monkeypatch.setattr(module, "OUTPUT_BYTES", output_bytes)
     expected = CollectSink[Any]()
     local = environment(LocalRuntime())
     build(local, expected)
@@ -192,14 +196,14 @@ def test_state_and_timeouts_of_a_stage_with_one_value(timed: bool) -> None:
     layout = Layout.of(plan)
     packed = pack_job(plan, layout, TypeRegistry.of(plan))
     (head,) = plan.chains
-    slot, state, stage = layout.slots[head, 0], State(), streaming_stage(packed, 0, timed=timed)
+    slot, state, run = layout.slots[head, 0], State(), streaming_stage(packed, 0, timed=timed)
 
     def batch(now: int, *records: Visit) -> list[Any]:
         state.now = now
         encoder = FrameEncoder(plan, layout, load_job(packed).codec())
         encoder.emit(Frame(head, 0, 0, RecordBatch(records), []))
         frames = pd.DataFrame([row[1:] for row in encoder.take()], columns=list(COLUMNS[1:]))
-        sent = stage((slot,), iter([frames]), state)  # type: ignore[arg-type]
+        sent = run((slot,), iter([frames]), state)  # type: ignore[arg-type]
         rows = [row for frame in sent for row in frame.itertuples(index=False, name=None)]
         return [record for slot, *_, data in rows if slot >= 0 for record in records_of(packed, data)]
 
