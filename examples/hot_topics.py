@@ -363,7 +363,7 @@ def _numbers(progress: JobProgress) -> tuple[int, int, int]:
 
 
 def _read_events(spark: SparkSession, output: Path) -> list[HotTopic]:
-    if not any(output.glob("*/*.parquet")):
+    if not any(output.glob("*.parquet")):
         return []
     rows = spark.read.parquet(str(output)).select("topic", "at", "count").collect()
     return [HotTopic(*row) for row in rows]

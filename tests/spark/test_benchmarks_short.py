@@ -1,6 +1,7 @@
 """The short form of every benchmark: it runs, prints the expected output, and stores it in the given place.
 
-They share a JVM. The Kafka benchmark has its own, because Spark's connector must exist when it starts.
+They share a JVM, also with the program of the first example. The Kafka benchmark has its own, because Spark's connector
+must exist when it starts.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from benchmarks.peers.jobs import JOBS
 from components.kafka import kafka_classpath
 from components.maven import maven_classpath
 from components.server import MissingComponentError
+from examples import hot_topics
 from tests.program_process import ProgramProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -62,6 +64,19 @@ def check(report: dict[str, Any], rows: list[int], verdicts: int) -> None:
         "conditions"
     ].keys()
     assert not any(str(folder) in json.dumps(report) for folder in (ROOT, Path(sys.prefix), Path(gettempdir())))
+
+
+def test_hot_topics_prints_what_it_prints_locally(
+    process: ProgramProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It reads the events back from the files that it has written."""
+    tweets = ["--tweets", "20000"]
+    printed = process.run("examples.hot_topics", [*tweets, "--work-dir", str(tmp_path)]).splitlines()
+    assert hot_topics.main(["--mode", "local", *tweets]) == 0
+    expected = capsys.readouterr().out.splitlines()
+    table = slice(2, expected.index("", 2))
+    assert expected[table][-1].startswith("topic-1 ")
+    assert printed[table] == expected[table]
 
 
 def test_costs(process: ProgramProcess, tmp_path: Path) -> None:
