@@ -31,6 +31,7 @@ from runtime_spark.split_feed import SplitFeed, whole_orders
 from runtime_spark.stage import batch_stage, streaming_stage
 from runtime_spark.worker import load_job, pack_job
 from tests.spans import Item, Spans
+from tests.support import two_inputs
 from tests.unit.test_map_stage import Visit, Visits
 
 ENDS = {"a": 40, "b": 7, "c": 0, "d": 23}
@@ -107,16 +108,30 @@ def number_of(item: Item) -> int:
     return item.number
 
 
+BOTH = ("process_record_from_first_input", "process_record_from_second_input")
+
+
+def twice(record: int, output: Collector[Any], ctx: Any) -> None:
+    output.collect((record, record))
+
+
+def pair(record: int) -> tuple[int, int]:
+    return record, record
+
+
 def is_odd(number: int) -> bool:
     return number % 2 == 1
 
 
 def build(env: ExecutionEnvironment, sink: CollectSink[Any]) -> None:
-    """Two sources that the subtasks read themselves, with splits and with indices, a collection, and two levels."""
+    """Two sources that the subtasks read themselves, with splits and with indices, three others, and two levels."""
+    read = env.from_source(DataGeneratorSource(int, count=40_000)).filter(is_odd)
+    listed = env.from_collection([7, 8]).shuffle()
+    numbers = read.connect_and_process(listed, two_inputs(**dict.fromkeys(BOTH, twice)))
     spans = env.from_source(Spans(ENDS)).map(number_of).process(Number())
-    numbers = env.from_source(DataGeneratorSource(int, count=40_000)).filter(is_odd).process(Number())
-    listed = env.from_collection([(7, 7), (8, 8)])
-    spans.union(numbers, listed).key_by(min).process(Number()).to_sink(sink)
+    split = env.from_source(Spans(ENDS)).map(number_of).map(pair).shuffle()
+    counted = env.from_source(DataGeneratorSource(int, count=40_000)).map(pair).shuffle()
+    spans.union(numbers, split, counted).key_by(min).process(Number()).to_sink(sink)
 
 
 @pytest.mark.parametrize("output_bytes", [OUTPUT_BYTES, 1], ids=["whole", "in pieces"])
@@ -132,7 +147,7 @@ def test_batch_stages_give_what_the_local_runtime_gives(monkeypatch: pytest.Monk
     job = BatchJob(env.build_plan())
     assert len(job.plan.read_by) == 2
     found = job.records(job.run(job.source_rows()))
-    assert len(found) == 70 + 20_000 + 2
+    assert len(found) == 20_000 + 2 + 70 + 70 + 40_000
     assert Counter(record for record, _ in found) == Counter(record for record, _ in expected.results)
 
 
