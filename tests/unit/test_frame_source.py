@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
+from unittest.mock import Mock, call
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -24,7 +25,7 @@ from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, DataGeneratorSource, IndexedSource
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import job_failure
-from runtime_spark.frame_source import FramePartition, FrameStreamReader, frame_source_class
+from runtime_spark.frame_source import FramePartition, FrameStreamReader, OrderFeed, frame_source_class
 from runtime_spark.indexed_feed import IndexedFeed, StartFeed, TickFeed
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.rows import ROW_SCHEMA, decode_frame
@@ -152,8 +153,23 @@ def test_data_source_reads_what_its_feed_plans() -> None:
     (portion,) = reader.partitions(start, end)
     (batch,) = reader.read(portion)
     assert sum(row["slot"] != REPORT_SLOT for row in batch.to_pylist()) == 1
+    reader._planner = planner = Mock()
     reader.commit(end)
     reader.stop()
+    assert planner.mock_calls == [call.commit(end), call.close()]
+
+
+def test_orders_are_planned_by_the_feed_that_they_replace() -> None:
+    feed, clock = Mock(), SystemClock()
+    operator = load_job(packed_job()).plan.operators[0]
+    assert OrderFeed(feed).planner(operator, clock) is feed.planner.return_value
+    feed.planner.assert_called_once_with(operator, clock)
+
+
+def test_portion_without_rows_yields_nothing() -> None:
+    feed = IndexedFeed(numbers(3))
+    reader = FrameStreamReader(feed, SystemClock(), to_bytes((feed, SystemClock())), packed_job(), 0, None)
+    assert list(reader.read(FramePartition(None, ()))) == []
 
 
 def test_job_over_a_streaming_dataframe_opens_its_channels_and_ends_none() -> None:

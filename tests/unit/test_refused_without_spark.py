@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest.mock import MagicMock, Mock
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -15,13 +16,16 @@ import runtime_spark
 from dsv2 import ConfigurationError, ErrorPolicy, ExecutionEnvironment, IncompatibleCheckpointError, JobError, PlanError
 from dsv2.context import RuntimeExecutionMode
 from dsv2.dead_letters import DeadLetters
+from dsv2.errors import InternalError
 from dsv2.folders import LocalFolder
 from dsv2.program.restart import LOCAL_FILES
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink
 from dsv2.sources import BaseSource
 from runtime_spark import SparkRuntime, command_line, create_savepoint, runtime, to_dataframe
 from runtime_spark.explained import runtime_view
+from runtime_spark.file_merges import SparkMerger
 from runtime_spark.folders import _HadoopFolder
 from runtime_spark.layout import Layout
 from runtime_spark.manifest import has_spark_state, manifest_of, read_manifest
@@ -29,6 +33,7 @@ from runtime_spark.python_of_workers import use_this_python
 from runtime_spark.savepoint.edit import write_on_spark
 from runtime_spark.session import SESSION_SETTINGS
 from runtime_spark.tasks import Tasks
+from runtime_spark.worker import load_job, pack_job
 
 
 class Word(NamedTuple):
@@ -242,3 +247,35 @@ def test_commands_open_savepoints_and_letters_with_the_session(monkeypatch: pyte
         monkeypatch.setattr(opened, "open", lambda path, spark: (path, spark["spark.a"]))
     assert command_line.open_savepoint("hdfs://a", {"spark.a": "1"}) == ("hdfs://a", "1")
     assert command_line.open_letters("hdfs://b", {"spark.a": "2"}) == ("hdfs://b", "2")
+
+
+def test_state_that_spark_cannot_read_is_an_error_of_the_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def unreadable(*_: object) -> None:
+        raise OSError("a block is missing")
+
+    basis = SimpleNamespace(manifest={"layout": {"state": "blob"}}, placement=Mock(), history=None, job_name="words")
+    for name, replacement in (
+        ("_session", lambda settings: None),
+        ("F", MagicMock()),
+        ("open_folder", lambda spark, path: LocalFolder(path)),
+        ("read_basis", lambda folder: basis),
+        ("state_entries", unreadable),
+    ):
+        monkeypatch.setattr(command_line, name, replacement)
+    with pytest.raises(JobError, match=r"(?s)words.*a block is missing"):
+        command_line.verify(str(tmp_path), {}, None)
+
+
+def test_files_without_a_description_are_not_merged(tmp_path: Path) -> None:
+    session: Any = None
+    with pytest.raises(InternalError, match="has no description of its files"):
+        SparkMerger(session, LocalFolder(str(tmp_path)))([], "staging")
+
+
+def test_repeated_micro_batch_is_traced() -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    env.from_collection([1]).to_sink(CollectSink())
+    plan = env.build_plan()
+    for traced, expected in ((None, False), (0, True)):
+        job = load_job(pack_job(plan, Layout.of(plan), TypeRegistry.of(plan), traced_batch=traced))
+        assert job.running_plan.traces == expected
