@@ -21,7 +21,7 @@ from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclarations
 from runtime_spark import StateLayout, stage
 from runtime_spark.layout import Layout
-from runtime_spark.rows import FrameEncoder, Row, decode_frame
+from runtime_spark.rows import FrameEncoder, decode_frame
 from runtime_spark.savepoint import tables
 from runtime_spark.savepoint.edit import _RowEditor
 from runtime_spark.savepoint.restore_frames import FrameMaker, empty_frames
@@ -66,8 +66,8 @@ def test_subtasks_continue_from_the_rows_that_they_receive() -> None:
     (head,) = PLAN.chains
     counts = {key: 10 * key for key in range(1, 9)}
     restored = FrameMaker(packed)(to_row_batches(row_of(key, count) for key, count in counts.items()))
-    rows: list[Row] = [*empty_frames(packed)]
-    rows += [(*row.values(),) for batch in restored for row in batch.to_pylist()]  # type: ignore[misc]
+    rows: list[Any] = [*empty_frames(packed)]
+    rows += [(*row.values(),) for batch in restored for row in batch.to_pylist()]
     for subtask in range(2):
         encoder = FrameEncoder(PLAN, LAYOUT, CODEC)
         encoder.emit(Frame(head, subtask, 0, RecordBatch([*counts]), []))

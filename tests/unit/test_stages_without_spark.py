@@ -65,7 +65,7 @@ class BatchJob:
         assert isinstance(source, Source)
         return SplitFeed(source), [*whole_orders(source, operator, ManualClock())]
 
-    def run(self, rows: Iterable[Row]) -> list[Row]:
+    def run(self, rows: list[Any]) -> list[Any]:
         """Pass ``rows`` through the levels."""
         for level in range(len(self.layout.levels)):
             placed = sorted(rows, key=lambda row: (row[0], row[2], row[1]))
@@ -74,7 +74,7 @@ class BatchJob:
             rows = [
                 row for batch in sent for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
             ]
-        return list(rows)
+        return rows
 
     def records(self, rows: Iterable[Row]) -> list[Any]:
         """The records that reach the sink."""
