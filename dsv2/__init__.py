@@ -70,8 +70,18 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.graph import WaitForBroadcast
-from dsv2.job import JobHandle, JobProgress, JobResult, JobStatus, OperatorProgress, Trigger
+from dsv2.job import JobHandle, JobResult, JobStatus, Trigger
+from dsv2.job_listener import JobListener
 from dsv2.output_tag import OutputTag
+from dsv2.progress import (
+    BatchProgress,
+    ChannelProgress,
+    InputProgress,
+    JobProgress,
+    OperatorProgress,
+    SplitProgress,
+    SubtaskProgress,
+)
 from dsv2.record_batch import RecordBatch
 from dsv2.record_position import RecordPosition
 from dsv2.resource import Resource
@@ -108,7 +118,9 @@ __all__ = (
     "AsyncResource",
     "AsyncSettings",
     "BatchContext",
+    "BatchProgress",
     "BroadcastStream",
+    "ChannelProgress",
     "CollectSink",
     "CollectionSource",
     "Collector",
@@ -135,12 +147,14 @@ __all__ = (
     "GlobalStream",
     "IllegalRedistributionModeError",
     "IncompatibleCheckpointError",
+    "InputProgress",
     "InternalError",
     "InvalidKeyError",
     "InvalidWatermarkError",
     "JobError",
     "JobHandle",
     "JobInfo",
+    "JobListener",
     "JobProgress",
     "JobResult",
     "JobStatus",
@@ -168,11 +182,13 @@ __all__ = (
     "RuntimeExecutionMode",
     "SchemaError",
     "SerializationError",
+    "SplitProgress",
     "StateDeclaration",
     "StateDeclarationError",
     "StateDeclarations",
     "StateManager",
     "StateTtl",
+    "SubtaskProgress",
     "SubtaskStateManager",
     "TaskInfo",
     "Trigger",

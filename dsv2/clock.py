@@ -1,12 +1,16 @@
-"""The clock interface and the system clock, which is the only code that reads the wall clock."""
+"""The clock interface, the system clock and a clock for durations. No other code reads the wall clock."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
-__all__ = ("Clock", "SystemClock")
+__all__ = ("Clock", "SystemClock", "elapsed_ns")
+
+elapsed_ns: Callable[[], int] = time.perf_counter_ns
+"""Returns a time in ns that never goes back, to measure durations for progress. Nothing else may depend on it."""
 
 
 class Clock(Protocol):

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
-from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from dsv2.arguments import as_choice, as_milliseconds, check_whole_number
 from dsv2.context import RuntimeExecutionMode
@@ -18,7 +18,8 @@ from dsv2.graph.builder import caller_location, kind_of
 from dsv2.graph.error_policies import checked_policy
 from dsv2.graph.skips import checked_skips
 from dsv2.graph.unread import warn_of_unread_streams
-from dsv2.job import JobHandle, JobResult, JobRuntime, OnChange, RunOptions, Trigger
+from dsv2.job import JobHandle, JobResult, JobRuntime, OnChange, RunOptions, Trigger, run_options
+from dsv2.job_listener import JobListener
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
 from dsv2.sources.dataframe import DataFrameLike
 from dsv2.streams import ConfiguredStream
@@ -26,6 +27,7 @@ from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import watch
 
 if TYPE_CHECKING:
+    from dsv2.dashboard import Dashboard
     from dsv2.explain import Explanation, Format
 
 __all__ = ("ExecutionEnvironment",)
@@ -50,6 +52,7 @@ class ExecutionEnvironment:
         self._registered_types: list[RegisteredType] = []
         self._callback_timeout_ms: int | None = None
         self._error_policy = ErrorPolicy()
+        self._listeners: list[JobListener] = []
 
     @staticmethod
     def get_instance(
@@ -208,6 +211,21 @@ class ExecutionEnvironment:
         """
         self._error_policy = checked_policy(policy, f"set_error_policy at {caller_location()}")
 
+    def add_job_listener(self, listener: JobListener) -> None:
+        """Add a listener of the jobs that this environment starts from now on.
+
+        Args:
+            listener: Called when a job starts, after each micro-batch and when the job ends.
+
+        Raises:
+            ConfigurationError: ``listener`` is not a ``JobListener``, or has been added before.
+        """
+        if not isinstance(listener, JobListener):
+            raise ConfigurationError(f"add_job_listener takes a JobListener, not {listener!r}.")
+        if any(listener is other for other in self._listeners):
+            raise ConfigurationError(f"add_job_listener: {listener!r} has been added before.")
+        self._listeners.append(listener)
+
     def register_type(
         self,
         record_type: type[T],
@@ -312,6 +330,7 @@ class ExecutionEnvironment:
         dead_letters: str | PathLike[str] | None = None,
         skip_records: Mapping[str, Collection[tuple[int | str, int | str]]] | None = None,
         trace_records: bool = False,
+        dashboard: int | Dashboard | None = None,
     ) -> JobResult:
         """Run the pipeline and wait until it ends. The environment is empty afterwards and can be reused.
 
@@ -343,6 +362,8 @@ class ExecutionEnvironment:
             trace_records: Whether records carry their position in the source, so that errors behind an exchange and
                 dead letters name it. This makes the job slower. On Spark a micro-batch that is repeated after it failed
                 is always traced. Default: False.
+            dashboard: The port of a web page that shows the job, or a ``Dashboard`` with more settings. It needs the
+                extra ``dsv2[dashboard]``, and ends with the program. None (default): no page.
 
         Raises:
             PlanError: The pipeline is invalid.
@@ -350,7 +371,7 @@ class ExecutionEnvironment:
             IncompatibleCheckpointError: The program cannot continue from the checkpoint or savepoint.
             JobError: The job failed for another reason.
         """
-        options = _options(
+        options = run_options(
             checkpoint_location,
             trigger,
             allow_dropped_state,
@@ -360,7 +381,8 @@ class ExecutionEnvironment:
             on_change,
             dead_letters,
         )
-        return self._start(job_name, replace(options, background=False), skip_records, trace_records).result()
+        options = replace(options, background=False)
+        return self._start(job_name, options, skip_records, trace_records, dashboard).result()
 
     @short_traceback
     def execute_async(
@@ -377,6 +399,7 @@ class ExecutionEnvironment:
         dead_letters: str | PathLike[str] | None = None,
         skip_records: Mapping[str, Collection[tuple[int | str, int | str]]] | None = None,
         trace_records: bool = False,
+        dashboard: int | Dashboard | None = None,
     ) -> JobHandle:
         """Start the pipeline and return a handle. The environment is empty afterwards and can be reused.
 
@@ -384,7 +407,7 @@ class ExecutionEnvironment:
         the program ends, a job that still runs is terminated with an ``UnfinishedJobWarning``. The parameters and
         errors of the start are those of ``execute``.
         """
-        options = _options(
+        options = run_options(
             checkpoint_location,
             trigger,
             allow_dropped_state,
@@ -394,7 +417,7 @@ class ExecutionEnvironment:
             on_change,
             dead_letters,
         )
-        job = self._start(job_name, options, skip_records, trace_records)
+        job = self._start(job_name, options, skip_records, trace_records, dashboard)
         watch(job, job_name, caller_location())
         return job
 
@@ -404,11 +427,22 @@ class ExecutionEnvironment:
         options: RunOptions,
         skip_records: Mapping[str, Collection[tuple[int | str, int | str]]] | None,
         trace_records: bool,
+        dashboard: int | Dashboard | None,
     ) -> JobHandle:
         plan = self.build_plan(job_name)
-        options = replace(options, skip_records=checked_skips(plan, skip_records or {}), trace_records=trace_records)
+        options = replace(
+            options,
+            skip_records=checked_skips(plan, skip_records or {}),
+            trace_records=trace_records,
+            listeners=tuple(self._listeners),
+        )
         warn_of_unread_streams(plan)
-        job = self.load_runtime().start(plan, options)
+        runtime = self.load_runtime()
+        if dashboard is not None:
+            from dsv2.dashboard.start import DashboardRuntime  # loads the server
+
+            runtime = DashboardRuntime(runtime, dashboard)
+        job = runtime.start(plan, options)
         self._begin_new_pipeline()
         return job
 
@@ -444,28 +478,3 @@ def _load_runtime(name: str, options: dict[str, object]) -> JobRuntime:
             f"The {name} runtime cannot be loaded ({error}). Install it with: pip install 'dsv2[{name}]'"
         ) from error
     return cast(JobRuntime, module.create(**options))
-
-
-def _options(
-    checkpoint_location: str | PathLike[str] | None,
-    trigger: Trigger | None,
-    allow_dropped_state: bool,
-    savepoint: str | PathLike[str] | None,
-    as_new_job: bool,
-    continued_sources: Collection[str],
-    on_change: OnChange,
-    dead_letters: str | PathLike[str] | None,
-) -> RunOptions:
-    if trigger is not None and not isinstance(trigger, Trigger):
-        raise ConfigurationError(f"trigger must be a Trigger, such as Trigger.available_now(), not {trigger!r}.")
-    checkpoint = None if checkpoint_location is None else fspath(checkpoint_location)
-    if as_new_job and savepoint is None:
-        raise ConfigurationError("as_new_job=True requires savepoint=..., from which the new job starts.")
-    if on_change not in get_args(OnChange):
-        raise ConfigurationError(f"on_change must be 'migrate' or 'refuse', not {on_change!r}.")
-    origin = None if savepoint is None else fspath(savepoint)
-    letters = None if dead_letters is None else fspath(dead_letters)
-    if letters == "":
-        raise ConfigurationError("dead_letters is the path of a folder, not an empty string.")
-    sources = frozenset(continued_sources)
-    return RunOptions(checkpoint, trigger, allow_dropped_state, origin, as_new_job, sources, on_change, letters)

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
-from os import PathLike
-from typing import Literal, Protocol, TypeAlias
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
 from dsv2.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.graph import Plan
 from dsv2.graph.skips import SkippedRecords
+from dsv2.job_listener import JobListener
+from dsv2.progress import JobProgress
 from dsv2.sources import BaseSource
+
+if TYPE_CHECKING:
+    from dsv2.watermark_report import WatermarkReport
 
 __all__ = (
     "JobHandle",
-    "JobProgress",
     "JobResult",
     "JobRuntime",
     "JobStatus",
     "OnChange",
-    "OperatorProgress",
     "RunOptions",
     "Trigger",
     "check_batch_options",
     "default_trigger",
     "input_is_bounded",
+    "run_options",
 )
 
 
@@ -83,48 +87,6 @@ def _target_ms(duration: timedelta | None) -> int | None:
     return None if duration is None else as_milliseconds(duration, "target_batch_duration", at_least=1)
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorProgress:
-    """The progress of one operator since the job first started, over all subtasks.
-
-    Attributes:
-        uid: The uid of the operator.
-        name: The name of the operator.
-        records_in: Number of records received.
-        records_out: Number of records emitted.
-        records_held: Number of records buffered behind aligned watermarks.
-        watermarks: For each identifier the last value delivered in each subtask, or None if there was none.
-        counters: Counters, summed over the subtasks.
-        gauges: Gauges, summed over the subtasks.
-        state_bytes: Size in bytes of the checkpointed value of the largest subtask, in streaming jobs on Spark. The
-            operators of a chain share one value, which the first of them reports.
-    """
-
-    uid: str
-    name: str
-    records_in: int = 0
-    records_out: int = 0
-    records_held: int = 0
-    watermarks: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
-    counters: Mapping[str, int] = field(default_factory=dict)
-    gauges: Mapping[str, float] = field(default_factory=dict)
-    state_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class JobProgress:
-    """The progress of a job after a micro-batch.
-
-    Attributes:
-        batch_id: The last completed micro-batch. -1: none has completed since the program started, also after a
-            restart.
-        operators: The progress of each operator by uid.
-    """
-
-    batch_id: int
-    operators: Mapping[str, OperatorProgress]
-
-
 class JobStatus(Enum):
     """The lifecycle of a job.
 
@@ -163,6 +125,18 @@ class JobHandle(Protocol):
     @property
     def progress(self) -> JobProgress:
         """Records in and out, watermarks and metrics per operator uid, as of the last micro-batch."""
+
+    def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
+        """Report what holds a watermark back, as of the last micro-batch.
+
+        Args:
+            identifier: The identifier of the watermark; ``event-time`` for event time.
+            operator: The uid or the name of an operator. None (default): all functions that receive the watermark, and
+                all that wait for event time.
+
+        Raises:
+            ConfigurationError: The job declares no such watermark, or has no such operator.
+        """
 
     def await_termination(self, timeout: timedelta | None = None) -> bool:
         """Wait until the job ends.
@@ -248,7 +222,38 @@ class RunOptions:
     dead_letters: str | None = None
     skip_records: SkippedRecords = field(default_factory=dict)
     trace_records: bool = False
+    listeners: tuple[JobListener, ...] = ()
     background: bool = True
+
+
+def run_options(
+    checkpoint_location: str | PathLike[str] | None,
+    trigger: Trigger | None,
+    allow_dropped_state: bool,
+    savepoint: str | PathLike[str] | None,
+    as_new_job: bool,
+    continued_sources: Collection[str],
+    on_change: OnChange,
+    dead_letters: str | PathLike[str] | None,
+) -> RunOptions:
+    """Check the arguments of ``execute``, which describes them.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
+    """
+    if trigger is not None and not isinstance(trigger, Trigger):
+        raise ConfigurationError(f"trigger must be a Trigger, such as Trigger.available_now(), not {trigger!r}.")
+    checkpoint = None if checkpoint_location is None else fspath(checkpoint_location)
+    if as_new_job and savepoint is None:
+        raise ConfigurationError("as_new_job=True requires savepoint=..., from which the new job starts.")
+    if on_change not in get_args(OnChange):
+        raise ConfigurationError(f"on_change must be 'migrate' or 'refuse', not {on_change!r}.")
+    origin = None if savepoint is None else fspath(savepoint)
+    letters = None if dead_letters is None else fspath(dead_letters)
+    if letters == "":
+        raise ConfigurationError("dead_letters is the path of a folder, not an empty string.")
+    sources = frozenset(continued_sources)
+    return RunOptions(checkpoint, trigger, allow_dropped_state, origin, as_new_job, sources, on_change, letters)
 
 
 def input_is_bounded(plan: Plan) -> bool:

@@ -1,13 +1,15 @@
-"""How a runtime would run a plan, for explanations."""
+"""What a runtime tells about itself: how it would run a plan, its settings and its files."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from dsv2.folders import Folder
 from dsv2.graph import Plan
 
-__all__ = ("ExplainingRuntime", "Fact", "RuntimeView")
+__all__ = ("ExplainingRuntime", "Fact", "ObservableRuntime", "RuntimeView")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +43,14 @@ class ExplainingRuntime(Protocol):
 
     def runtime_view(self, plan: Plan, /) -> RuntimeView:
         """Return how this runtime would run ``plan``, without running anything."""
+
+
+@runtime_checkable
+class ObservableRuntime(Protocol):
+    """A ``JobRuntime`` that tells dashboards about its settings and files. Optional."""
+
+    def configuration(self) -> Mapping[str, str]:
+        """Return its settings, such as those of the Spark session. The dashboard hides secrets among them."""
+
+    def open_folder(self, path: str) -> Folder:
+        """Open a folder on any file system that the runtime can reach."""

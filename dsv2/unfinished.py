@@ -5,11 +5,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import warnings
+from collections.abc import Iterator
 
 from dsv2.errors import UnfinishedJobWarning
 from dsv2.job import JobHandle, JobStatus
 
-__all__ = ("asked", "watch")
+__all__ = ("asked", "observing", "watch")
 
 _watched: dict[int, tuple[JobHandle, str, str]] = {}
 
@@ -27,6 +28,17 @@ def watch(job: JobHandle, name: str, location: str) -> None:
 def asked(job: JobHandle) -> None:
     """Record that the user waited for ``job``, stopped it, or saw how it ended. Called by the job handles."""
     _watched.pop(id(job), None)
+
+
+@contextlib.contextmanager
+def observing(job: JobHandle) -> Iterator[None]:
+    """Within this context a listener looks at ``job``, which tells the user nothing."""
+    watched = _watched.get(id(job))
+    try:
+        yield
+    finally:
+        if watched is not None:
+            _watched[id(job)] = watched
 
 
 def _warn() -> None:

@@ -53,6 +53,7 @@ def run_example(
     add = parser.add_argument
     add("--mode", choices=("streaming", "batch", "local"), default="streaming", help="local: in this process, no Spark")
     add("--parallelism", type=number_of_subtasks, default=2, metavar="N", help="subtasks of each function (default 2)")
+    add("--dashboard", type=int, metavar="PORT", help="show the job as a web page at this port")
     add_options(parser)
     options = parser.parse_args(arguments)
     try:
@@ -70,7 +71,7 @@ def run_example(
 
 def execute(env: ExecutionEnvironment, job_name: str, options: argparse.Namespace) -> None:
     """Run the pipeline of ``env`` until it ends. Raises ``KeyboardInterrupt`` if it was interrupted by Ctrl-C."""
-    job = env.execute_async(job_name, checkpoint_location=options.checkpoint)
+    job = env.execute_async(job_name, checkpoint_location=options.checkpoint, dashboard=options.dashboard)
     watch(job, _progress_text, options.interrupted)
     if job.status is JobStatus.STOPPED:
         raise KeyboardInterrupt

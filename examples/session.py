@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from signal import SIG_BLOCK, SIG_UNBLOCK, SIGINT, getsignal, pthread_sigmask, signal
@@ -16,7 +17,7 @@ __all__ = ("new_session",)
 
 
 def new_session(name: str) -> SparkSession:
-    """Start a local Spark session with two cores and without a user interface.
+    """Start a Spark session without a user interface: a local one with two cores, or that of ``spark-submit``.
 
     Args:
         name: The name of the application.
@@ -32,12 +33,16 @@ def new_session(name: str) -> SparkSession:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings}",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "2",  # one per core: more would only add overhead
     }
-    builder = SparkSession.builder.master("local[2]").appName(name)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not started by spark-submit, which has settings of its own
+        settings |= {
+            "spark.master": "local[2]",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings}",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": "2",  # one per core: more would only add overhead
+        }
+    builder = SparkSession.builder.appName(name)
     for setting, value in settings.items():
         builder = builder.config(setting, value)
     ctrl_c = getsignal(SIGINT)

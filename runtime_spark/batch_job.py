@@ -6,29 +6,36 @@ import threading
 import time
 from datetime import timedelta
 from os import PathLike
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql import DataFrame
 
 from dsv2.arguments import as_seconds
-from dsv2.clock import Clock
+from dsv2.clock import Clock, SystemClock
 from dsv2.dead_letters.store import LetterWriter
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
 from dsv2.graph.skips import warn_of_missed_skips
-from dsv2.job import JobProgress, JobResult, JobStatus
+from dsv2.job import JobResult, JobStatus
 from dsv2.program.unblocking import skipped_in
-from dsv2.runtime.report.job_waiting import Keeper, Waiting
+from dsv2.progress import JobProgress
+from dsv2.runtime.report.job_listeners import JobListeners
+from dsv2.runtime.report.job_reports import JobReports
+from dsv2.runtime.report.job_waiting import Keeper, Waiting, slice_until
+from dsv2.runtime.report.watermarks import watermarks_of
 from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
 from runtime_spark.dead_letters import letters_in
 from runtime_spark.failures import job_failure
 from runtime_spark.job_group import JobGroup
-from runtime_spark.job_reports import JobReports
 from runtime_spark.job_waiting import running_in
 from runtime_spark.passages import PassedReports
 from runtime_spark.sinks import SinkWriter
+from runtime_spark.task_times import batch_phases, task_times
+
+if TYPE_CHECKING:
+    from dsv2.watermark_report import WatermarkReport
 
 __all__ = ("BatchJob",)
 
@@ -46,6 +53,7 @@ class BatchJob:
         writer: SinkWriter,
         letters: LetterWriter | None,
         clock: Clock,
+        listeners: JobListeners,
         passed_reports: PassedReports | None = None,
     ) -> None:
         """Create the handle.
@@ -54,28 +62,40 @@ class BatchJob:
         ``passed_reports``: The reports of subtasks before a DataFrame. None (default): there are none.
         """
         self._passed_reports = passed_reports
+        self._listeners = listeners
         self._plan = plan
         self._frames = frames
         self._writer = writer
         self._letters = letters
         self._clock = clock
         self._began = self._ended = clock.now_ms()
-        self._reports = JobReports(plan, ())
+        self._reports = JobReports(plan, in_portions=True)
+        self._system = SystemClock()  # as the clocks of the workers
         self._failure: Dsv2Error | None = None
         self._cancelled = False
         self._spark = frames.sparkSession
         self._group = JobGroup(self._spark, plan.job_name)
+        self._is_over = threading.Event()
+        self._keeper = Keeper(self._ends_within)
         self._thread = threading.Thread(target=self._run, name=f"dsv2-{plan.job_name}", daemon=True)
         self._thread.start()
-        self._keeper = Keeper(self._ends_within)
         self._keeper.start()
 
     def _ends_within(self, seconds: float | None) -> bool:
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
+        return self._listeners.await_ended(seconds)
 
     def _run(self) -> None:
+        try:
+            self._run_query()
+        finally:
+            self._ended = self._clock.now_ms()
+            self._is_over.set()
+            self._listeners.ended(self)
+
+    def _run_query(self) -> None:
         self._group.add_thread()
+        self._listeners.started(self, self._plan)
+        started_at = self._system.now_ms()
         try:
             for sink in self._writer.files:
                 sink.begin(0)
@@ -84,16 +104,31 @@ class BatchJob:
                 written = [*self._passed_reports.take(), *written]
             if self._letters is not None:
                 self._letters.write(0, letters_in(written))
+            written_at = self._system.now_ms()
             for sink in self._writer.files:
                 sink.publish()
                 sink.finish()
             reports = [report for report in written if "uid" in report]
-            self._reports.add(0, reports)
+            progress = self._complete(reports, started_at, written_at)
             warn_of_missed_skips(self._plan, skipped_in(reports))
         except Exception as error:
             if not self._cancelled:
                 self._failure = self._failure_of(error)
-        self._ended = self._clock.now_ms()
+            return
+        self._listeners.progress(progress)
+
+    def _complete(self, reports: list[dict[str, Any]], started_at: int, written_at: int) -> JobProgress:
+        ended_at = self._system.now_ms()
+        tasks = task_times(self._plan, reports, written_at)
+        phases = batch_phases(
+            max(self._plan.depths.values(), default=0),
+            tasks,
+            planning=float(max(0, tasks.first - started_at)),
+            written_at=written_at,
+            commit=float(ended_at - written_at),
+        )
+        reported = self._reports.add(0, reports, started_at)
+        return self._reports.complete(reported, started_at, float(ended_at - started_at), phases)
 
     def _failure_of(self, error: Exception) -> Dsv2Error:
         failure = job_failure(error, self._plan.job_name, self._writer.tasks)
@@ -107,7 +142,7 @@ class BatchJob:
     @property
     def status(self) -> JobStatus:
         """Running, finished, cancelled or failed."""
-        if self._thread.is_alive():
+        if not self._is_over.is_set():
             return JobStatus.RUNNING
         if self._cancelled:
             return JobStatus.STOPPED
@@ -117,6 +152,11 @@ class BatchJob:
     def progress(self) -> JobProgress:
         """Empty until the end: a batch job reports once."""
         return self._reports.progress()
+
+    @short_traceback
+    def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
+        """Report what holds a watermark back; see ``JobHandle``."""
+        return watermarks_of(self._plan, self.progress, self._clock.now_ms(), identifier, operator)
 
     @short_traceback
     def await_termination(self, timeout: timedelta | None = None) -> bool:
@@ -135,19 +175,21 @@ class BatchJob:
         seconds = as_seconds(timeout, "timeout")
         waiting = Waiting(self._plan.job_name, self._what_runs)
         deadline = None if seconds is None else time.monotonic() + seconds
-        while self._thread.is_alive() and (deadline is None or time.monotonic() < deadline):
-            self._thread.join(1.0 if deadline is None else min(1.0, deadline - time.monotonic()))
+        if threading.current_thread() is self._thread:  # a listener has called this; the job cannot wait for itself
+            return
+        while not self._ends_within(slice_until(deadline)):
             waiting.log()
-        if self._thread.is_alive():
-            self._cancel()
+            if deadline is not None and time.monotonic() >= deadline:
+                self._cancel()
+                return
 
     def _cancel(self) -> None:
         self._cancelled = True
         deadline = time.monotonic() + _CANCEL_SECONDS
-        while self._thread.is_alive() and time.monotonic() < deadline:
+        self._group.cancel()
+        while not (ended := self._ends_within(_CANCEL_INTERVAL_SECONDS)) and time.monotonic() < deadline:
             self._group.cancel()  # repeatedly, because queries that are still being planned have no Spark job yet
-            self._thread.join(_CANCEL_INTERVAL_SECONDS)
-        if self._thread.is_alive():
+        if not ended:
             raise JobError(f"Job {self._plan.job_name!r} was cancelled but has not ended: {self._what_runs()}.")
 
     def _what_runs(self) -> str:
@@ -165,7 +207,7 @@ class BatchJob:
 
     def exception(self) -> Dsv2Error | None:
         """Return the error that the job failed with, or None."""
-        if not self._thread.is_alive():
+        if self._is_over.is_set():
             asked(self)
         return self._failure
 

@@ -32,6 +32,7 @@ __all__ = ("DataFrameFrames",)
 _ID = "__dsv2_id"
 _PARTITION_STRIDE = 1 << 33  # monotonically_increasing_id gives this distance to the first rows of two partitions
 _FRAMES_PER_ROW = 1 << 8  # the most that chained functions may emit for one row without losing the order
+_SUBTASKS_PER_TASK = 64
 _LAST_SEQ = (1 << 63) - 1
 
 
@@ -75,8 +76,7 @@ class DataFrameFrames:
 
     def batch(self) -> DataFrame:
         """Return the frames of a batch DataFrame in a batch job."""
-        begin, end = _control_rows(self._packed, self._operator.id)
-        return self._frames().unionAll(literal_rows(self._spark, begin)).unionAll(literal_rows(self._spark, end))
+        return self._frames().unionAll(self._controls(_begin)).unionAll(self._controls(_end))
 
     def chunked(self, ticks: Callable[[int], DataFrame]) -> DataFrame:
         """Return the frames of a batch DataFrame in a streaming job, joined with ``ticks``, a stream of chunk numbers.
@@ -92,12 +92,28 @@ class DataFrameFrames:
         chunks = max(1, -(-sum(count for _, count in counts) // size))
         make = _frame_maker(self._read, self._source.split_by, self._operator, self._packed, starts, size)
         frames = rows.mapInArrow(make, f"{ROW_SCHEMA}, chunk long")
-        begin, end = _control_rows(self._packed, self._operator.id)
-        for control, chunk in ((begin, 0), (end, chunks - 1)):
-            literal = literal_rows(self._spark, control).withColumn("chunk", F.lit(chunk).cast("long"))
-            frames = frames.unionAll(literal)
+        for action, chunk in ((_begin, 0), (_end, chunks - 1)):
+            controls = self._controls(action).withColumn("chunk", F.lit(chunk).cast("long"))
+            frames = frames.unionAll(controls)
         numbers = ticks(chunks).select(F.col("seq").alias("chunk"))
         return frames.join(F.broadcast(numbers), "chunk").select(*COLUMNS)
+
+    def _controls(self, make: Callable[[WorkerJob, int, int], list[Row]]) -> DataFrame:
+        """Return the frames of ``make`` of all subtasks, made in tasks if there are many: they are P² in number."""
+        parallelism, operator_id, packed = self._operator.parallelism, self._operator.id, self._packed
+        if parallelism <= _SUBTASKS_PER_TASK:
+            job = load_job(packed)
+            rows = [row for subtask in range(parallelism) for row in make(job, operator_id, subtask)]
+            return literal_rows(self._spark, rows)
+
+        def make_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            job = load_job(packed)
+            for batch in batches:
+                for subtask in batch.column(0).to_pylist():
+                    yield to_arrow(make(job, operator_id, subtask))
+
+        subtasks = self._spark.range(0, parallelism, 1, -(-parallelism // _SUBTASKS_PER_TASK))
+        return subtasks.mapInArrow(make_all, ROW_SCHEMA)
 
     def _frames(self) -> DataFrame:
         make = _frame_maker(self._read, self._source.split_by, self._operator, self._packed, None, None)
@@ -182,18 +198,22 @@ def _by_subtask(records: Sequence[Any], subtasks: list[int] | int) -> Sequence[t
     return sorted(groups.items())
 
 
-def _control_rows(packed: bytes, operator_id: int) -> tuple[list[Row], list[Row]]:
-    """Return the frames that open every channel of a source, and the frames that end it."""
-    job = load_job(packed)
-    operator = job.plan.operators[operator_id]
-    begin, end = (
-        FrameEncoder(job.plan, job.layout, job.codec(), -1),
-        FrameEncoder(job.plan, job.layout, job.codec(), _LAST_SEQ),
-    )
-    for subtask in range(operator.parallelism):
-        for encoder, action in ((begin, SourceTask.start), (end, SourceTask.end)):
-            task = SourceTask(job.plan, operator, subtask, encoder.emit, job.source_functions)
-            action(task)
-            task.flush()
-            encoder.report(task.progress())
-    return [(s, c, -1, p) for s, c, _, p in begin.take()], [(s, c, _LAST_SEQ, p) for s, c, _, p in end.take()]
+def _begin(job: WorkerJob, operator_id: int, subtask: int) -> list[Row]:
+    """Return the frames that open the channels of a subtask of a source."""
+    return _controls_of(job, operator_id, subtask, SourceTask.start, -1)
+
+
+def _end(job: WorkerJob, operator_id: int, subtask: int) -> list[Row]:
+    """Return the frames that end the channels of a subtask of a source."""
+    return _controls_of(job, operator_id, subtask, SourceTask.end, _LAST_SEQ)
+
+
+def _controls_of(
+    job: WorkerJob, operator_id: int, subtask: int, action: Callable[[SourceTask], None], seq: int
+) -> list[Row]:
+    encoder = FrameEncoder(job.plan, job.layout, job.codec(), seq)
+    task = SourceTask(job.plan, job.plan.operators[operator_id], subtask, encoder.emit, job.source_functions)
+    action(task)
+    task.flush()
+    encoder.report(task.progress())
+    return [(slot, channel, seq, payload) for slot, channel, _, payload in encoder.take()]

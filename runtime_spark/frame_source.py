@@ -6,32 +6,35 @@ offsets alone determine the records of a micro-batch, so a repeated micro-batch 
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
 
 from dsv2.clock import Clock
 from dsv2.graph import Operator, Plan
+from dsv2.progress import SplitProgress
 from dsv2.record_batch import NO_RECORDS
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.callback_limit import callback_limit
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
-from runtime_spark.rows import ORDER_CHANNEL, ROW_SCHEMA, FrameEncoder, Row, to_arrow
+from runtime_spark.rows import ORDER_CHANNEL, FrameEncoder, Row, to_arrow
 from runtime_spark.source_read import ReadOrder
 from runtime_spark.worker import WorkerJob, load_job, patient_collector
 from runtime_spark.worker_resources import worker_resources
 
-__all__ = ("PACE_SECONDS", "Feed", "SparkOffset", "Planner", "feed_for", "frame_source_class")
+__all__ = ("PACE_SECONDS", "Feed", "SparkOffset", "FramePartition", "FrameStreamReader", "Planner", "feed_for")
 
 PACE_SECONDS = 0.01
 """The pause between two checks for new input."""
+
+_TASK_BYTES = 1 << 20  # of payload that a task passes on; a task costs more than that
 
 SparkOffset: TypeAlias = dict[str, Any]
 
@@ -56,6 +59,10 @@ class Planner(ABC):
     @abstractmethod
     def portions(self, start: SparkOffset, end: SparkOffset) -> Sequence[Any]:
         """Return the portions between two offsets, one for each task of the micro-batch."""
+
+    def splits(self) -> Sequence[SplitProgress]:
+        """Return the progress of the splits after ``latest``."""
+        return ()
 
     @abstractmethod
     def commit(self, offset: SparkOffset) -> None:
@@ -110,34 +117,18 @@ class FramePartition(InputPartition):
     rows: tuple[Row, ...] | None = None
 
 
-def frame_source_class(
-    name: str, feed: Feed, packed: bytes, operator_id: int, clock: Clock, start: SparkOffset | None = None
-) -> type[DataSource]:
-    """Create a data source class for ``spark.dataSource.register``.
-
-    Args:
-        name: Its name.
-        feed: The input.
-        packed: The job for the workers.
-        operator_id: The source.
-        clock: The clock of the planner.
-        start: The offset from a savepoint at which a new job begins. None (default): the beginning of the source.
-    """
-    pickled = to_bytes((feed, clock))
-
-    class FrameSource(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return name
-
-        def schema(self) -> str:
-            return ROW_SCHEMA
-
-        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-            feed, clock = from_bytes(pickled)
-            return FrameStreamReader(feed, clock, pickled, packed, operator_id, start)
-
-    return FrameSource
+def _in_few_tasks(rows: Iterable[Row]) -> list[FramePartition]:
+    """Divide rows among as few tasks as possible. Their order among subtasks has no meaning."""
+    partitions: list[FramePartition] = []
+    taken: list[Row] = []
+    size = 0
+    for row in rows:
+        if size >= _TASK_BYTES:
+            partitions.append(FramePartition(None, tuple(taken)))
+            taken, size = [], 0
+        taken.append(row)
+        size += len(row[3])
+    return [*partitions, FramePartition(None, tuple(taken))] if taken else partitions
 
 
 class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -146,7 +137,16 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(
         self, feed: Feed, clock: Clock, pickled: bytes, packed: bytes, operator_id: int, start: SparkOffset | None
     ) -> None:
-        """``pickled``: ``feed`` and ``clock`` for the tasks."""
+        """Create the reader.
+
+        Args:
+            feed: The input.
+            clock: The clock of the planner.
+            pickled: ``feed`` and ``clock`` for the tasks.
+            packed: The job for the workers.
+            operator_id: The source.
+            start: The offset from a savepoint at which a new job begins. None: the beginning of the source.
+        """
         self._feed = feed
         self._pickled = pickled
         self._packed = packed
@@ -175,7 +175,11 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._planner.latest(start, only_available=self._only_available)
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
-        return [*map(self._partition, self._planner.portions(start, end)), *self._empty_frames(start)]
+        portions = self._planner.portions(start, end)
+        if not self._feed.made_on_driver:
+            return [*map(FramePartition, portions), *_in_few_tasks(self._empty_frames(start))]
+        rows = [row for portion in portions for row in self._rows_of(portion)]
+        return _in_few_tasks([*rows, *self._empty_frames(start)])
 
     def commit(self, end: SparkOffset) -> None:
         with marked_failures():
@@ -197,7 +201,7 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for rows in feed.rows(job, self._operator(), partition.portion):
                 yield to_arrow(rows)
 
-    def _empty_frames(self, start: SparkOffset) -> list[FramePartition]:
+    def _empty_frames(self, start: SparkOffset) -> list[Row]:
         """Return an empty frame for each subtask when a job restarts, so that all subtasks report their progress."""
         if self._run_start is None:
             self._run_start = start
@@ -208,15 +212,11 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for operator, subtask in job.layout.slots:
             if operator in job.plan.chains:
                 encoder.emit(Frame(operator, subtask, 0, NO_RECORDS, []))
-        rows = tuple(encoder.take())
-        return [FramePartition(None, rows)] if rows else []
+        return encoder.take()
 
-    def _partition(self, portion: Any) -> FramePartition:
-        if not self._feed.made_on_driver:
-            return FramePartition(portion)
+    def _rows_of(self, portion: Any) -> list[Row]:
         with marked_failures():
-            lists = self._feed.rows(load_job(self._packed), self._operator(), portion)
-            return FramePartition(portion, tuple(row for rows in lists for row in rows))
+            return list(itertools.chain(*self._feed.rows(load_job(self._packed), self._operator(), portion)))
 
     def _operator(self) -> Operator:
         return load_job(self._packed).plan.operators[self._operator_id]

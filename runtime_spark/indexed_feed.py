@@ -1,7 +1,7 @@
 """Feeds of collections and generators, and two feeds without records that only pace micro-batches.
 
-Offsets are ``{"position": index of the next record}``, with ``"ended": true`` once the end was sent. The position is -1
-before anything was sent.
+Offsets are ``{"position": index of the next record}``, with ``"ended": true`` once the end was sent, and ``"limit"`` if
+micro-batches have a target duration (``AdaptiveLimit.multiple``). The position is -1 before anything was sent.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import Any
 
 from dsv2.clock import Clock
 from dsv2.graph import Operator
+from dsv2.progress import SplitProgress
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.continuation import check_content
 from dsv2.runtime.sources.indexed_pace import DEFAULT_RECORDS_PER_BATCH, IndexedPace
 from dsv2.runtime.sources.source_task import SourceTask
+from dsv2.runtime.sources.split_progress import indexed_split
 from dsv2.sources import CollectionSource, IndexedSource, ReadSchedule
 from dsv2.sources.source import LEAST_PER_BATCH
 from runtime_spark.frame_source import PACE_SECONDS, Feed, Planner, SparkOffset
@@ -58,6 +60,8 @@ class CountingPlanner(Planner):
         self._clock = clock
         self._pace = IndexedPace(feed.records_per_second, clock)
         self._goal: int | None = None
+        self._there = self.initial()
+        self._moved_ms: int | None = None
         self._schedule = feed.schedule(operator)
         self._adaptive = None if feed.target_batch_ms is None else AdaptiveLimit(feed.target_batch_ms, clock)
 
@@ -65,14 +69,28 @@ class CountingPlanner(Planner):
         return {"position": _BEFORE_START}
 
     def latest(self, start: SparkOffset, *, only_available: bool) -> SparkOffset:
+        there = self._end_of_next(start, only_available=only_available)
+        if there["position"] > max(start["position"], 0):
+            self._moved_ms = self._clock.now_ms()
+        self._there = there
+        return there
+
+    def splits(self) -> Sequence[SplitProgress]:
+        position = max(self._there["position"], 0)
+        available = self._pace.available(position)
+        ended = _has_ended(self._there)
+        return [indexed_split(position, self._feed.count, available, ended=ended, moved_at_ms=self._moved_ms)]
+
+    def _end_of_next(self, start: SparkOffset, *, only_available: bool) -> SparkOffset:
         check_content(self._operator, start, self._feed.count, self._feed.unit)
         if _has_ended(start):
             return start
         position, count = max(start["position"], 0), self._feed.count
         if self._adaptive is not None:
+            self._adaptive.resume(start.get("limit", 1.0))
             self._adaptive.measure()
         if self._is_halted(start["position"], wait=only_available):
-            return {"position": position}
+            return self._offset(start, position)
         available = self._available(position)
         while only_available and count is not None and available == position < count:
             # All records count as available, at their own rate. An unchanged offset would end the query.
@@ -93,7 +111,7 @@ class CountingPlanner(Planner):
         if self._adaptive is not None and stop > position:
             self._adaptive.begin(stop - position, LEAST_PER_BATCH)
         stop = max(stop, position)
-        return {"position": stop, "ended": True} if stop == count else {"position": stop}
+        return self._offset(start, stop, ended=stop == count)
 
     def portions(self, start: SparkOffset, end: SparkOffset) -> Sequence[IndexRange]:
         begin, stop = start["position"], end["position"]
@@ -110,6 +128,12 @@ class CountingPlanner(Planner):
 
     def close(self) -> None:
         pass  # nothing is open
+
+    def _offset(self, start: SparkOffset, position: int, *, ended: bool = False) -> SparkOffset:
+        if position == start["position"] and not ended:
+            return start  # a new limit alone is no reason for a micro-batch
+        end: SparkOffset = {"position": position, "ended": True} if ended else {"position": position}
+        return end if self._adaptive is None else {**end, "limit": self._adaptive.multiple}
 
     def _is_halted(self, position: int, *, wait: bool) -> bool:
         """``wait``: Wait until the halt is over, unless it lasts for the rest of the run."""

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+from dsv2.errors import PlanError
 from dsv2.graph import Operator, OperatorKind, Plan
 
 __all__ = ("REPORT_SLOT", "Layout", "StateLayout", "spark_partition")
 
 REPORT_SLOT = -1
 """Rows of this slot carry progress reports of subtasks to the driver."""
+
+_MOST_CHANNELS = 4_000_000  # 2,000 subtasks that send to 2,000; each channel takes about 170 bytes in a micro-batch
 
 _MASK = 0xFFFFFFFF
 
@@ -53,7 +56,11 @@ class Layout:
         """Compute the layout of ``plan``. Equal plans have equal layouts.
 
         ``partitions``: Tasks per level. None (default): the highest parallelism of the operators.
+
+        Raises:
+            PlanError: An exchange has more channels than the driver can handle.
         """
+        _check_channels(plan)
         depth = max(plan.depths.values(), default=0)
         # Sorted by uid, so that reordering the program does not change the slots of the state.
         in_order = sorted(plan.chains, key=lambda head: plan.operators[head].uid)
@@ -82,6 +89,18 @@ class Layout:
     def slots_of(self, operator: Operator) -> list[int]:
         """Return the slots of all subtasks of ``operator``."""
         return [self.slots[operator.id, subtask] for subtask in range(operator.parallelism)]
+
+
+def _check_channels(plan: Plan) -> None:
+    for edge in plan.edges:
+        source, target = plan.operators[edge.source], plan.operators[edge.target]
+        channels = target.parallelism * plan.channels_of(edge)
+        if channels > _MOST_CHANNELS:
+            raise PlanError(
+                f"{source} has {source.parallelism:,} subtasks, and {target}, defined at {target.location}, has "
+                f"{target.parallelism:,}: an exchange between them has {channels:,} channels, and the driver can keep "
+                f"track of {_MOST_CHANNELS:,}. Lower the parallelism of one of them."
+            )
 
 
 class _SlotNumbers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from dsv2.graph import Operator, Plan
 from dsv2.graph.sections import Passage
 from runtime_spark.failures import marked_failures
 from runtime_spark.layout import REPORT_SLOT, Layout
+from runtime_spark.report_rows import distinct_reports
 from runtime_spark.rows import decode_frame
 from runtime_spark.schema import RecordWriter, check_readable, schema_of
 from runtime_spark.sink_types import check_declared_type
@@ -44,9 +44,8 @@ class PassedReports:
 
     def take(self) -> list[dict[str, Any]]:
         """Return the reports since the last call. A task that was repeated has reported the same again."""
-        payloads = dict.fromkeys(self._payloads.value)
-        self._payloads.value = []
-        return [entry for payload in payloads for entry in json.loads(payload)]
+        payloads, self._payloads.value = self._payloads.value, []
+        return distinct_reports(payloads)
 
 
 class _Joined(AccumulatorParam[list[bytes]]):

@@ -8,34 +8,45 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from os import PathLike
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from dsv2.arguments import as_seconds
-from dsv2.clock import Clock
+from dsv2.clock import Clock, SystemClock
 from dsv2.errors import Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
-from dsv2.job import JobProgress, JobResult, JobStatus
+from dsv2.job import JobResult, JobStatus
+from dsv2.progress import JobProgress
+from dsv2.progress_log import ProgressLog
+from dsv2.runtime.report.job_listeners import JobListeners
+from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.job_waiting import Keeper, Waiting
+from dsv2.runtime.report.watermarks import watermarks_of
 from dsv2.runtime.report.ways_out import with_ways_out
 from dsv2.sources import BaseSource, IndexedSource
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
 from runtime_spark.checkpoint import Checkpoint
+from runtime_spark.explained import runtime_view
 from runtime_spark.failures import job_failure
-from runtime_spark.job_reports import JobReports
 from runtime_spark.job_waiting import running_in
 from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
 from runtime_spark.passages import PassedReports
+from runtime_spark.progress_thread import ProgressThread, QueryView, WrittenBatch
 from runtime_spark.publisher import Publisher
 from runtime_spark.savepoint.create import check_unused_path, take_savepoint
 from runtime_spark.sinks import SinkWriter
 from runtime_spark.source_reports import ReportArchive
+from runtime_spark.split_files import SplitFiles
 from runtime_spark.state_key import StateKey
 from runtime_spark.state_limit import StateSizes
+from runtime_spark.task_times import SparkTimes, spark_times, task_times
+
+if TYPE_CHECKING:
+    from dsv2.watermark_report import WatermarkReport
 
 __all__ = ("StreamingJob",)
 
@@ -63,9 +74,12 @@ class StreamingJob:
         layout: Layout,
         writer: SinkWriter,
         archive: ReportArchive,
+        splits: SplitFiles,
         checkpoint: Checkpoint,
         lease: Lease,
         clock: Clock,
+        listeners: JobListeners,
+        log: ProgressLog,
         *,
         only_available: bool,
         state_key: StateKey | None = None,
@@ -73,6 +87,7 @@ class StreamingJob:
     ) -> None:
         """Create the handle.
 
+        ``log``: Stores the progress.
         ``only_available``: The job ends when it has read the input that was available at its start.
         ``state_key``: Signs the state. None (default): it is not signed.
         ``reports``: The reports of subtasks before a DataFrame. None (default): there are none.
@@ -85,9 +100,11 @@ class StreamingJob:
         self._plan = plan
         self._writer = writer
         self._archive = archive
+        self._splits = splits
         self._checkpoint = checkpoint
         self._lease = lease
-        self._reports = JobReports(plan, checkpoint.ended_sources())
+        is_new = checkpoint.next_batch == 0
+        self._reports = JobReports(plan, checkpoint.ended_sources(), log.before, is_new=is_new, in_portions=True)
         self._state_sizes = StateSizes(plan, layout)
         self._clock = clock
         self._began = clock.now_ms()
@@ -100,6 +117,10 @@ class StreamingJob:
         self._keeper = Keeper(self._ends_within)
         self._publisher = Publisher(
             writer.files, clock, checkpoint.is_committed, self._is_over, lambda: self._found_failure() is None
+        )
+        query = QueryView(self._is_over, self._spark_times, self._settle)
+        self._progress_thread = ProgressThread(
+            self, plan, query, self._reports, log, listeners, self._began, runtime_view(plan, layout)
         )
 
     def start(self, start_query: Callable[[], StreamingQuery]) -> None:
@@ -117,6 +138,7 @@ class StreamingJob:
         self._started.set()
         if self._writer.files:
             self._publisher.start()
+        self._progress_thread.start()
         if self._only_available:
             self._keeper.start()
         elif self._checkpoint.is_complete:
@@ -136,18 +158,38 @@ class StreamingJob:
             written = self._writer.write(frames, self._checkpoint.first_batch + batch_id)
             if self._passed_reports is not None:
                 written = [*self._passed_reports.take(), *written]
-            self._archive.add(batch_id, [report for report in written if "source" in report])
+            of_readers = [report for report in written if "source" in report]
+            self._archive.add(batch_id, of_readers)
+            self._splits.note(of_readers)
             self._checkpoint.add(batch_id, written)
             self._publisher.prepared(batch_id)
         except Exception as error:
             if not self._cancelled:
                 self._failure = self._with_ways_out(self._failure_of(error), batch_id)
             raise
-        of_operators = [report for report in written if "uid" in report]
-        self._reports.add(batch_id, of_operators)
-        self._state_sizes.note(of_operators)
+        self._note(batch_id, [report for report in written if "uid" in report])
         if self._reports.all_ended() or (self._only_available and self._is_exhausted()):
             self._end_soon()
+
+    def _note(self, batch_id: int, reports: list[dict[str, Any]]) -> None:
+        written_at = SystemClock().now_ms()  # as the clocks of the workers
+        tasks = task_times(self._plan, reports, written_at)
+        reported = self._reports.add(self._checkpoint.first_batch + batch_id, reports, self._clock.now_ms())
+        self._reports.note_splits(self._splits.read())
+        self._progress_thread.add(WrittenBatch(batch_id, reported, tasks, written_at))
+        self._state_sizes.note(reports)
+
+    def _spark_times(self, batch_id: int) -> SparkTimes | None:
+        """Return what Spark has measured of a micro-batch that has been written; None if it is not complete."""
+        with contextlib.suppress(Exception):  # the session has been stopped
+            last = self.query.lastProgress
+            if last is None or last.batchId < batch_id:
+                return None
+            if last.batchId == batch_id and (times := spark_times(last)) is not None:
+                return times
+            found = (spark_times(one) for one in self.query.recentProgress if one.batchId == batch_id)
+            return next((times for times in found if times is not None), None)
+        return None
 
     def _end_soon(self, *, after_first_trigger: bool = False) -> None:
         # Spark would trigger forever. A query cannot be stopped from within its own micro-batch.
@@ -198,8 +240,14 @@ class StreamingJob:
 
     @property
     def progress(self) -> JobProgress:
-        """The progress as of the last micro-batch."""
+        """The progress as of the last micro-batch. Splits: as of the last time that their source was asked."""
+        self._reports.note_splits(self._splits.read())
         return self._reports.progress()
+
+    @short_traceback
+    def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
+        """Report what holds a watermark back; see ``JobHandle``."""
+        return watermarks_of(self._plan, self.progress, self._clock.now_ms(), identifier, operator)
 
     @short_traceback
     def await_termination(self, timeout: timedelta | None = None) -> bool:
@@ -225,7 +273,11 @@ class StreamingJob:
         return True
 
     def _end_outputs(self) -> None:
-        """Publish what is committed, and release the lease. The query has ended."""
+        """Publish what is committed, release the lease and tell the listeners. The query has ended."""
+        self._settle()
+        self._progress_thread.end()
+
+    def _settle(self) -> None:
         try:
             self._publisher.end()
         except Exception as error:

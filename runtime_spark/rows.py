@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -18,6 +17,7 @@ from dsv2.runtime.report.driver_limits import DriverLimits
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from runtime_spark.layout import REPORT_SLOT, Layout
+from runtime_spark.report_rows import encode_reports
 
 __all__ = (
     "ARROW_SCHEMA",
@@ -95,7 +95,7 @@ class FrameEncoder:
     def report(self, progress: list[dict[str, Any]]) -> None:
         """Add a row that carries progress reports to the driver."""
         if progress:
-            self.add((REPORT_SLOT, 0, 0, json.dumps(progress).encode()))
+            self.add((REPORT_SLOT, 0, 0, encode_reports(progress)))
 
     def take(self) -> list[Row]:
         """Return and remove the buffered rows. Raises ``JobError`` if they exceed the limit of a sink on the driver."""

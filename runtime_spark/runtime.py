@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
@@ -22,10 +22,14 @@ from dsv2.arguments import as_choice, check_whole_number
 from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError
+from dsv2.folders import Folder
 from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.graph.skips import with_skips
 from dsv2.job import JobHandle, RunOptions, Trigger, check_batch_options, default_trigger
+from dsv2.job_configuration import configuration_of
+from dsv2.progress_log import ProgressLog
+from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime_view import RuntimeView
 from dsv2.sinks import SinkRunInfo
@@ -33,6 +37,7 @@ from dsv2.sources import DataFrameSource
 from runtime_spark.batch_job import BatchJob
 from runtime_spark.checkpoint import Checkpoint
 from runtime_spark.dead_letters import batch_letters
+from runtime_spark.executors import check_executors
 from runtime_spark.explained import runtime_view
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.file_outputs import check_outputs_unused
@@ -51,6 +56,7 @@ from runtime_spark.sink_checks import with_schema_checks
 from runtime_spark.sinks import SinkWriter, check_sink
 from runtime_spark.source_reports import ReportArchive
 from runtime_spark.sources import SourceOptions, check_source, source_frames, source_streams, tick
+from runtime_spark.split_files import SplitFiles
 from runtime_spark.stage import STATE_SCHEMA, batch_stage, streaming_stage
 from runtime_spark.state_history import StateHistory
 from runtime_spark.state_key import StateKey
@@ -165,6 +171,22 @@ class SparkRuntime:
         """Return how this runtime would run ``plan``, for ``ExecutionEnvironment.explain``. Nothing runs."""
         return runtime_view(plan, self._layout_of(plan))
 
+    def configuration(self) -> Mapping[str, str]:
+        """Return the settings of the session and of this runtime, for dashboards."""
+        return self._own_configuration() | dict(self._spark.sparkContext.getConf().getAll())
+
+    def _own_configuration(self) -> dict[str, str]:
+        return {
+            "Spark": self._spark.version,
+            "partitions": "highest parallelism" if self._partitions is None else str(self._partitions),
+            "state_layout": self._state_layout.value,
+            "state_key": "none" if self._state_key is None else "set",
+        }
+
+    def open_folder(self, path: str) -> Folder:
+        """Open a folder on any file system, for dashboards."""
+        return open_folder(self._spark, path)
+
     def start(self, plan: Plan, options: RunOptions) -> JobHandle:
         """Start to run ``plan``. All errors below are raised before anything has run.
 
@@ -174,6 +196,7 @@ class SparkRuntime:
             IncompatibleCheckpointError: The program cannot continue from the checkpoint.
         """
         check_spark(self._spark)
+        check_executors(self._spark)
         for operator in plan.operators:
             if operator.kind is OperatorKind.SINK:
                 check_sink(plan, operator)
@@ -193,7 +216,8 @@ class SparkRuntime:
         letters = batch_letters(self._spark, plan, options, job_id)
         compiled = self.compile(plan)
         writer = SinkWriter(self._spark, plan, compiled.layout, compiled.packed, job_id, run, self._clock)
-        return BatchJob(plan, compiled.frames, writer, letters, self._clock, compiled.reports)
+        listeners = JobListeners(options.listeners)
+        return BatchJob(plan, compiled.frames, writer, letters, self._clock, listeners, compiled.reports)
 
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
         location = _checkpoint(options.checkpoint_location)
@@ -236,9 +260,12 @@ class SparkRuntime:
             compiled.layout,
             sinks,
             archive,
+            SplitFiles(plan, reports),
             checkpoint,
             lease,
             self._clock,
+            JobListeners(options.listeners),
+            ProgressLog(root, checkpoint.next_batch, configuration_of(plan, options, self._own_configuration())),
             only_available=trigger.interval_ms is None,
             state_key=self._state_key,
             reports=compiled.reports,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from operator import itemgetter
 from typing import Any
 
@@ -20,6 +19,7 @@ from dsv2.sinks import DriverSink, FileSink, ParallelSink, SinkRunInfo
 from runtime_spark.file_sinks import FileSinkWriter
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.parallel_sinks import ParallelWriter
+from runtime_spark.report_rows import decode_reports
 from runtime_spark.rows import COLUMNS, decode_frame
 from runtime_spark.schema import schema_of
 from runtime_spark.sink_types import check_declared_type
@@ -117,4 +117,4 @@ class SinkWriter:
                 self.writes_to = operator
                 write_on_driver(operator, self._job_id, [batch for batch in batches if batch], batch_id)
                 self.writes_to = None
-        return [entry for payload in by_slot[REPORT_SLOT] for entry in json.loads(payload)]
+        return [entry for payload in by_slot[REPORT_SLOT] for entry in decode_reports(payload)]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from dsv2.clock import SystemClock, elapsed_ns
 from dsv2.graph import Operator
 from dsv2.runtime.exchange.frames import EmitFrame, Frame
 from dsv2.runtime.sources.indexed_reading import IndexedReading
@@ -14,11 +15,14 @@ from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_reading import SplitReading
 from dsv2.sources import BaseSource, IndexedSource, Source
 from runtime_spark.closures import from_bytes
+from runtime_spark.report_rows import SPAN
 from runtime_spark.rows import OUTPUT_BYTES, FrameEncoder, Row
 from runtime_spark.worker import WorkerJob
 
 __all__ = ("ReadOrder", "ReadRange", "SourceRead", "IndexRange", "range_rows")
 
+_now_ms = SystemClock().now_ms
+_END = object()
 _READ_AT_ONCE = 16_384  # records of one subtask in memory at a time
 
 
@@ -110,21 +114,47 @@ def _read(
     ``UserFunctionError`` if user code raises.
     """
     task = SourceTask(job.running_plan, operator, portion.subtask, emit, job.source_functions)
+    others: list[dict[str, Any]] = []
     if isinstance(portion, IndexRange):
         assert isinstance(source, IndexedSource)
-        yield from _read_indexed(source, operator, portion, task)
-        task.flush()
-        report(task.progress())
-        return
-    assert isinstance(source, Source)
+        pieces = _read_indexed(source, operator, portion, task)
+    else:
+        assert isinstance(source, Source)
+        pieces = _read_splits(source, operator, portion, task, job, others)
+    began = _now_ms()
+    yield from _timed(pieces, task)
+    *chained, of_source = task.progress()
+    report([*chained, {**of_source, SPAN: [began, _now_ms()]}, *others])
+
+
+def _timed(pieces: Iterator[None], task: SourceTask) -> Iterator[None]:
+    """Measure the time in ``pieces``, without that of the consumer, which in a subtask processes each piece."""
+    more = True
+    while more:
+        began = elapsed_ns()
+        more = next(pieces, _END) is not _END
+        task.user_ns += elapsed_ns() - began
+        if more:
+            yield
+
+
+def _read_splits(
+    source: Source[Any, Any, Any],
+    operator: Operator,
+    portion: ReaderOrder,
+    task: SourceTask,
+    job: WorkerJob,
+    others: list[dict[str, Any]],
+) -> Iterator[None]:
+    """Read ``portion``. Adds to ``others`` what else there is to report."""
     task.seek(portion.batch)
     reading = SplitReading(source, job.plan, operator, portion, task)
     for _ in reading.run():
         yield
     task.flush()
-    of_reader = reading.report()
-    letters = [{"letter": letter} for letter in task.take_letters(job.codec)]
-    report([*task.progress(), *([] if of_reader is None else [of_reader]), *letters])
+    if (of_reader := reading.report()) is not None:
+        others.append(of_reader)
+    others += ({"letter": letter} for letter in task.take_letters(job.codec))
 
 
 def _read_indexed(
@@ -142,3 +172,4 @@ def _read_indexed(
     task.end_portion()
     if portion.last:
         task.end()
+    task.flush()

@@ -19,12 +19,12 @@ from dsv2.program.checked_json import from_json, to_json
 from dsv2.runtime.sources.alignment import AlignmentBoard
 from dsv2.runtime.sources.offsets import Report
 
-__all__ = ("FileBoard", "ReportArchive", "ReportFile", "reports_as_of")
+__all__ = ("FileBoard", "ReportArchive", "ReportFile", "replace_file", "reports_as_of")
 
 _REPORTS = "dsv2/reports"
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
     """Replace the content of ``path`` atomically."""
     new = path.with_name(f"{path.name}.new")
     new.write_text(text, encoding="utf-8")
@@ -39,7 +39,7 @@ class ReportFile:
 
     def write(self, reports: list[Report]) -> None:
         """Replace the reports."""
-        _replace(self._path, json.dumps(reports))
+        replace_file(self._path, json.dumps(reports))
 
     def read(self) -> list[Report]:
         """Return the reports written last; empty if there are none."""
@@ -61,7 +61,7 @@ class FileBoard(AlignmentBoard):
     def report(self, operator_id: int, time: int | None) -> None:
         if operator_id not in self._reported or self._reported[operator_id] != time:
             self._reported[operator_id] = time
-            _replace(self._path(operator_id), json.dumps(time))
+            replace_file(self._path(operator_id), json.dumps(time))
 
     def _read(self, operator_id: int) -> tuple[bool, int | None]:
         try:

@@ -21,14 +21,16 @@ from dsv2.spi import ColumnarFunction
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.dataframe_source import DataFrameFrames
 from runtime_spark.failures import marked_failures
-from runtime_spark.frame_source import Feed, feed_for, frame_source_class
+from runtime_spark.frame_source import Feed, feed_for
 from runtime_spark.indexed_feed import IndexedFeed, StartFeed, TickFeed
 from runtime_spark.placement import NO_SOURCE, SourceStreams
 from runtime_spark.rows import ROW_SCHEMA, literal_rows, to_arrow
 from runtime_spark.schema import check_readable
+from runtime_spark.source_class import frame_source_class
 from runtime_spark.source_read import IndexRange
 from runtime_spark.source_reports import FileBoard, ReportFile
 from runtime_spark.split_feed import SplitFeed, whole_orders
+from runtime_spark.split_files import ObservedFeed
 from runtime_spark.user_streams import count_streams
 from runtime_spark.worker import load_job
 from runtime_spark.worker_resources import worker_resources
@@ -116,11 +118,11 @@ def _frames_of(
     if isinstance(source, IndexedSource):
         if not streaming:
             return _indexed_batch(spark, source, operator, packed)
-        return stream(IndexedFeed(source, options.target_batch_ms))
+        return stream(_observed(IndexedFeed(source, options.target_batch_ms), options))
     if isinstance(source, Source):
         if not streaming:
             return _split_batch(spark, source, operator, packed, clock)
-        return stream(_split_feed(source, plan, operator, options))
+        return stream(_observed(_split_feed(source, plan, operator, options), options))
     assert isinstance(source, DataFrameSource)
     dataframe = continued if isinstance(source, ContinuedDataFrameSource) else source.dataframe
     assert isinstance(dataframe, DataFrame)
@@ -175,6 +177,11 @@ def _stream(
     name = f"dsv2_{job_key}_{operator_id}_{next(_STARTS)}"
     spark.dataSource.register(frame_source_class(name, feed, packed, operator_id, clock, start))
     return spark.readStream.format(name).load()
+
+
+def _observed(feed: Feed, options: SourceOptions) -> Feed:
+    """``feed``, with a planner that passes the progress of splits to the driver if there is a folder for it."""
+    return feed if options.reports is None else ObservedFeed(feed, options.reports)
 
 
 def _split_feed(source: Source[Any, Any, Any], plan: Plan, operator: Operator, options: SourceOptions) -> SplitFeed:

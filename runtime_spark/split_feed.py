@@ -9,6 +9,7 @@ from typing import Any
 
 from dsv2.clock import Clock
 from dsv2.graph import Operator
+from dsv2.progress import SplitProgress
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.alignment import AlignmentBoard
 from dsv2.runtime.sources.coordinator import SourceCoordinator
@@ -65,6 +66,7 @@ class SplitPlanner(Planner):
         self._source = source
         self._coordinator = coordinator
         self._reports = reports
+        self._splits: Sequence[SplitProgress] = ()
 
     def initial(self) -> SparkOffset:
         return BEFORE_START
@@ -75,11 +77,16 @@ class SplitPlanner(Planner):
         while True:
             there = self._coordinator.next(start, refresh=refresh, reports=reports)
             if there != start or not only_available or not self._coordinator.has_more_for_certain:
+                if there != start or self._coordinator.is_aligned or not self._splits:
+                    self._splits = self._coordinator.splits()
                 return there
             time.sleep(PACE_SECONDS)  # an unchanged offset would end the job
 
     def portions(self, start: SparkOffset, end: SparkOffset) -> Sequence[ReaderOrder]:
         return [] if start == end else orders(end, self._source.split_serializer)
+
+    def splits(self) -> Sequence[SplitProgress]:
+        return self._splits
 
     def commit(self, offset: SparkOffset) -> None:
         self._coordinator.commit(offset)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import pyarrow as pa
 from pyspark.sql.streaming.state import GroupState
 
+from dsv2.clock import SystemClock
 from dsv2.errors import JobError
 from dsv2.program.key_samples import KeySampler
 from dsv2.record_batch import RecordBatch
@@ -27,6 +28,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_store import PageStores, in_blob
 from runtime_spark.closures import from_bytes
 from runtime_spark.failures import marked_failures
+from runtime_spark.report_rows import SPAN
 from runtime_spark.rows import (
     COLUMNS,
     ORDER_CHANNEL,
@@ -52,6 +54,7 @@ __all__ = ("STATE_SCHEMA", "SlotState", "batch_stage", "run_slot", "streaming_st
 STATE_SCHEMA = "blob binary"
 
 _END = (math.inf, 0)  # after all rows
+_now_ms = SystemClock().now_ms
 
 StreamingStage: TypeAlias = "Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]"
 BatchStage: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -220,6 +223,7 @@ class _SubtaskRun:
     ) -> None:
         """``sampled``: Whether to report samples of keys."""
         self._job = job
+        self._began = _now_ms()
         self._codec = job.codec()
         self._sampler = KeySampler(job.plan, head, self._codec) if sampled else None
         self._readings: list[SourceRead] = []
@@ -295,6 +299,7 @@ class _SubtaskRun:
     def finish(self, state_bytes: int | None = None) -> list[Row]:
         """Return the last rows, with the subtask's progress. ``state_bytes`` is attributed to its first operator."""
         head, *others = self.subtask.progress()
+        head[SPAN] = [self._began, _now_ms()]
         if state_bytes is not None:
             head["state_bytes"] = state_bytes
         kept = [{"fields_of": uid, "names": names} for uid, names in self.subtask.kept_fields().items()]

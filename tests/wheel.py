@@ -5,7 +5,7 @@ they are copied. This checks, in an empty directory and with nothing of the chec
 
 * what the wheel contains, and that its license files and type information are there;
 * that the program in the README runs and prints what the README says;
-* that the command ``dsv2`` is installed;
+* that the command ``dsv2`` is installed, and that the server of the dashboard has its page;
 * that the hot topics example runs on Spark;
 * with ``--suites``, the property tests and the conformance programs on the local runtime.
 
@@ -31,10 +31,17 @@ from tests.documents import documented_output, program_of
 __all__ = ("Environment", "WheelError", "build_wheel", "check_contents", "main")
 
 _ROOT = Path(__file__).parent.parent
-_EXTRAS = "spark,map-state,kafka,postgres,avro,protobuf,schema-registry"
+_EXTRAS = "spark,map-state,kafka,postgres,avro,protobuf,schema-registry,dashboard"
 _PACKAGES = {"dsv2", "runtime_spark"}
 _FILES = ("dsv2/py.typed", "runtime_spark/py.typed", "licenses/LICENSE", "licenses/NOTICE", "METADATA")
+_STATIC = "dsv2/dashboard/static"
 _IMPORTED = "import dsv2, importlib.metadata as m; assert m.version('dsv2') == dsv2.__version__; print(dsv2.__file__)"
+_PAGE = """
+from urllib.request import urlopen
+from dsv2.dashboard import Dashboard
+from dsv2.dashboard.server import DashboardServer
+print(urlopen(DashboardServer(Dashboard(0)).url).read().decode())
+"""
 _SUITES = ("tests/property", "tests/conformance/test_local.py")
 _FOLDERS_OF_SUITES = ("tests", "examples", "components", "benchmarks", "storms", "docs")
 _FILES_OF_SUITES = ("pyproject.toml", "README.md")
@@ -89,7 +96,8 @@ def check_contents(wheel: Path) -> None:
     packages = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
     if packages != _PACKAGES:
         raise WheelError(f"{wheel.name} installs {sorted(packages)}, and should install {sorted(_PACKAGES)}.")
-    missing = [file for file in _FILES if not any(name.endswith(file) for name in names)]
+    page = [file.relative_to(_ROOT).as_posix() for file in sorted((_ROOT / _STATIC).iterdir())]
+    missing = [file for file in (*_FILES, *page) if not any(name.endswith(file) for name in names)]
     if missing:
         raise WheelError(f"{wheel.name} lacks {', '.join(missing)}.")
 
@@ -107,6 +115,8 @@ def _run_command(environment: Environment, work: Path) -> None:
     printed = environment.run("dsv2", "--version", cwd=work)
     if not printed.startswith("dsv2 "):
         raise WheelError(f"The command dsv2 prints {printed!r}.")
+    if "<!doctype html>" not in environment.python("-c", _PAGE, cwd=work):
+        raise WheelError("The server of the dashboard does not have its page.")
 
 
 def _run_example(environment: Environment, work: Path) -> None:

@@ -38,6 +38,7 @@ class _Layer(msgspec.Struct, forbid_unknown_fields=True):
     name: str | None = None
     available_now: bool | None = None
     state_key: str | None = None
+    dashboard: int | None = None
     settings: dict[str, Any] = {}
     spark: dict[str, str | int | float | bool] = {}
 
@@ -64,6 +65,7 @@ class Configuration(msgspec.Struct, frozen=True):
         name: The name of the job.
         available_now: Whether the job stops when it has read what is available.
         state_key: The file with the key that signs the state, or None.
+        dashboard: The port of a dashboard, or None.
         settings: The arguments of the function: text, or values of the TOML file.
         own_settings: The names of those that are given for this pipeline, which the function must have. Others are
             given for all pipelines, and functions without them ignore them.
@@ -79,6 +81,7 @@ class Configuration(msgspec.Struct, frozen=True):
     name: str
     available_now: bool
     state_key: str | None
+    dashboard: int | None
     settings: Mapping[str, Any]
     own_settings: frozenset[str]
     spark: Mapping[str, str]
@@ -102,6 +105,7 @@ def add_run_options(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("--checkpoint", metavar="PATH", help="the checkpoint_location, for streaming jobs on Spark")
     add("--savepoint", metavar="PATH", help="a savepoint to start from")
+    add("--dashboard", type=int, metavar="PORT", help="show the job as a web page at this port; 0: a free one")
     add("--available-now", action="store_true", default=None, help="read what is available now, then stop")
     add_state_key(command)
 
@@ -138,6 +142,7 @@ def configuration_of(arguments: argparse.Namespace) -> Configuration:
         first("name") or target.rpartition(":")[2].replace("_", " "),
         bool(first("available_now")),
         first("state_key"),
+        first("dashboard"),
         settings,
         frozenset((*options.settings, *own.settings)),
         spark,

@@ -16,6 +16,7 @@ from dsv2.cli.report import Report, table
 from dsv2.cli.running import STOPPED_BY_CTRL_C, run_job
 from dsv2.cli.type_check import check_types
 from dsv2.cli.with_spark import spark_commands
+from dsv2.dashboard.start import DashboardRuntime
 from dsv2.environment import ExecutionEnvironment
 from dsv2.errors import ConfigurationError
 from dsv2.explain import Explanation, Finding, Format, Severity
@@ -212,6 +213,8 @@ def _start(function: PipelineFunction, configuration: Configuration) -> JobHandl
         runtime, session = spark_commands().runtime(configuration.spark, configuration.state_key)
     else:
         runtime, session = _local_runtime(), None
+    if configuration.dashboard is not None:
+        runtime = DashboardRuntime(runtime, configuration.dashboard)
     return _built(function, configuration, _Runtime(configuration, runtime), session).execute_async(
         configuration.name,
         checkpoint_location=configuration.checkpoint,

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dsv2.cli import checkpoint, dead_letters, files, job, savepoint, state
+from dsv2.cli import checkpoint, dashboard, dead_letters, files, job, savepoint, state, watermarks
 from dsv2.cli.completion import add_completion
 from dsv2.cli.report import Report
 from dsv2.errors import Dsv2Error
@@ -59,6 +59,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dsv2 {__version__}")
     add_completion(parser)
     groups = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (job, savepoint, checkpoint, state, dead_letters, files):
+    for module in (job, dashboard, watermarks, savepoint, checkpoint, state, dead_letters, files):
         module.add_commands(groups)
     return parser

@@ -11,7 +11,8 @@ from signal import SIGINT, SIGTERM, Signals, signal
 from types import FrameType
 
 from dsv2.errors import Dsv2Error
-from dsv2.job import JobHandle, JobProgress, JobStatus
+from dsv2.job import JobHandle, JobStatus
+from dsv2.progress import JobProgress
 
 __all__ = ("STOPPED_BY_CTRL_C", "Outcome", "run_job")
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TypeAlias
 from urllib.parse import quote, quote_plus
 
-__all__ = ("HIDDEN", "ClientOptions", "OptionValue", "hide")
+__all__ = ("HIDDEN", "ClientOptions", "OptionValue", "hide", "shown_option")
 
 OptionValue: TypeAlias = str | int | float | bool
 
@@ -39,7 +39,7 @@ class ClientOptions(Mapping[str, OptionValue]):
         return len(self._options)
 
     def __repr__(self) -> str:
-        return repr({name: _shown(name, value) for name, value in self._options.items()})
+        return repr({name: shown_option(name, value) for name, value in self._options.items()})
 
     def redacted(self, text: str) -> str:
         """Return ``text`` with the secrets of these options hidden."""
@@ -65,7 +65,8 @@ def _forms(secret: str) -> Iterator[str]:
     yield quote_plus(secret)
 
 
-def _shown(name: str, value: OptionValue) -> OptionValue:
+def shown_option(name: str, value: OptionValue) -> OptionValue:
+    """Return the value of an option, or ``HIDDEN`` if its name suggests a secret. Users in URLs are hidden as well."""
     if _SECRET.search(name.lower()) is not None:
         return HIDDEN
     return _USER_IN_URL.sub(HIDDEN, value) if isinstance(value, str) else value

@@ -134,6 +134,11 @@ class OperatorView:
         event_time: Whether it acts as event time advances.
         error_policy: What happens when a callback raises. "": the job fails.
         broadcast_wait: What ends the wait for the broadcast input. "": it does not wait.
+        broadcast_wait_until: The identifier of the watermark that ends this wait. None: the end of the input, or it
+            does not wait.
+        idle_after_ms: For a generator of event time, or a source with one, after how many ms without records a subtask
+            or split is idle. 0: never. None: it does not generate event time from records.
+        alignment_group: For a source, the group with which its event time is aligned, or "".
     """
 
     id: int
@@ -159,6 +164,9 @@ class OperatorView:
     event_time: bool = False
     error_policy: str = ""
     broadcast_wait: str = ""
+    broadcast_wait_until: str | None = None
+    idle_after_ms: int | None = None
+    alignment_group: str = ""
 
     @property
     def title(self) -> str:

@@ -9,6 +9,7 @@ from dsv2.error_policy import ErrorPolicy
 from dsv2.explain.code import code_of
 from dsv2.explain.flow import Flow, handlers
 from dsv2.explain.model import Code, EdgeView, OperatorView, Place, Processing, StateView
+from dsv2.extension.event_time.generator import WatermarkGenerator
 from dsv2.functions import CallableFunction, FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
 from dsv2.graph import Edge, Operator, OperatorKind, Plan
 from dsv2.sinks import DriverSink
@@ -41,8 +42,19 @@ def operator_view(operator: Operator, flow: Flow) -> OperatorView:
         declares=flow.declared[operator.id],
     )
     if isinstance(body, BaseSource):
-        return replace(view, bounded=body.bounded, read_by=plan.read_by.get(operator.id))
+        return replace(_source_view(view, operator), bounded=body.bounded, read_by=plan.read_by.get(operator.id))
     return _function_view(view, operator, body) if isinstance(body, ProcessFunction) else view
+
+
+def _source_view(view: OperatorView, operator: Operator) -> OperatorView:
+    strategy = operator.watermarks
+    if strategy is None:
+        return view
+    return replace(
+        view,
+        idle_after_ms=strategy.idle_after_ms if strategy.emits else None,
+        alignment_group="" if strategy.alignment is None else strategy.alignment.group,
+    )
 
 
 def _function_view(view: OperatorView, operator: Operator, function: ProcessFunction) -> OperatorView:
@@ -55,6 +67,8 @@ def _function_view(view: OperatorView, operator: Operator, function: ProcessFunc
         event_time=function.dsv2_has_event_time,
         error_policy=_policy_text(operator.error_policy),
         broadcast_wait="" if operator.broadcast_wait is None else str(operator.broadcast_wait),
+        broadcast_wait_until=None if operator.broadcast_wait is None else operator.broadcast_wait.identifier,
+        idle_after_ms=function.idle_after_ms if isinstance(function, WatermarkGenerator) else None,
     )
 
 

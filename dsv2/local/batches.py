@@ -12,7 +12,7 @@ from dsv2.clock import Clock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.graph import Plan
 from dsv2.graph.skips import SkippedRecords
-from dsv2.job import JobProgress, Trigger, input_is_bounded
+from dsv2.job import Trigger, input_is_bounded
 from dsv2.local.beginning import Beginning
 from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch, SubtaskState
 from dsv2.local.control import JobControl
@@ -24,8 +24,11 @@ from dsv2.program.description import describe
 from dsv2.program.history import continued_programs
 from dsv2.program.key_samples import add_samples
 from dsv2.program.unblocking import Unblocking
+from dsv2.progress_log import ProgressLog
 from dsv2.runtime.exchange.frames import Frame
-from dsv2.runtime.report.progress import job_progress
+from dsv2.runtime.report.job_listeners import JobListeners
+from dsv2.runtime.report.job_reports import JobReports
+from dsv2.runtime.report.phases import COMMIT, PLANNING, SINKS
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sources import Halt
 
@@ -95,14 +98,18 @@ class Recorder:
         frames = [frame for _, found in self._run.take_collected() for frame in found if frame.batch]
         letters = self._run.take_letters()
         self._note_skipped(batch_id)
+        measured = self._run.phases.measured
         if self._checkpoint is not None:
-            self._checkpoint.write(self._stored(frames, letters, batch_id, now_ms))
-        self._sinks.write(frames, batch_id)
-        self._letters.write(batch_id, letters)
-        if self._checkpoint is not None:
-            self._letters.record_replays(self._begun.replays)
-            self._checkpoint.mark_written(batch_id)
-        self._run.commit()
+            with measured(COMMIT):
+                self._checkpoint.write(self._stored(frames, letters, batch_id, now_ms))
+        with measured(SINKS):
+            self._sinks.write(frames, batch_id)
+            self._letters.write(batch_id, letters)
+        with measured(COMMIT):
+            if self._checkpoint is not None:
+                self._letters.record_replays(self._begun.replays)
+                self._checkpoint.mark_written(batch_id)
+            self._run.commit()
 
     def _note_skipped(self, batch_id: int) -> None:
         if self._unblocking is None or (skipped := self._run.skipped()) == self._skipped:
@@ -150,6 +157,9 @@ class MicroBatches:
         time: BatchTime,
         trigger: Trigger,
         sizes: Sequence[int],
+        reports: JobReports,
+        log: ProgressLog | None,
+        listeners: JobListeners,
         *,
         first_batch: int,
         strict: bool,
@@ -165,11 +175,16 @@ class MicroBatches:
             time: The processing time, which is set for each micro-batch.
             trigger: When micro-batches begin.
             sizes: The sizes of micro-batches, in records per source subtask. The last size repeats. Empty: no limit.
+            reports: Combines what the subtasks report.
+            log: Stores the progress. None: it is not stored.
+            listeners: Receive the progress.
             first_batch: The number of the first micro-batch.
             strict: Whether the subtasks are restored after each micro-batch.
         """
         self._plan = plan
         self._run = run
+        self._listeners = listeners
+        self._log = log
         self._recorder = recorder
         self._control = control
         self._clock = clock
@@ -183,12 +198,18 @@ class MicroBatches:
         self._ends_when_read = trigger.interval_ms is None and not input_is_bounded(plan)
         self._by_clock = any(plan.needs_clock(operator) for operator in plan.operators)
         self._skipped_ms = 0  # by halts
-        self.progress: JobProgress = job_progress(plan, -1, [])
+        self._reports = reports
+        self.progress = reports.progress()
 
     @property
     def last_batch(self) -> int:
         """The last complete micro-batch."""
         return self._next_batch - 1
+
+    @property
+    def now_ms(self) -> int:
+        """The time in the job, in ms. Between micro-batches it passes as well."""
+        return max(self._time.now_ms, self._clock.now_ms() + self._skipped_ms)
 
     def run(self) -> Outcome:
         """Run until all input has ended, or the run stops before that.
@@ -204,6 +225,7 @@ class MicroBatches:
             if self._control.is_stopping:
                 return Outcome.STOPPED
             began = self._clock.now_ms()
+            self._run.phases.begin()
             self._time.now_ms = max(self._time.now_ms, began + self._skipped_ms)
             match self._run.halt(self._time.now_ms):
                 case Halt(until_ms=None):
@@ -211,13 +233,16 @@ class MicroBatches:
                 case Halt(until_ms=int(until_ms)):
                     self._skip(until_ms)
                     self._run.begin_batch(0)
-                    self._run_batch()
+                    self._run_batch(began)
                     continue
                 case None:
-                    reads = self._run.begin_batch(next(self._sizes))
+                    with self._run.phases.measured(PLANNING):
+                        reads = self._run.begin_batch(next(self._sizes))
                     has_work = reads or not number or (self._by_clock and self._run.is_due(self._time.now_ms))
             if has_work:
-                self._run_batch()
+                self._run_batch(began)
+            elif self._run.is_aligned:
+                self._note_pauses()
             if self._run.ended:
                 self._run.check_ended()
                 return Outcome.ENDED
@@ -227,17 +252,31 @@ class MicroBatches:
             self._pause(began, reads=reads)
         raise AssertionError
 
-    def _run_batch(self) -> None:
+    def _run_batch(self, began_ms: int) -> None:
         batch_id = self._next_batch
         self._recorder.before_batch()
         self._run.run_batch()
         self._recorder.record(batch_id, self._time.now_ms)
         self._next_batch += 1
-        self.progress = job_progress(self._plan, batch_id, self._run.progress())
+        self._report(batch_id, began_ms)
         if self._strict and batch_id % _RESTARTS_BY_ROWS:
             self._run.restart()
         elif self._strict:
             restart(self._plan, self._run)
+
+    def _report(self, batch_id: int, began_ms: int) -> None:
+        reported = self._reports.add(batch_id, self._run.progress(), self._time.now_ms)
+        self._reports.note_splits(self._run.splits(self._time.now_ms))
+        self.progress = self._reports.complete(reported, began_ms, *self._run.phases.end())
+        self._run.reset_times()
+        if self._log is not None:
+            self._log.add(self.progress)
+        self._listeners.progress(self.progress)
+
+    def _note_pauses(self) -> None:
+        """Splits may have been paused or resumed although there is nothing to read."""
+        self._reports.note_splits(self._run.splits(self._time.now_ms))
+        self.progress = self._reports.progress()
 
     def _skip(self, until_ms: int) -> None:
         """Set the clock of the job forward to ``until_ms``, or to the next micro-batch before that."""

@@ -11,7 +11,8 @@ from dsv2.clock import Clock
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Plan
 from dsv2.graph.skips import warn_of_missed_skips
-from dsv2.job import JobProgress, Trigger
+from dsv2.job import Trigger
+from dsv2.job_configuration import Section
 from dsv2.local.batches import MicroBatches, Outcome, Recorder
 from dsv2.local.beginning import Beginning
 from dsv2.local.checkpoint import LocalCheckpoint
@@ -23,13 +24,17 @@ from dsv2.local.savepoints import restore
 from dsv2.local.sinks import LocalSinks
 from dsv2.program.run_history import begin_run
 from dsv2.program.unblocking import Unblocking
+from dsv2.progress import JobProgress
+from dsv2.progress_log import ProgressLog
 from dsv2.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.job_context import JobContext, event_loop_of
-from dsv2.runtime.report.progress import job_progress
+from dsv2.runtime.report.job_listeners import JobListeners
+from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.timers import BatchTime
+from dsv2.runtime_view import RuntimeView
 from dsv2.sinks import SinkRunInfo
 
 __all__ = ("Execution", "Settings")
@@ -37,13 +42,14 @@ __all__ = ("Execution", "Settings")
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of ``LocalRuntime``, and the trigger of the job."""
+    """The settings of ``LocalRuntime``, the trigger of the job, and all of its configuration for its checkpoint."""
 
     seed: int
     batches: Sequence[int]
     fast: bool
     clock: Clock
     trigger: Trigger
+    configuration: tuple[Section, ...]
 
 
 class Execution:
@@ -58,7 +64,9 @@ class Execution:
         unblocking: Unblocking | None,
         settings: Settings,
         control: JobControl,
+        listeners: JobListeners,
     ) -> None:
+        self._listeners = listeners
         self._plan = plan
         self._begun = begun
         self._checkpoint = checkpoint
@@ -67,6 +75,11 @@ class Execution:
         self._settings = settings
         self._control = control
         self._time = BatchTime(max(settings.clock.now_ms(), begun.now_ms))
+        self._log = (
+            None if checkpoint is None else ProgressLog(checkpoint.folder, begun.batch_id, settings.configuration)
+        )
+        before = None if self._log is None else self._log.before
+        self._reports = JobReports(plan, before=before, is_new=begun.is_new and begun.state is None, in_portions=False)
         self._run: LocalRun | None = None
         self._batches: MicroBatches | None = None
         self.has_ended = False
@@ -75,7 +88,12 @@ class Execution:
     @property
     def progress(self) -> JobProgress:
         """The progress as of the last micro-batch."""
-        return job_progress(self._plan, -1, []) if self._batches is None else self._batches.progress
+        return self._reports.progress() if self._batches is None else self._batches.progress
+
+    @property
+    def now_ms(self) -> int:
+        """The time in the job, in ms."""
+        return self._settings.clock.now_ms() if self._batches is None else self._batches.now_ms
 
     @property
     def state(self) -> tuple[LocalRun, int]:
@@ -113,6 +131,8 @@ class Execution:
     def _run_all(self) -> Outcome:
         plan, settings = self._plan, self._settings
         run = self._run = self._new_run()
+        if self._log is not None:
+            self._log.add_job(plan, settings.clock.now_ms(), RuntimeView("local", one_process=True))
         sinks = self._new_sinks()
         recorder = Recorder(plan, run, sinks, self._letters, self._begun, self._checkpoint, self._unblocking)
         self._batches = MicroBatches(
@@ -124,6 +144,9 @@ class Execution:
             self._time,
             settings.trigger,
             settings.batches,
+            self._reports,
+            self._log,
+            self._listeners,
             first_batch=self._begun.batch_id,
             strict=not settings.fast,
         )

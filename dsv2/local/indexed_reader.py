@@ -14,6 +14,7 @@ from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.reading import Reading
+from dsv2.progress import SplitProgress
 from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.continuation import check_content
@@ -21,6 +22,7 @@ from dsv2.runtime.sources.indexed_pace import DEFAULT_RECORDS_PER_BATCH, Indexed
 from dsv2.runtime.sources.indexed_reading import IndexedReading
 from dsv2.runtime.sources.ranges import indexed_range
 from dsv2.runtime.sources.source_task import SourceTask
+from dsv2.runtime.sources.split_progress import indexed_split
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Halt, IndexedSource, ReadSchedule
 from dsv2.sources.source import LEAST_PER_BATCH
@@ -66,6 +68,9 @@ class IndexedSourceRun:
         self._halts = None if schedule is None else SourceHalts(schedule, self.readers, begin)
         self._pace = IndexedPace(self._source.records_per_second, clock)
         self._adaptive = None if reading.target_batch_ms is None else AdaptiveLimit(reading.target_batch_ms, clock)
+        if self._adaptive is not None and start is not None:
+            self._adaptive.resume(start.offset.get("limit", 1.0))
+        self._moved_ms: int | None = None
         self._goal = self._available_at_start() if reading.only_available and not self._source.bounded else None
 
     @property
@@ -73,7 +78,11 @@ class IndexedSourceRun:
         """Where the source continues after the last micro-batch."""
         ended = all(reader.ended for reader in self.readers)
         offset: dict[str, Any] = {"position": self._records_read}
-        return SourcePosition(offset | {"ended": True} if ended else offset)
+        if ended:
+            offset["ended"] = True
+        if self._adaptive is not None:
+            offset["limit"] = self._adaptive.multiple
+        return SourcePosition(offset)
 
     @property
     def ended(self) -> bool:
@@ -127,6 +136,17 @@ class IndexedSourceRun:
         available = self._pace.available(read)
         most = self._source.records_per_batch or DEFAULT_RECORDS_PER_BATCH
         return read + most if available is None else available
+
+    def splits(self, now_ms: int) -> tuple[SplitProgress, ...]:
+        """Return the progress of the source, which is one split, at ``now_ms``."""
+        if self._records_read > self._batch_start:
+            self._moved_ms = now_ms
+        available = self._pace.available(self._batch_start)
+        return (
+            indexed_split(
+                self._records_read, self._source.count, available, ended=self.ended, moved_at_ms=self._moved_ms
+            ),
+        )
 
     def ranges_read(self) -> list[str]:
         """Describe what the last micro-batch has read."""

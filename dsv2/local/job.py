@@ -8,36 +8,51 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from os import PathLike
+from typing import TYPE_CHECKING
 
 from dsv2.arguments import as_seconds
 from dsv2.clock import Clock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
-from dsv2.job import JobProgress, JobResult, JobStatus
+from dsv2.job import JobResult, JobStatus
 from dsv2.local.beginning import ONLY_LOCAL, Beginning
 from dsv2.local.control import JobControl
 from dsv2.local.execution import Execution
 from dsv2.local.savepoints import take
 from dsv2.paths import local_folder
-from dsv2.runtime.report.job_waiting import Keeper, Waiting
+from dsv2.progress import JobProgress
+from dsv2.runtime.report.job_listeners import JobListeners
+from dsv2.runtime.report.job_waiting import Keeper, Waiting, slice_until
+from dsv2.runtime.report.watermarks import watermarks_of
 from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.savepoint.metadata import Origin
 from dsv2.savepoint.writer import check_unused
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
 
+if TYPE_CHECKING:
+    from dsv2.watermark_report import WatermarkReport
+
 __all__ = ("LocalJob",)
 
 _CANCEL_SECONDS = 20.0
 _AT_EXIT_SECONDS = 5.0
-_SLICE_SECONDS = 1.0
 
 
 class LocalJob:
     """``JobHandle`` of a local job, which runs in the thread of the caller or in one of its own."""
 
-    def __init__(self, plan: Plan, begun: Beginning, execution: Execution, control: JobControl, clock: Clock) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        begun: Beginning,
+        execution: Execution,
+        control: JobControl,
+        clock: Clock,
+        listeners: JobListeners,
+    ) -> None:
+        self._listeners = listeners
         self._plan = plan
         self._begun = begun
         self._execution = execution
@@ -47,12 +62,15 @@ class LocalJob:
         self._failure: Dsv2Error | None = None
         self._stopped = False
         self._is_over = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: threading.Thread | None = None  # of its own
+        self._runs_in: threading.Thread | None = None
         self._keeper = Keeper(self._ends_within)
 
     def run(self) -> None:
         """Run the job in this thread. Exceptions that are not errors of the job, such as Ctrl-C, are raised."""
+        self._runs_in = threading.current_thread()
         try:
+            self._listeners.started(self, self._plan)
             self._stopped = self._execution.run()
             self._execution.warn_of_missed_skips()
         except UserFunctionError as error:
@@ -62,7 +80,8 @@ class LocalJob:
         except Dsv2Error as error:
             self._failure = error
         except BaseException as error:
-            if not self._is_own_thread:
+            if self._thread is None:
+                self._stopped = True
                 raise
             self._failure = JobError(f"Job {self._plan.job_name!r} failed: {type(error).__qualname__}: {error}")
             self._failure.__cause__ = error
@@ -70,6 +89,7 @@ class LocalJob:
             self._ended = self._clock.now_ms()
             self._control.end()
             self._is_over.set()
+            self._listeners.ended(self)
 
     def start(self, *, ends: bool) -> None:
         """Run the job in a thread. ``ends``: Whether it ends by itself. The program then does not end before it."""
@@ -89,7 +109,7 @@ class LocalJob:
         self._is_over.wait(_AT_EXIT_SECONDS)
 
     def _ends_within(self, seconds: float | None) -> bool:
-        return self._is_over.wait(seconds)
+        return self._listeners.await_ended(seconds)
 
     def __repr__(self) -> str:
         return f"<job {self._plan.job_name!r}: {self.status.value}>"
@@ -107,6 +127,11 @@ class LocalJob:
     def progress(self) -> JobProgress:
         """The progress as of the last micro-batch."""
         return self._execution.progress
+
+    @short_traceback
+    def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
+        """Report what holds a watermark back; see ``JobHandle``."""
+        return watermarks_of(self._plan, self.progress, self._execution.now_ms, identifier, operator)
 
     @short_traceback
     def await_termination(self, timeout: timedelta | None = None) -> bool:
@@ -127,11 +152,11 @@ class LocalJob:
         asked(self)
         seconds = as_seconds(timeout, "timeout")
         self._control.stop()
-        if self._is_own_thread:  # a sink has called this; the job cannot wait for itself
+        if self._is_own_thread:  # a sink or a listener has called this; the job cannot wait for itself
             return
         deadline = None if seconds is None else time.monotonic() + seconds
         waiting = Waiting(self._plan.job_name, self._what_runs)
-        while not self._ends_within(_slice(deadline)):
+        while not self._ends_within(slice_until(deadline)):
             waiting.log()
             if deadline is not None and time.monotonic() >= deadline:
                 self._cancel()
@@ -139,7 +164,7 @@ class LocalJob:
 
     @property
     def _is_own_thread(self) -> bool:
-        return threading.current_thread() is self._thread
+        return threading.current_thread() is self._runs_in and not self._is_over.is_set()
 
     def _cancel(self) -> None:
         self._control.stop(cancel=True)
@@ -165,7 +190,9 @@ class LocalJob:
         if self._plan.mode is RuntimeExecutionMode.BATCH:
             raise ConfigurationError(f"The job {self._plan.job_name!r} is a BATCH job, which has no savepoints.")
         if self._is_own_thread:
-            raise ConfigurationError("A savepoint is taken between two micro-batches, so a sink cannot take one.")
+            raise ConfigurationError(
+                "A savepoint is taken between two micro-batches, so a sink or a listener cannot take one."
+            )
         folder = local_folder(path, ONLY_LOCAL)
         check_unused(folder)
 
@@ -199,7 +226,3 @@ class LocalJob:
         asked(self)
         self.await_termination()
         return JobResult(self._plan.job_name, timedelta(milliseconds=self._ended - self._began), self.progress)
-
-
-def _slice(deadline: float | None) -> float:
-    return _SLICE_SECONDS if deadline is None else max(0.0, min(_SLICE_SECONDS, deadline - time.monotonic()))

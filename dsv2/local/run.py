@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dsv2.clock import Clock
+from dsv2.clock import Clock, elapsed_ns
 from dsv2.errors import InternalError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.local.indexed_reader import IndexedReader, IndexedSourceRun, own_copy
@@ -16,11 +16,13 @@ from dsv2.local.reading import Reading
 from dsv2.local.split_reader import SplitReader, SplitSourceRun
 from dsv2.local.wire import Wire
 from dsv2.program.key_samples import KeySample, KeySampler
+from dsv2.progress import SplitProgress
 from dsv2.record_position import Offset, SplitName
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.report.driver_limits import DriverLimits
+from dsv2.runtime.report.phases import SOURCE, Phases, level
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.alignment import LocalBoard
 from dsv2.runtime.sources.source_task import SourceTask
@@ -76,6 +78,9 @@ class LocalRun:
         self._waiting: list[tuple[int, int, int]] = []  # the keys of the queues that are not empty
         self._collected: dict[int, list[Frame]] = {op.id: [] for op in plan.operators if op.kind is OperatorKind.SINK}
         self._limits = DriverLimits(plan)
+        self._levels = {head: level(depth) for head, depth in plan.depths.items()}
+        self.phases = Phases(max(plan.depths.values(), default=0))
+        """The times of the micro-batch."""
         self._subtasks = {
             (head, index): self._new_subtask(head, index)
             for head in plan.chains
@@ -171,17 +176,19 @@ class LocalRun:
     def run_batch(self) -> None:
         """Run the micro-batch that ``begin_batch`` has planned."""
         self._limits = DriverLimits(self._plan)
-        for subtask in self._subtasks.values():
-            subtask.begin_batch()
-            subtask.flush()
+        for (head, _), subtask in self._subtasks.items():
+            with self.phases.measured(self._levels[head]):
+                subtask.begin_batch()
+                subtask.flush()
         self._process()
         for task in [reader.task for reader in self._readers]:
             task.end_portion()
             task.flush()
         self._process()
         for head, index in self._subtasks:  # upstream first, so that the output of timers belongs to this batch
-            self._subtasks[head, index].end_batch()
-            self._subtasks[head, index].flush()
+            with self.phases.measured(self._levels[head]):
+                self._subtasks[head, index].end_batch()
+                self._subtasks[head, index].flush()
             self._process()
         self._limits.check()
         if self._mutation is not None:
@@ -232,7 +239,7 @@ class LocalRun:
             if not ready and not self._waiting:
                 break
             if ready and (not self._waiting or self._choice.random() < 0.25):
-                self._choice.choice(ready).read(self._choice)
+                self._read(self._choice.choice(ready))
             else:
                 self._deliver_one()
             self._limits.check()
@@ -278,6 +285,26 @@ class LocalRun:
         parts: list[Subtask | SourceTask] = [*(reader.task for reader in self._readers), *self._subtasks.values()]
         return [entry for part in parts for entry in part.progress()]
 
+    def splits(self, now_ms: int) -> dict[str, tuple[SplitProgress, ...]]:
+        """Return the progress of the splits of each source at ``now_ms``, by uid."""
+        return {
+            uid: source.splits(now_ms)
+            for sources in (self._indexed_sources, self._split_sources)
+            for uid, source in sources.items()
+        }
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether splits may be paused and resumed between two micro-batches."""
+        return any(source.is_aligned for source in self._split_sources.values())
+
+    def reset_times(self) -> None:
+        """Begin to measure times again. Called between two micro-batches."""
+        for reader in self._readers:
+            reader.task.reset_times()
+        for subtask in self._subtasks.values():
+            subtask.reset_times()
+
     def ranges_read(self) -> list[str]:
         """Describe what the last micro-batch has read of each source."""
         return [described for source in self._sources() for described in source.ranges_read()]
@@ -291,12 +318,12 @@ class LocalRun:
 
     def holding(self) -> list[str]:
         """Return the uids of the operators that buffer records behind aligned watermarks."""
-        return sorted({entry["uid"] for entry in self.progress() if entry["records_held"]})
+        return sorted({uid for subtask in self._subtasks.values() for uid in subtask.held()})
 
     @property
     def records_held(self) -> int:
         """The number of records that are buffered behind aligned watermarks."""
-        return sum(entry["records_held"] for entry in self.progress())
+        return sum(sum(subtask.held().values()) for subtask in self._subtasks.values())
 
     def check_ended(self) -> None:
         """Raise ``InternalError`` if a subtask has not ended although all sources have."""
@@ -342,6 +369,13 @@ class LocalRun:
             self._waiting.append(key)
         queue.append(frame)
 
+    def _read(self, reader: IndexedReader | SplitReader) -> None:
+        began = elapsed_ns()
+        reader.read(self._choice)
+        spent = elapsed_ns() - began
+        reader.task.user_ns += spent
+        self.phases.ns[SOURCE] += spent
+
     def _deliver_one(self) -> None:
         chosen = self._choice.randrange(len(self._waiting))
         key = self._waiting[chosen]
@@ -357,5 +391,7 @@ class LocalRun:
         if self._samplers:
             self._samplers[head, index].see(channel, frame.batch.records)
         subtask = self._subtasks[head, index]
+        began = elapsed_ns()
         subtask.receive(channel, frame.batch, frame.controls)
         subtask.flush()
+        self.phases.ns[self._levels[head]] += elapsed_ns() - began

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from uuid import uuid4
 
@@ -13,9 +13,11 @@ from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import PlanError
 from dsv2.file_log.ownership import OutputOwner
+from dsv2.folders import Folder
 from dsv2.graph import Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.job import RunOptions, default_trigger, input_is_bounded
+from dsv2.job_configuration import configuration_of
 from dsv2.local.beginning import ONLY_LOCAL, Beginning, beginning_of
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.checks import check_plan, check_start
@@ -26,6 +28,7 @@ from dsv2.local.job import LocalJob
 from dsv2.local.letters import LocalLetters
 from dsv2.local.skips import plan_of_run
 from dsv2.paths import local_folder
+from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime_view import RuntimeView
 
 __all__ = ("LocalRuntime",)
@@ -76,6 +79,19 @@ class LocalRuntime:
             return RuntimeView("local", one_process=True, refusal=f"{type(error).__name__}: {error}")
         return RuntimeView("local", one_process=True)
 
+    def configuration(self) -> Mapping[str, str]:
+        """Return the settings of this runtime, for dashboards."""
+        return {
+            "seed": str(self._seed),
+            "batches": ", ".join(map(str, self._batches)) or "the limits of the sources",
+            "fast": str(self._fast),
+            "clock": type(self._clock).__qualname__,
+        }
+
+    def open_folder(self, path: str) -> Folder:
+        """Open a folder on the local disk, for dashboards."""
+        return local_folder(path, ONLY_LOCAL)
+
     def start(self, plan: Plan, options: RunOptions) -> LocalJob:
         """Start to run ``plan``. If the caller waits for its end, it runs in the thread of the caller.
 
@@ -92,9 +108,11 @@ class LocalRuntime:
             letters = LocalLetters(plan, options, begun.job_id)
             plan, unblocking = plan_of_run(plan, options, begun, checkpoint)
             control = JobControl()
-            settings = Settings(self._seed, self._batches, self._fast, self._clock, trigger)
-            execution = Execution(plan, begun, checkpoint, letters, unblocking, settings, control)
-            job = LocalJob(plan, begun, execution, control, self._clock)
+            configuration = configuration_of(plan, options, self.configuration())
+            settings = Settings(self._seed, self._batches, self._fast, self._clock, trigger, configuration)
+            listeners = JobListeners(options.listeners)
+            execution = Execution(plan, begun, checkpoint, letters, unblocking, settings, control, listeners)
+            job = LocalJob(plan, begun, execution, control, self._clock, listeners)
             stack.pop_all()  # the execution releases the checkpoint
         if options.background:
             job.start(ends=trigger.interval_ms is None or input_is_bounded(plan))

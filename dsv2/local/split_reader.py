@@ -13,6 +13,7 @@ from dsv2.graph import Operator, Plan
 from dsv2.local.indexed_reader import own_copy
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.reading import Reading
+from dsv2.progress import SplitProgress
 from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.alignment import AlignmentBoard
@@ -20,6 +21,7 @@ from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, ReaderOrder, Report, SourceOffset, orders
 from dsv2.runtime.sources.ranges import ranges_read
 from dsv2.runtime.sources.source_task import SourceTask
+from dsv2.runtime.sources.split_progress import event_times, with_event_times
 from dsv2.runtime.sources.split_reading import SplitReading
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Source
@@ -96,6 +98,15 @@ class SplitSourceRun:
     def _latest_reports(self) -> list[Report]:
         reports = [report for reader in self.readers if (report := reader.report()) is not None]
         return [*self._reports, *reports]  # those of other micro-batches do not count
+
+    def splits(self, now_ms: int) -> tuple[SplitProgress, ...]:
+        """Return the progress of the splits."""
+        return with_event_times(self._coordinator.splits(), event_times(self._latest_reports()))
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether splits may be paused and resumed between two micro-batches."""
+        return self._coordinator.is_aligned
 
     def ranges_read(self) -> list[str]:
         """Describe what the last micro-batch has read."""

@@ -60,6 +60,10 @@ class SplitDiscovery(ABC, Generic[SplitT]):
     def advance(self, split: SplitT, limit: int | None, /) -> Portion[SplitT] | None:
         """See ``SplitEnumerator.advance``."""
 
+    def lag(self, split: SplitT, /) -> int | None:
+        """See ``SplitEnumerator.lag``."""
+        return None
+
     def pause_or_resume_splits(self, splits_to_pause: Sequence[SplitT], splits_to_resume: Sequence[SplitT], /) -> None:
         """See ``SupportsPauseOrResumeSplits.pause_or_resume_splits``."""
 
@@ -235,6 +239,9 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
             if not self._bounded:
                 self._finished[split.split_id] = None
         return portion
+
+    def lag(self, split: SplitT, /) -> int | None:
+        return self._discovery.lag(split)
 
     def snapshot_state(self) -> AssignmentState[SplitT]:
         return AssignmentState(

@@ -111,6 +111,9 @@ class HybridSource(Source[T_co, HybridSplit, HybridState], SupportsSplitReassign
     def split_name(self, split: HybridSplit, /) -> SplitName:
         return f"{split.source}/{self.sources[split.source].split_name(split.split)}"
 
+    def describe_position(self, split: HybridSplit, /) -> str:
+        return self.sources[split.source].describe_position(split.split)
+
     def has_read(self, split: HybridSplit, offset: Offset, /) -> bool:
         return self.sources[split.source].has_read(split.split, offset)
 
@@ -261,6 +264,9 @@ class _Enumerator(SplitEnumerator[HybridSplit, HybridState]):
         self._inner.pause_or_resume_splits(
             [split.split for split in splits_to_pause], [split.split for split in splits_to_resume]
         )
+
+    def lag(self, split: HybridSplit, /) -> int | None:
+        return self._inner.lag(split.split) if split.source == self._number else None
 
     def snapshot_state(self) -> HybridState:
         return HybridState(self._number, self._inner.snapshot_state())

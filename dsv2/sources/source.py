@@ -8,6 +8,7 @@ the offsets, which are JSON, contain all state of the source.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -193,6 +194,14 @@ class SplitEnumerator(ABC, Generic[SplitT, StateT]):
             The next portion; None if there is nothing new.
         """
 
+    def lag(self, split: SplitT, /) -> int | None:
+        """Return the number of records that were available at the last ``refresh`` after the position of ``split``.
+
+        For the progress of the job. Called after ``advance``, for splits that readers hold. It should not ask an
+        external system. None (default): unknown.
+        """
+        return None
+
     @abstractmethod
     def snapshot_state(self) -> StateT:
         """Return the state that ``Source.create_enumerator`` receives when the job restarts."""
@@ -317,6 +326,18 @@ class Source(BaseSource[T_co], Generic[T_co, SplitT, StateT]):
     def split_name(self, split: SplitT, /) -> SplitName:
         """The name of a split in errors, dead letters and ``skip_records``. It does not depend on the position."""
         return split.split_id
+
+    def describe_position(self, split: SplitT, /) -> str:
+        """The position of a split, for the progress of the job. Default: its field ``position`` or ``offset``.
+
+        If it has no such field, all of its fields as JSON.
+        """
+        written = self.split_serializer.to_json(split)
+        if isinstance(written, dict):
+            for name in ("position", "offset"):
+                if name in written:
+                    return str(written[name])
+        return json.dumps(written)
 
     def has_read(self, split: SplitT, offset: Offset, /) -> bool:
         """Whether the record at ``offset`` is certainly before the position of ``split``, for a warning."""

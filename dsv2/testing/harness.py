@@ -16,11 +16,11 @@ from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.graph.plan import DEAD_LETTERS
 from dsv2.graph.side_outputs import list_tags
-from dsv2.job import OperatorProgress
 from dsv2.local.indexed_reader import own_copy
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.wire import Wire
 from dsv2.output_tag import OutputTag
+from dsv2.progress import OperatorProgress
 from dsv2.resource import resources_in_use
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext, event_loop_of

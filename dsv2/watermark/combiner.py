@@ -15,7 +15,7 @@ channel to inactive (idle or ended) or active, and returns the value to deliver,
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from dsv2.watermark.declaration import (
@@ -101,6 +101,15 @@ class WatermarkCombiner(Generic[V]):
             return None
         self._absent_counted = False
         return self._risen()
+
+    @property
+    def combined(self) -> V | None:
+        """The value delivered last, or None."""
+        return self._last
+
+    def sent(self) -> Mapping[int, V]:
+        """The last values of the channels that have not ended."""
+        return self._values
 
     def _combine(self) -> V | None:
         present = self._present
@@ -205,6 +214,14 @@ class AlignedWatermarkCombiner(Generic[V]):
         self._rounds = {channel: values for channel, values in self._rounds.items() if values}
         self._missing = self._count_missing()
         return combined
+
+    @property
+    def combined(self) -> None:
+        """Nothing: a delivered value belongs to a round that is over."""
+
+    def sent(self) -> Mapping[int, V]:
+        """The values of the current round, by channel."""
+        return {channel: values[0] for channel, values in self._rounds.items()}
 
     def _count_missing(self) -> int:
         return self._channels - len(self._inactive | self._rounds.keys())

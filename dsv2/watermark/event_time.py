@@ -11,7 +11,7 @@ ignored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from dsv2.errors import ContractError
@@ -98,6 +98,15 @@ class EventTimeCombiner:
     def following(self) -> None:
         """For the interface of combiners. There is never more than one new event time."""
 
+    @property
+    def combined(self) -> int | None:
+        """The event time of the input, possibly ``PROCESSING_TIME``. None: there is none yet."""
+        return None if self._last == LONG_MIN else self._last
+
+    def sent(self) -> Mapping[int, int]:
+        """The event time of the channels that have one."""
+        return {channel: time for channel, time in enumerate(self._times) if time != LONG_MIN}
+
     def _count(self, channel: int) -> None:
         if channel in self._idle or channel in self._ended or channel in self._behind:
             self._counted.discard(channel)
@@ -183,6 +192,14 @@ class EventTimeOfInputs:
         A clock behind event time, for example of an ended input, has no effect.
         """
         return self._moved(now_ms) if self.uses_processing_time else None
+
+    @property
+    def reached(self) -> int | None:
+        """The event time of the operator, for its progress. After the end: the last one. None: there is none."""
+        time = self.current
+        if time == LONG_MAX:
+            time = max((time for time in self._times if time < LONG_MAX), default=LONG_MIN)
+        return None if time == LONG_MIN else time
 
     def _advance(self) -> int | None:
         if len(self._ended) == len(self._times):

@@ -13,15 +13,19 @@ from dsv2 import (
     ConfiguredStream,
     ExecutionEnvironment,
     GlobalStream,
+    JobProgress,
     KeyedPartitionStream,
     NonKeyedPartitionStream,
     OperatorProgress,
     RuntimeExecutionMode,
 )
 from dsv2.dead_letters import DeadLetters, StoredLetter
+from dsv2.graph import Plan
 from dsv2.job import JobRuntime
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
+from tests.conformance.counts import KeptPlan, miscounts
+from tests.conformance.ended_watermarks import unended
 
 __all__ = (
     "LOCAL_SETTINGS",
@@ -143,6 +147,8 @@ class Run:
     results: Mapping[str, list[Any]]
     operators: Mapping[str, OperatorProgress]
     folder: Path
+    miscounts: Sequence[str]
+    unended: Sequence[str]
 
     @property
     def parallelism(self) -> int:
@@ -175,6 +181,14 @@ class Run:
         for record in self.out(name):
             groups.setdefault(key(record), []).append(record)
         return groups
+
+    def expect_counts(self) -> None:
+        """Check that the counts in the progress of the job add up, and are those of the sinks."""
+        assert not self.miscounts, "; ".join(self.miscounts)
+
+    def expect_ended_watermarks(self) -> None:
+        """Check that nothing holds a watermark back, because all input has ended."""
+        assert self.unended == []
 
     def letters(self, name: str) -> list[StoredLetter]:
         """The dead letters of the operator with ``Pipeline.uid(name)`` that nothing reads."""
@@ -212,7 +226,8 @@ def run_programs(
     programs: Sequence[Program], setting: Setting, runtime: JobRuntime, folder: Path, checkpoint: str | None = None
 ) -> dict[str, Run]:
     """Run ``programs`` side by side in one job."""
-    env = ExecutionEnvironment.get_instance(runtime)
+    env, kept = ExecutionEnvironment.get_instance(runtime), KeptPlan()
+    env.add_job_listener(kept)
     env.set_parallelism(setting.parallelism)
     env.set_execution_mode(setting.mode)
     sources: Sources = {}
@@ -227,6 +242,8 @@ def run_programs(
     result = env.execute(
         "conformance", checkpoint_location=checkpoint, skip_records=skips, dead_letters=folder / _LETTERS
     )
+    counts = miscounts(kept.plan, result.progress)
+    open_watermarks = unended(kept.plan, result.progress)
     return {
         name: Run(
             name,
@@ -234,6 +251,18 @@ def run_programs(
             {sink_name: sink.results for sink_name, sink in pipeline.sinks.items()},
             result.progress.operators,
             pipeline.folder,
+            [*counts, *_miscounts_of_sinks(pipeline, kept.plan, result.progress)],
+            open_watermarks,
         )
         for name, pipeline in pipelines.items()
     }
+
+
+def _miscounts_of_sinks(pipeline: Pipeline, plan: Plan, progress: JobProgress) -> list[str]:
+    sinks = {id(operator.body): operator for operator in plan.operators}
+    received = {
+        name: (progress.operators[sinks[id(sink)].uid].records_in, len(sink.results))
+        for name, sink in pipeline.sinks.items()
+        if id(sink) in sinks
+    }
+    return [f"sink {name!r}: {count} is not {actual}" for name, (count, actual) in received.items() if count != actual]

@@ -16,4 +16,7 @@ from tests.conformance.programs import PROGRAMS
 def test_program(program: Program, setting: Setting, tmp_path: Path) -> None:
     batches = () if setting.batch is None else (setting.batch,)
     runtime = LocalRuntime(seed=setting.seed, batches=batches, fast=setting.fast)
-    program.check(run_programs([program], setting, runtime, tmp_path)[program.name])
+    run = run_programs([program], setting, runtime, tmp_path)[program.name]
+    program.check(run)
+    run.expect_counts()
+    run.expect_ended_watermarks()

@@ -60,4 +60,7 @@ def runs_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ca
     ],
 )
 def test_program(setting: Setting, program: Program, runs_of: Callable[[Setting], dict[str, Run]]) -> None:
-    program.check(runs_of(setting)[program.name])
+    run = runs_of(setting)[program.name]
+    program.check(run)
+    run.expect_counts()
+    run.expect_ended_watermarks()

@@ -26,6 +26,7 @@ from dsv2.watermark import WatermarkDeclaration, new_builder
 from runtime_spark import query
 from runtime_spark.query import StreamingJob
 from tests.durations import ms
+from tests.listening import Told
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
 HIGHEST = new_builder("highest").type_long().combine_function_max().build()
@@ -82,11 +83,14 @@ def start(
     mode: RuntimeExecutionMode = STREAMING,
     first: int = 0,
     count: int | None = 10,
+    told: Told | None = None,
 ) -> JobHandle:
     """Two levels after ten numbers starting at ``first``, or after unbounded ones for ``count=None``."""
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_parallelism(2)
     env.set_execution_mode(mode)
+    if told is not None:
+        env.add_job_listener(told)
     numbers = env.from_source(DataGeneratorSource(lambda index: first + index, count=count, records_per_batch=5))
     announced = numbers.process(Announce()).with_uid("announce").with_name("Announce")
     announced.global_().process(pass_on).with_uid("all").to_sink(ForeachBatchSink(gate))
@@ -95,13 +99,13 @@ def start(
 
 @pytest.mark.parametrize("mode", [STREAMING, BATCH])
 def test_job_that_ends(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
-    gate = Gate()
-    job = start(spark, gate, checkpoint, mode=mode)
+    gate, told = Gate(), Told("all")
+    job = start(spark, gate, checkpoint, mode=mode, told=told)
     assert gate.entered.wait(LONG)
     assert status_of(job) is JobStatus.RUNNING
     assert job.exception() is None
     assert job.progress.batch_id == -1
-    assert {uid: operator.records_in for uid, operator in job.progress.operators.items()} == {"announce": 0, "all": 0}
+    assert not any(operator.records_in + operator.records_out for operator in job.progress.operators.values())
     assert job.await_termination(timedelta(seconds=0.05)) is False
     gate.opened.set()
     assert job.await_termination(timedelta(seconds=LONG)) is True
@@ -123,11 +127,15 @@ def test_job_that_ends(spark: SparkSession, checkpoint: str, mode: RuntimeExecut
     assert combined in (8, 9)
     job.stop()  # nothing to stop
     assert status_of(job) is JobStatus.FINISHED
+    batches = [(0, 3), (1, 5)] if mode is STREAMING else [(0, 5)]
+    assert told.events == [("started", "RUNNING", "watched"), *batches, ("ended", "FINISHED")]
+    assert told.result is not None
+    assert told.result.progress == result.progress
 
 
 def test_job_that_is_stopped(spark: SparkSession, checkpoint: str) -> None:
-    gate = Gate()
-    job = start(spark, gate, checkpoint, count=None)
+    gate, told = Gate(), Told("all")
+    job = start(spark, gate, checkpoint, count=None, told=told)
     assert isinstance(job, StreamingJob)
     assert job.query.name == "watched"  # Spark's own handle, for other information
     assert gate.entered.wait(LONG)
@@ -141,12 +149,15 @@ def test_job_that_is_stopped(spark: SparkSession, checkpoint: str) -> None:
     assert job.await_termination(timedelta(seconds=LONG)) is True
     assert job.result().progress.batch_id >= 0
     assert not job.query.isActive
+    assert told.events[0] == ("started", "RUNNING", "watched")
+    assert told.events[-1] == ("ended", "STOPPED")
+    assert [event[0] for event in told.events[1:-1]] == list(range(job.progress.batch_id + 1))
 
 
 @pytest.mark.parametrize("mode", [STREAMING, BATCH])
 def test_job_that_fails(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
-    gate = Gate()
-    job = start(spark, gate, checkpoint, mode=mode, first=1_000)
+    gate, told = Gate(), Told("all")
+    job = start(spark, gate, checkpoint, mode=mode, first=1_000, told=told)
     gate.opened.set()
     with pytest.raises(JobError, match="OverflowError: too large"):
         job.await_termination(timedelta(seconds=LONG))
@@ -159,6 +170,7 @@ def test_job_that_fails(spark: SparkSession, checkpoint: str, mode: RuntimeExecu
     assert job.progress.batch_id == -1
     job.stop()
     assert status_of(job) is JobStatus.FAILED
+    assert told.events == [("started", "RUNNING", "watched"), ("ended", "FAILED")]
 
 
 def test_bounded_job_ends_with_any_trigger(spark: SparkSession, checkpoint: str) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext, RecordBatch, Trigger
 from dsv2.extension.event_time import EventTimeExtension, TwoInputNonBroadcastEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.progress_log import read_progress
 from dsv2.sinks import CollectSink
 from dsv2.sources import HybridSource, RoundRobinSplitAssigner, WatermarkStrategy
 from dsv2.watermark import Watermark, WatermarkHandlingResult, new_builder
@@ -71,6 +72,9 @@ def test_aligned_sources_stay_near_each_other(spark: SparkSession, tmp_path: Pat
     aligned = strategy.with_watermark_alignment("g", timedelta(milliseconds=300), timedelta(milliseconds=1))
     assert furthest(spark, str(tmp_path / "without"), strategy) >= 1300
     assert furthest(spark, str(tmp_path / "with"), aligned) <= 1000
+    operators = [operator for progress in read_progress(tmp_path / "with") for operator in progress.operators.values()]
+    paused = {split.split for operator in operators for split in operator.splits if split.paused}
+    assert paused == {"fast"}
 
 
 class Recorder(OneInputStreamProcessFunction[Item, Any]):

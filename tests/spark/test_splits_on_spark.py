@@ -26,8 +26,10 @@ from dsv2 import (
     Trigger,
     UserFunctionError,
 )
+from dsv2.cli import main
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.progress_log import read_progress
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import HashSplitAssigner, Portion, RoundRobinSplitAssigner, SourceReader, SourceReaderContext
 from dsv2.watermark import WatermarkDeclaration
@@ -306,18 +308,30 @@ def times_of(sink: CollectSink[Any]) -> list[int]:
 
 
 def test_event_time_is_the_minimum_of_splits_after_a_restart(
-    spark: SparkSession, checkpoint: str, tmp_path: Path
+    spark: SparkSession, checkpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file, heard = tmp_path / "ends", list[list[int]]()
+    file, heard, held = tmp_path / "ends", list[list[int]](), list[Any]()
     # One reader has two splits, the other has one. In the second run "a" has nothing to read, and its watermark of the
     # first run counts.
     for ends in ({"a": 5, "b": 7, "c": 3}, {"a": 5, "b": 9, "c": 4}, {"a": 6, "b": 9, "c": 9}):
         grow(file, ends)
         source = SpansInFile(str(file), assigner=RoundRobinSplitAssigner())
         env, sink = timed(spark, source, timedelta(0))
-        env.execute(checkpoint_location=checkpoint, trigger=Trigger.available_now())
+        job = env.execute_async(checkpoint_location=checkpoint, trigger=Trigger.available_now())
+        job.await_termination()
         heard.append(times_of(sink))
+        found = job.watermarks()["heard"]
+        held.append((found.value, found.path[-1].subtask, found.split))
+        assert [channel.holds_back for channel in found.inputs[0].channels] == [True, False]
     assert heard == [[1], [2], [4]]
+    assert held == [(1, 0, "c"), (2, 0, "c"), (4, 0, "a")]
+    for progress in (job.progress, read_progress(checkpoint)[-1]):
+        splits = progress.operators["spans"].splits
+        assert [(split.split, split.subtask, split.position) for split in splits] == [
+            *(("a", 0, "6"), ("c", 0, "9"), ("b", 1, "9"))
+        ]
+    assert main(["watermarks", checkpoint, "--operator", "heard"]) == 0
+    assert "The way to the cause: heard[0] <- spans[0] <- split a" in capsys.readouterr().out
     archives = sorted(file.name for file in Path(checkpoint, "dsv2/reports").glob("[!.]*"))
     assert archives == ["1.json", "2.json"]
 

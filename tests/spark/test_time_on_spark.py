@@ -17,6 +17,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.testing import Crash, Interruption, Pause, Stop, TestSource
 from dsv2.watermark import Watermark, WatermarkHandlingResult
+from dsv2.watermark_report import Cause
 from runtime_spark import SparkRuntime, StateLayout
 from runtime_spark.query import StreamingJob
 from tests.durations import ms
@@ -165,6 +166,7 @@ def test_generator_without_data_emits_and_becomes_idle(spark: SparkSession, chec
     finally:
         job.stop()
     assert heard[-2:] == [("EVENT_TIME", 8), ("EVENT_TIME_IDLE", True)]
+    assert [operator.cause for operator in job.watermarks().operators] == [Cause.IDLE]
     assert heard[:-2] in ([], [("EVENT_TIME", 4)])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
@@ -40,6 +41,7 @@ class Job:
 
     def __init__(self, target_ms: int, records_per_ms: float, overhead_ms: int = 300) -> None:
         self.clock = ManualClock()
+        self.target_ms = target_ms
         self.limit = AdaptiveLimit(target_ms, self.clock)
         self.records_per_ms = records_per_ms
         self.overhead_ms = overhead_ms
@@ -53,6 +55,11 @@ class Job:
         took = int((self.overhead_ms + size / self.records_per_ms) * times)
         self.clock.advance(ms(took))
         return size, took
+
+    def restart(self) -> None:
+        multiple = self.limit.multiple
+        self.limit = AdaptiveLimit(self.target_ms, self.clock)
+        self.limit.resume(multiple)
 
     def several(self, count: int, **options: Any) -> list[tuple[int, int]]:
         return [self.run(**options) for _ in range(count)]
@@ -185,6 +192,8 @@ def test_load_tests(data: st.DataObject) -> None:
     noise, target = data.draw(st.randoms(use_true_random=False)), data.draw(st.integers(100, 10_000))
     job = Job(target, 1)
     for _ in range(data.draw(st.integers(1, 4))):
+        if data.draw(st.booleans()):
+            job.restart()
         job.overhead_ms, job.records_per_ms = data.draw(st.integers(1, 5_000)), data.draw(st.floats(1, 10_000))
         spread = data.draw(st.floats(0, 0.2))
         job.several(250)
@@ -317,6 +326,36 @@ def test_restart_begins_small_at_the_last_position() -> None:
     after.offset = before.offset
     (order,) = orders(after.next(), source.split_serializer)
     assert (order.portions[0].start.position, order.portions[0].stop.position) == (6_300, 6_400)
+
+
+def test_restart_continues_with_the_limit() -> None:
+    source = Spans({"a": 10**6}, bounded=False)
+    before = Driver(source)
+    grown = [size_of(before.next(), source) for _ in range(6)][-1]
+    after = Driver(source)
+    after.offset = json.loads(json.dumps(before.offset))
+    assert [size_of(after.next(), source) for _ in range(3)] == [100, grown, 2 * grown]
+
+
+def test_restart_of_a_generator_continues_with_the_limit() -> None:
+    feed, clock = Growing(), ManualClock()
+    feed.count = 10**9
+    offset, sizes = {"position": 0}, []
+    for batches in (6, 3):  # of two runs
+        planner = feed.planner(operator_of(Spans({}), 1), clock)
+        for _ in range(batches):
+            before, offset = offset["position"], json.loads(json.dumps(planner.latest(offset, only_available=False)))
+            sizes.append(offset["position"] - before)
+            clock.advance(ms(1))
+    assert sizes == [100, 200, 400, 800, 1_600, 3_200, 100, 3_200, 6_400]
+
+
+def test_limit_alone_is_no_reason_for_a_micro_batch() -> None:
+    feed, clock = Growing(), ManualClock()
+    feed.records_per_second = 1.0
+    planner = feed.planner(operator_of(Spans({}), 1), clock)
+    start = {"position": 500, "limit": 7.0}
+    assert planner.latest(start, only_available=False) == start
 
 
 def test_files_are_opened_only_as_needed(tmp_path: Path) -> None:

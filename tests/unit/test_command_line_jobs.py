@@ -134,16 +134,14 @@ def test_run_prints_the_result(run: Run) -> None:
     code, out, err = run("run", "jobs:numbers", "--set", "limit=2", "--set", "prefix=a=b")
     assert (code, err) == (0, "")
     assert out.splitlines()[:3] == ["a=b> 0", "a=b> 1", "The job 'numbers' has finished."]
-    assert out.splitlines()[-1].split() == ["texts", "2", "2"]
+    assert ["texts", "2", "2"] in map(str.split, out.splitlines())
 
 
 def test_run_prints_json(run: Run) -> None:
     _, out, _ = run("run", "jobs:numbers", "--set", "limit=0", "--json")
-    assert json.loads(out) == {
-        "status": "FINISHED",
-        "batch_id": 0,
-        "operators": [{"operator": "texts", "records in": 0, "records out": 0}],
-    }
+    shown = json.loads(out)
+    assert (shown["status"], shown["batch_id"]) == ("FINISHED", 0)
+    assert {"operator": "texts", "records in": 0, "records out": 0} in shown["operators"]
 
 
 def test_settings_have_the_types_of_the_parameters(run: Run) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from dsv2 import Dsv2Error, JobProgress, JobResult, JobStatus, RuntimeExecutionMode
 from dsv2.local import LocalRuntime
+from dsv2.watermark_report import WatermarkReport
 from examples import (
     exchange_rates,
     flight_delays,
@@ -103,6 +104,9 @@ class Endless:
 
     progress = JobProgress(0, {})
     status = JobStatus.RUNNING
+
+    def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
+        raise NotImplementedError
 
     def await_termination(self, timeout: timedelta | None = None) -> bool:
         if self.status is JobStatus.RUNNING:

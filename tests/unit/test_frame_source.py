@@ -77,6 +77,7 @@ class Driver:
         plan = env.build_plan()
         packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
         self._job = load_job(packed)
+        self._slots = [self._job.layout.slots[1, subtask] for subtask in range(parallelism)]  # of the sink
         feed, clock = IndexedFeed(source, target_batch_ms), clock or SystemClock()
         self.reader = FrameStreamReader(feed, clock, to_bytes((feed, clock)), packed, 0, None)
         self.offset = self.reader.initialOffset()
@@ -120,16 +121,20 @@ class Driver:
     def repeat(self, start: dict[str, int], end: dict[str, int]) -> list[Read]:
         partitions = self.reader.partitions(start, end)
         remote = from_bytes(to_bytes(self.reader))
-        return [self._read(remote.read(from_bytes(to_bytes(split)))) for split in partitions]
+        rows_by_slot: dict[int, list[dict[str, Any]]] = {slot: [] for slot in self._slots}
+        for split in partitions:
+            for batch in remote.read(from_bytes(to_bytes(split))):
+                for row in batch.to_pylist():
+                    rows_by_slot.setdefault(row["slot"], []).append(row)
+        return [self._read(rows_by_slot[slot]) for slot in self._slots]
 
-    def _read(self, batches: Iterable[Any]) -> Read:
+    def _read(self, rows: Iterable[dict[str, Any]]) -> Read:
         records: list[Any] = []
         kinds: list[int] = []
-        for batch in batches:
-            for row in batch.to_pylist():
-                of_frame, controls = self.decode(row)
-                records += of_frame
-                kinds += [kind for _, kind, *_ in controls]
+        for row in rows:
+            of_frame, controls = self.decode(row)
+            records += of_frame
+            kinds += [kind for _, kind, *_ in controls]
         return Read(records, START in kinds, END in kinds)
 
 
@@ -216,7 +221,8 @@ def test_records_are_distributed_over_subtasks(source: IndexedSource[int]) -> No
 def test_same_offsets_give_the_same_frames(source: IndexedSource[int]) -> None:
     def frames(reader: FrameStreamReader) -> list[Any]:
         splits = reader.partitions({"position": 4}, {"position": 8})
-        return [batch.to_pydict() for split in splits for batch in reader.read(split)]
+        rows = (row for split in splits for batch in reader.read(split) for row in batch.to_pylist())
+        return [row for row in rows if row["slot"] != REPORT_SLOT]  # reports have times
 
     driver = Driver(source)
     driver.batches()
@@ -466,4 +472,12 @@ def test_elements_are_sent_with_their_split_only() -> None:
     assert len(pickle.dumps(driver.reader)) < 10_000
     first = driver.reader.partitions({"position": -1}, {"position": 2})
     second = driver.reader.partitions({"position": 2}, {"position": 4})
-    assert [len(pickle.dumps(split)) > 1_000_000 for split in (*first, *second)] == [True, False, False, False]
+    assert [len(pickle.dumps(split)) > 1_000_000 for split in (*first, *second)] == [True, False]
+
+
+def test_rows_made_on_the_driver_share_a_task_up_to_its_size() -> None:
+    def tasks(text: str) -> int:
+        driver = Driver(CollectionSource([text] * 8), parallelism=8)
+        return len(driver.reader.partitions({"position": -1}, {"position": 8}))
+
+    assert (tasks("x"), tasks("x" * 400_000), tasks("x" * 2_000_000)) == (1, 3, 8)

@@ -17,7 +17,7 @@ FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT /
 # What users program against and what they build with it. It does not depend on how jobs run.
 MODEL = {"async_resource", "async_settings", "context", "error_policy", "errors", "functions", "output_tag"}
 MODEL |= {"record_batch", "record_position", "resource", "sinks", "sources", "spi", "state", "watermark"}
-PLAN = MODEL | {"graph", "job"}
+PLAN = MODEL | {"graph", "job", "job_listener", "progress"}
 RUNTIME = PLAN | {"clock", "columnar", "event_loop", "extension", "runtime_view", "tracebacks"}
 RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange", "operator", "sources", "rescale")}
 
@@ -53,9 +53,15 @@ MAY_IMPORT = {
     "sinks": {"arguments", "errors", "record_batch", "watermark"},
     "sources": {"arguments", "clock", "errors", "record_batch", "record_position", "watermark"},
     "graph": MODEL | {"callables", "explain"},  # Plan.explain imports it when it is called
-    "runtime_view": {"graph"},
+    "runtime_view": {"folders", "graph"},
     "explain": PLAN | {"extension", "runtime_view"},
-    "job": MODEL | {"arguments", "graph"},
+    "progress": set[str](),
+    "progress_log": {"errors", "explain", "folders", "graph", "job_configuration", "paths", "progress"}
+    | {"runtime_view", "version"},
+    "job_configuration": {"connectors", "graph", "job", "sinks", "sources", "version"},
+    "job_listener": {"graph", "job", "progress"},
+    "watermark_report": {"errors", "explain", "graph", "progress", "watermark"},
+    "job": MODEL | {"arguments", "graph", "job_listener", "progress", "watermark_report"},
     "tracebacks": {"errors"},
     "unfinished": {"errors", "job"},
     "configurable": MODEL | {"graph"},
@@ -68,10 +74,11 @@ MAY_IMPORT = {
     | {"callables", "configurable", "graph", "stream_arguments", "stream_base"}
     | {"stream_broadcast", "stream_operators", "stream_sinks"},
     "environment": PLAN
-    | {"arguments", "explain", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
+    | {"arguments", "explain", "streams", "tracebacks", "unfinished"}  # imports its runtime by name
+    | {"dashboard"},  # when a job asks for it
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
-    "runtime.report": RUNTIME | {"runtime.serde"},
+    "runtime.report": RUNTIME | {"runtime.serde", "watermark_report"},
     "runtime.state": RUNTIME | {"runtime.serde", "runtime.report"},
     "runtime.exchange": RUNTIME | {"runtime.serde", "runtime.report", "runtime.state"},
     "runtime.operator": RUNTIME | RUNTIMES - {"runtime.sources", "runtime.rescale"},
@@ -83,15 +90,30 @@ MAY_IMPORT = {
     | {"dead_letters", "paths", "version", "runtime.report", "runtime.serde", "runtime.state"},
     "local": RUNTIME
     | RUNTIMES
-    | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "runtime_view"}
-    | {"savepoint", "unfinished", "version"},
+    | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "progress_log"}
+    | {"job_configuration", "runtime_view", "savepoint", "unfinished", "version", "watermark_report"},
+    "dashboard": {"arguments", "clock", "dead_letters", "errors", "explain", "folders", "graph", "job"}
+    | {
+        "job_configuration",
+        "job_listener",
+        "paths",
+        "program",
+        "progress",
+        "progress_log",
+        "runtime_view",
+        "unfinished",
+    }
+    | {"watermark", "watermark_report"},
     "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
-    | {"environment", "explain", "graph", "job", "runtime_view", "tracebacks"},  # to build and run pipelines
+    # to build, run and show pipelines
+    | {"dashboard", "environment", "explain", "graph", "job", "progress", "progress_log", "runtime_view", "tracebacks"}
+    | {"watermark_report"},
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
-    | {"dead_letters", "file_log", "folders", "program", "savepoint"}
+    | {"dead_letters", "file_log", "folders", "program", "progress_log", "savepoint"}
+    | {"job_configuration", "watermark_report"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "stream_sinks", "streams", "version"},
 }
@@ -105,7 +127,16 @@ CLIENTS = {
     "kafka": {"confluent_kafka"},
     "postgres": {"psycopg"},
 }
-HEAVY = ("pyspark", "pandas", "pyarrow", "numpy", "runtime_spark", *sorted(set[str]().union(*CLIENTS.values())))
+HEAVY = (
+    "pyspark",
+    "pandas",
+    "pyarrow",
+    "numpy",
+    "runtime_spark",
+    "starlette",
+    "uvicorn",
+    *sorted(set[str]().union(*CLIENTS.values())),
+)
 
 
 def imports(file: Path) -> Iterator[str]:
@@ -144,6 +175,8 @@ def test_dsv2_needs_only_its_dependencies(file: Path) -> None:
         allowed |= {"pyspark", "pandas", "pyarrow", "numpy", "runtime_spark"}
     elif part_of(name_of(file)) in ("savepoint", "cli", "dead_letters"):
         allowed |= {"pandas", "pyarrow", "pyspark"}  # for a caller that asks for their types
+    elif part_of(name_of(file)) == "dashboard":
+        allowed |= {"starlette", "uvicorn"}
     elif part_of(name_of(file)) == "arrow":
         allowed |= {"numpy", "pyarrow"}
     elif part_of(name_of(file)) == "connectors":

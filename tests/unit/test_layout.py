@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ExecutionEnvironment
+from dsv2 import ExecutionEnvironment, PlanError
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.graph import OperatorKind, Plan
 from dsv2.sinks import CollectSink
@@ -146,3 +146,13 @@ def test_slots_do_not_depend_on_the_order_of_lines() -> None:
         }
 
     assert slots("a", "b", "c") == slots("c", "a", "b")
+
+
+def test_exchange_with_too_many_channels_is_refused() -> None:
+    Layout.of(plan(2_000))
+    expected = (
+        r"\(uid 'first'\) has 2,001 subtasks, and .* \(uid 'middle'\), defined at .*test_layout.py:\d+, has 2,001: "
+        r"an exchange between them has 4,004,001 channels"
+    )
+    with pytest.raises(PlanError, match=expected):
+        Layout.of(plan(2_001))

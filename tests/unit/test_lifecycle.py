@@ -271,7 +271,7 @@ def test_counters_and_gauges() -> None:
     driver.send(1, 2, 3)
     progress = driver.progress("f")
     assert (progress["counters"], progress["gauges"]) == ({"seen": 3, "sum": 6}, {"last": 3})
-    assert (progress["records_in"], progress["records_out"], progress["ended"]) == (3, 0, False)
+    assert (progress["records_in"], progress["outputs"], progress["ended"]) == (3, [0], False)
 
 
 @pytest.mark.parametrize("keyed", [False, True])
@@ -286,7 +286,8 @@ def test_records_are_counted_for_each_operator_of_a_chain(keyed: bool) -> None:
     driver.send(1, 2, 3)
     driver.restart()
     driver.send(4)
-    counts = [(driver.progress(uid)["records_in"], driver.progress(uid)["records_out"]) for uid in "fg"]
+    assert [report["uid"] for report in driver.subtask.progress()] == ["f", "g"]  # the first one reports the state
+    counts = [(driver.progress(uid)["records_in"], *driver.progress(uid)["outputs"]) for uid in "fg"]
     assert counts == [(4, 8), (8, 16)]
 
 

@@ -191,7 +191,7 @@ def test_function_that_blocks_cannot_be_cancelled(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, gate: Gate
 ) -> None:
     monkeypatch.setattr(local_job, "_CANCEL_SECONDS", 0.05)
-    monkeypatch.setattr(local_job, "_SLICE_SECONDS", 0.01)
+    monkeypatch.setattr(job_waiting, "_SLICE_SECONDS", 0.01)
     monkeypatch.setattr(job_waiting, "_FIRST_LOG_SECONDS", 0.01)
     job = start(DataGeneratorSource(abs), Seen(), block)
     gate.entered.wait()
@@ -219,7 +219,7 @@ def test_sink_may_stop_its_job(tmp_path: Path) -> None:
     started.set()
     assert jobs[0].await_termination(LONG)
     assert status_of(jobs[0]) is JobStatus.STOPPED
-    assert "a sink cannot take one" in str(refused[0])
+    assert "a sink or a listener cannot take one" in str(refused[0])
 
 
 # --- Triggers --------------------------------------------------------------------------------------------------------

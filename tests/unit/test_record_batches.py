@@ -158,12 +158,15 @@ def test_other_functions_get_their_own_subtasks(build: Any) -> None:
 
 def test_progress_includes_functions_at_the_source() -> None:
     env, sink = local_environment(2), CollectSink[int]()
-    numbers = env.from_source(DataGeneratorSource(int, count=100))
-    numbers.filter(lambda n: n % 4 == 0).with_uid("quarter").flat_map(lambda n: [n, n]).with_uid("twice").to_sink(sink)
+    numbers = env.from_source(DataGeneratorSource(int, count=100)).with_uid("in")
+    twice = numbers.filter(lambda n: n % 4 == 0).with_uid("quarter").flat_map(lambda n: [n, n]).with_uid("twice")
+    twice.to_sink(sink).with_uid("out")
     progress = env.execute().progress.operators
     assert {uid: (o.records_in, o.records_out) for uid, o in progress.items()} == {
+        "in": (0, 100),
         "quarter": (100, 25),
         "twice": (25, 50),
+        "out": (50, 0),
     }
     assert sorted(sink.results) == sorted(2 * [*range(0, 100, 4)])
 

@@ -12,6 +12,8 @@ from dsv2 import ExecutionEnvironment, JobError, JobStatus, Trigger
 from dsv2.clock import SystemClock
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
+from dsv2.runtime.report.job_listeners import JobListeners
+from dsv2.runtime.report.subtask_report import new_report
 from dsv2.sinks import CollectSink
 from dsv2.sources import BaseSource, RoundRobinSplitAssigner
 from dsv2.testing import Stop, TestSource
@@ -66,10 +68,15 @@ class Query:
 def ended(plan: Plan, held: int) -> StreamingJob:
     layout, nothing = Layout.of(plan), Mock()
     nothing.files = []
-    job = StreamingJob(nothing, plan, layout, nothing, nothing, nothing, nothing, SystemClock(), only_available=True)
+    nothing.next_batch, nothing.first_batch = 0, 0
+    nothing.before = None
+    none = JobListeners(())
+    clock = SystemClock()
+    job = StreamingJob(
+        *(nothing, plan, layout, nothing, nothing, nothing, nothing, nothing, clock, none, nothing), only_available=True
+    )
     job.start(Query)  # type: ignore[arg-type]
-    report = {"uid": "all", "subtask": 0, "records_in": 1, "records_out": 1, "watermarks": {}, "counters": {}}
-    job._reports.add(0, [{**report, "gauges": {}, "records_held": held, "ended": not held}])
+    job._reports.add(0, [new_report("all", 0, records_in=1, outputs=[1], records_held=held, ended=not held)], 0)
     return job
 
 

@@ -64,7 +64,7 @@ class Project:
         for name in IMPORTED_BY_ACCIDENT:
             (self.elsewhere / f"{name}.py").write_text(f"raise SystemExit('imported {name} from here')")
         programs = folder / "programs"
-        for name in ("mvn", "postgres"):
+        for name in ("mvn", "postgres", "chromium"):
             write_program(programs / name, "#!/bin/sh\n")
         write_program(programs / "java" / "bin" / "java", JAVA.format(home=programs / "java"))
         for name in ("python3", "python3.11", "python3.12", "python3.13"):

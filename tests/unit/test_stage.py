@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pandas as pd
@@ -20,6 +19,7 @@ from dsv2.sinks import CollectSink
 from runtime_spark import StateLayout, stage, state_limit
 from runtime_spark.failures import job_failure
 from runtime_spark.layout import REPORT_SLOT, Layout
+from runtime_spark.report_rows import decode_reports
 from runtime_spark.rows import FrameEncoder
 from runtime_spark.state_limit import StateSizes
 from runtime_spark.worker import pack_job
@@ -91,7 +91,7 @@ class Slot:
         frames = pd.DataFrame([row[1:] for row in encoder.take()], columns=["channel", "seq", "payload"])
         slot = self.layout.slots[self._head, 0]
         sent = pd.concat(stage.run_slot(self._packed, 0, slot, iter([frames]), self._state))
-        reports: list[dict[str, Any]] = json.loads(sent[sent["slot"] == REPORT_SLOT]["payload"].iloc[-1])
+        reports = decode_reports(sent[sent["slot"] == REPORT_SLOT]["payload"].iloc[-1])
         return [report for report in reports if "uid" in report]
 
 

@@ -83,7 +83,7 @@ def test_subtask_continues_from_its_rows(in_map: bool, in_order: bool) -> None:
         each.pass_time(50)
         each.send(3)
     assert restarted.sent_to("out") == steady.sent_to("out")
-    assert restarted.progress("f") == steady.progress("f")
+    assert {**restarted.progress("f"), "user_ns": 0} == {**steady.progress("f"), "user_ns": 0}
 
 
 STRATEGIES = {

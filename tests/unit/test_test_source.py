@@ -170,7 +170,7 @@ def test_spark_end_comes_after_a_last_pause() -> None:
     assert ask.feed.count == 2
     start = {"position": -1}
     stops = [{"position": 1}, {"position": 2, "ended": True}]
-    assert [ask.reader.partitions(start, stop)[0].portion.last for stop in stops] == [False, True]  # type: ignore[attr-defined]
+    assert [ask.reader._planner.portions(start, stop)[0].last for stop in stops] == [False, True]
 
 
 def test_spark_available_now_waits_for_pauses() -> None:
@@ -214,5 +214,5 @@ def test_spark_run_begins_with_the_batch_it_repeats() -> None:
 def test_interruption_before_the_first_record_opens_the_job() -> None:
     ask = OffsetRequests(Stop(), 1)
     assert [ask(), ask()] == [0, 0]
-    (partition,) = ask.reader.partitions({"position": -1}, {"position": 0})
-    assert partition.portion.first  # type: ignore[attr-defined]
+    (portion,) = ask.reader._planner.portions({"position": -1}, {"position": 0})
+    assert portion.first

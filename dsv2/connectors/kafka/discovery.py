@@ -49,6 +49,7 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
         self._first_discovery = restored is None or not restored.discovered
         self._partitions = list(self._begun)
         self._ranges: Mapping[TopicPartition, _Range] | None = None
+        self._latest: Mapping[TopicPartition, int] = {}  # as of the last look-up
         self._committed: dict[TopicPartition, int] = {}
 
     def discover(self) -> Collection[KafkaSplit]:
@@ -98,6 +99,7 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
 
     def _look_up(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, _Range]:
         earliest, latest = self._broker.earliest(partitions), self._broker.latest(partitions)
+        self._latest = latest
         ids = self._topic_ids(partitions)
         return {
             partition: _Range(earliest[partition], latest[partition], ids[partition.topic])
@@ -107,6 +109,13 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
 
     def _topic_ids(self, partitions: Collection[TopicPartition]) -> Mapping[str, str]:
         return self._broker.topic_ids(sorted({partition.topic for partition in partitions}))
+
+    def lag(self, split: KafkaSplit, /) -> int | None:
+        latest = self._latest.get(split.topic_partition)
+        if latest is None:
+            return None
+        stop = latest if split.stop_offset is None else min(latest, split.stop_offset)
+        return max(0, stop - split.offset)
 
     def _gone(self, split: KafkaSplit) -> Portion[KafkaSplit]:
         if self._subscription.on_offsets_out_of_range is OnOffsetsOutOfRange.FAIL:

@@ -107,6 +107,9 @@ class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
             self._unread.discard(split.name)
         return Portion(replace(split, position=position), size=position - split.position, last=last)
 
+    def lag(self, split: PostgresSplit, /) -> int | None:
+        return None if split.stop is None else split.stop - split.position  # changes cannot be counted
+
     def end_batch(self) -> None:
         """Called when a micro-batch has been planned."""
         self._snapshot_is_over = not self._unread

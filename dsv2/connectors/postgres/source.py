@@ -14,7 +14,7 @@ from dsv2.connectors.postgres.change import RowChange
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.discovery import PostgresDiscovery, PostgresEnumerator
 from dsv2.connectors.postgres.replication_settings import ReplicationSettings
-from dsv2.connectors.postgres.split import LOG, PostgresSplit, parse_lsn
+from dsv2.connectors.postgres.split import LOG, PostgresSplit, lsn_text, parse_lsn
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.record_position import Offset
@@ -134,6 +134,9 @@ class PostgresSource(
     @property
     def split_serializer(self) -> Serializer[PostgresSplit]:
         return DataclassSerializer(PostgresSplit)
+
+    def describe_position(self, split: PostgresSplit, /) -> str:
+        return lsn_text(split.position) if split.name == LOG else str(split.position)
 
     def has_read(self, split: PostgresSplit, offset: Offset, /) -> bool:
         if split.name != LOG:

@@ -167,6 +167,11 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], BatchFunction, Tic
         self._active_since_tick = False
         self._last_active: int | None = None
 
+    @property
+    def idle_after_ms(self) -> int | None:
+        """After how many ms without records a subtask is idle. 0: never. None: it emits no event time."""
+        return None if self._mode is Mode.NO_WATERMARK else self._idle_after
+
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         return _declared(self._mode, self._idle_after)
 

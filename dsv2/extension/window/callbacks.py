@@ -79,6 +79,7 @@ class Callbacks:
         self._shape = shape
         self._on_record = [getattr(function, name) for name in shape.on_record]
         self._on_late_record = [getattr(function, name) for name in shape.on_late_record]
+        self._drops_late = [not _overrides(function, shape.base, name) for name in shape.on_late_record]
         self._on_trigger = function.on_trigger
         self._on_clear = function.on_clear
         self.only_keeps = tuple(not _overrides(function, shape.base, name) for name in shape.on_record)
@@ -117,6 +118,9 @@ class Callbacks:
         """Pass on a record of the input ``side`` that is too late for all of its windows."""
         if self._late_tags:
             self._ctx.output(self._late_tags[side], record)
+            return
+        if self._drops_late[side]:
+            self._ctx.metric_group.counter("late_records_dropped").inc()
             return
         self._window.deactivate()
         try:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, Protocol, TypeAlias
 from dsv2.errors import InternalError
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import END, START, STATUS, WATERMARK, Control
+from dsv2.runtime.exchange.gate_report import InputReport, input_report
 from dsv2.runtime.exchange.gate_states import former_channels, with_new_channels
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.combiner import Combiner, new_combiner
@@ -106,6 +107,17 @@ class InputGate:
     def held_records(self) -> int:
         """Number of records blocked by aligned watermarks."""
         return sum(len(batch) for _, pieces in self._held.values() for batch, _, _ in pieces)
+
+    def report(self) -> InputReport:
+        """Report the channels, for the progress of the job."""
+        return input_report(
+            self._channels,
+            self._combiners,
+            self._declarations,
+            self._idle_channels,
+            self._ended,
+            blocked=self.blocked,
+        )
 
     def receive(self, channel: int, batch: RecordBatch[Any], controls: list[Control]) -> None:
         """Receive elements of ``channel``: records, with controls at positions between them."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from dsv2.clock import Clock, SystemClock
+from dsv2.clock import Clock, SystemClock, elapsed_ns
 from dsv2.context import RuntimeExecutionMode
 from dsv2.event_loop import EventLoop
 from dsv2.resource import Resource
@@ -35,6 +35,7 @@ class JobContext:
         page_stores: Creates the stores that hold keyed state between micro-batches.
         wait: Waits before a callback is repeated.
         event_loop: Runs async functions.
+        elapsed_ns: Measures durations for progress.
     """
 
     job_name: str
@@ -46,6 +47,7 @@ class JobContext:
     page_stores: PageStores = in_blob
     wait: Callable[[timedelta], None] = SystemClock().wait
     event_loop: Resource[EventLoop] = _OF_PROCESS
+    elapsed_ns: Callable[[], int] = elapsed_ns
 
 
 def event_loop_of(clock: Clock) -> Resource[EventLoop]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from dsv2.errors import JobError
 from dsv2.graph import OperatorKind
@@ -23,6 +23,7 @@ from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.time_sender import TimeSender
 from dsv2.runtime.report.metrics import DefaultCounter
+from dsv2.runtime.report.subtask_report import new_report
 from dsv2.runtime.state.fields import FunctionFields
 from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.state.page_store import PageStore
@@ -52,6 +53,7 @@ from dsv2.watermark.handling import is_forwarded
 
 __all__ = ("OperatorTask",)
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -104,6 +106,8 @@ class OperatorTask:
         self._opened = False
         self._closed = False
         self._settled = True
+        self._elapsed_ns = job.elapsed_ns
+        self._user_ns = 0  # not part of the state, because a repeated task takes another time
         self._records_in = 0
         self._chained_in = DefaultCounter()
         self.gates = [InputGate(index, count, job.declarations, listener) for index, count in enumerate(channels)]
@@ -136,7 +140,7 @@ class OperatorTask:
         if (wait := self.operator.broadcast_wait) is not None:
             self.gates[0].block(wait.max_records, self._on_full)
         self._calls.init()
-        self._calls.open()
+        self._timed(self._calls.open)
 
     def close(self) -> None:
         """Call ``close`` of the function once, at the end or after a failure."""
@@ -147,22 +151,25 @@ class OperatorTask:
     def begin_batch(self) -> None:
         """Remove expired state and fire the timers that are due by the wall clock."""
         if not self._closed:
-            self._calls.states.expire()
-            self._calls.fire_processing_timers(self._job.time.now_ms)
-            self._follow_clock()
+            self._timed(self._begin_batch)
             if not self._settled:
                 self._settle()
 
+    def _begin_batch(self) -> None:
+        self._calls.states.expire()
+        self._calls.fire_processing_timers(self._job.time.now_ms)
+        self._follow_clock()
+
     def complete(self) -> None:
         """Complete the records that are in flight or buffered."""
-        self._processors[0].complete()
+        self._timed(self._processors[0].complete)
 
     def end_batch(self) -> None:
         """Complete all records, fire timers that were registered in the meantime, and call ``tick``."""
         self.complete()
         self.begin_batch()
         if not self._closed:
-            self._calls.tick(self._job.time.now_ms)
+            self._timed(self._calls.tick, self._job.time.now_ms)
 
     def next_deadline(self) -> int | None:
         """Return when ``begin_batch`` must be called even without input, in ms; None if it need not be."""
@@ -171,7 +178,16 @@ class OperatorTask:
     def on_records(self, input_index: int, batch: RecordBatch[Any]) -> None:
         """Process records of one channel of an input, in order."""
         self._records_in += len(batch)
+        before, began = self._user_ns, self._elapsed_ns()
         self._processors[input_index].process(batch)
+        self._user_ns = before + self._elapsed_ns() - began
+
+    def _timed(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call user code, and measure how long it takes. Calls within the call do not count twice."""
+        before, began = self._user_ns, self._elapsed_ns()
+        result = call(*args, **kwargs)
+        self._user_ns = before + self._elapsed_ns() - began
+        return result
 
     def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
         """Process a combined watermark of an input: call the function and forward the watermark unless it polls it."""
@@ -226,7 +242,7 @@ class OperatorTask:
         self._ended_inputs.add(input_index)
         self._idle_inputs.discard(input_index)
         self._end_time(input_index)
-        self._calls.end(input_index)
+        self._timed(self._calls.end, input_index)
         for identifier, combiner in self._across_inputs.items():
             self._forward(identifier, combiner, combiner.end(input_index))
         if self.operator.broadcast_wait is not None and input_index == 1:
@@ -282,10 +298,13 @@ class OperatorTask:
         if time == PROCESSING_TIME:
             self._follow_clock()
         elif self._calls.has_event_time:
-            self._calls.fire_event_timers(time)
-            self._calls.event_time_watermark(time)
+            self._timed(self._fire_event_time, time)
         if not self._all_inputs_ended():  # END implies it
             self._sender.send(time)
+
+    def _fire_event_time(self, time: int) -> None:
+        self._calls.fire_event_timers(time)
+        self._calls.event_time_watermark(time)
 
     def _follow_clock(self) -> None:
         if not self._event_time.uses_processing_time:
@@ -302,9 +321,12 @@ class OperatorTask:
         if self._passes_time(input_index, LongWatermark(LONG_MAX, EVENT_TIME)):
             self._move_event_time(self._event_time.end(input_index))
         if self._all_inputs_ended():
-            self._calls.fire_processing_timers(LONG_MAX, last=True)
-            if self._calls.has_event_time:
-                self._calls.fire_event_timers(LONG_MAX)  # those registered since event time ended
+            self._timed(self._fire_last_timers)
+
+    def _fire_last_timers(self) -> None:
+        self._calls.fire_processing_timers(LONG_MAX, last=True)
+        if self._calls.has_event_time:
+            self._calls.fire_event_timers(LONG_MAX)  # those registered since event time ended
 
     def records_received(self) -> int:
         """Number of records received so far from all inputs."""
@@ -323,21 +345,34 @@ class OperatorTask:
         return list((self._store.find(key) or {}).get(domain, ()))
 
     def progress(self) -> dict[str, Any]:
-        """Return counts, watermarks and metrics as built-in values."""
-        return {
-            "uid": self.operator.uid,
-            "subtask": self._subtask,
-            "records_in": self.records_received(),
-            "records_out": sum(output.records_sent for output in self._outputs),
-            "watermarks": dict(self._watermarks),
-            "counters": {name: counter.count for name, counter in self._calls.metrics.counters.items()},
-            "gauges": {
+        """Return counts, watermarks and metrics: a report of ``subtask_report``."""
+        return new_report(
+            self.operator.uid,
+            self._subtask,
+            records_in=self.records_received(),
+            outputs=[output.records_sent for output in self._outputs],
+            watermarks=dict(self._watermarks),
+            counters={name: counter.count for name, counter in self._calls.metrics.counters.items()},
+            gauges={
                 name: self._calls.attributed(f"gauge {name!r}", read)
                 for name, read in self._calls.metrics.gauges.items()
             },
-            "records_held": sum(gate.held_records for gate in self.gates),
-            "ended": self._closed,
-        }
+            records_held=self.records_held,
+            keys=self._store.values_held,
+            event_time=self._event_time.reached,
+            user_ns=self._user_ns,
+            ended=self._closed,
+            inputs=[gate.report() for gate in self.gates],
+        )
+
+    @property
+    def records_held(self) -> int:
+        """Number of records that the gates hold back."""
+        return sum(gate.held_records for gate in self.gates)
+
+    def reset_times(self) -> None:
+        """Begin to measure times again. Called between two micro-batches."""
+        self._user_ns = 0
 
     def take_letters(self) -> list[dict[str, Any]]:
         """Return and remove the dead letters that nothing reads, as they are stored."""
@@ -447,7 +482,7 @@ class OperatorTask:
         return len(self._ended_inputs) == len(self.gates)
 
     def _agrees(self, input_index: int, watermark: Watermark, strategy: WatermarkHandlingStrategy) -> bool:
-        return is_forwarded(self._calls.watermark(input_index, watermark), strategy)
+        return is_forwarded(self._timed(self._calls.watermark, input_index, watermark), strategy)
 
     def _emit_watermark(self, identifier: str, value: int | bool) -> None:
         self._sender.emit(identifier, value, self._job.time.now_ms)

@@ -166,8 +166,17 @@ class Subtask:
         )
 
     def progress(self) -> list[dict[str, Any]]:
-        """Return the progress of each operator of the chain as built-in values."""
-        return [task.progress() for task in self._tasks]
+        """Return the progress of each operator of the chain, the first one first, as built-in values."""
+        return [task.progress() for task in reversed(self._tasks)]
+
+    def held(self) -> dict[str, int]:
+        """Return the number of records that are buffered behind aligned watermarks, by uid. Others are left out."""
+        return {task.operator.uid: held for task in self._tasks if (held := task.records_held)}
+
+    def reset_times(self) -> None:
+        """Begin to measure times again. Called between two micro-batches."""
+        for task in self._tasks:
+            task.reset_times()
 
     def take_letters(self) -> list[dict[str, Any]]:
         """Return and remove the dead letters that nothing reads, as they are stored. Called after ``end_batch``."""

@@ -8,11 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-__all__ = ("Keeper", "Waiting")
+__all__ = ("Keeper", "Waiting", "slice_until")
 
 _LOG = logging.getLogger(__name__)
 _FIRST_LOG_SECONDS = 10.0
 _KEEPER_SECONDS = 1.0
+_SLICE_SECONDS = 1.0
+
+
+def slice_until(deadline: float | None) -> float:
+    """Return how long ``stop`` waits until it logs or cancels, in s. ``deadline``: A time of ``time.monotonic()``."""
+    return _SLICE_SECONDS if deadline is None else max(0.0, min(_SLICE_SECONDS, deadline - time.monotonic()))
 
 
 class Keeper(threading.Thread):

@@ -29,6 +29,8 @@ class AdaptiveLimit:
     after 64 others. What counts is the shortest duration in the last three periods between micro-batches of
     the minimum size: it may rise, but not because of one outlier.
 
+    ``multiple`` is part of the source's offset. A restart continues with it, after one micro-batch of the minimum size.
+
     Args:
         target_ms: The target duration of a micro-batch in ms.
         clock: Measures the durations.
@@ -42,6 +44,16 @@ class AdaptiveLimit:
         self._full_in_period = 0
         self._greatest_multiple = 1.0  # in the period
         self._running: tuple[int, bool, bool] | None = None  # (start in ms, of the minimum size, full)
+
+    @property
+    def multiple(self) -> float:
+        """The limit as a multiple of the source's minimum."""
+        return self._multiple
+
+    def resume(self, multiple: float) -> None:
+        """Continue with the ``multiple`` of an earlier run. Does nothing once a micro-batch has been planned."""
+        if self._running is None and not self._shortest_ms:
+            self._multiple = min(max(multiple, 1.0), _MOST)
 
     def measure(self) -> None:
         """Record that the previous micro-batch, if any, has ended."""
@@ -74,4 +86,6 @@ class AdaptiveLimit:
     @property
     def _ends_period(self) -> bool:
         """Whether the next micro-batch has the minimum size because the last one of that size is too long ago."""
+        if not self._shortest_ms:
+            return self._multiple > 1.0  # the limit is that of an earlier run
         return self._full_in_period >= _LONGEST_PERIOD or 2 * self._multiple < self._greatest_multiple

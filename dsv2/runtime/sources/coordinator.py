@@ -11,6 +11,7 @@ from typing import Any
 from dsv2.clock import Clock
 from dsv2.errors import ContractError, Dsv2Error, JobError
 from dsv2.graph import Operator
+from dsv2.progress import SplitProgress
 from dsv2.runtime.report.failure import NOT_OF_THE_USER
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.alignment import Aligner, AlignmentBoard
@@ -79,6 +80,7 @@ class SourceCoordinator:
             JobError: The source failed on the driver.
         """
         if self._adaptive is not None:
+            self._adaptive.resume(offset.get("limit", 1.0))
             self._adaptive.measure()
         if offset != self._offset:
             self._start(offset)
@@ -111,6 +113,11 @@ class SourceCoordinator:
         return self._offset is not None and all(reader.ended is not None for reader in self._readers.states)
 
     @property
+    def is_aligned(self) -> bool:
+        """Whether its splits may be paused and resumed."""
+        return self._aligner is not None
+
+    @property
     def waits_for_others(self) -> bool:
         """Whether this source waits for another source to catch up."""
         return self._aligner is not None and self._aligner.waits_for_others
@@ -125,6 +132,28 @@ class SourceCoordinator:
         """Whether a later offset is certain to come, so that a job with ``available_now`` must wait for it."""
         ends = self._source.bounded and not self.ended and not self.waits_for_others
         return ends or self.resumes_soon
+
+    def splits(self) -> list[SplitProgress]:
+        """Return the progress of the splits as of the last planned micro-batch; their event time is that before it."""
+        if self._offset is None:
+            return []
+        describe = self._source.describe_position
+        with self._calling("lag or describe_position"):
+            return [
+                SplitProgress(
+                    held.at.split_id,
+                    subtask,
+                    describe(held.at),
+                    0 if held.last else self._enumerator.lag(held.at),
+                    held.watermark,
+                    held.idle,
+                    held.paused,
+                    held.last,
+                    held.moved_ms,
+                )
+                for subtask, reader in enumerate(self._readers.states)
+                for held in reader.splits.values()
+            ]
 
     def commit(self, offset: SourceOffset) -> None:
         """Notify the enumerator that everything before ``offset`` is committed."""
@@ -218,6 +247,8 @@ class SourceCoordinator:
         there = {"batch": batch, "now_ms": now_ms, "enumerator": state, "readers": readers}
         if self._aligner is not None:
             there["max_desired"] = self._aligner.max_desired
+        if self._adaptive is not None:
+            there["limit"] = self._adaptive.multiple
         written: SourceOffset = json.loads(json.dumps(there))  # as it is read from Spark's log, tuples as lists
         return written
 

@@ -29,6 +29,7 @@ class HeldSplit:
         watermark: Its event time in ms, or None.
         idle: Whether it is idle.
         paused: Whether alignment has paused it.
+        moved_ms: When it was last read, in ms. None: never.
     """
 
     at: Any
@@ -38,6 +39,7 @@ class HeldSplit:
     watermark: int | None = None
     idle: bool = False
     paused: bool = False
+    moved_ms: int | None = None
 
     def advance(self, portion: Portion[Any]) -> None:
         """Move the position to the stop of ``portion``."""
@@ -47,6 +49,8 @@ class HeldSplit:
 
     def note_time(self, now_ms: int, idle_after_ms: int) -> None:
         """Update the idle status. A paused split is not idle, because it may have data."""
+        if self.start is not None:
+            self.moved_ms = now_ms
         if self.start is not None or self.paused:
             self.active_ms, self.idle = now_ms, False
         elif idle_after_ms and now_ms - self.active_ms >= idle_after_ms:
@@ -154,7 +158,11 @@ class Readers:
         for subtask, reader in enumerate(before):
             self.reported[subtask % self.parallelism] += [
                 HeldSplit(
-                    splits.from_json(split["at"]), split["active_ms"], watermark=split["watermark"], idle=split["idle"]
+                    splits.from_json(split["at"]),
+                    split["active_ms"],
+                    watermark=split["watermark"],
+                    idle=split["idle"],
+                    moved_ms=split["active_ms"],
                 )
                 for split in reader["splits"]
                 if not split["last"]
@@ -209,6 +217,7 @@ class Readers:
         held = HeldSplit(split, self.clock.now_ms())
         if (known := self._known.pop(split.split_id, None)) is not None:
             held.active_ms, held.watermark, held.idle = known.active_ms, known.watermark, known.idle
+            held.moved_ms = known.moved_ms
         self.states[subtask].splits[split.split_id] = held
 
     def signal_no_more_splits(self, subtask: int, /) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, NoReturn
 
+from dsv2.clock import elapsed_ns
 from dsv2.error_policy import DeadLetter
 from dsv2.errors import UserFunctionError
 from dsv2.functions import ProcessFunction
@@ -22,6 +23,7 @@ from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.time_sender import TimeSender
 from dsv2.runtime.report.failure import NO_RECORD
 from dsv2.runtime.report.letter_box import LetterBox, Received
+from dsv2.runtime.report.subtask_report import new_report
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.positions import Positions
 from dsv2.spi import BatchFunction, FailedRecordError
@@ -61,7 +63,8 @@ class SourceTask:
         self._in_portions: list[tuple[_StatelessOperator, BatchFunction, WatermarkEmitter]] = []
         self._source = source
         self._counters = Counter[str]()
-        self._sent = 0
+        self.user_ns = 0
+        """The time in the reader in ns, with the functions chained to the source. Those who read add to it."""
         self._ended = False
         self.sender = TimeSender(self.control)
         self.skipped: list[tuple[SplitName, Offset]] = []
@@ -94,7 +97,6 @@ class SourceTask:
         Raises:
             UserFunctionError: A function that is chained to the source, or a key selector, failed.
         """
-        self._sent += len(batch)
         if positions is not None and self._origin is not None:
             self._send_one_by_one(batch, positions)
             return
@@ -171,25 +173,34 @@ class SourceTask:
         self._chain.flush(self._emit)
 
     def progress(self) -> list[dict[str, Any]]:
-        """Return the progress of the chained operators, and of the source if it has counters or has ended."""
-        chained = [self._entry(task.operator, task.records_in, task.records_out) for task in self._chained]
-        if not self._ended and not self._counters:
-            return chained
-        skipped = {"skipped": self.skipped} if self.skipped else {}
-        return [*chained, {**self._entry(self._source, 0, self._sent), "counters": dict(self._counters), **skipped}]
+        """Return the progress of the chained operators and of the source: reports of ``subtask_report``."""
+        chained = [
+            new_report(
+                task.operator.uid,
+                self._index,
+                records_in=task.records_in,
+                outputs=[task.records_out],
+                user_ns=task.user_ns,
+                ended=self._ended,
+            )
+            for task in self._chained
+        ]
+        outputs = [output.records_sent for output in self._outputs]
+        report = new_report(
+            self.uid,
+            self._index,
+            outputs=outputs,
+            counters=dict(self._counters),
+            user_ns=self.user_ns,
+            ended=self._ended,
+        )
+        return [*chained, {**report, **({"skipped": self.skipped} if self.skipped else {})}]
 
-    def _entry(self, operator: Operator, records_in: int, records_out: int) -> dict[str, Any]:
-        return {
-            "uid": operator.uid,
-            "subtask": self._index,
-            "records_in": records_in,
-            "records_out": records_out,
-            "watermarks": {},
-            "counters": {},
-            "gauges": {},
-            "records_held": 0,
-            "ended": self._ended,
-        }
+    def reset_times(self) -> None:
+        """Begin to measure times again. Called between two micro-batches."""
+        self.user_ns = 0
+        for task in self._chained:
+            task.user_ns = 0
 
     def _new_chained(self, operator: Operator) -> Emitter:
         function = copy(self._functions[operator.id])
@@ -212,7 +223,7 @@ class SourceTask:
 class _StatelessOperator(Emitter):
     """An operator chained to a source. It only processes batches."""
 
-    __slots__ = ("_instance", "_output", "_process", "records_in")
+    __slots__ = ("_instance", "_output", "_process", "records_in", "user_ns")
 
     def __init__(self, instance: FunctionInstance, function: BatchFunction, output: Emitter) -> None:
         super().__init__(
@@ -223,6 +234,7 @@ class _StatelessOperator(Emitter):
         self._process = function.process_record_batch
         self._output = output
         self.records_in = 0
+        self.user_ns = 0
 
     @property
     def operator(self) -> Operator:
@@ -231,10 +243,12 @@ class _StatelessOperator(Emitter):
 
     def emit_batch(self, batch: RecordBatch[Any]) -> None:
         self.records_in += len(batch)
+        began = elapsed_ns()
         try:
             self._process(batch, self._output.emit_batch)
         except FailedRecordError as failed:
             self.fail("process_record", failed.__cause__ or failed, failed.record)
+        self.user_ns += elapsed_ns() - began
 
     def control(self, kind: int, identifier: str, value: int | bool) -> None:
         self._output.control(kind, identifier, value)

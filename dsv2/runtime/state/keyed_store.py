@@ -75,6 +75,11 @@ class PagedKeyedStore:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def values_held(self) -> int:
+        """The number of keys, and of pairs of a key and a window."""
+        return self._count + sum(map(len, self.panes))
+
     def __iter__(self) -> Iterator[Any]:
         """Iterate over a snapshot of the keys, page by page."""
         keys = [key for page in self._pages for key in self._held(page)]

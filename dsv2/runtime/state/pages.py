@@ -197,6 +197,9 @@ class PagedMap:
         yield from [key for page in (self._pages if self._stored else ()) for key in page]
         yield from list(self.live)
 
+    def __len__(self) -> int:
+        return self._stored + len(self.live)
+
     def take(self, key: Any, default: Any = None) -> Any:
         """Move the value of a ``key`` that is not in ``live`` there and return it; ``default`` if it has none."""
         if not self._stored:

@@ -1,0 +1,80 @@
+"""``dsv2 dashboard``: shows jobs from their checkpoints as a web page."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from dsv2.cli.report import Report
+from dsv2.cli.with_spark import add_settings, add_state_key, settings_of, spark_commands
+from dsv2.dashboard import Dashboard
+from dsv2.dashboard.server import DashboardServer
+from dsv2.dashboard.stored import CheckpointJob
+from dsv2.errors import ConfigurationError
+from dsv2.folders import Folder
+from dsv2.paths import is_remote, local_folder
+
+__all__ = ("add_commands",)
+
+_EXAMPLES = """\
+examples:
+  dsv2 dashboard /data/orders
+  dsv2 dashboard /data/orders /data/payments --port 9000
+  dsv2 dashboard hdfs:///jobs/orders --host 0.0.0.0
+
+The jobs may be running. The page needs no internet access. Ctrl-C ends it.
+"""
+
+
+def add_commands(groups: Any) -> None:
+    """Add the command to those of ``dsv2``."""
+    command = groups.add_parser(
+        "dashboard",
+        help="show jobs as a web page",
+        description="Show jobs as a web page, from the progress in their checkpoints.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = command.add_argument
+    add("checkpoint", nargs="+", help="the checkpoint_location of a job")
+    add("--port", type=int, default=Dashboard.port, help=f"default: {Dashboard.port}; 0: a free one")
+    add(
+        "--host",
+        default=Dashboard.host,
+        help=f"the address to listen at (default: {Dashboard.host}, this machine only)",
+    )
+    add("--token", help="what browsers must present (default: a random one, if another host or actions require it)")
+    add("--allow-actions", action="store_true", help="the page can take savepoints of checkpoints of Spark")
+    add_state_key(command)
+    add_settings(command)
+    command.set_defaults(run=_run, json=False)
+
+
+def _run(arguments: argparse.Namespace) -> Report:
+    jobs = [CheckpointJob(_opened(path, arguments), _savepoints(path, arguments)) for path in arguments.checkpoint]
+    server = DashboardServer(
+        Dashboard(arguments.port, arguments.host, arguments.token, allow_actions=arguments.allow_actions)
+    )
+    for job in jobs:
+        server.board.add(job)
+    print(f"Dashboard: {server.url}", flush=True)
+    server.join()
+    return Report([])
+
+
+def _opened(path: str, arguments: argparse.Namespace) -> Folder:
+    folder: Folder = (
+        spark_commands().open_files(path, settings_of(arguments)) if is_remote(path) else local_folder(path, "")
+    )
+    if not folder.sizes():
+        raise ConfigurationError(f"{path} is not the checkpoint of a job: it is empty or does not exist.")
+    return folder
+
+
+def _savepoints(path: str, arguments: argparse.Namespace) -> Callable[[str], str] | None:
+    """What takes a savepoint of the checkpoint at ``path``, if actions are allowed."""
+    if not arguments.allow_actions:
+        return None
+    spark, settings = spark_commands(), settings_of(arguments)
+    return lambda target: str(spark.create(path, target, settings, arguments.state_key))

@@ -1,0 +1,35 @@
+"""Texts that several pages show."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from dsv2.explain import PlanView
+from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN
+
+__all__ = ("title_of", "watermark_text")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def title_of(plan: PlanView | None, uid: str) -> str:
+    """Return what the operator ``uid`` is called."""
+    operators = () if plan is None else plan.operators
+    return next((operator.title for operator in operators if operator.uid == uid), uid)
+
+
+def watermark_text(identifier: str, value: int | bool | None) -> str:
+    """Return the value of a watermark as a text: event time in UTC, others as they are; "" for None."""
+    if value is None:
+        return ""
+    if identifier != EVENT_TIME:
+        return str(value)
+    if value >= LONG_MAX:
+        return "end of input"
+    if value <= LONG_MIN:
+        return ""
+    try:
+        time = _EPOCH + timedelta(milliseconds=value)
+    except OverflowError:
+        return f"{value} ms"
+    return time.isoformat(sep=" ", timespec="milliseconds" if value % 1000 else "seconds").removesuffix("+00:00")

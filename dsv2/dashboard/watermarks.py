@@ -1,0 +1,160 @@
+"""The watermarks of a job for the page: the value in each operator, and what holds it back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dsv2.clock import SystemClock
+from dsv2.dashboard.jobs import Snapshot, Status
+from dsv2.dashboard.texts import title_of, watermark_text
+from dsv2.explain import PlanView
+from dsv2.watermark.event_time import EVENT_TIME, RESERVED
+from dsv2.watermark_report import Cause, OperatorWatermark, report_watermarks
+
+__all__ = (
+    "ChannelLine",
+    "StepLine",
+    "WatermarkLine",
+    "WatermarkPage",
+    "watermark_page",
+)
+
+_BY_NAME = "event-time"
+_FINE = (Cause.NOTHING, Cause.ENDED, Cause.UNKNOWN)  # there is nothing to do about these
+_MOST_CHANNELS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class StepLine:
+    """An operator on the way to the cause. ``operator``: Its id in the plan. ``text``: Its name and subtask."""
+
+    operator: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelLine:
+    """A channel of the subtask that is furthest behind."""
+
+    input: int
+    sender: str
+    channel: int
+    value: str
+    status: str
+    moved_at_ms: int | None
+    holds_back: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkLine:
+    """A watermark in one operator, as of the subtask that is furthest behind."""
+
+    operator: int
+    title: str
+    subtask: int
+    value: str
+    highest: str
+    cause: str
+    is_fine: bool
+    split: str
+    sentence: str
+    advice: str
+    path: tuple[StepLine, ...]
+    channels: tuple[ChannelLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkPage:
+    """One watermark in all operators that receive it.
+
+    Attributes:
+        identifiers: The watermarks of the job.
+        identifier: The one that the page shows; "" if there is none.
+        now_ms: The time of the report, in ms since the epoch.
+        operators: The operators, upstream first.
+    """
+
+    identifiers: tuple[str, ...]
+    identifier: str
+    now_ms: int
+    operators: tuple[WatermarkLine, ...]
+
+
+def watermark_page(snapshot: Snapshot, identifier: str) -> WatermarkPage:
+    """Report on a watermark.
+
+    Args:
+        snapshot: The job.
+        identifier: The watermark. "": the first one.
+
+    Raises:
+        ConfigurationError: The job has no such watermark.
+    """
+    plan, progress = snapshot.plan, snapshot.progress
+    now_ms = _now_ms(snapshot)
+    identifiers = () if plan is None else _identifiers(plan)
+    if plan is None or progress is None or not identifiers:
+        return WatermarkPage(identifiers, "", now_ms, ())
+    chosen = identifier or identifiers[0]
+    report = report_watermarks(plan, progress, now_ms, chosen)
+    key = EVENT_TIME if chosen == _BY_NAME else chosen
+    return WatermarkPage(identifiers, chosen, now_ms, tuple(_line(one, plan, key) for one in report.operators))
+
+
+def _identifiers(plan: PlanView) -> tuple[str, ...]:
+    declared = [watermark.identifier for watermark in plan.watermarks]
+    own = sorted(identifier for identifier in declared if not identifier.startswith(RESERVED))
+    return (*([_BY_NAME] if EVENT_TIME in declared else []), *own)
+
+
+def _now_ms(snapshot: Snapshot) -> int:
+    """The time of the report: a job that has ended, or is stored, is as old as its last micro-batch."""
+    if snapshot.status is Status.RUNNING or snapshot.updated_at_ms is None:
+        return SystemClock().now_ms()
+    return snapshot.updated_at_ms
+
+
+def _line(found: OperatorWatermark, plan: PlanView, key: str) -> WatermarkLine:
+    known = [value for value in found.values if value is not None]
+    return WatermarkLine(
+        operator=_id_of(plan, found.uid),
+        title=title_of(plan, found.uid),
+        subtask=found.subtask,
+        value=watermark_text(key, found.value),
+        highest=watermark_text(key, max(known, default=None)),
+        cause="advances" if found.cause is Cause.NOTHING else found.cause.value,
+        is_fine=found.cause in _FINE,
+        split=found.split or "",
+        sentence=found.sentence,
+        advice=found.advice,
+        path=tuple(
+            StepLine(
+                _id_of(plan, step.operator),
+                title_of(plan, step.operator) + ("" if step.subtask is None else f", subtask {step.subtask}"),
+            )
+            for step in found.path
+        ),
+        channels=tuple(_channel_lines(found, plan, key))[:_MOST_CHANNELS],
+    )
+
+
+def _channel_lines(found: OperatorWatermark, plan: PlanView, key: str) -> list[ChannelLine]:
+    behind = found.path[0].input if found.path else None  # the input that is furthest behind
+    lines = [
+        ChannelLine(
+            input=one.input,
+            sender=title_of(plan, one.sender),
+            channel=channel.channel,
+            value=watermark_text(key, channel.value),
+            status="ended" if channel.ended else "idle" if channel.idle else "active",
+            moved_at_ms=channel.moved_at_ms,
+            holds_back=channel.holds_back and one.input == behind,
+        )
+        for one in found.inputs
+        for channel in one.channels
+    ]
+    return sorted(lines, key=lambda line: not line.holds_back)
+
+
+def _id_of(plan: PlanView, uid: str) -> int:
+    return next((operator.id for operator in plan.operators if operator.uid == uid), -1)

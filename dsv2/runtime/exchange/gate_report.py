@@ -1,0 +1,107 @@
+"""What an input reports of its channels. Its size does not depend on their number."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from dsv2.watermark import (
+    BoolWatermarkCombinationFunction,
+    NumericWatermarkCombinationFunction,
+    WatermarkDeclaration,
+)
+from dsv2.watermark.combiner import Combiner
+from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, USE_PROCESSING_TIME
+from dsv2.watermark.holders import holders_of_event_time, holders_of_value
+
+__all__ = ("ALL_CHANNELS", "InputReport", "input_report")
+
+ALL_CHANNELS: Final = 16
+"""With more channels only those that hold a watermark back are reported."""
+
+InputReport: TypeAlias = dict[str, Any]
+"""``count``, ``idle`` and ``ended`` (numbers of channels), ``time`` (event time), ``values`` (by identifier), and
+``channels``: lists of channel, status, event time and values. ``blocked``, if the input waits for another one. Zeros,
+and what there is not, are left out, also at the end of lists."""
+
+_HOLDERS = 4  # of each watermark
+_MOST_HOLDERS = 16
+_ACTIVE, _IDLE, _ENDED = 0, 1, 2
+_GREATEST = (NumericWatermarkCombinationFunction.MAX, BoolWatermarkCombinationFunction.OR)
+
+
+def input_report(
+    channels: int,
+    combiners: Mapping[str, Combiner],
+    declarations: Mapping[str, WatermarkDeclaration],
+    idle: Collection[int],
+    ended: Collection[int],
+    *,
+    blocked: bool,
+) -> InputReport:
+    """Report the channels of one input.
+
+    Args:
+        channels: The number of channels, former ones included.
+        combiners: The combiners by identifier.
+        declarations: The declarations by identifier.
+        idle: The idle channels.
+        ended: The channels that have ended.
+        blocked: Whether the input waits for another one.
+    """
+    sent = {identifier: combiner.sent() for identifier, combiner in combiners.items()}
+    combined = {identifier: combiner.combined for identifier, combiner in combiners.items()}
+    numbers: Collection[int] = range(channels)
+    if channels > ALL_CHANNELS:
+        active = [channel for channel in numbers if channel not in idle and channel not in ended]
+        numbers = sorted(set(_holders(combiners, declarations, sent, combined, active, idle)))
+    counts = {"count": channels, "idle": len(idle), "ended": len(ended), "blocked": blocked}
+    return {
+        **{name: count for name, count in counts.items() if count},
+        **_values(combined),
+        "channels": [_channel(number, sent, idle, ended) for number in numbers],
+    }
+
+
+def _holders(
+    combiners: Mapping[str, Combiner],
+    declarations: Mapping[str, WatermarkDeclaration],
+    sent: Mapping[str, Mapping[int, int]],
+    combined: Mapping[str, int | None],
+    active: Collection[int],
+    idle: Collection[int],
+) -> Iterator[int]:
+    most = max(1, min(_HOLDERS, _MOST_HOLDERS // max(1, len(combiners))))
+    if not combiners:
+        yield from list(active)[:most]  # nothing has arrived from any of them
+    for identifier, values in sent.items():
+        if identifier == EVENT_TIME:
+            found = holders_of_event_time(values, active, idle, combined[identifier])
+        else:
+            policy = declarations[identifier].combination_policy
+            greatest = policy.combination_function in _GREATEST
+            found = holders_of_value(
+                values, active, greatest=greatest, waits_for_all=policy.combine_wait_for_all_channels
+            )
+        yield from found[:most]
+
+
+def _channel(
+    number: int, sent: Mapping[str, Mapping[int, int]], idle: Collection[int], ended: Collection[int]
+) -> list[Any]:
+    status = _ENDED if number in ended else _IDLE if number in idle else _ACTIVE
+    own = _values({identifier: values.get(number) for identifier, values in sent.items()})
+    row = [number, status, own.get("time"), own.get("values")]
+    while row[-1] is None:
+        row.pop()
+    return row[:1] if row[1:] == [_ACTIVE] else row
+
+
+def _values(values: Mapping[str, int | None]) -> dict[str, Any]:
+    """The event time, if there is any, and the other values."""
+    others = {name: value for name, value in values.items() if value is not None and name != EVENT_TIME}
+    time = values.get(EVENT_TIME)
+    if time == PROCESSING_TIME:
+        others[USE_PROCESSING_TIME] = True
+    has_time = time is not None and LONG_MIN < time < PROCESSING_TIME
+    return {**({"time": time} if has_time else {}), **({"values": others} if others else {})}

@@ -1,0 +1,209 @@
+"""The progress of a job, from what its subtasks report after each micro-batch."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import add
+from typing import Any, TypeAlias
+
+from dsv2.graph import OperatorKind, Plan
+from dsv2.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress
+from dsv2.runtime.report.channels import Channels
+from dsv2.runtime.report.progress import Counts, job_progress, total_counts
+from dsv2.runtime.report.subtask_report import new_report
+
+__all__ = ("JobReports", "ReportedBatch")
+
+_BATCHES = 100
+"""The number of micro-batches in the history of the progress."""
+_MS = 1_000
+
+Report: TypeAlias = Mapping[str, Any]
+_Place: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class ReportedBatch:
+    """What is known of a job after all subtasks have reported on a micro-batch.
+
+    Attributes:
+        batch_id: Its id.
+        reports: The latest report of each subtask.
+        increases: How many records each operator has received and emitted in it, by uid.
+        records_in: Number of records read from sources.
+        records_out: Number of records for sinks.
+    """
+
+    batch_id: int
+    reports: Sequence[Report]
+    increases: Mapping[str, tuple[int, int]]
+    records_in: int
+    records_out: int
+
+
+class JobReports:
+    """The latest progress report of every operator and subtask, and the last micro-batches.
+
+    Args:
+        plan: The plan.
+        ended_sources: The subtasks of sources that ended in earlier runs, and report nothing in this one.
+        before: The progress of the job before this run. None (default): it is unknown, or there is none.
+        is_new: Whether the job begins with this run.
+        in_portions: Whether sources, and the operators chained to them, report only the records of the micro-batch, as
+            on Spark, where they have no state to count in. If not, they report the records of this run.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        ended_sources: Collection[_Place] = (),
+        before: JobProgress | None = None,
+        *,
+        is_new: bool = True,
+        in_portions: bool,
+    ) -> None:
+        self._plan = plan
+        self._ended_sources = ended_sources
+        self._in_portions = in_portions
+        self._awaited = [
+            (operator.uid, subtask)
+            for operator in [*(one for chain in plan.chains.values() for one in chain), *plan.read_by_sinks]
+            for subtask in range(operator.parallelism)
+        ]
+        sources = [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
+        self._stateless = {operator.uid: operator.parallelism for operator in [*sources, *plan.chained_to_sources]}
+        self._sources = [operator.uid for operator in sources]
+        self._sinks = [operator.uid for operator in plan.operators if operator.kind is OperatorKind.SINK]
+        self._lock = threading.Lock()
+        self._latest: dict[_Place, Report] = {}
+        self._earlier = {} if before is None else self._counts_of_earlier_runs(before)
+        self._sums: dict[_Place, Report] = dict(self._earlier)
+        self._user_ns = Counter[_Place]()
+        self._batch_id = -1
+        self._totals: dict[str, tuple[int, int]] | None = None
+        if before is not None:
+            self._totals = _totals(before)
+        elif is_new:
+            self._totals = {}
+        self._rates: Mapping[str, Counts] = {}
+        self._channels = Channels(plan, before)
+        self._splits: Mapping[str, Sequence[SplitProgress]] = {}
+        self._batches = deque[BatchProgress]([] if before is None else before.batches, maxlen=_BATCHES)
+
+    def add(self, batch_id: int, reports: Iterable[Report], now_ms: int) -> ReportedBatch:
+        """Called after each micro-batch with the reports of its subtasks. ``now_ms``: Its time, in ms."""
+        with self._lock:
+            for report in reports:
+                self._note((report["uid"], report["subtask"]), report, now_ms)
+            self._batch_id = batch_id
+            current = self._current()
+            totals = total_counts(self._plan, current)
+            before, self._totals = self._totals, totals
+        increases = {} if before is None else {uid: _increase(before.get(uid, (0, 0)), totals[uid]) for uid in totals}
+        return ReportedBatch(
+            batch_id,
+            current,
+            increases,
+            sum(increases.get(uid, (0, 0))[1] for uid in self._sources),
+            sum(increases.get(uid, (0, 0))[0] for uid in self._sinks),
+        )
+
+    def complete(
+        self, batch: ReportedBatch, started_at_ms: int, duration_ms: float, phases: Mapping[str, float]
+    ) -> JobProgress:
+        """Called after each micro-batch when it is complete. Returns the progress of the job then.
+
+        Args:
+            batch: The result of ``add``.
+            started_at_ms: When the micro-batch began, in ms since the epoch.
+            duration_ms: How long it took.
+            phases: The time of its phases in ms.
+        """
+        seconds = duration_ms / _MS
+        rates = {uid: (came / seconds, went / seconds) for uid, (came, went) in batch.increases.items() if seconds > 0}
+        done = BatchProgress(batch.batch_id, started_at_ms, duration_ms, phases, batch.records_in, batch.records_out)
+        with self._lock:
+            self._rates = rates
+            self._batches.append(done)
+            batches = tuple(self._batches)
+            splits = self._splits
+        return job_progress(self._plan, batch.batch_id, batch.reports, rates, batches, splits)
+
+    def progress(self) -> JobProgress:
+        """The progress as of the last call of ``add``, with the rates as of the last call of ``complete``."""
+        with self._lock:
+            batches = tuple(self._batches)
+            return job_progress(self._plan, self._batch_id, self._current(), self._rates, batches, self._splits)
+
+    def note_splits(self, splits: Mapping[str, Sequence[SplitProgress]]) -> None:
+        """Called when the splits of the sources, by uid, may have changed."""
+        with self._lock:
+            self._splits = splits
+
+    def held(self) -> dict[str, int]:
+        """Return the number of records buffered behind aligned watermarks, for each operator that has any."""
+        counts = Counter[str]()
+        for (uid, _), report in self._latest.items():
+            counts[uid] += report["records_held"]
+        return {str(operator): counts[operator.uid] for operator in self._plan.operators if counts[operator.uid]}
+
+    def all_ended(self) -> bool:
+        """Whether every subtask has received the end of its input, and every source that a sink reads has ended."""
+        return all(self._latest.get(place, {}).get("ended") or place in self._ended_sources for place in self._awaited)
+
+    def _note(self, place: _Place, report: Report, now_ms: int) -> None:
+        self._user_ns[place] += report["user_ns"]
+        inputs = self._channels.note(now_ms, report)
+        self._latest[place] = {**report, "user_ns": self._user_ns[place], "inputs": inputs}
+        if place[0] in self._stateless:
+            before = (self._sums if self._in_portions else self._earlier).get(place)
+            total = self._latest[place] if before is None else _sum(before, self._latest[place])
+            self._sums[place] = total
+
+    def _current(self) -> list[Report]:
+        return list((self._latest | self._sums).values())
+
+    def _counts_of_earlier_runs(self, before: JobProgress) -> dict[_Place, Report]:
+        """The counts of operators that have no state to count in."""
+        counts: dict[_Place, Report] = {}
+        for uid, parallelism in self._stateless.items():
+            if (operator := before.operators.get(uid)) is None:
+                continue
+            for subtask in operator.subtasks:
+                place = uid, subtask.subtask % parallelism
+                report = new_report(*place, records_in=subtask.records_in, outputs=subtask.outputs)
+                counts[place] = _sum(counts[place], report) if place in counts else report
+            if operator.counters:  # they are not stored for each subtask
+                place = uid, 0
+                counts[place] = {**counts.get(place, new_report(*place)), "counters": dict(operator.counters)}
+        return counts
+
+
+def _sum(before: Report, report: Report) -> Report:
+    """Add the counts ``before`` to a report."""
+    counters = Counter[str](before["counters"])
+    counters.update(report["counters"])
+    outputs = before["outputs"]
+    if len(outputs) != len(report["outputs"]):  # the program has changed
+        outputs = [0] * len(report["outputs"])
+    return {
+        **report,
+        "records_in": before["records_in"] + report["records_in"],
+        "outputs": list(map(add, outputs, report["outputs"])),
+        "counters": dict(counters),
+    }
+
+
+def _totals(progress: JobProgress) -> dict[str, tuple[int, int]]:
+    return {uid: _total(operator) for uid, operator in progress.operators.items()}
+
+
+def _total(operator: OperatorProgress) -> tuple[int, int]:
+    return operator.records_in, operator.records_out
+
+
+def _increase(before: tuple[int, int], now: tuple[int, int]) -> tuple[int, int]:
+    return max(0, now[0] - before[0]), max(0, now[1] - before[1])

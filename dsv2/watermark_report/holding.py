@@ -1,0 +1,106 @@
+"""Which input and channel of a subtask hold a watermark back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from dsv2.explain import OperatorView
+from dsv2.progress import ChannelProgress, InputProgress, SubtaskProgress
+from dsv2.watermark.holders import holders_of_event_time, holders_of_value
+from dsv2.watermark_report.model import Cause
+from dsv2.watermark_report.route import Route
+
+__all__ = ("Hold", "delivered", "has_ended", "held_channel", "held_input", "is_idle")
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The channel on which a subtask waits.
+
+    Attributes:
+        input: The index of the input.
+        channel: The channel. None: it is unknown which one.
+    """
+
+    input: int
+    channel: ChannelProgress | None
+
+
+def has_ended(one: InputProgress) -> bool:
+    """Whether all channels of an input have ended."""
+    return 0 < one.channel_count == one.ended_count
+
+
+def is_idle(one: InputProgress) -> bool:
+    """Whether no channel of an input is active, and some are idle."""
+    return one.idle_count > 0 and one.idle_count + one.ended_count == one.channel_count
+
+
+def held_input(
+    route: Route, operator: OperatorView, report: SubtaskProgress, *, forwarding: bool = False
+) -> InputProgress | Cause:
+    """Return the input on which a subtask waits; a cause if it waits on none.
+
+    ``forwarding``: Whether the question is what the operator forwards, instead of what it receives.
+    """
+    inputs = {one.input: one for one in report.inputs}
+    if not inputs:
+        return Cause.UNKNOWN
+    if all(map(has_ended, inputs.values())):
+        return Cause.ENDED
+    idle = [number for number, one in inputs.items() if is_idle(one)]
+    active = [number for number, one in inputs.items() if not is_idle(one) and not has_ended(one)]
+    if not active:
+        return Cause.IDLE
+    values = {number: value for number, one in inputs.items() if (value := route.of_input(one)) is not None}
+    if route.is_event_time:
+        found = holders_of_event_time(values, active, idle, None)
+    elif forwarding and route.combines_inputs(operator):
+        found = holders_of_value(values, active, greatest=route.takes_greatest, waits_for_all=route.waits_for_all)
+    else:
+        edges = route.edges_into(operator)
+        arriving = [number for number in active if route.arrives(edges[number])]
+        if not arriving and route.receives(operator):
+            return Cause.IDLE if any(route.arrives(edges[number]) for number in idle) else Cause.ENDED
+        found = sorted(arriving or active, key=lambda number: _rank(values.get(number)))
+    return inputs[found[0]] if found else Cause.NOTHING
+
+
+def held_channel(route: Route, one: InputProgress) -> ChannelProgress | None:
+    """Return the channel that holds an input back; None if it is unknown."""
+    rows = {channel.channel: channel for channel in one.channels}
+    values = {number: value for number, row in rows.items() if (value := route.of_channel(row)) is not None}
+    active = [number for number, row in rows.items() if not row.idle and not row.ended]
+    if route.is_event_time:
+        idle = [number for number, row in rows.items() if row.idle]
+        found = holders_of_event_time(values, active, idle, route.of_input(one))
+    else:
+        found = holders_of_value(values, active, greatest=route.takes_greatest, waits_for_all=route.waits_for_all)
+    if not found:
+        return None
+    same = [rows[number] for number in found if values.get(number) == values.get(found[0])]
+    return min(same, key=lambda row: row.values_moved_at_ms.get(route.identifier, -1))
+
+
+def delivered(route: Route, operator: OperatorView, report: SubtaskProgress) -> Collection[int | bool]:
+    """Return the values that a subtask may have forwarded last, as far as it has received any."""
+    inputs = [one for one in report.inputs if not has_ended(one)] or list(report.inputs)
+    values: Mapping[int, int | bool] = {
+        one.input: value for one in inputs if (value := route.of_input(one)) is not None
+    }
+    if route.is_aligned:
+        last = report.watermarks.get(route.identifier)
+        return [] if last is None else [last]
+    if not route.combines_inputs(operator):
+        return values.values()
+    active = [one.input for one in inputs if not is_idle(one)]
+    if not values or ((route.is_event_time or route.waits_for_all) and any(number not in values for number in active)):
+        return []
+    counted = [values[number] for number in active if number in values] or list(values.values())
+    return [max(counted) if route.takes_greatest else min(counted)]
+
+
+def _rank(value: int | bool | None) -> tuple[bool, int]:
+    """The sort key of values. No value comes first."""
+    return value is not None, value or 0

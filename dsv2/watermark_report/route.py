@@ -1,0 +1,118 @@
+"""Where one watermark can come from, as far as the plan shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dsv2.errors import ConfigurationError
+from dsv2.explain import EdgeView, OperatorView, PlanView, WatermarkView
+from dsv2.graph import Exchange, OperatorKind
+from dsv2.progress import ChannelProgress, InputProgress
+from dsv2.watermark.event_time import EVENT_TIME, PROCESSING_TIME, USE_PROCESSING_TIME
+
+__all__ = ("Route",)
+
+_PLAIN_NAME = "event-time"
+
+
+class Route:
+    """The ways of one watermark through a plan, and how its values are combined."""
+
+    def __init__(self, view: PlanView, identifier: str) -> None:
+        """``identifier``: The identifier, or ``event-time``.
+
+        Raises:
+            ConfigurationError: The plan declares no such watermark. Event time need not be declared.
+        """
+        self.view = view
+        self.is_event_time = identifier in (_PLAIN_NAME, EVENT_TIME)
+        self.identifier = EVENT_TIME if self.is_event_time else identifier
+        same = (EVENT_TIME, USE_PROCESSING_TIME) if self.is_event_time else (identifier,)
+        declared = [watermark for watermark in view.watermarks if watermark.identifier in same]
+        if not declared and not self.is_event_time:
+            others = [one.identifier for one in view.watermarks if one.identifier not in (*same, USE_PROCESSING_TIME)]
+            raise ConfigurationError(
+                f"The job declares no watermark {identifier!r}. It has: {', '.join([_PLAIN_NAME, *sorted(others)])}."
+            )
+        self._declared_by = {number for one in declared for number in one.declared_by}
+        self._received_by = {number for one in declared for number in one.received_by}
+        self.is_forwarded = all(one.forwarded for one in declared)
+        self._watermark: WatermarkView | None = None if self.is_event_time else declared[0]
+        self._edges: dict[int, list[EdgeView]] = {operator.id: [] for operator in view.operators}
+        for edge in sorted(view.edges, key=lambda edge: edge.input):
+            self._edges[edge.target].append(edge)
+
+    @property
+    def plain_name(self) -> str:
+        """The identifier as users write it."""
+        return _PLAIN_NAME if self.is_event_time else self.identifier
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether it blocks channels until all have sent it."""
+        return self._watermark is not None and self._watermark.aligned
+
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether nothing is delivered until every channel has a value. Event time has rules of its own."""
+        return self._watermark is not None and self._watermark.waits_for_all
+
+    @property
+    def takes_greatest(self) -> bool:
+        """Whether the greatest value of the channels is delivered."""
+        return self._watermark is not None and self._watermark.combination in ("max", "or")
+
+    def combines_inputs(self, operator: OperatorView) -> bool:
+        """Whether the operator forwards one value for all inputs."""
+        if operator.kind is OperatorKind.UNION or self._watermark is None:
+            return True
+        return self._watermark.across_inputs
+
+    def edges_into(self, operator: OperatorView) -> Sequence[EdgeView]:
+        """The edges into an operator, by input."""
+        return self._edges[operator.id]
+
+    def declares(self, operator: OperatorView) -> bool:
+        """Whether an operator declares the watermark, so that it may emit it."""
+        return operator.id in self._declared_by
+
+    def arrives(self, edge: EdgeView) -> bool:
+        """Whether the watermark may arrive on an edge."""
+        return edge.source in self._declared_by or (self.is_forwarded and edge.source in self._received_by)
+
+    def receives(self, operator: OperatorView) -> bool:
+        """Whether the watermark may arrive on any input."""
+        return any(map(self.arrives, self.edges_into(operator)))
+
+    def is_declared_upstream(self, operator: OperatorView) -> bool:
+        """Whether an operator, or one upstream of it, declares the watermark."""
+        reached, waiting = {operator.id}, [operator.id]
+        while waiting:
+            senders = {edge.source for edge in self._edges[waiting.pop()]} - reached
+            reached |= senders
+            waiting += senders
+        return not reached.isdisjoint(self._declared_by)
+
+    def upstream(
+        self, operator: OperatorView, subtask: int | None, number: int, channel: int | None
+    ) -> tuple[OperatorView, int | None]:
+        """Return the operator and the subtask that send to a channel of an input. The subtask is None if unknown."""
+        edge = self.edges_into(operator)[number]
+        sender = self.view.operators[edge.source]
+        of_channel = subtask if edge.exchange is Exchange.FORWARD else channel
+        if sender.parallelism == 1:
+            return sender, 0
+        return sender, of_channel if of_channel is not None and of_channel < sender.parallelism else None
+
+    def of_channel(self, channel: ChannelProgress) -> int | bool | None:
+        """The value of a channel, or None. Event time that follows the wall clock is ``PROCESSING_TIME``."""
+        return self._value(channel.event_time, channel)
+
+    def of_input(self, one: InputProgress) -> int | bool | None:
+        """The combined value of an input, or None. Event time that follows the wall clock is ``PROCESSING_TIME``."""
+        return self._value(one.event_time, one)
+
+    def _value(self, time: int | None, part: ChannelProgress | InputProgress) -> int | bool | None:
+        if not self.is_event_time:
+            return part.watermarks.get(self.identifier)
+        return PROCESSING_TIME if part.watermarks.get(USE_PROCESSING_TIME) else time

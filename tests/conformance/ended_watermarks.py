@@ -1,0 +1,18 @@
+"""Whether the watermarks in the progress of a job that has finished have ended."""
+
+from __future__ import annotations
+
+from dsv2 import JobProgress
+from dsv2.graph import Plan
+from dsv2.watermark_report import Cause, report_watermarks
+
+__all__ = ("unended",)
+
+
+def unended(plan: Plan, progress: JobProgress) -> list[str]:
+    """Return what is said about the watermarks of ``plan`` that have not ended."""
+    view = plan.explain().view
+    identifiers = {one.identifier for one in view.watermarks if not one.identifier.startswith("BUILTIN_API_")}
+    reports = [report_watermarks(view, progress, 0, identifier) for identifier in ("event-time", *sorted(identifiers))]
+    found = [operator for report in reports for operator in report.operators]
+    return [f"{operator.uid}: {operator.sentence}" for operator in found if operator.cause is not Cause.ENDED]

@@ -1,0 +1,267 @@
+"""What a dashboard derives from the progress of a job: history, pressure, and where the graph is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dsv2.dashboard.jobs import Board, Record, Status
+from dsv2.dashboard.letters import last_letters
+from dsv2.dashboard.moments import HISTORY, Moment, OperatorMoment, moment_of
+from dsv2.dashboard.pages import state_page
+from dsv2.dashboard.picture import Picture, picture_of
+from dsv2.dashboard.pressure import WINDOW, Level, busiest, pressure_of
+from dsv2.dashboard.stored import CheckpointJob
+from dsv2.dashboard.texts import watermark_text
+from dsv2.dashboard.watermarks import watermark_page
+from dsv2.folders import LocalFolder
+from dsv2.job_configuration import Section, Setting
+from dsv2.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress, SubtaskProgress
+from dsv2.progress_log import ProgressLog
+from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN
+from tests.dashboard_fakes import FakeJob, fake_plan, fake_progress
+
+
+def progress(number: int, **operators: OperatorProgress) -> JobProgress:
+    return JobProgress(number, operators, (BatchProgress(number, 1000 * number, 100.0),))
+
+
+def operator(uid: str, records: int = 0, times: Sequence[float] = ()) -> OperatorProgress:
+    subtasks = tuple(SubtaskProgress(number, user_time_ms=time) for number, time in enumerate(times))
+    return OperatorProgress(uid, uid, records_in=records, records_out=2 * records, subtasks=subtasks)
+
+
+def change(before: JobProgress | None, now: JobProgress, **chained: tuple[str, ...]) -> Moment:
+    moment = moment_of(before, now, chained)
+    assert moment is not None
+    return moment
+
+
+def test_a_moment_is_the_difference_of_two_reports() -> None:
+    moment = change(
+        progress(1, a=operator("a", 10, [1.0, 5.0])),
+        progress(2, a=operator("a", 30, [31.0, 15.0]), new=operator("new")),
+    )
+    assert moment.operators["a"] == OperatorMoment(records_in=20, records_out=40, busy_ms=30.0)
+    assert moment.operators["new"] == OperatorMoment(), "what it did before is not known"
+
+
+def test_time_of_chained_operators_is_theirs() -> None:
+    before = progress(1, head=operator("head", 0, [0.0, 0.0]), inner=operator("inner", 0, [0.0, 0.0]))
+    now = progress(2, head=operator("head", 0, [50.0, 80.0]), inner=operator("inner", 0, [10.0, 75.0]))
+    moment = change(before, now, head=("inner",))
+    assert (moment.operators["head"].busy_ms, moment.operators["inner"].busy_ms) == (40.0, 75.0)
+
+
+def test_time_begins_again_with_a_run() -> None:
+    moment = change(progress(1, a=operator("a", 10, [500.0])), progress(2, a=operator("a", 12, [20.0])))
+    assert moment.operators["a"].busy_ms == 20.0
+
+
+def test_first_report_and_report_without_times() -> None:
+    assert change(None, progress(4, a=operator("a", 99, [1.0]))).operators["a"] == OperatorMoment()
+    assert moment_of(None, JobProgress(4, {})) is None
+
+
+def test_size_of_state_is_that_of_all_subtasks() -> None:
+    subtasks = (SubtaskProgress(0, state_bytes=10), SubtaskProgress(1, state_bytes=30))
+    now = progress(
+        1, a=OperatorProgress("a", "a", state_bytes=30, subtasks=subtasks), b=OperatorProgress("b", "b", state_bytes=5)
+    )
+    assert change(None, now).state_bytes == 45
+
+
+def history(*operators: OperatorMoment) -> list[Moment]:
+    return [Moment(BatchProgress(number, 0, 100.0), {"a": one}) for number, one in enumerate(operators)]
+
+
+@pytest.mark.parametrize(
+    ("moments", "level", "reason"),
+    [
+        ([], Level.UNKNOWN, ""),
+        ([OperatorMoment()], Level.IDLE, ""),
+        ([OperatorMoment(records_in=1)], Level.LOW, ""),
+        ([OperatorMoment(records_out=1, busy_ms=29.0)], Level.LOW, ""),
+        ([OperatorMoment(records_in=1, busy_ms=30.0)], Level.BUSY, "30% of the time"),
+        ([OperatorMoment(records_in=1, busy_ms=60.0)], Level.HIGH, "60% of the time"),
+        ([OperatorMoment(records_held=5), OperatorMoment(records_held=1_005)], Level.BUSY, "holds 1,005 records"),
+        ([OperatorMoment(records_held=5), OperatorMoment(records_held=5)], Level.IDLE, ""),
+        ([OperatorMoment(lag=1000 + number) for number in range(WINDOW)], Level.HIGH, "1,004 records are available"),
+        ([OperatorMoment(lag=number) for number in (1, 2, 3, 3, 4)], Level.IDLE, ""),
+        ([OperatorMoment(lag=number) for number in range(WINDOW - 1)], Level.IDLE, ""),
+        ([OperatorMoment(lag=9), *([OperatorMoment(busy_ms=1.0)] * WINDOW)], Level.IDLE, ""),
+    ],
+)
+def test_pressure(moments: Sequence[OperatorMoment], level: Level, reason: str) -> None:
+    found = pressure_of("a", history(*moments))
+    assert found.level is level
+    assert reason in "; ".join(found.reasons)
+    assert bool(reason) == bool(found.reasons)
+
+
+def test_busiest_operator() -> None:
+    moments = [
+        Moment(BatchProgress(0, 0, 100.0), {"a": OperatorMoment(busy_ms=10.0), "b": OperatorMoment(busy_ms=70.0)}),
+        Moment(BatchProgress(1, 0, 300.0), {"a": OperatorMoment(busy_ms=290.0), "b": OperatorMoment(busy_ms=70.0)}),
+    ]
+    assert busiest(moments) == ("a", 0.75)
+    assert busiest([]) is None
+
+
+def test_memory_is_bounded() -> None:
+    record = Record()
+    for number in range(3 * HISTORY):
+        record.add(progress(number))
+    found = record.snapshot().history
+    assert [moment.batch.batch_id for moment in found] == list(range(2 * HISTORY, 3 * HISTORY))
+
+
+def test_jobs_that_have_ended_leave_a_full_board() -> None:
+    board = Board()
+    running = board.add(FakeJob(0))
+    for _ in range(40):
+        ended = FakeJob(0)
+        ended.record.end(Status.FINISHED)
+        board.add(ended)
+    assert len(board.jobs) == 20
+    assert running in board.jobs
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        (0, "1970-01-01 00:00:00"),
+        (1_364_774_400_500, "2013-04-01 00:00:00.500"),
+        (LONG_MAX, "end of input"),
+        (LONG_MIN, ""),
+        (LONG_MAX - 1, "9223372036854775806 ms"),
+        (-62_135_596_800_001, "-62135596800001 ms"),
+    ],
+)
+def test_event_time_as_text(value: int | None, text: str) -> None:
+    assert watermark_text(EVENT_TIME, value) == text
+
+
+def test_other_watermarks_as_text() -> None:
+    assert watermark_text("closed", LONG_MAX) == str(LONG_MAX)
+    assert watermark_text("ready", True) == "True"
+
+
+def overlap(picture: Picture, one: int, other: int) -> bool:
+    first, second = picture.cards[one], picture.cards[other]
+    return abs(first.x - second.x) < picture.card_width and abs(first.y - second.y) < picture.card_height
+
+
+def test_cards_do_not_overlap_and_edges_reach_them() -> None:
+    picture = picture_of(fake_plan().explain().view)
+    cards = {card.operator: card for card in picture.cards}
+    assert not any(overlap(picture, one, other) for one in cards for other in cards if one < other)
+    for edge in picture.edges:
+        source, target = cards[edge.source], cards[edge.target]
+        start = tuple(map(float, edge.path[1:].partition("C")[0].split()))
+        assert start[1] == source.y + picture.card_height
+        assert source.x < start[0] < source.x + picture.card_width
+        assert edge.end[1] == target.y
+        assert target.x < edge.end[0] < target.x + picture.card_width
+    for card in picture.cards:
+        assert card.x + picture.card_width <= picture.width
+        assert card.y + picture.card_height <= picture.height
+        assert all(cards[other].y < card.y for other in card.upstream)
+        assert all(card.operator in cards[other].upstream for other in card.downstream)
+
+
+def split(name: str, time: int | None, moved: int | None) -> SplitProgress:
+    return SplitProgress(name, 0, event_time=time, moved_at_ms=moved)
+
+
+@pytest.mark.parametrize(
+    ("splits", "troubled"),
+    [
+        ([split("a", 5, 9), split("b", 9, 9)], ""),
+        ([split("a", 5, 3), split("b", 9, 9)], "a"),
+        ([split("a", 5, None), split("b", 9, 9)], "a"),
+        ([split("a", None, None), split("b", 9, 9)], "a"),
+        ([replace(split("a", 5, 3), idle=True), split("b", 9, 9)], ""),
+        ([replace(split("a", 5, 3), ended=True), split("b", 9, 9)], ""),
+        ([replace(split("a", 5, 3), paused=True), split("b", 9, 9)], ""),
+        ([split("a", 5, 3)], ""),
+        ([split("a", 5, 3), split("b", 4, 3), split("c", 9, 9)], "b"),
+        ([split("a", 5, 3), split("b", 5, 3)], ""),
+    ],
+)
+def test_split_that_holds_event_time_back(splits: Sequence[SplitProgress], troubled: str) -> None:
+    job = FakeJob(0)
+    job.record.add(progress(0, orders=OperatorProgress("orders", "orders", splits=tuple(splits))))
+    page = state_page(job.record.snapshot(), ())
+    assert "".join(line.split for line in page.splits if line.trouble) == troubled
+
+
+def test_page_of_watermarks_names_the_split() -> None:
+    page = watermark_page(FakeJob(30).record.snapshot(), "")
+    (join,) = (line for line in page.operators if line.title == "join")
+    assert (page.identifier, join.split, join.is_fine) == ("event-time", "rates-3", False)
+    assert [step.text for step in join.path] == ["join, subtask 0", "rates, subtask 1"]
+    assert [line.channel for line in join.channels if line.holds_back] == [1]
+    assert "rates-3" in join.sentence
+
+
+def test_page_of_watermarks_before_any_progress() -> None:
+    assert watermark_page(FakeJob(0).record.snapshot(), "").operators == ()
+
+
+def stored_job(folder: Path) -> ProgressLog:
+    log = ProgressLog(LocalFolder(str(folder)), 0, (Section("Job", (Setting("name", "x"),)),))
+    log.add_job(fake_plan(), 5)
+    return log
+
+
+def looking(job: CheckpointJob) -> CheckpointJob:
+    job._looked_at = float("-inf")  # it looks only once per second
+    job.refresh()
+    return job
+
+
+def test_stored_job(tmp_path: Path) -> None:
+    log = stored_job(tmp_path)
+    for number in range(3):
+        log.add(fake_progress(number))
+    job = looking(CheckpointJob(LocalFolder(str(tmp_path))))
+    snapshot, live = job.record.snapshot(), FakeJob(3).record.snapshot()
+    assert (snapshot.status, snapshot.name, snapshot.plan) == (Status.STORED, "orders in euros", live.plan)
+    assert list(snapshot.history) == list(live.history)
+    assert snapshot.configuration == (Section("Job", (Setting("name", "x"),)),)
+    before = snapshot.revision
+    assert looking(job).record.revision == before, "nothing has changed"
+    log.add(fake_progress(3))
+    assert looking(job).record.snapshot().history[-1].batch.batch_id == 3
+
+
+def test_checkpoint_without_progress(tmp_path: Path) -> None:
+    snapshot = looking(CheckpointJob(LocalFolder(str(tmp_path)))).record.snapshot()
+    assert (snapshot.name, snapshot.progress, snapshot.error) == (str(tmp_path), None, "")
+
+
+def test_damaged_progress_is_reported_until_it_is_gone(tmp_path: Path) -> None:
+    log = stored_job(tmp_path)
+    log.add(fake_progress(0))
+    file = tmp_path / "dsv2/progress/1.json"
+    file.write_text("{")
+    job = looking(CheckpointJob(LocalFolder(str(tmp_path))))
+    assert "1.json is damaged" in job.record.snapshot().error
+    file.unlink()
+    assert looking(job).record.snapshot().error == ""
+    assert len(job.record.snapshot().history) == 1
+
+
+def test_no_dead_letters(tmp_path: Path) -> None:
+    assert last_letters(None).letters == ()
+    assert last_letters(LocalFolder(str(tmp_path))).letters == ()
+
+
+def test_page_of_a_job_without_progress() -> None:
+    page = state_page(replace(FakeJob(0).record.snapshot(), plan=None), ())
+    assert (page.operators, page.splits, page.summary.batch_id) == ({}, (), -1)

@@ -1,0 +1,295 @@
+"""The server of a dashboard: with jobs that run, jobs that fail, and browsers that do not read."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dsv2 import CollectSink, ConfigurationError, ErrorPolicy, ExecutionEnvironment, JobHandle, UserFunctionError
+from dsv2.cli import main
+from dsv2.dashboard import Dashboard
+from dsv2.dashboard.jobs import Status
+from dsv2.dashboard.live import LiveJob
+from dsv2.dashboard.server import DashboardServer, _servers, server_of
+from dsv2.job import RunOptions
+from dsv2.testing import Stop, TestSource
+from dsv2.unfinished import _watched, watch
+from tests.dashboard_client import ask, events, get, serving
+from tests.dashboard_fakes import FakeJob
+
+
+@pytest.fixture(autouse=True)
+def no_servers_of_other_tests() -> Iterator[None]:
+    for server in list(_servers.values()):
+        server.close()
+    yield
+    for server in list(_servers.values()):
+        server.close()
+
+
+@contextmanager
+def shown() -> Iterator[DashboardServer]:
+    """The dashboard of a program, at a port that its jobs can share."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    server, is_new = server_of(Dashboard(port))
+    assert is_new
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def only_even(number: int) -> int:
+    if number % 2:
+        raise ValueError(f"{number} is odd, password=hunter2-and-more")
+    return number
+
+
+def pipeline(env: ExecutionEnvironment, *, stops: bool = False, policy: ErrorPolicy | None = None) -> None:
+    items = [*range(20), *([Stop()] if stops else [])]
+    halves = env.from_source(TestSource(items, records_per_batch=5), "numbers").with_uid("numbers").map(only_even)
+    if policy is not None:
+        halves = halves.with_error_policy(policy)
+    halves.with_uid("even").to_sink(CollectSink[int]()).with_uid("collected")
+
+
+def started(server: DashboardServer, policy: ErrorPolicy | None, folder: Path | None = None) -> JobHandle:
+    env = ExecutionEnvironment.get_instance("local")
+    pipeline(env, stops=True, policy=policy)
+    return env.execute_async("halves", dashboard=server.settings.port, dead_letters=folder)
+
+
+def test_job_on_its_dashboard(tmp_path: Path) -> None:
+    with shown() as server:
+        job = started(server, ErrorPolicy().dead_letter(ValueError), tmp_path)
+        job.result()
+        (line,) = get(server, "/api/jobs")
+        assert (line["name"], line["status"]) == ("halves", "stopped")
+        page = get(server, "/api/jobs/1")
+        assert page["operators"]["1"]["records_out"] == 10
+        assert [one["title"] for one in get(server, "/api/jobs/1/plan")["operators"]] == [
+            "numbers",
+            "even",
+            "collected",
+        ]
+        letters = get(server, "/api/jobs/1/letters")["letters"]
+        assert [letter["record"] for letter in letters] == [str(number) for number in range(19, 0, -2)]
+        sections = {one["title"]: one["settings"] for one in get(server, "/api/jobs/1/configuration")}
+        assert {"name": "dead_letters", "value": str(tmp_path)} in sections["Job"]
+        assert {"name": "seed", "value": "0"} in sections["Runtime"]
+
+
+def test_failed_job_stays_on_the_dashboard() -> None:
+    with shown() as server:
+        job = started(server, None)
+        with pytest.raises(UserFunctionError):
+            job.result()
+        page = get(server, "/api/jobs/1")
+        assert page["status"] == "failed"
+        assert "operator: Map (uid 'even')" in page["error"]
+        assert "hunter2" not in page["error"]
+
+
+def test_dashboard_does_not_count_as_looking_at_the_result() -> None:
+    """The program must still be warned if it never looks itself."""
+    env = ExecutionEnvironment.get_instance("local")
+    pipeline(env)
+    shown_job = LiveJob(env.build_plan("halves"), RunOptions(), None)
+    job = env.execute_async("halves")
+    with pytest.raises(UserFunctionError):
+        job.result()
+    watch(job, "halves", "program.py:1")
+    shown_job.on_ended(job)
+    assert shown_job.record.snapshot().status is Status.FAILED
+    assert id(job) in _watched
+    assert job.exception() is not None
+    assert id(job) not in _watched
+
+
+def test_jobs_of_a_program_share_a_dashboard(capsys: pytest.CaptureFixture[str]) -> None:
+    with shown() as server:
+        env = ExecutionEnvironment.get_instance("local")
+        for _ in range(2):
+            pipeline(env, policy=ErrorPolicy().skip(ValueError))
+            env.execute("halves", dashboard=server.settings.port)
+        assert [line["status"] for line in get(server, "/api/jobs")] == ["finished", "finished"]
+        assert "Dashboard:" not in capsys.readouterr().err, "only a new one is printed"
+
+
+def test_other_settings_for_the_same_port_are_refused() -> None:
+    with shown() as server:
+        port = server.settings.port
+        for other in (Dashboard(port, allow_actions=True), Dashboard(port, token="another-token-of-tests")):
+            with pytest.raises(ConfigurationError, match="with other settings"):
+                server_of(other)
+
+
+def test_address_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    pipeline(env, policy=ErrorPolicy().skip(ValueError))
+    env.execute("halves", dashboard=Dashboard(0, allow_actions=True))
+    found = re.fullmatch(r"Dashboard: http://127\.0\.0\.1:(\d+)/\?token=([\w-]{32,})\n", capsys.readouterr().err)
+    assert found is not None
+    assert found[1] != "0"
+
+
+def test_port_in_use_is_an_error_before_the_job_starts() -> None:
+    calls: list[int] = []
+    env = ExecutionEnvironment.get_instance("local")
+    env.from_collection([1]).map(calls.append).to_sink(CollectSink[None]())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            ConfigurationError, match=f"cannot listen at port {port} of 127.0.0.1: Address already in use"
+        ):
+            env.execute("never", dashboard=port)
+    assert calls == []
+
+
+@pytest.mark.parametrize("value", ["8050", True, 70_000])
+def test_invalid_dashboards(value: object) -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    pipeline(env)
+    with pytest.raises(ConfigurationError):
+        env.execute("never", dashboard=value)  # type: ignore[arg-type]
+
+
+def test_refused_job_is_not_shown() -> None:
+    with shown() as server:
+        env = ExecutionEnvironment.get_instance("local")
+        pipeline(env)
+        with pytest.raises(ConfigurationError):
+            env.execute("never", dashboard=server.settings.port, savepoint="/nowhere")
+        assert get(server, "/api/jobs") == []
+
+
+def test_events_tell_of_changes() -> None:
+    job = FakeJob(1)
+    with serving(job) as server, events(server) as changes:
+        first = next(changes)[0]["revision"]
+        job.advance()
+        assert next(changes)[0]["revision"] > first
+
+
+def test_pages_that_do_not_read_do_not_slow_the_job() -> None:
+    job = FakeJob(0)
+    with serving(job) as server:
+        silent = [socket.create_connection(("127.0.0.1", server.settings.port)) for _ in range(10)]
+        for connection in silent:
+            connection.sendall(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        job.advance(50)
+        assert get(server, "/api/jobs/1")["summary"]["batch_id"] == 49
+        for connection in silent:
+            connection.close()
+
+
+def test_more_connections_than_allowed_are_refused() -> None:
+    with serving(FakeJob(0)) as server:
+        silent = [socket.create_connection(("127.0.0.1", server.settings.port)) for _ in range(70)]
+        for connection in silent:
+            connection.sendall(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answers = [connection.recv(12) for connection in silent]
+        assert b"HTTP/1.1 503" in answers
+        for connection in silent:
+            connection.close()
+
+
+def test_history_since_a_micro_batch() -> None:
+    with serving(FakeJob(10)) as server:
+        page = get(server, "/api/jobs/1/history?after=7")
+        assert (page["first"], [batch["batch_id"] for batch in page["batches"]]) == (0, [8, 9])
+
+
+@pytest.mark.parametrize("path", ["/api/jobs/9", "/api/jobs/9/letters", "/api/none"])
+def test_unknown_things(path: str) -> None:
+    with serving(FakeJob(1)) as server:
+        assert ask(server, path).status == 404
+
+
+def test_operator_without_a_report() -> None:
+    with serving(FakeJob(1)) as server:
+        assert get(server, "/api/jobs/1/operator?uid=none") is None
+
+
+def test_unknown_watermark() -> None:
+    with serving(FakeJob(1)) as server:
+        assert ask(server, "/api/jobs/1/watermarks?identifier=none").status == 409
+
+
+def test_nothing_is_loaded_for_jobs_without_a_dashboard() -> None:
+    code = (
+        "import sys, dsv2.cli, dsv2.dashboard, dsv2.dashboard.stored; from dsv2 import *\n"
+        "env = ExecutionEnvironment.get_instance('local')\n"
+        "env.from_collection([1]).to_sink(CollectSink()); env.execute()\n"
+        "print([name for name in ('starlette', 'uvicorn') if name in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-W", "ignore", "-c", code], text=True) == "[]\n"
+
+
+def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dsv2.dashboard.http", None)
+    with pytest.raises(ConfigurationError, match=re.escape("pip install 'dsv2[dashboard]'")):
+        DashboardServer(Dashboard(0))
+
+
+def test_program_ends_although_a_page_is_open(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import socket\n"
+        "from dsv2 import *\n"
+        "env = ExecutionEnvironment.get_instance('local')\n"
+        "env.from_collection([1]).to_sink(CollectSink())\n"
+        "with socket.create_server(('127.0.0.1', 0)) as found: port = found.getsockname()[1]\n"
+        "env.execute(dashboard=port)\n"
+        "page = socket.create_connection(('127.0.0.1', port))\n"
+        "page.sendall(b'GET /api/events HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n')\n"
+        "assert page.recv(12) == b'HTTP/1.1 200'\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(program)], capture_output=True, text=True, timeout=20, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr
+
+
+def test_option_of_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "shop_on_a_dashboard.py").write_text(
+        "from dsv2 import CollectSink\n"
+        "def orders(env): env.from_collection([1]).with_uid('in').to_sink(CollectSink()).with_uid('out')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["run", "shop_on_a_dashboard:orders", "--runtime", "local", "--dashboard", "0"]) == 0
+    assert "Dashboard: http://127.0.0.1:" in capsys.readouterr().err
+    assert main(["run", "shop_on_a_dashboard:orders", "--runtime", "local", "--dashboard", "70000"]) == 2
+    assert "from 0 to 65535" in capsys.readouterr().err
+
+
+def test_command_refuses_a_folder_that_is_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dashboard", str(tmp_path / "none"), "--port", "0"]) == 2
+    assert "is not the checkpoint of a job" in capsys.readouterr().err
+
+
+def test_command_shows_checkpoints(tmp_path: Path) -> None:
+    (tmp_path / "local").mkdir()
+    command = [sys.executable, "-u", "-m", "dsv2", "dashboard", str(tmp_path), "--port", "0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONWARNINGS": "ignore"}
+    ) as run:
+        assert run.stdout is not None
+        address = run.stdout.readline()
+        found = re.fullmatch(r"Dashboard: http://127\.0\.0\.1:(\d+)/\n", address)
+        assert found is not None, address
+        with socket.create_connection(("127.0.0.1", int(found[1]))) as connection:
+            connection.sendall(b"GET /api/jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            answer = b"".join(iter(lambda: connection.recv(4096), b""))
+        run.send_signal(2)
+        assert run.wait(20) == 130
+    assert b'"status":"stored"' in answer

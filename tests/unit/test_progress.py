@@ -1,0 +1,234 @@
+"""The numbers in the progress of local jobs: per subtask, rates, phases, and what continues after a restart."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsv2 import (
+    Collector,
+    ErrorPolicy,
+    ExecutionEnvironment,
+    JobHandle,
+    JobProgress,
+    PartitionedContext,
+    StateDeclaration,
+    StateDeclarations,
+)
+from dsv2.errors import UnreadStreamWarning
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.graph import Plan
+from dsv2.local import LocalRuntime, run
+from dsv2.progress_log import read_job, read_progress
+from dsv2.runtime.operator import job_context
+from dsv2.runtime.report import phases
+from dsv2.sinks import CollectSink, ForeachBatchSink
+from dsv2.sources import DataGeneratorSource
+from tests.conformance.counts import KeptPlan, miscounts
+from tests.spans import Spans
+
+TOTAL = StateDeclarations.value_state("total", int, default=0)
+
+
+class Sum(OneInputStreamProcessFunction[int, int]):
+    """Adds up numbers per key."""
+
+    def uses_states(self) -> list[StateDeclaration]:
+        return [TOTAL]
+
+    def process_record(self, record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+        total = ctx.state_manager.get_state(TOTAL)
+        total.update(total.value() + record)
+        output.collect(total.value())
+
+
+def environment(
+    source: Any = None, *, kept: KeptPlan | None = None, fast: bool = False, parallelism: int = 2
+) -> ExecutionEnvironment:
+    """A function chained to a source, a keyed function behind an exchange, and two sinks."""
+    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=fast))
+    env.set_parallelism(parallelism)
+    if kept is not None:
+        env.add_job_listener(kept)
+    records = env.from_source(source or DataGeneratorSource(int, count=30, records_per_batch=10)).with_uid("in")
+    numbers = records.map(lambda record: getattr(record, "number", record)).with_uid("number")
+    even = numbers.filter(lambda number: number % 2 == 0).with_uid("even")
+    sums = even.key_by(lambda number: number % 4).process(Sum()).with_uid("sums")
+    sums.to_sink(CollectSink()).with_uid("first")
+    sums.to_sink(CollectSink()).with_uid("second")
+    return env
+
+
+def counts(progress: JobProgress) -> dict[str, tuple[int, int]]:
+    return {uid: (operator.records_in, operator.records_out) for uid, operator in progress.operators.items()}
+
+
+ALL = {"in": (0, 30), "number": (30, 30), "even": (30, 15), "sums": (15, 15), "first": (15, 0), "second": (15, 0)}
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_sources_functions_and_sinks_are_counted(fast: bool) -> None:
+    kept = KeptPlan()
+    progress = environment(kept=kept, fast=fast).execute().progress
+    assert counts(progress) == ALL
+    assert miscounts(kept.plan, progress) == []
+    source, sums = progress.operators["in"], progress.operators["sums"]
+    assert [(subtask.subtask, subtask.records_out, subtask.outputs) for subtask in source.subtasks] == [
+        (0, 15, (15,)),
+        (1, 15, (15,)),
+    ]
+    assert sum(subtask.keys for subtask in sums.subtasks) == 2
+    assert all(subtask.ended for subtask in sums.subtasks)
+
+
+def test_miscounts_are_found() -> None:
+    kept = KeptPlan()
+    progress = environment(kept=kept).execute().progress
+    sums = progress.operators["sums"]
+    lost = replace(progress, operators={**progress.operators, "sums": replace(sums, records_in=14)})
+    assert [text.partition(":")[2] for text in miscounts(kept.plan, lost)] == [
+        " 14 received and 0 held of 15",
+        " in: 14 is not 15",
+    ]
+
+
+class StopsSecond(KeptPlan):
+    """Stops the job after its second micro-batch."""
+
+    def on_started(self, job: JobHandle, plan: Plan) -> None:
+        super().on_started(job, plan)
+        self.job = job
+
+    def on_progress(self, progress: JobProgress) -> None:
+        if progress.batch_id == 1:
+            self.job.stop()
+
+
+@pytest.mark.parametrize("new_source", [lambda: None, lambda: Spans({"a": 30}, limit=10)], ids=["indexed", "splits"])
+def test_counts_continue_after_a_restart(tmp_path: Path, new_source: Callable[[], Any]) -> None:
+    whole = environment(new_source()).execute().progress
+    stopped = environment(new_source(), kept=StopsSecond()).execute(checkpoint_location=tmp_path).progress
+    assert 0 < stopped.operators["in"].records_out < 30
+    kept = KeptPlan()
+    progress = environment(new_source(), kept=kept).execute(checkpoint_location=tmp_path).progress
+    assert miscounts(kept.plan, progress) == []
+    assert counts(progress) == counts(whole) == ALL
+    assert [batch.batch_id for batch in progress.batches] == [*range(progress.batch_id + 1)]
+    assert sum(batch.records_in for batch in progress.batches) == 30
+    assert sum(batch.records_out for batch in progress.batches) == 30
+
+
+def test_progress_is_stored_in_the_checkpoint(tmp_path: Path) -> None:
+    told: list[JobProgress] = []
+
+    class Told(KeptPlan):
+        def on_progress(self, progress: JobProgress) -> None:
+            told.append(progress)
+
+    environment(kept=Told()).execute("sums", checkpoint_location=tmp_path)
+    assert read_progress(tmp_path) == told
+    job = read_job(tmp_path)
+    assert job is not None
+    assert job.name == "sums"
+    assert job.plan["job_name"] == "sums"
+
+
+def test_job_without_a_place_for_its_progress(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "dsv2").mkdir()
+    (tmp_path / "dsv2/progress").write_text("in the way")
+    assert counts(environment().execute(checkpoint_location=tmp_path).progress) == ALL
+    assert "The job continues." in caplog.text
+
+
+def test_micro_batches_have_durations_and_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    time = itertools.count(0, 1_000_000)
+    monkeypatch.setattr(phases.Phases.__init__, "__defaults__", (lambda: next(time),))
+    monkeypatch.setattr(run, "elapsed_ns", lambda: next(time))
+    progress = environment().execute().progress
+    first, *_ = progress.batches
+    assert list(first.phases) == ["planning", "source", "level 1", "sinks", "commit"]
+    assert all(first.phases.values())
+    assert sum(first.phases.values()) < first.duration_ms
+    assert (first.batch_id, first.records_in, first.records_out) == (0, 10, 10)
+
+
+def test_rates_are_those_of_the_last_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(phases.Phases, "end", lambda of_batch: (500.0, {}))
+    told: list[tuple[float, float]] = []
+
+    class Told(KeptPlan):
+        def on_progress(self, progress: JobProgress) -> None:
+            even = progress.operators["even"]
+            told.append((even.records_in_per_second, even.records_out_per_second))
+
+    environment(kept=Told()).execute()
+    assert told == [(20, 10), (20, 10), (20, 10), (0, 0)]
+
+
+def test_history_has_the_last_hundred_micro_batches() -> None:
+    source = DataGeneratorSource(int, count=130, records_per_batch=1)
+    progress = environment(source, fast=True, parallelism=1).execute().progress
+    assert [batch.batch_id for batch in progress.batches] == [*range(31, 131)]
+
+
+def pass_on(record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+    output.collect(record)
+
+
+class Slow(OneInputStreamProcessFunction[int, int]):
+    """Takes a ms for each record, and 10 ms at the end."""
+
+    clock = 0
+
+    def process_record(self, record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+        Slow.clock += 1_000_000
+        output.collect(record)
+
+    def end_input(self, ctx: Any) -> None:
+        Slow.clock += 10_000_000
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_time_in_user_code_is_measured(monkeypatch: pytest.MonkeyPatch, fast: bool) -> None:
+    fields = job_context.JobContext.__init__.__defaults__
+    assert fields is not None
+    monkeypatch.setattr(job_context.JobContext.__init__, "__defaults__", (*fields[:-1], lambda: Slow.clock))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=fast, batches=[2]))
+    numbers = env.from_collection(range(5)).process(Slow()).with_uid("slow")
+    numbers.process(pass_on).with_uid("next").to_sink(CollectSink())
+    operators = env.execute().progress.operators
+    (slow,) = operators["slow"].subtasks
+    assert slow.user_time_ms == 15
+    (chained,) = operators["next"].subtasks
+    assert chained.user_time_ms == 0, "it is part of the time of the operator before it"
+
+
+def test_errors_and_dropped_late_records_are_counted() -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
+    inverse = env.from_collection([1, 0, 2, 0]).map(lambda number: 1 / number).with_uid("inverse")
+    inverse.with_error_policy(ErrorPolicy().skip(ZeroDivisionError)).to_sink(CollectSink())
+    (subtask,) = env.execute().progress.operators["inverse"].subtasks
+    assert (subtask.records_in, subtask.records_out, subtask.errors, subtask.late_records) == (4, 2, 2, 0)
+
+
+def test_outputs_that_nothing_reads_count_nothing() -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
+    env.from_collection([1, 2]).map(abs).with_uid("unread")
+    env.from_collection([1]).to_sink(ForeachBatchSink(lambda records, batch_id: None)).with_uid("out")
+    with pytest.warns(UnreadStreamWarning):
+        operators = env.execute().progress.operators
+    (subtask,) = operators["unread"].subtasks
+    assert (subtask.records_in, subtask.outputs) == (2, (0,))
+    assert operators["out"].records_in == 1
+
+
+def test_duration_of_the_job_is_not_zero() -> None:
+    result = environment().execute()
+    assert result.duration >= timedelta(0)
+    assert result.progress.batches[0].started_at_ms > 1_600_000_000_000

@@ -1,0 +1,215 @@
+"""What the driver makes of reports, task times and Spark's own durations; the thread that passes progress on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from dsv2 import Collector, ExecutionEnvironment, JobListener, JobProgress, PartitionedContext
+from dsv2.folders import LocalFolder
+from dsv2.graph import Plan
+from dsv2.progress_log import ProgressLog, read_job, read_progress
+from dsv2.runtime.report.job_listeners import JobListeners
+from dsv2.runtime.report.job_reports import JobReports
+from dsv2.runtime.report.subtask_report import new_report, short, whole
+from dsv2.runtime_view import RuntimeView
+from dsv2.sinks import CollectSink
+from runtime_spark.progress_thread import ProgressThread, QueryView, WrittenBatch
+from runtime_spark.report_rows import decode_reports, distinct_reports, encode_reports
+from runtime_spark.task_times import SparkTimes, TaskTimes, batch_phases, spark_times, task_times
+
+_MOST_BYTES = 300
+TIMES = SparkTimes(started_at=1_000, duration=500.0, planning=100.0, commit=50.0)
+
+
+def pass_on(record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+    output.collect(record)
+
+
+def plan_of_two_levels() -> Plan:
+    env = ExecutionEnvironment.get_instance("local")
+    numbers = env.from_collection([1]).with_uid("in").shuffle().map(abs).with_uid("first")
+    numbers.key_by(abs).process(pass_on).with_uid("second").to_sink(CollectSink()).with_uid("out")
+    return env.build_plan("sums")
+
+
+def busy(subtask: int) -> dict[str, Any]:
+    """The report of a subtask in the middle of a long job."""
+    return new_report(
+        "a descriptive uid",
+        subtask,
+        records_in=10_000_000_000 + subtask,
+        outputs=[10_000_000_000 + subtask],
+        watermarks={"BUILTIN_API_EVENT_TIME": 1_700_000_000_000},
+        keys=100_000,
+        event_time=1_700_000_000_000,
+        user_ns=123_456_789,
+        span=[1_700_000_000_000, 1_700_000_000_500],
+        state_bytes=1_000_000,
+    )
+
+
+def test_reports_of_256_subtasks_are_small() -> None:
+    reports = [busy(subtask) for subtask in range(256)]
+    payload = encode_reports(reports)
+    assert len(payload) <= 256 * _MOST_BYTES
+    assert decode_reports(payload) == reports
+    idle = [new_report("a descriptive uid", subtask, outputs=[0]) for subtask in range(256)]
+    assert len(encode_reports(idle)) <= 256 * 60
+
+
+def test_only_reports_of_subtasks_get_defaults() -> None:
+    others: list[dict[str, Any]] = [{"letter": {"x": 1}}, {"source": "in", "subtask": 0}, {"uid": "in", "skipped": []}]
+    assert [whole(short(entry)) for entry in others] == others
+
+
+def test_repeated_tasks_report_once() -> None:
+    first, again = busy(1), {**busy(1), "user_ns": 7, "span": [1, 2]}
+    assert distinct_reports([encode_reports([first]), encode_reports([again]), encode_reports([busy(2)])]) == [
+        first,
+        busy(2),
+    ]
+
+
+def test_phases_span_the_tasks_of_a_level() -> None:
+    plan = plan_of_two_levels()
+    spans = [("in", 0, 100, 180), ("first", 0, 200, 230), ("first", 1, 210, 260), ("second", 0, 300, 340)]
+    reports = [new_report(uid, subtask, span=[begin, end]) for uid, subtask, begin, end in spans]
+    tasks = task_times(plan, [*reports, new_report("second", 1)], now_ms=400)
+    assert tasks == TaskTimes({"source": 80.0, "level 1": 60.0, "level 2": 40.0}, 100, 340)
+    phases = batch_phases(2, tasks, planning=7.0, written_at=400, commit=9.0)
+    assert list(phases.items()) == [
+        ("planning", 7.0),
+        ("source", 80.0),
+        ("level 1", 60.0),
+        ("level 2", 40.0),
+        ("sinks", 60.0),
+        ("commit", 9.0),
+    ]
+
+
+def test_a_micro_batch_without_reports_has_no_phases() -> None:
+    tasks = task_times(plan_of_two_levels(), [], now_ms=400)
+    phases = batch_phases(2, tasks, planning=0.0, written_at=390, commit=0.0)
+    assert set(phases.values()) == {0.0}
+
+
+def test_spark_measures_the_rest() -> None:
+    durations = {"addBatch": 30, "commitOffsets": 5, "getBatch": 1, "latestOffset": 2, "queryPlanning": 3}
+    durations |= {"triggerExecution": 60, "walCommit": 4}
+    progress: Any = SimpleNamespace(durationMs=durations, timestamp="2026-01-01T00:00:00.250Z")
+    assert spark_times(progress) == SparkTimes(1_767_225_600_250, 60.0, 10.0, 5.0)
+    idle: Any = SimpleNamespace(durationMs={"latestOffset": 2, "triggerExecution": 3}, timestamp=progress.timestamp)
+    assert spark_times(idle) is None
+
+
+class Query:
+    """A query whose micro-batches a test completes."""
+
+    def __init__(self) -> None:
+        self.times: dict[int, SparkTimes] = {}
+        self.over = False
+        self.settled = 0
+
+    @property
+    def view(self) -> QueryView:
+        def settle() -> None:
+            self.settled += 1
+
+        return QueryView(lambda: self.over, self.times.get, settle)
+
+
+class Told(JobListener):
+    """Notes what it is told."""
+
+    def __init__(self, react: Callable[[JobProgress], None] = lambda progress: None) -> None:
+        self.events: list[Any] = []
+        self.changed = threading.Event()
+        self._react = react
+
+    def on_started(self, job: Any, plan: Plan) -> None:
+        self.events.append("started")
+
+    def on_progress(self, progress: JobProgress) -> None:
+        self.events.append(progress.batch_id)
+        self.changed.set()
+        self._react(progress)
+
+    def on_ended(self, job: Any) -> None:
+        self.events.append("ended")
+
+
+class Running:
+    """A thread, with what it needs."""
+
+    def __init__(self, folder: str, told: Told) -> None:
+        self.plan, self.query = plan_of_two_levels(), Query()
+        self.reports = JobReports(self.plan, in_portions=True)
+        job: Any = None
+        log, listeners = ProgressLog(LocalFolder(folder), 0), JobListeners([told])
+        view = RuntimeView("Spark", one_process=False)
+        self.thread = ProgressThread(job, self.plan, self.query.view, self.reports, log, listeners, 5, view)
+        self.thread.start()
+
+    def write(self, number: int, batch_id: int) -> None:
+        reported = self.reports.add(batch_id, [new_report("in", 0, outputs=[10])], 0)
+        self.thread.add(WrittenBatch(number, reported, TaskTimes({}, 0, 0), 0))
+
+    def end(self) -> None:
+        self.query.over = True
+        self.thread.end()
+        assert not self.thread.is_alive()
+
+
+def test_listeners_hear_of_a_micro_batch_when_it_is_complete(tmp_path: Any) -> None:
+    told = Told()
+    running = Running(str(tmp_path), told)
+    running.write(0, 7)
+    assert not told.changed.wait(0.1), "it is not complete"
+    running.query.times[0] = TIMES
+    assert told.changed.wait(10)
+    running.end()
+    assert told.events == ["started", 7, "ended"]
+    assert running.query.settled == 1
+    (stored,) = read_progress(tmp_path)
+    assert stored == running.reports.progress()
+    (batch,) = stored.batches
+    assert (batch.batch_id, batch.started_at_ms, batch.duration_ms, batch.records_in) == (7, 1_000, 500.0, 10)
+    assert stored.operators["in"].records_out_per_second == 20.0
+    job = read_job(tmp_path)
+    assert job is not None
+    assert (job.name, job.started_at_ms) == ("sums", 5)
+
+
+def test_a_micro_batch_that_fails_at_its_end_is_not_passed_on(tmp_path: Any) -> None:
+    told = Told()
+    running = Running(str(tmp_path), told)
+    running.query.times[0] = TIMES
+    running.write(0, 0)
+    assert told.changed.wait(10)
+    running.write(1, 1)
+    running.end()
+    assert told.events == ["started", 0, "ended"]
+    assert [progress.batch_id for progress in read_progress(tmp_path)] == [0]
+
+
+def test_all_micro_batches_arrive_before_the_end(tmp_path: Any) -> None:
+    told = Told()
+    running = Running(str(tmp_path), told)
+    running.query.times |= dict.fromkeys(range(5), TIMES)
+    for number in range(5):
+        running.write(number, number)
+    running.end()
+    assert told.events == ["started", 0, 1, 2, 3, 4, "ended"]
+
+
+def test_a_listener_may_wait_for_the_end(tmp_path: Any) -> None:
+    told = Told(lambda progress: running.thread.end())
+    running = Running(str(tmp_path), told)
+    running.query.times[0] = TIMES
+    running.write(0, 0)
+    assert told.changed.wait(10)
+    running.end()
+    assert told.events == ["started", 0, "ended"]

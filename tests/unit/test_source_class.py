@@ -1,0 +1,56 @@
+"""Planner processes do not see what ``--py-files`` ships: the class of a source brings its own import path."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dsv2.clock import SystemClock
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.sinks import CollectSink
+from dsv2.sources import DataGeneratorSource
+from runtime_spark.closures import to_bytes
+from runtime_spark.indexed_feed import IndexedFeed
+from runtime_spark.layout import Layout
+from runtime_spark.source_class import frame_source_class
+from runtime_spark.worker import pack_job
+from tests.support import local_environment
+from tests.without_project import new_environment
+
+PLANNER = """
+import pickle, sys
+try:
+    import dsv2
+    raise SystemExit("the project is importable: the test shows nothing")
+except ImportError:
+    pass
+from pyspark import cloudpickle
+kind = pickle.load(sys.stdin.buffer)  # as Spark creates the source in one process
+source = cloudpickle.loads(cloudpickle.dumps(kind({})))  # and sends it to another
+assert "runtime_spark" not in sys.modules
+reader = source.streamReader(source.schema())
+print(source.name(), reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit()))
+"""
+
+
+def test_planner_finds_the_modules_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = DataGeneratorSource(int, count=3)
+    env = local_environment()
+    env.from_source(source).to_sink(CollectSink())
+    plan = env.build_plan()
+    packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
+    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parents[2])])
+    kind = frame_source_class("numbers", IndexedFeed(source), packed, 0, SystemClock())
+    ran = subprocess.run(
+        [new_environment(tmp_path / "environment"), "-c", PLANNER],
+        input=to_bytes(kind),
+        cwd=tmp_path,
+        env={},
+        capture_output=True,
+        check=False,
+    )
+    assert ran.stderr.decode() == ""
+    assert ran.stdout.decode() == "numbers {'position': 3, 'ended': True}\n"
