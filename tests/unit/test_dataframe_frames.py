@@ -13,7 +13,7 @@ from dsv2.graph import Operator, OperatorKind
 from dsv2.runtime.exchange.frames import END, START
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
-from runtime_spark.dataframe_source import _ColumnReader, _control_rows, _frame_maker
+from runtime_spark.dataframe_source import _begin, _ColumnReader, _end, _frame_maker
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.rows import decode_frame
 from runtime_spark.worker import load_job, pack_job
@@ -88,9 +88,10 @@ def test_columns_are_read_as_records_without_conversion() -> None:
 def test_every_subtask_begins_and_ends() -> None:
     source = Source()
     codec = load_job(source.packed).codec()
-    begin, end = _control_rows(source.packed, source.operator.id)
-    for frames, kind, seq in ((begin, START, -1), (end, END, (1 << 63) - 1)):
-        own = [row for row in frames if row[0] != REPORT_SLOT]
+    job = load_job(source.packed)
+    for make, kind, seq in ((_begin, START, -1), (_end, END, (1 << 63) - 1)):
+        rows = [row for subtask in range(2) for row in make(job, source.operator.id, subtask)]
+        own = [row for row in rows if row[0] != REPORT_SLOT]
         assert len({slot for slot, *_ in own}) == 2
         assert {at for _, _, at, _ in own} == {seq}
         assert all(kind in [one for _, one, *_ in decode_frame(codec, data, "")[1]] for *_, data in own)

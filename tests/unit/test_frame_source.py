@@ -25,10 +25,11 @@ from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, DataGeneratorSource, IndexedSource
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import job_failure
-from runtime_spark.frame_source import FramePartition, FrameStreamReader, OrderFeed, frame_source_class
+from runtime_spark.frame_source import FramePartition, FrameStreamReader, OrderFeed
 from runtime_spark.indexed_feed import IndexedFeed, StartFeed, TickFeed
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.rows import ROW_SCHEMA, decode_frame
+from runtime_spark.source_class import frame_source_class
 from runtime_spark.worker import load_job, pack_job
 from tests.support import one_input
 

