@@ -245,8 +245,9 @@ def test_commands_use_the_master_they_are_given() -> None:
 def test_commands_open_savepoints_and_letters_with_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     for opened in (Savepoint, DeadLetters):
         monkeypatch.setattr(opened, "open", lambda path, spark: (path, spark["spark.a"]))
-    assert command_line.open_savepoint("hdfs://a", {"spark.a": "1"}) == ("hdfs://a", "1")
-    assert command_line.open_letters("hdfs://b", {"spark.a": "2"}) == ("hdfs://b", "2")
+    savepoint: Any = command_line.open_savepoint("hdfs://a", {"spark.a": "1"})
+    letters: Any = command_line.open_letters("hdfs://b", {"spark.a": "2"})
+    assert (savepoint, letters) == (("hdfs://a", "1"), ("hdfs://b", "2"))
 
 
 def test_state_that_spark_cannot_read_is_an_error_of_the_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

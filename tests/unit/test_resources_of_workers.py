@@ -17,8 +17,9 @@ class Worker:
     """Replaces a module of PySpark whose ``main`` runs one task."""
 
     def __init__(self) -> None:
-        self.module: Any = ModuleType("a worker")
-        self.module.main = self._run_task
+        module: Any = ModuleType("a worker")
+        module.main = self._run_task
+        self.module = module
         self.end: BaseException | None = None
         self.tasks = 0
 

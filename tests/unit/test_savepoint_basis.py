@@ -19,7 +19,7 @@ from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sinks import CollectSink
 from runtime_spark.checkpoint_log import beginning_of
 from runtime_spark.layout import Layout
-from runtime_spark.manifest import write_manifest
+from runtime_spark.manifest import read_manifest, write_manifest
 from runtime_spark.placement import Placement
 from runtime_spark.savepoint import basis
 from runtime_spark.savepoint.basis import SavepointBasis, read_basis
@@ -117,7 +117,7 @@ def test_basis_of_a_running_job_is_read_again_if_the_job_moves_on(
 def test_file_that_a_running_job_replaces_is_read_again(
     checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, errors = basis.read_manifest, [CorruptDataError("half a file"), IncompatibleCheckpointError("none")]
+    read, errors = read_manifest, [CorruptDataError("half a file"), IncompatibleCheckpointError("none")]
 
     def replaced(folder: Folder) -> Any:
         if errors:

@@ -27,7 +27,7 @@ from runtime_spark.worker import load_job, pack_job
 
 class Word(NamedTuple):
     word: str
-    count: int
+    number: int
 
 
 class Rows:
@@ -124,7 +124,7 @@ def test_records_of_a_sink_become_rows() -> None:
 
     def rows(*words: Word) -> list[dict[str, Any]]:
         frames = job.frames((0, 0, [*words]), (1, 0, []))
-        return decoded.decoded(frames, job.sink, job.layout, job.packed, Word, ["word", "count"]).collect()  # type: ignore[return-value]
+        return decoded.decoded(frames, job.sink, job.layout, job.packed, Word, ["word", "number"]).collect()  # type: ignore[return-value]
 
     assert rows(A, B) == [A._asdict(), B._asdict()]
     for name in ("", "__HIVE_DEFAULT_PARTITION__"):
@@ -146,6 +146,6 @@ class Reports:
 def test_records_that_reach_a_dataframe_become_rows_and_reports_pass_by_it() -> None:
     job, reports = Job(RowsSink(Word)), Reports()
     frames = job.frames((0, 0, [A]), (1, 0, [B, C]), (1, 0, []))
-    rows = passages._rows(frames, job.sink, job.layout, job.packed, reports)  # type: ignore[arg-type]
+    rows: Any = passages._rows(frames, job.sink, job.layout, job.packed, reports)  # type: ignore[arg-type]
     assert rows.collect() == [A._asdict(), B._asdict(), C._asdict()]
     assert [json.loads(payload) for payload in reports.value] == [[{"uid": "sink"}]]
