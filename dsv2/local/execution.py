@@ -88,7 +88,7 @@ class Execution:
     @property
     def progress(self) -> JobProgress:
         """The progress as of the last micro-batch."""
-        return self._reports.progress() if self._batches is None else self._batches.progress
+        return self._reports.progress()
 
     @property
     def now_ms(self) -> int:

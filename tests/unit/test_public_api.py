@@ -33,6 +33,7 @@ FOR_USERS = (
     "dsv2.explain",
     "dsv2.arrow",
     "dsv2.local",
+    "dsv2.terminal",
     "dsv2.testing",
     "runtime_spark",
 )
