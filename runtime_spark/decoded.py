@@ -20,7 +20,7 @@ from runtime_spark.worker import load_job, patient_collector
 
 __all__ = ("decoded",)
 
-_LIKE_NONE = pa.array(["", "__HIVE_DEFAULT_PARTITION__"])
+_LIKE_NONE = ["", "__HIVE_DEFAULT_PARTITION__"]
 
 
 def decoded(
@@ -59,7 +59,7 @@ def decoded(
 def _check_folder_names(rows: pa.RecordBatch, columns: Sequence[str], sink: str) -> None:
     for column in columns:
         values = rows.column(column)
-        if pa.types.is_string(values.type) and pc.any(pc.is_in(values, _LIKE_NONE)).as_py():
+        if pa.types.is_string(values.type) and pc.any(pc.is_in(values, pa.array(_LIKE_NONE))).as_py():
             raise SchemaError(
                 f"{sink}: a record has an empty string, or '__HIVE_DEFAULT_PARTITION__', in the column {column!r} of "
                 f"partition_by. Readers could not distinguish it from None. Map it to another value."

@@ -8,9 +8,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql import types as t
@@ -29,6 +28,9 @@ from dsv2.runtime.state.page_store import PageStores, in_entries
 from runtime_spark.rows import ROW_SCHEMA
 from runtime_spark.stage import run_slot
 from runtime_spark.state_history import Journal
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ("JOURNAL", "PAGES", "SUBTASK", "MapStage", "check_map_state", "with_map_state")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,12 +101,4 @@ def _offset(lines: Sequence[str | None]) -> dict[str, Any] | None:
     offset: dict[str, Any] | None = None if own is None else json.loads(own)
     if not streams or offset is None:
         return offset
-    return {**offset, "streams": list(_decoded(streams))}
-
-
-def _decoded(streams: Sequence[str | None]) -> Iterator[Any]:
-    for line in streams:
-        try:
-            yield None if line is None else json.loads(line)
-        except ValueError:  # offsets of other sources need not be JSON
-            yield line
+    return {**offset, "streams": [None if line is None else json.loads(line) for line in streams]}

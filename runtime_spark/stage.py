@@ -11,9 +11,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.state import GroupState
 
@@ -47,6 +46,9 @@ from runtime_spark.state_limit import check_state_size
 from runtime_spark.worker import WorkerJob, batch_id, forget_modules, load_job, patient_collector
 from runtime_spark.worker_resources import worker_resources
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 __all__ = ("STATE_SCHEMA", "SlotState", "batch_stage", "run_slot", "streaming_stage")
 
 STATE_SCHEMA = "blob binary"
@@ -54,8 +56,8 @@ STATE_SCHEMA = "blob binary"
 _END = (math.inf, 0)  # after all rows
 _now_ms = SystemClock().now_ms
 
-StreamingStage = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
-BatchStage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+StreamingStage: TypeAlias = "Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]"
+BatchStage: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class SlotState(Protocol):
@@ -98,6 +100,8 @@ def run_slot(
     packed: bytes, level: int, slot: int, frames: Iterator[pd.DataFrame], state: SlotState
 ) -> Iterator[pd.DataFrame]:
     """Process a micro-batch of one slot at ``level``. Yields the rows that the slot sends."""
+    import pandas as pd  # in tasks only: each source of a job is a process that imports the program, and with it this
+
     job = load_job(packed)
     forget_modules()
     operator, subtask = job.layout.addresses.get(slot, (None, 0))

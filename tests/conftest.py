@@ -33,12 +33,16 @@ _MARKERS = {
     "spark": "spark",
     "kafka_broker": "kafka",
     "own_kafka_broker": "kafka",
+    "restarted_kafka_broker": "kafka",
     "postgres_server": "postgres",
     "own_postgres_server": "postgres",
     "postgres_server_without_decoding": "postgres",
     "new_prometheus_server": "prometheus",
 }
 _SERVERS = {name for name in _MARKERS if name not in ("spark", "new_prometheus_server")}
+# ./run collects only these folders for tests that share a session or a broker, and for tests that start programs.
+_IN_SESSION = {"components", "conformance", "connectors", "property", "spark"}
+_WITH_PROGRAMS = {"connectors", "spark", "storms"}
 
 # Most sessions end before optimized code would pay for its compilation. Programs that tests start inherit this.
 _JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -69,8 +73,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for fixture in _MARKERS.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(_MARKERS[fixture])
+        _check_folder(item)
         if item.get_closest_marker("spark") and not _has_java():
             item.add_marker(no_java)
+
+
+def _check_folder(item: pytest.Item) -> None:
+    if item.get_closest_marker("slow"):
+        folders = _WITH_PROGRAMS
+    elif item.get_closest_marker("spark") or item.get_closest_marker("kafka"):
+        folders = _IN_SESSION
+    else:
+        return
+    if item.path.relative_to(Path(__file__).parent).parts[0] not in folders:
+        raise pytest.UsageError(f"./run does not find {item.nodeid}: move it to one of {', '.join(sorted(folders))}.")
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item], marker: str) -> None:
@@ -139,9 +155,16 @@ def kafka_broker() -> Iterator[KafkaBroker]:
         yield broker
 
 
+@pytest.fixture(scope="session")
+def restarted_kafka_broker() -> Iterator[KafkaBroker]:
+    """The broker that tests may kill, if they start it again. They share it and use their own topics."""
+    with _running(KafkaBroker) as broker:
+        yield broker
+
+
 @pytest.fixture
 def own_kafka_broker() -> Iterator[KafkaBroker]:
-    """A broker that a test may stop, kill and restart."""
+    """A broker for one test."""
     with _running(KafkaBroker) as broker:
         yield broker
 

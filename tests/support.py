@@ -8,10 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
-
-from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
+from typing import Any, NamedTuple
 
 import dsv2
 from dsv2 import ExecutionEnvironment
@@ -48,7 +45,6 @@ __all__ = (
     "driven",
     "elements",
     "job_context",
-    "long_lists",
     "local_environment",
     "one_input",
     "operator_named",
@@ -59,8 +55,6 @@ __all__ = (
     "unpacked",
     "watermark",
 )
-
-T = TypeVar("T")
 
 _CHECKOUT = Path(dsv2.__file__).parent.parent
 _OUR_PACKAGES = tuple(_CHECKOUT / name for name in ("dsv2", "runtime_spark"))
@@ -106,12 +100,6 @@ def unpacked(records: Sequence[Any], controls: list[Control]) -> list[Any]:
 def elements(frames: Iterable[Frame]) -> list[Any]:
     """The elements of several frames of one channel, without start signals."""
     return [element for f in frames for element in unpacked(f.batch.records, f.controls) if element != STARTED]
-
-
-def long_lists(elements: SearchStrategy[T], max_size: int) -> SearchStrategy[list[T]]:
-    """Lists of up to ``max_size`` elements. Hypothesis alone draws about five elements, which is too short for a
-    history."""
-    return st.lists(elements, max_size=max_size // 4) | st.lists(elements, min_size=max_size // 3, max_size=max_size)
 
 
 def _scripted(kind: Any, **callbacks: Callable[..., Any]) -> Any:

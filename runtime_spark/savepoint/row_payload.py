@@ -18,7 +18,7 @@ _TYPES = (pa.int32(), pa.string(), pa.string(), pa.binary(), pa.binary())
 _SCHEMA = pa.schema([*zip(COLUMNS, _TYPES, strict=True)])
 _KINDS = {kind.value: kind for kind in RowKind}
 
-EMPTY_ROWS = pa.RecordBatch.from_pylist([], _SCHEMA)
+EMPTY_ROWS = pa.RecordBatch.from_arrays([pa.nulls(0, kind) for kind in _TYPES], schema=_SCHEMA)  # imports no pandas
 
 
 def encode_rows(uid: str, rows: pa.RecordBatch, codec: Codec) -> bytes:

@@ -52,7 +52,7 @@ class _Journal:
         return self._places.get(place)
 
     def put(self, place: int, batch_id: int) -> None:
-        raise NotImplementedError("a savepoint does not write state")
+        raise NotImplementedError("a savepoint does not write state")  # pragma: no cover - required by the protocol
 
 
 @dataclass(frozen=True)

@@ -132,8 +132,8 @@ def secured(broker: KafkaBroker, password: str) -> AdminClient:
     )
 
 
-def test_broker_keeps_its_topics_over_a_crash(own_kafka_broker: KafkaBroker) -> None:
-    broker = own_kafka_broker
+def test_broker_keeps_its_topics_over_a_crash(restarted_kafka_broker: KafkaBroker) -> None:
+    broker = restarted_kafka_broker
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic("kept", 3, 1)])["kept"].result(DEADLINE_SECONDS)
     broker.kill()

@@ -473,13 +473,13 @@ def test_unreachable_broker_fails_the_job_after_the_timeout(topics: Topics) -> N
     assert "Cannot list topics at 127.0.0.1:1. The brokers do not answer" in str(failed.value)
 
 
-def test_late_broker_is_waited_for(own_kafka_broker: KafkaBroker, caplog: pytest.LogCaptureFixture) -> None:
-    topics = Topics(own_kafka_broker.bootstrap_servers)
+def test_late_broker_is_waited_for(restarted_kafka_broker: KafkaBroker, caplog: pytest.LogCaptureFixture) -> None:
+    topics = Topics(restarted_kafka_broker.bootstrap_servers)
     topic = topics.create()
     topics.send(topic, [b"1"])
-    own_kafka_broker.kill()
+    restarted_kafka_broker.kill()
     run = Run(unbounded(topics, topic, retry_timeout=ms(60_000)))
-    late = threading.Timer(1.0, own_kafka_broker.start)
+    late = threading.Timer(1.0, restarted_kafka_broker.start)
     late.start()
     try:
         with caplog.at_level(logging.WARNING):
@@ -491,9 +491,9 @@ def test_late_broker_is_waited_for(own_kafka_broker: KafkaBroker, caplog: pytest
 
 
 def test_broker_crash_neither_loses_nor_repeats_messages(
-    own_kafka_broker: KafkaBroker,
+    restarted_kafka_broker: KafkaBroker,
 ) -> None:
-    topics = Topics(own_kafka_broker.bootstrap_servers)
+    topics = Topics(restarted_kafka_broker.bootstrap_servers)
     topic = topics.create()
     count = 120_000
     topics.send(topic, (b"%010d" % number * 20 for number in range(count)))
@@ -503,8 +503,8 @@ def test_broker_crash_neither_loses_nor_repeats_messages(
     reader: SourceReader[int, KafkaSplit] = source.create_reader(Reader())
     batches = reader.read(KafkaSplit(topic, 0, 0), KafkaSplit(topic, 0, count))
     seen = list(next(batches).records)
-    own_kafka_broker.kill()
-    late = threading.Timer(1.0, own_kafka_broker.start)
+    restarted_kafka_broker.kill()
+    late = threading.Timer(1.0, restarted_kafka_broker.start)
     late.start()
     try:
         seen += [record for batch in batches for record in batch.records]

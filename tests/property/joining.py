@@ -14,7 +14,7 @@ from dsv2.watermark import LongWatermark, Watermark
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 from tests.durations import ms
 from tests.oracles.joins import Row
-from tests.support import long_lists
+from tests.strategies import long_lists
 
 __all__ = ("CHANNELS", "HISTORIES", "Event", "JoinDriver", "Wait", "event_time", "pair")
 

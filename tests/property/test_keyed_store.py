@@ -15,7 +15,8 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.state.page_store import in_blob, in_entries
-from tests.support import CountingCodec, KeptEntries, long_lists
+from tests.strategies import long_lists
+from tests.support import CountingCodec, KeptEntries
 
 Step: TypeAlias = tuple[str, Any, Any]
 

@@ -17,7 +17,8 @@ from dsv2.runtime.state.page_store import BlobPages, EntryPages, PageStore, in_e
 from dsv2.runtime.state.pages import KEYS_PER_PAGE, PagedMap, Pages
 from dsv2.runtime.state.panes import PagedPanes
 from dsv2.sinks import CollectSink
-from tests.support import Driver, KeptEntries, local_environment, long_lists, one_input
+from tests.strategies import long_lists
+from tests.support import Driver, KeptEntries, local_environment, one_input
 
 CODEC = Codec(TypeRegistry())
 OWNER = "Keyed state of Process (uid 'count'), subtask 3"

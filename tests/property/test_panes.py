@@ -11,7 +11,8 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.page_store import in_blob
 from dsv2.runtime.state.panes import PagedPane, PagedPanes
-from tests.support import CountingCodec, long_lists
+from tests.strategies import long_lists
+from tests.support import CountingCodec
 
 Model: TypeAlias = dict[int, tuple[int, bool, dict[Any, int]]]
 """Slot to deadline, whether the deadline is in event time, and values by key."""
@@ -88,7 +89,7 @@ def test_behave_like_dicts(before: int, steps: list[tuple[str, int, Any, int]]) 
         for of_event in (True, False):
             due = panes.next_due(of_event)
             times = [time for time, is_event, _ in model.values() if is_event is of_event]
-            assert panes.next_deadline(of_event) == (due.deadline if due else None) == min(times, default=None)
+            assert panes.next_deadline(of_event) == (None if due is None else due.deadline) == min(times, default=None)
         assert {pane.slot: set(pane) for pane in panes} == {slot: set(held) for slot, (_, _, held) in model.items()}
     assert contents(panes) == model
 
@@ -124,3 +125,9 @@ def test_keys_of_a_new_pane_are_not_hashed() -> None:
     """Most windows begin and end within a micro-batch. They cost a dict."""
     pane = new_panes().open(0, 9, by_event=True)
     assert pane.take(object()) is None  # has no stable hash
+
+
+def test_empty_pane_with_a_deadline_is_kept() -> None:
+    panes = new_panes()
+    pane = panes.open(0, 9, by_event=True)
+    assert panes.unscheduled(0) is pane

@@ -23,7 +23,8 @@ from dsv2.state import (
     StateTtl,
 )
 from tests.durations import ms
-from tests.support import Driver, broadcast_side, job_context, local_environment, long_lists
+from tests.strategies import long_lists
+from tests.support import Driver, broadcast_side, job_context, local_environment
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 RECENT = StateDeclarations.list_state("recent", int, ttl=StateTtl(ms(10)))

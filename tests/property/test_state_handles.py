@@ -27,7 +27,8 @@ from dsv2.state import (
     aggregate_of,
 )
 from tests.durations import ms
-from tests.support import CountingCodec, long_lists, one_input
+from tests.strategies import long_lists
+from tests.support import CountingCodec, one_input
 
 Step: TypeAlias = tuple[str, Any, Any]
 

@@ -15,7 +15,7 @@ from dsv2.watermark.event_time import LONG_MAX
 from tests.durations import ms
 from tests.oracles.joins import Joined, Row, SlowTemporalJoin
 from tests.property.joining import CHANNELS, Event, JoinDriver, event_time, pair
-from tests.support import long_lists
+from tests.strategies import long_lists
 
 BY_CLOCK = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
 from dsv2.testing import OneInputHarness
 from tests.durations import ms
-from tests.support import long_lists
+from tests.strategies import long_lists
 
 Kind: TypeAlias = Literal["event", "processing", "event by clock"]
 Fired: TypeAlias = list[tuple[int, int]]

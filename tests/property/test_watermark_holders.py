@@ -23,7 +23,8 @@ from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import EVENT_TIME
 from dsv2.watermark_report.holding import held_channel
 from dsv2.watermark_report.route import Route
-from tests.support import local_environment, long_lists, one_input
+from tests.strategies import long_lists
+from tests.support import local_environment, one_input
 
 DECLARATIONS: dict[str, WatermarkDeclaration] = {
     EVENT_TIME: EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION,

@@ -25,7 +25,7 @@ from dsv2.state import aggregate_of
 from tests.durations import ms
 from tests.oracles.windows import SlowWindows, Stamped
 from tests.profiles import examples
-from tests.support import long_lists
+from tests.strategies import long_lists
 from tests.windows import Told, ToldOfState, ToldOfTwo, ToldTwice, WindowDriver
 
 Step: TypeAlias = tuple[str, int, Any]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from unittest.mock import patch
 
+from pyspark.sql import SparkSession
+
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, TopicPartition, values
 from dsv2.connectors.kafka.producers import TransactionalProducer
@@ -68,7 +70,7 @@ class GatedSink(KafkaSink[tuple[int, int]]):
             super().write(batch)
 
 
-def main(folder: str, servers: str, topic_in: str, topic_out: str) -> None:
+def run(spark: SparkSession, folder: str, servers: str, topic_in: str, topic_out: str) -> None:
     """Read all available messages, starting at the checkpoint in ``folder``."""
     reading, counting, written = (Gate(folder, name) for name in ("reading", "counting", "written"))
 
@@ -76,7 +78,6 @@ def main(folder: str, servers: str, topic_in: str, topic_out: str) -> None:
         reading.pass_through()
         return int(value)
 
-    spark = new_session(folder)
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_parallelism(2)
     source = KafkaSource(
@@ -88,6 +89,12 @@ def main(folder: str, servers: str, topic_in: str, topic_out: str) -> None:
     # In the main process, when the other sink has written a complete micro-batch.
     numbered.to_sink(ForeachBatchSink(lambda records, batch_id: written.pass_through())).with_uid("gate")
     env.execute("kafka", checkpoint_location=f"{folder}/checkpoint", trigger=Trigger.available_now())
+
+
+def main(folder: str, servers: str, topic_in: str, topic_out: str) -> None:
+    """Run the job with its own session."""
+    spark = new_session(folder)
+    run(spark, folder, servers, topic_in, topic_out)
     spark.stop()
 
 

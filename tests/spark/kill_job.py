@@ -124,4 +124,7 @@ def main(folder: str, records: str, state_layout: str = StateLayout.BLOB.value) 
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    # The importable module, not this copy of it: tests continue the job.
+    from tests.spark import kill_job
+
+    kill_job.main(*sys.argv[1:])

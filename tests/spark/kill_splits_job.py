@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sys
 
+from pyspark.sql import SparkSession
+
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
@@ -52,9 +54,8 @@ class CountAll(OneInputStreamProcessFunction[Counted, Total]):
         output.collect(Total(self.total))
 
 
-def main(folder: str) -> None:
+def run(spark: SparkSession, folder: str) -> None:
     """Run, or continue, the job whose checkpoint and output are in ``folder``."""
-    spark = new_session(folder)
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_parallelism(2)
     source = HybridSource([Spans(ends, limit=LIMIT, run=100) for ends in (HISTORY, LIVE)])
@@ -65,8 +66,17 @@ def main(folder: str) -> None:
     total = counted.global_().process(CountAll()).with_uid("all")
     total.to_sink(FileSink(f"{folder}/total", format="json", schema=Total))
     env.execute("kill splits", checkpoint_location=f"{folder}/checkpoint")
+
+
+def main(folder: str) -> None:
+    """Run the job with its own session."""
+    spark = new_session(folder)
+    run(spark, folder)
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    # The importable module, not this copy of it: tests continue the job.
+    from tests.spark import kill_splits_job
+
+    kill_splits_job.main(sys.argv[1])

@@ -18,10 +18,6 @@ class JobProcess(processes.JobProcess):
     def __init__(self, folder: Path, module: str, *arguments: str) -> None:
         super().__init__(folder, ["-m", f"tests.spark.{module}", str(folder), *arguments])
 
-    def fail(self) -> None:
-        """Wait for its end, which must be a failure."""
-        assert self.wait() != 0, self.log()
-
     def terminate(self) -> None:
         """Send SIGTERM to the driver's Python only, as a service manager does, and wait for all processes to end."""
         os.kill(self.pid, signal.SIGTERM)

@@ -18,11 +18,11 @@ pytestmark = [pytest.mark.spark]
 
 
 def test_program_prints_what_is_shown(
-    own_kafka_broker: KafkaBroker, postgres_server: PostgresServer, tmp_path: Path
+    kafka_broker: KafkaBroker, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     program = program_of(ROOT / "docs" / "connectors.md")
     for there, here in (
-        ('"127.0.0.1:9092"', f'"{own_kafka_broker.bootstrap_servers}"'),
+        ('"127.0.0.1:9092"', f'"{kafka_broker.bootstrap_servers}"'),
         ('"host=127.0.0.1 port=5432 user=postgres dbname=postgres"', f'"{postgres_server.conninfo}"'),
     ):
         assert program.count(there) == 1

@@ -40,8 +40,10 @@ def run(env: ExecutionEnvironment, checkpoint: str) -> JobResult:
 # --- Brokers ---------------------------------------------------------------------------------------------------------
 
 
-def test_missing_brokers_are_waited_for(spark: SparkSession, own_kafka_broker: KafkaBroker, checkpoint: str) -> None:
-    topics = Topics(own_kafka_broker.bootstrap_servers)
+def test_missing_brokers_are_waited_for(
+    spark: SparkSession, restarted_kafka_broker: KafkaBroker, checkpoint: str
+) -> None:
+    topics = Topics(restarted_kafka_broker.bootstrap_servers)
     topic, out = topics.create(2), topics.create(2)
     for partition in range(2):
         topics.send(topic, map(encoded, range(partition, 1_000, 2)), partition)
@@ -50,8 +52,8 @@ def test_missing_brokers_are_waited_for(spark: SparkSession, own_kafka_broker: K
     def crash(records: list[int] | None = None, batch_id: int = 2) -> None:
         """At the start, and then in a micro-batch, between the write and the next one."""
         if batch_id == 2:
-            own_kafka_broker.kill()
-            restarts.append(threading.Timer(1.5, own_kafka_broker.start))
+            restarted_kafka_broker.kill()
+            restarts.append(threading.Timer(1.5, restarted_kafka_broker.start))
             restarts[-1].start()
 
     env = environment(spark)

@@ -12,8 +12,10 @@ from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from components.kafka import KafkaBroker
+from tests.spark import kafka_job
 from tests.spark.kafka_job import KEYS, RECORDS_PER_BATCH
 from tests.spark.processes import Gate, JobProcess
 from tests.topics import Topics
@@ -41,7 +43,12 @@ class CopyingJob(JobProcess):
         self._in, self._out = topics.create(3), topics.create(2)
         for partition in range(3):
             topics.send(self._in, (b"%d" % number for number in range(partition, MESSAGES, 3)), partition)
-        super().__init__(folder, "kafka_job", topics.bootstrap_servers, self._in, self._out)
+        self._arguments = (topics.bootstrap_servers, self._in, self._out)
+        super().__init__(folder, "kafka_job", *self._arguments)
+
+    def run_to_end(self, spark: SparkSession) -> None:
+        """Continue the job in the session of the tests."""
+        kafka_job.run(spark, str(self.folder), *self._arguments)
 
     def check(self) -> None:
         """Check that every message is present once, and was counted once."""
@@ -53,7 +60,7 @@ class CopyingJob(JobProcess):
             assert counts == list(range(1, len(counts) + 1))
 
 
-def test_kills_of_the_driver(topics: Topics, tmp_path: Path) -> None:
+def test_kills_of_the_driver(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     job = CopyingJob(tmp_path, topics)
     for name in islice(cycle(GATES_OF_DRIVER), KILLS):
         gate = Gate(tmp_path, name)
@@ -61,8 +68,7 @@ def test_kills_of_the_driver(topics: Topics, tmp_path: Path) -> None:
         job.run_to(gate)
         job.kill()
         gate.open()
-    job.start()
-    job.finish()
+    job.run_to_end(spark)
     job.check()
 
 

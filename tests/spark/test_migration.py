@@ -33,6 +33,7 @@ from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import TestSource
 from runtime_spark import SparkRuntime, create_savepoint
+from runtime_spark.lease import Lease
 from tests.spark.programs import read_back
 from tests.spark.test_restart import wait_until
 from tests.unit.test_replaced_senders import ALL, EVEN, Ends, Forward, after_short, aligned
@@ -201,6 +202,23 @@ def test_failed_first_micro_batch_of_a_generation(job: Job, then: str) -> None:
     assert job.generations() == ([] if then == "go back" else ["1"])
     job.to_end(parallelism)
     job.assert_complete()
+
+
+@pytest.mark.parametrize("parallelism", [1, 3], ids=["continues", "migrates"])
+def test_start_that_another_driver_overtakes_is_refused(
+    job: Job, monkeypatch: pytest.MonkeyPatch, parallelism: int
+) -> None:
+    acquire = Lease.acquire
+
+    def acquire_too_late(self: Lease) -> None:
+        offsets = job.checkpoint / "offsets"
+        shutil.copy(offsets / "0", offsets / "1")  # the other driver has begun the next micro-batch
+        acquire(self)
+
+    monkeypatch.setattr(Lease, "acquire", acquire_too_late)
+    with pytest.raises(ConfigurationError, match="Another driver continued from the checkpoint"):
+        job.start(parallelism)
+    assert not (job.checkpoint / "generations/1/offsets").exists()
 
 
 def test_micro_batch_that_readers_have_seen_is_not_repeated(job: Job) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -20,7 +21,7 @@ from dsv2.cli import main
 from runtime_spark import SparkRuntime, StateLayout
 from tests.spark.programs import Reading, build, read_back, reading
 
-COUNT, PER_BATCH, COMPLETE = 75, 15, 3
+COUNT, PER_BATCH, COMPLETE = 60, 15, 3
 _CHANGES = (".delta", ".changelog")
 
 
@@ -37,18 +38,39 @@ def run(spark: SparkSession, folder: Path, layout: StateLayout, *, whole: bool) 
     env.execute("older", checkpoint_location=f"{folder}/checkpoint")
 
 
+def begin(spark: SparkSession, folder: Path, layout: StateLayout) -> Path:
+    """Complete three micro-batches and start a fourth one, stored by a file system without checksums, and move it."""
+    original = folder / "original"
+    with pytest.raises(UserFunctionError, match="not readable yet"):
+        run(spark, original, layout, whole=False)
+    for checksum in (original / "checkpoint").rglob(".*.crc"):
+        checksum.unlink()
+    return original.rename(folder / "moved")
+
+
 @pytest.fixture(scope="module", params=StateLayout)
 def begun(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, StateLayout]:
-    """The folder of a job that has completed three micro-batches and started a fourth one, stored by a file system
-    without checksums."""
-    folder = tmp_path_factory.mktemp("begun")
-    with pytest.raises(UserFunctionError, match="not readable yet"):
-        run(spark, folder, request.param, whole=False)
-    for checksum in (folder / "checkpoint").rglob(".*.crc"):
-        checksum.unlink()
-    return folder, request.param
+    """The folder of a job that has begun, and its layout."""
+    return begin(spark, tmp_path_factory.mktemp("begun"), request.param), request.param
+
+
+@pytest.fixture(scope="module")
+def another(spark: SparkSession, begun: tuple[Path, StateLayout], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint of another job of the same program, which has begun as well."""
+    return begin(spark, tmp_path_factory.mktemp("another"), begun[1]) / "checkpoint"
+
+
+@pytest.fixture(scope="module")
+def complete(
+    spark: SparkSession, begun: tuple[Path, StateLayout], tmp_path_factory: pytest.TempPathFactory
+) -> list[tuple[Any, ...]]:
+    """What the job has written when it has continued to its end."""
+    folder, layout = begun
+    finished = Path(shutil.copytree(folder, tmp_path_factory.mktemp("complete") / "job"))
+    run(spark, finished, layout, whole=True)
+    return read_back(finished / "out")
 
 
 @pytest.fixture
@@ -100,47 +122,35 @@ def test_state_that_spark_cannot_read_names_its_subtasks(spark: SparkSession, jo
     assert_refused(spark, job, JobError, r"the state of .*, subtask 1.* cannot be read: a file in state/<level>/1 of")
 
 
-def test_moved_checkpoint_continues(spark: SparkSession, job: tuple[Path, StateLayout]) -> None:
+def test_moved_checkpoint_continues(complete: list[tuple[Any, ...]]) -> None:
     """With a map, Spark has recorded the path of the state types."""
-    folder, layout = job
-    moved = folder.with_name("moved")
-    shutil.move(folder, moved)
-    shutil.copytree(moved, folder)
-    run(spark, folder, layout, whole=True)
-    whole = read_back(folder / "out")
-    shutil.rmtree(folder)
-    run(spark, moved, layout, whole=True)
-    assert read_back(moved / "out") == whole
+    assert {row[0] for row in complete} == set(range(COUNT // PER_BATCH))
+    sums = [row for row in complete if row[1] == "sum"]
+    assert len(sums) == COUNT
 
 
 def test_lost_state_types_are_taken_from_a_new_checkpoint(
-    spark: SparkSession, job: tuple[Path, StateLayout], tmp_path: Path
+    spark: SparkSession, job: tuple[Path, StateLayout], complete: list[tuple[Any, ...]], another: Path
 ) -> None:
     folder, layout = job
     if layout is not StateLayout.MAP:
         pytest.skip("Spark writes them again.")
-    run(spark, Path(shutil.copytree(folder, tmp_path / "intact")), layout, whole=True)
     types = [f"state/{level}/{name}" for level in range(3) for name in ("_metadata", "_stateSchema")]
     shutil.rmtree(folder / "checkpoint" / types[2])
     assert_refused(spark, job, CorruptDataError, "replace state/1/_metadata and state/1/_stateSchema with the ones")
-    with pytest.raises(UserFunctionError):
-        run(spark, tmp_path / "new", layout, whole=False)
     for name in types:
         shutil.rmtree(folder / "checkpoint" / name, ignore_errors=True)
-        shutil.move(tmp_path / "new/checkpoint" / name, folder / "checkpoint" / name)
+        shutil.copytree(another / name, folder / "checkpoint" / name)
     run(spark, folder, layout, whole=True)
-    assert read_back(folder / "out") == read_back(tmp_path / "intact/out")
+    assert read_back(folder / "out") == complete
 
 
 def test_state_of_another_checkpoint_is_refused(
-    spark: SparkSession, job: tuple[Path, StateLayout], tmp_path: Path
+    spark: SparkSession, job: tuple[Path, StateLayout], another: Path
 ) -> None:
-    folder, layout = job
-    other = tmp_path / "other"
-    with pytest.raises(UserFunctionError):
-        run(spark, other, layout, whole=False)
+    folder, _ = job
     shutil.rmtree(folder / "checkpoint/state")
-    shutil.copytree(other / "checkpoint/state", folder / "checkpoint/state")
+    shutil.copytree(another / "state", folder / "checkpoint/state")
     assert_refused(spark, job, CorruptDataError, "belongs to another checkpoint: its checkpoint is ")
 
 

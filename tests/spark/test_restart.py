@@ -17,7 +17,7 @@ from runtime_spark import SparkRuntime, StateKey, StateLayout
 from tests.durations import ms
 from tests.spark.programs import Answer, build, read_back
 
-COUNT, PER_BATCH, BATCHES = 90, 15, 6
+COUNT, PER_BATCH, BATCHES = 60, 15, 4
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:

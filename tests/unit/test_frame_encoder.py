@@ -10,6 +10,7 @@ import pytest
 from dsv2 import SerializationError
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.exchange.traced import TracedBatch
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
@@ -57,3 +58,22 @@ def test_record_that_cannot_be_sent_is_named() -> None:
     assert said.startswith("Collection Source (uid 'numbers'), defined at ")
     assert f", emitted {sys.stdout!r}. " in said
     assert said.endswith("Records are sent between processes, so they must contain plain values only.")
+
+
+def test_positions_of_traced_records_are_sent() -> None:
+    encoder, operator = encoder_of()
+    positions = [("numbers", "a", 3), None]
+    encoder.emit(Frame(operator, 0, 0, TracedBatch([1, 2], None, positions), []))
+    ((*_, payload),) = encoder.take()
+    batch, _ = decode_frame(CODEC, payload, "a frame")
+    assert isinstance(batch, TracedBatch)
+    assert [*batch.records] == [1, 2]
+    assert [None if at is None else (*at,) for at in batch.positions] == positions
+
+
+def test_signal_that_cannot_be_sent_is_an_error_of_its_own() -> None:
+    encoder, operator = encoder_of()
+    damaged: Any = [(0, 1, sys.stdout, 0)]
+    with pytest.raises(SerializationError) as refused:
+        encoder.emit(Frame(operator, 0, 0, RecordBatch([1]), damaged))
+    assert "emitted" not in str(refused.value)

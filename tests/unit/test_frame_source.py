@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
+from unittest.mock import Mock, call
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
 
 from dsv2 import ExecutionEnvironment, IncompatibleCheckpointError, UserFunctionError
 from dsv2.clock import Clock, SystemClock
@@ -23,10 +25,11 @@ from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, DataGeneratorSource, IndexedSource
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import job_failure
-from runtime_spark.frame_source import FramePartition, FrameStreamReader
-from runtime_spark.indexed_feed import IndexedFeed
+from runtime_spark.frame_source import FramePartition, FrameStreamReader, OrderFeed
+from runtime_spark.indexed_feed import IndexedFeed, StartFeed, TickFeed
 from runtime_spark.layout import REPORT_SLOT, Layout
-from runtime_spark.rows import decode_frame
+from runtime_spark.rows import ROW_SCHEMA, decode_frame
+from runtime_spark.source_class import frame_source_class
 from runtime_spark.worker import load_job, pack_job
 from tests.support import one_input
 
@@ -134,6 +137,70 @@ class Driver:
             records += of_frame
             kinds += [kind for _, kind, *_ in controls]
         return Read(records, START in kinds, END in kinds)
+
+
+def packed_job(parallelism: int = 1) -> bytes:
+    """A job with one source, packed for the tasks."""
+    env = ExecutionEnvironment.get_instance("local")
+    env.set_parallelism(parallelism)
+    env.from_source(numbers(3)).to_sink(CollectSink())
+    plan = env.build_plan()
+    return pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
+
+
+def test_data_source_reads_what_its_feed_plans() -> None:
+    source = frame_source_class("words", IndexedFeed(numbers(3)), packed_job(), 0, SystemClock())({})
+    assert (source.name(), source.schema()) == ("words", ROW_SCHEMA)
+    reader: Any = source.streamReader(StructType())
+    assert isinstance(reader.getDefaultReadLimit(), ReadAllAvailable)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert end == {"position": 3, "ended": True}
+    (portion,) = reader.partitions(start, end)
+    (batch,) = reader.read(portion)
+    assert sum(row["slot"] != REPORT_SLOT for row in batch.to_pylist()) == 1
+    reader._planner = planner = Mock()
+    reader.commit(end)
+    reader.stop()
+    assert planner.mock_calls == [call.commit(end), call.close()]
+
+
+def test_orders_are_planned_by_the_feed_that_they_replace() -> None:
+    feed, clock = Mock(), SystemClock()
+    operator = load_job(packed_job()).plan.operators[0]
+    assert OrderFeed(feed).planner(operator, clock) is feed.planner.return_value
+    feed.planner.assert_called_once_with(operator, clock)
+
+
+def test_portion_without_rows_yields_nothing() -> None:
+    feed = IndexedFeed(numbers(3))
+    reader = FrameStreamReader(feed, SystemClock(), to_bytes((feed, SystemClock())), packed_job(), 0, None)
+    assert list(reader.read(FramePartition(None, ()))) == []
+
+
+def test_job_over_a_streaming_dataframe_opens_its_channels_and_ends_none() -> None:
+    packed, feed = packed_job(parallelism=2), StartFeed()
+    reader = FrameStreamReader(feed, SystemClock(), to_bytes((feed, SystemClock())), packed, 0, None)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert end == {"position": 0}
+    kinds = []
+    for portion in reader.partitions(start, end):
+        rows = [row for batch in reader.read(portion) for row in batch.to_pylist() if row["slot"] != REPORT_SLOT]
+        kinds += [kind for row in rows for _, kind, *_ in decode_frame(load_job(packed).codec(), row["payload"], "")[1]]
+    assert kinds == [START, START]
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_ticks_are_numbers_one_per_micro_batch() -> None:
+    packed, feed = packed_job(), TickFeed(2)
+    reader = FrameStreamReader(feed, SystemClock(), to_bytes((feed, SystemClock())), packed, 0, None)
+    offset, ticks = reader.initialOffset(), []
+    while (end := reader.latestOffset(offset, ReadAllAvailable())) != offset:
+        (portion,) = reader.partitions(offset, end)
+        ticks += [row["seq"] for batch in reader.read(portion) for row in batch.to_pylist()]
+        offset = end
+    assert ticks == [0, 1]
 
 
 def numbers(count: int | None = None, **options: Any) -> DataGeneratorSource[int]:

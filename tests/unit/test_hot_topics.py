@@ -18,7 +18,7 @@ from examples.tweets import Tweet, TweetGenerator
 from tests.oracles.hot_topics import expected_events, objections, possible_events
 from tests.profiles import examples
 
-GENERATED = [TweetGenerator(topics=20, interval=1000)(index) for index in range(2000)]
+GENERATED = [*map(TweetGenerator(topics=20, interval=1000), range(2000))]
 
 DETECTORS = pytest.mark.parametrize("lazy", [False, True], ids=["eager", "lazy"])
 

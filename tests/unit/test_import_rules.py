@@ -228,6 +228,12 @@ def test_asyncio_is_imported_for_async_functions_only() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "False\n"
 
 
+def test_importing_the_spark_runtime_leaves_out_pandas() -> None:
+    """Only tasks need it. Each source is a process that imports the user's program, and with it the runtime."""
+    code = "import sys, runtime_spark.runtime, runtime_spark.dataframe; print('pandas' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "False\n"
+
+
 @pytest.mark.parametrize("package", CLIENTS)
 def test_connectors_import_without_their_client_library(package: str) -> None:
     code = f"import sys, dsv2.connectors.{package}; print(*(name for name in {HEAVY} if name in sys.modules))"

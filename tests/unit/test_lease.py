@@ -351,3 +351,12 @@ def test_two_of_three_drivers_never_write_at_once(seed: int) -> None:
         for actor in actors:
             actor.end()
     assert wrote == {*"abc"}
+
+
+def test_released_lease_is_not_renewed(folder: Folder, time: Time) -> None:
+    own = lease(folder, "a", time)
+    own.acquire()
+    own.release()
+    before = folder.sizes("dsv2/drivers")
+    own._beat()  # which its thread was about to do
+    assert folder.sizes("dsv2/drivers") == before

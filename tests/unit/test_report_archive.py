@@ -99,3 +99,11 @@ def test_planners_of_a_group_see_each_other(tmp_path: Path) -> None:
     written = (tmp_path / f"{second}.time").stat().st_ino
     boards[1].report(second, None)
     assert (tmp_path / f"{second}.time").stat().st_ino == written, "nothing is new"
+
+
+def test_reports_of_sources_that_are_gone_are_left_out(checkpoint: Folder, plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir(exist_ok=True)
+    archive = archive_of(checkpoint, plan, tmp_path / "a")
+    archive.restore({"gone": [{"source": "gone"}]})
+    archive.add(0, [report(plan, 0)])
+    assert "gone" not in (checkpoint.read("dsv2/reports/0.json") or b"").decode()

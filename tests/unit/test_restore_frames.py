@@ -23,6 +23,7 @@ from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclarations
 from runtime_spark.layout import Layout
 from runtime_spark.rows import MAX_FRAME_BYTES, RESTORE_CHANNEL
+from runtime_spark.savepoint import restore_frames
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.savepoint.restoration import OpenSavepoint, Restoration
 from runtime_spark.savepoint.restore_frames import FrameMaker, empty_frames
@@ -99,6 +100,15 @@ def test_frames_are_split() -> None:
     assert [row for frame in frames for row in decoded(frame[3])] == large
     assert all(len(frame[3]) < 1.1 * MAX_FRAME_BYTES for frame in frames)
     assert len({frame[0] for frame in frames}) == 1
+
+
+def test_frames_are_passed_on_in_batches_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [of_key(key) for key in range(100)]
+    whole = frames_of(rows)
+    monkeypatch.setattr(restore_frames, "OUTPUT_BYTES", 1)
+    make = FrameMaker(pack_job(PLAN, LAYOUT, TypeRegistry.of(PLAN)))
+    batches = [batch.num_rows for batch in make(to_row_batches(rows))]
+    assert batches == [1] * len(whole) + [0]
 
 
 def test_payload_of_no_rows() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -10,15 +11,17 @@ from uuid import UUID
 import pytest
 
 from dsv2 import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
-from dsv2.folders import LocalFolder
+from dsv2.folders import Folder, LocalFolder
 from dsv2.graph import Plan
 from dsv2.program.checked_json import to_json
 from dsv2.runtime.sources.sent_before import has_ended
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sinks import CollectSink
+from runtime_spark.checkpoint_log import beginning_of
 from runtime_spark.layout import Layout
-from runtime_spark.manifest import write_manifest
+from runtime_spark.manifest import read_manifest, write_manifest
 from runtime_spark.placement import Placement
+from runtime_spark.savepoint import basis
 from runtime_spark.savepoint.basis import SavepointBasis, read_basis
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from tests.support import local_environment
@@ -104,6 +107,40 @@ def test_micro_batches_that_wrote_state_are_those_of_the_ledger(checkpoint: Chec
     checkpoint.folder.write("dsv2/states/1.json", to_json({"written": {"f": [1, 0]}}))
     checkpoint.folder.write("dsv2/states/2.json", to_json({"written": {"f": [1, 2]}}))
     assert checkpoint.basis().history.written == {("f", 0): 1, ("f", 1): 0}
+
+
+def test_basis_of_a_running_job_is_read_again_if_the_job_moves_on(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = beginning_of(checkpoint.folder)
+    before = replace(found, batch_id=found.batch_id - 1)
+    seen = iter([before, found, found, found])  # a micro-batch is completed while the basis is first read
+    monkeypatch.setattr(basis, "beginning_of", lambda folder: next(seen))
+    assert read_basis(checkpoint.folder).batch_id == found.batch_id - 1
+    assert next(seen, None) is None
+
+
+def test_file_that_a_running_job_replaces_is_read_again(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, errors = read_manifest, [CorruptDataError("half a file"), IncompatibleCheckpointError("none")]
+
+    def replaced(folder: Folder) -> Any:
+        if errors:
+            raise errors.pop()
+        return read(folder)
+
+    monkeypatch.setattr(basis, "read_manifest", replaced)
+    assert read_basis(checkpoint.folder).checkpoint_id == CHECKPOINT
+    errors += [CorruptDataError("damaged") for _ in range(basis._ATTEMPTS)]
+    with pytest.raises(CorruptDataError, match="damaged"):
+        read_basis(checkpoint.folder)
+
+
+def test_state_of_spark_is_in_no_savepoint(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(basis, "has_spark_state", lambda manifest: True)
+    with pytest.raises(ConfigurationError, match="A savepoint cannot contain their state"):
+        read_basis(checkpoint.folder)
 
 
 def test_checkpoint_without_a_complete_micro_batch_is_refused(tmp_path: Path) -> None:

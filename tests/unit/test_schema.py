@@ -416,3 +416,8 @@ def test_matching_columns_do_not_become_records() -> None:
     assert writer(Sealed, BERLIN).write(records_of(table, Sealed)).num_rows == 1
     twice = pa.table({"number": [1], "at": [SUMMER_ENDS]})
     assert batch_of(twice, to_arrow_schema(schema_of(Sealed), timezone=BERLIN)) is None
+
+
+def test_records_that_only_fit_one_by_one_are_refused() -> None:
+    with pytest.raises(SchemaError, match=r"^The sink out, defined at main.py:7: records do not fit struct<"):
+        writer(Point).write([Point(1, 2), {"x": 1, "y": 2}])

@@ -49,6 +49,7 @@ def test_intact_schemas_are_accepted(tmp_path: Path, schema: bytes) -> None:
         SCHEMA.replace(b"v2", b"w2"),
         SCHEMA.replace(b'"fields"', b'2fields"'),
         SCHEMA.replace(b'{"type"', b'["type"'),
+        java_text("v2") + (1).to_bytes(4, "big") + java_text("7"),
     ],
 )
 def test_damaged_schema_is_named(tmp_path: Path, schema: bytes) -> None:

@@ -136,9 +136,10 @@ class JoinBuffer:
             check_window_end(
                 (bucket + 1) * self._width - 1 + self._latest, f"The join interval of a record with timestamp {time} ms"
             )
-        self._pane = self._panes.get(slot) or self._panes.open(
-            slot, time + self._latest, by_event=True, layout=self._layout
-        )
+        pane = self._panes.get(slot)
+        if pane is None:
+            pane = self._panes.open(slot, time + self._latest, by_event=True, layout=self._layout)
+        self._pane = pane
         self._bucket = bucket
 
     def _track_unmatched(self, pane: Pane, bucket: int, key: Any, row: BufferedRecord) -> None:

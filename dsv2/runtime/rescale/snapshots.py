@@ -96,7 +96,9 @@ def _move_panes(operator: Operator, subtask: int, store: PagedKeyedStore, new: S
     for pane in store.panes:
         for key, value in pane.take_all().items():
             panes = new[owner_of(operator, key, subtask)].panes
-            same = panes.get(pane.slot) or panes.open(pane.slot, pane.deadline, pane.by_event, pane.layout)
+            same = panes.get(pane.slot)
+            if same is None:
+                same = panes.open(pane.slot, pane.deadline, pane.by_event, pane.layout)
             if (same.deadline, same.layout) != (pane.deadline, pane.layout):
                 # The rows determine the deadline, so the function must lay them out again. Until then the earliest one
                 # counts: a window may not be late, and a join waits if it is called too early.

@@ -77,7 +77,8 @@ class PagedPanes(Panes):
 
     def unscheduled(self, slot: int) -> PagedPane:
         """Return the pane of a window, creating it without a deadline. ``schedule`` must follow."""
-        return self._panes.get(slot) or self._new_pane(slot, 0, True, ())
+        pane = self._panes.get(slot)
+        return self._new_pane(slot, 0, True, ()) if pane is None else pane  # an existing pane may be empty
 
     def schedule(self, slot: int, deadline: int, by_event: bool, layout: tuple[int, ...]) -> None:
         """Set what ``unscheduled`` left out."""

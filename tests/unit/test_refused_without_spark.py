@@ -1,0 +1,282 @@
+"""What the Spark runtime refuses or decides without running anything on Spark."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest.mock import MagicMock, Mock
+
+import pytest
+from pyspark.errors import AnalysisException
+
+import runtime_spark
+from dsv2 import ConfigurationError, ErrorPolicy, ExecutionEnvironment, IncompatibleCheckpointError, JobError, PlanError
+from dsv2.context import RuntimeExecutionMode
+from dsv2.dead_letters import DeadLetters
+from dsv2.errors import InternalError
+from dsv2.folders import LocalFolder
+from dsv2.program.restart import LOCAL_FILES
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.savepoint import Savepoint
+from dsv2.sinks import CollectSink
+from dsv2.sources import BaseSource
+from runtime_spark import SparkRuntime, command_line, create_savepoint, runtime, to_dataframe
+from runtime_spark.explained import runtime_view
+from runtime_spark.file_merges import SparkMerger
+from runtime_spark.folders import _HadoopFolder
+from runtime_spark.layout import Layout
+from runtime_spark.manifest import has_spark_state, manifest_of, read_manifest
+from runtime_spark.python_of_workers import use_this_python
+from runtime_spark.savepoint.edit import write_on_spark
+from runtime_spark.session import SESSION_SETTINGS
+from runtime_spark.tasks import Tasks
+from runtime_spark.worker import load_job, pack_job
+
+
+class Word(NamedTuple):
+    word: str
+
+
+def on_spark(session: Any = None) -> ExecutionEnvironment:
+    return ExecutionEnvironment.get_instance(SparkRuntime(session))
+
+
+def test_objects_that_are_no_session_are_refused(tmp_path: Path) -> None:
+    session: Any = 42
+    for start in (
+        lambda: runtime_spark.create(session),
+        lambda: create_savepoint(tmp_path, tmp_path / "new", spark=session),
+        lambda: write_on_spark(session, str(tmp_path), SimpleNamespace()),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ConfigurationError, match=r"spark=\.\.\. must be a SparkSession, got int\."):
+            start()
+
+
+def test_dataframe_requires_the_spark_runtime() -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    with pytest.raises(ConfigurationError, match="to_dataframe requires the Spark runtime"):
+        to_dataframe(env, env.from_collection([Word("a")]), Word)
+
+
+def test_dataframe_of_a_pipeline_with_sinks_is_refused() -> None:
+    env = on_spark()
+    words = env.from_collection([Word("a")])
+    words.to_sink(CollectSink())
+    with pytest.raises(PlanError, match="requires a pipeline without sinks, but there is Sink"):
+        to_dataframe(env, words, Word)
+
+
+def test_dataframe_of_a_pipeline_with_dead_letters_is_refused() -> None:
+    env = on_spark()
+    words = env.from_collection([Word("a")]).map(lambda word: word)
+    words.with_error_policy(ErrorPolicy().dead_letter(ValueError))
+    with pytest.raises(PlanError, match=r"has dead letters, which to_dataframe cannot store. Use\s+skip"):
+        to_dataframe(env, words, Word)
+
+
+def test_error_of_spark_while_it_compiles_names_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise AnalysisException("no such column")
+
+    monkeypatch.setattr(runtime, "compile_plan", fail)
+    env = ExecutionEnvironment.get_instance("local")
+    env.from_collection([1]).to_sink(CollectSink())
+    session: Any = None
+    with pytest.raises(JobError, match=r"(?s)words.*no such column"):
+        SparkRuntime(session).compile(env.build_plan("words"))
+
+
+def test_state_layout_is_shown_for_streaming_jobs_only() -> None:
+    for mode in RuntimeExecutionMode:
+        env = ExecutionEnvironment.get_instance("local")
+        env.set_execution_mode(mode)
+        env.from_collection([1]).to_sink(CollectSink())
+        plan = env.build_plan()
+        shown = {fact.name for fact in runtime_view(plan, Layout.of(plan)).facts}
+        assert ("state layout" in shown) == (mode is RuntimeExecutionMode.STREAMING)
+
+
+class Unreadable(BaseSource[int]):
+    """A source of a kind of its own."""
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    def declare_watermarks(self) -> tuple[()]:
+        return ()
+
+
+def test_source_of_an_unknown_kind_is_refused() -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    env.from_source(Unreadable()).to_sink(CollectSink())
+    plan = env.build_plan()
+    assert "has a type that the Spark runtime does not support" in (runtime_view(plan, Layout.of(plan)).refusal or "")
+
+
+def test_checkpoint_of_a_local_job_is_refused(tmp_path: Path) -> None:
+    LocalFolder(str(tmp_path)).write(f"{LOCAL_FILES}/1", b"")
+    with pytest.raises(IncompatibleCheckpointError, match="is the checkpoint of a job in the local runtime"):
+        read_manifest(LocalFolder(str(tmp_path)))
+
+
+def test_manifest_records_state_in_dataframes() -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    env.from_collection([1]).to_sink(CollectSink())
+    plan = env.build_plan()
+    for dataframes, has_state in (((), False), (((),), False), (((), ("Aggregate",)), True)):
+        layout = Layout(1, (), {}, dataframes=dataframes)
+        assert has_spark_state(manifest_of(plan, layout)) == has_state
+
+
+class Files:
+    """Replaces Hadoop's file system. Nothing can be renamed."""
+
+    def exists(self, path: str) -> bool:
+        return True
+
+    def create(self, path: str, overwrite: bool) -> Any:
+        return SimpleNamespace(write=lambda data: None, close=lambda: None)
+
+    def delete(self, path: str, recursive: bool) -> None: ...
+    def mkdirs(self, path: str) -> None: ...
+
+    def rename(self, path: str, new: str) -> bool:
+        return False
+
+
+class HadoopPath(str):
+    def getParent(self) -> str:  # noqa: N802 - Hadoop's name
+        return self.rpartition("/")[0]
+
+
+def test_failed_renames_are_errors() -> None:
+    jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(hadoop=SimpleNamespace(fs=None))))
+    jvm.org.apache.hadoop.fs = SimpleNamespace(Path=HadoopPath)
+    folder = _HadoopFolder("hdfs://a", jvm, Files())
+    with pytest.raises(OSError, match=r"hdfs://a/b/_c\.new cannot be renamed to hdfs://a/b/c"):
+        folder.write("b/c", b"")
+    with pytest.raises(OSError, match="hdfs://a/b cannot be renamed to hdfs://a/c"):
+        folder.move("b", "c")
+    assert not folder.create("b/c", b"")
+
+
+class Context:
+    """Replaces a ``SparkContext``."""
+
+    def __init__(self, master: str, python: str | None = None) -> None:
+        self.master = master
+        self.pythonExec = "python3"
+        self._python = python
+
+    def getConf(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+        return {} if self._python is None else {"spark.pyspark.python": self._python}
+
+
+@pytest.mark.parametrize(
+    ("context", "named", "used"),
+    [
+        (Context("local[2]"), False, True),
+        (Context("local[2]"), True, False),
+        (Context("local[2]", "/usr/bin/python3"), False, False),
+        (Context("spark://host"), False, False),
+    ],
+)
+def test_workers_of_one_machine_run_this_python(
+    monkeypatch: pytest.MonkeyPatch, context: Context, named: bool, used: bool
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    if named:
+        monkeypatch.setitem(os.environ, "PYSPARK_PYTHON", "python3")
+    context.pythonExec = "python3"
+    use_this_python(SimpleNamespace(sparkContext=context))  # type: ignore[arg-type]
+    assert context.pythonExec == (sys.executable if used else "python3")
+
+
+def test_tasks_are_empty_if_spark_reports_none() -> None:
+    session: Any = SimpleNamespace(sparkContext=None)  # as with Spark Connect
+    tasks = Tasks(None, None)  # type: ignore[arg-type]
+    assert tasks.running(session) == tasks.failed(session, "run") == []
+
+
+class Builder:
+    """Replaces ``SparkSession.builder``."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, str] = {}
+
+    def appName(self, name: str) -> Builder:  # noqa: N802 - Spark's name
+        return self
+
+    def master(self, master: str) -> Builder:
+        return self.config("spark.master", master)
+
+    def config(self, name: str = "", value: str = "", *, map: dict[str, str] | None = None) -> Builder:
+        self.settings |= {name: value} if map is None else map
+        return self
+
+    def getOrCreate(self) -> dict[str, str]:  # noqa: N802
+        return self.settings
+
+
+@pytest.fixture
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No session is active, and a new one is a dict of its settings."""
+    monkeypatch.setattr(command_line, "SparkSession", SimpleNamespace(builder=Builder(), getActiveSession=lambda: None))
+
+
+@pytest.mark.usefixtures("no_session")
+def test_commands_run_on_this_machine_unless_told_otherwise() -> None:
+    session: Any = command_line.session({})
+    assert session["spark.master"] == "local[*]"
+    assert session.items() >= SESSION_SETTINGS.items()
+
+
+@pytest.mark.usefixtures("no_session")
+def test_commands_use_the_master_they_are_given() -> None:
+    session: Any = command_line.session({"spark.master": "spark://host"})
+    assert session == {**SESSION_SETTINGS, "spark.master": "spark://host"}
+
+
+@pytest.mark.usefixtures("no_session")
+def test_commands_open_savepoints_and_letters_with_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    for opened in (Savepoint, DeadLetters):
+        monkeypatch.setattr(opened, "open", lambda path, spark: (path, spark["spark.a"]))
+    savepoint: Any = command_line.open_savepoint("hdfs://a", {"spark.a": "1"})
+    letters: Any = command_line.open_letters("hdfs://b", {"spark.a": "2"})
+    assert (savepoint, letters) == (("hdfs://a", "1"), ("hdfs://b", "2"))
+
+
+def test_state_that_spark_cannot_read_is_an_error_of_the_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def unreadable(*_: object) -> None:
+        raise OSError("a block is missing")
+
+    basis = SimpleNamespace(manifest={"layout": {"state": "blob"}}, placement=Mock(), history=None, job_name="words")
+    for name, replacement in (
+        ("_session", lambda settings: None),
+        ("F", MagicMock()),
+        ("open_folder", lambda spark, path: LocalFolder(path)),
+        ("read_basis", lambda folder: basis),
+        ("state_entries", unreadable),
+    ):
+        monkeypatch.setattr(command_line, name, replacement)
+    with pytest.raises(JobError, match=r"(?s)words.*a block is missing"):
+        command_line.verify(str(tmp_path), {}, None)
+
+
+def test_files_without_a_description_are_not_merged(tmp_path: Path) -> None:
+    session: Any = None
+    with pytest.raises(InternalError, match="has no description of its files"):
+        SparkMerger(session, LocalFolder(str(tmp_path)))([], "staging")
+
+
+def test_repeated_micro_batch_is_traced() -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    env.from_collection([1]).to_sink(CollectSink())
+    plan = env.build_plan()
+    for traced, expected in ((None, False), (0, True)):
+        job = load_job(pack_job(plan, Layout.of(plan), TypeRegistry.of(plan), traced_batch=traced))
+        assert job.running_plan.traces == expected
