@@ -8,10 +8,12 @@ from dsv2.async_resource import AsyncResource
 from dsv2.async_settings import AsyncBatchSettings, AsyncSettings
 from dsv2.configurable import ProcessConfigurable
 from dsv2.context import (
+    DEFAULT_BUCKETS,
     ApplyPartitionFunction,
     BatchContext,
     Collector,
     Counter,
+    Histogram,
     JobInfo,
     MetricGroup,
     NonPartitionedContext,
@@ -76,6 +78,7 @@ from dsv2.output_tag import OutputTag
 from dsv2.progress import (
     BatchProgress,
     ChannelProgress,
+    HistogramProgress,
     InputProgress,
     JobProgress,
     OperatorProgress,
@@ -111,6 +114,7 @@ from dsv2.watermark import (
 )
 
 __all__ = (
+    "DEFAULT_BUCKETS",
     "ApplyPartitionFunction",
     "AsyncBatchProcessFunction",
     "AsyncBatchSettings",
@@ -145,6 +149,8 @@ __all__ = (
     "FlatMapFunction",
     "ForeachBatchSink",
     "GlobalStream",
+    "Histogram",
+    "HistogramProgress",
     "IllegalRedistributionModeError",
     "IncompatibleCheckpointError",
     "InputProgress",

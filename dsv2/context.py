@@ -28,9 +28,11 @@ from dsv2.watermark import Watermark
 
 __all__ = (
     "ApplyPartitionFunction",
+    "DEFAULT_BUCKETS",
     "BatchContext",
     "Collector",
     "Counter",
+    "Histogram",
     "JobInfo",
     "MetricGroup",
     "NonPartitionedContext",
@@ -57,6 +59,9 @@ OUT = TypeVar("OUT")
 OUT_contra = TypeVar("OUT_contra", contravariant=True)
 OUT1_contra = TypeVar("OUT1_contra", contravariant=True)
 OUT2_contra = TypeVar("OUT2_contra", contravariant=True)
+
+DEFAULT_BUCKETS = (*(float(f"{digits}e{power}") for power in range(-3, 4) for digits in (1, 2.5, 5)), 1e4)
+"""The buckets of a histogram that names none: 0.001, 0.0025, 0.005, 0.01 and so on up to 10,000."""
 
 
 class RuntimeExecutionMode(Enum):
@@ -121,21 +126,62 @@ class Counter(Protocol):
     """A counter shown in the job's progress. It is part of the checkpoint, so a restart does not count twice."""
 
     def inc(self, amount: int = 1) -> None:
-        """Increment the counter by ``amount``."""
+        """Increment the counter by ``amount``. Monitoring systems expect that a counter never decreases."""
 
     @property
     def count(self) -> int:
         """The current count of this subtask."""
 
 
+class Histogram(Protocol):
+    """The distribution of values, shown in the job's progress. Like a counter, it is part of the checkpoint.
+
+    Source: Flink ``Histogram``.
+    """
+
+    def update(self, value: float) -> None:
+        """Add ``value`` to its bucket.
+
+        Raises:
+            ContractError: ``value`` is infinite or not a number.
+        """
+
+    @property
+    def count(self) -> int:
+        """The number of values of this subtask."""
+
+
 class MetricGroup(Protocol):
-    """Metrics of one operator. The job's progress shows them summed over the subtasks."""
+    """Metrics of one operator. The job's progress shows them summed over the subtasks.
+
+    A name belongs to one counter, gauge or histogram; ``ContractError`` is raised otherwise.
+    """
 
     def counter(self, name: str) -> Counter:
         """The counter with this name. The first call creates it."""
 
     def gauge(self, name: str, read: Callable[[], int | float]) -> None:
-        """Register a gauge in ``open`` or later. ``read`` is called at the end of each micro-batch."""
+        """Register a gauge in ``open`` or later.
+
+        Args:
+            name: Its name.
+            read: Returns its value. Called at the end of each micro-batch. A method of the function, such as
+                ``self.size``, remains registered after a restart. Register any other callable in each micro-batch:
+                on Spark a subtask is restored for each of them.
+        """
+
+    def histogram(self, name: str, buckets: Sequence[float] | None = None) -> Histogram:
+        """The histogram with this name. The first call creates it.
+
+        Args:
+            name: Its name.
+            buckets: The inclusive upper bounds of its buckets, ascending. A last bucket for all higher values is
+                added. None (default): ``DEFAULT_BUCKETS``, or those that it has. If they differ from those before
+                a restart, the histogram begins again.
+
+        Raises:
+            ContractError: ``buckets`` are not ascending finite numbers, or the histogram has others.
+        """
 
 
 class RuntimeContext(Protocol):
@@ -151,7 +197,7 @@ class RuntimeContext(Protocol):
 
     @property
     def metric_group(self) -> MetricGroup:
-        """Counters and gauges of this operator."""
+        """Counters, gauges and histograms of this operator."""
 
     def output(self, tag: OutputTag[T], record: T, /) -> None:
         """Emit ``record`` to the side output ``tag``, with the timestamp that ``Collector.collect`` would assign.

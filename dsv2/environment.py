@@ -46,7 +46,7 @@ class ExecutionEnvironment:
 
     def __init__(self, runtime: Callable[[], JobRuntime]) -> None:
         self._runtime = runtime
-        self._builder = PlanBuilder()
+        self._builder = PlanBuilder(plan_of=self._plan_of)
         self._parallelism = 1
         self._mode = RuntimeExecutionMode.STREAMING
         self._registered_types: list[RegisteredType] = []
@@ -286,7 +286,11 @@ class ExecutionEnvironment:
         Raises:
             PlanError: The pipeline is invalid.
         """
-        return self._builder.build(
+        return self._plan_of(self._builder, job_name)
+
+    def _plan_of(self, builder: PlanBuilder, job_name: str) -> Plan:
+        """Build the pipeline of ``builder`` with the settings of this environment."""
+        return builder.build(
             job_name,
             self._mode,
             self._parallelism,
@@ -465,7 +469,7 @@ class ExecutionEnvironment:
 
     def _begin_new_pipeline(self) -> None:
         self._builder.executed_at = caller_location()
-        self._builder = PlanBuilder(executed_before=self._builder.executed_at)
+        self._builder = PlanBuilder(executed_before=self._builder.executed_at, plan_of=self._plan_of)
 
     @property
     def is_empty(self) -> bool:

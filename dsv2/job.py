@@ -119,6 +119,10 @@ class JobHandle(Protocol):
     """A job started by ``execute_async``."""
 
     @property
+    def plan(self) -> Plan:
+        """The plan of the job, with its name."""
+
+    @property
     def status(self) -> JobStatus:
         """Whether the job is running, finished, stopped or failed."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 __all__ = (
     "BatchProgress",
     "ChannelProgress",
+    "HistogramProgress",
     "InputProgress",
     "JobProgress",
     "OperatorProgress",
@@ -157,6 +158,45 @@ class BatchProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class HistogramProgress:
+    """A histogram of a function.
+
+    Attributes:
+        bounds: The inclusive upper bounds of the buckets, ascending.
+        counts: The number of values in each bucket. A last one counts the values above all bounds.
+        sum: The sum of the values.
+        min: The smallest value. None: there are no values.
+        max: The largest value. None: there are no values.
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    sum: float = 0.0
+    min: float | None = None
+    max: float | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of values."""
+        return sum(self.counts)
+
+    def quantile(self, fraction: float) -> float | None:
+        """Estimate the value below which ``fraction`` of the values lie, such as 0.95. None: there are no values.
+
+        Values are assumed to be spread evenly within their bucket.
+        """
+        if self.min is None or self.max is None:
+            return None
+        below, wanted = 0, fraction * self.count
+        for lower, upper, count in zip((self.min, *self.bounds), (*self.bounds, self.max), self.counts, strict=True):
+            if count and below + count >= wanted:
+                least, most = max(lower, self.min), min(upper, self.max)
+                return least + (most - least) * max(0.0, wanted - below) / count
+            below += count
+        return self.max
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorProgress:
     """The progress of one operator since the job first started, over all subtasks.
 
@@ -169,6 +209,7 @@ class OperatorProgress:
         watermarks: For each identifier the last value delivered in each subtask, or None if there was none.
         counters: Counters, summed over the subtasks.
         gauges: Gauges, summed over the subtasks.
+        histograms: Histograms, over all subtasks.
         state_bytes: Size in bytes of the checkpointed value of the largest subtask, in streaming jobs on Spark. The
             operators of a chain share one value, which the first of them reports.
         records_in_per_second: Records received per second in the last micro-batch.
@@ -185,6 +226,7 @@ class OperatorProgress:
     watermarks: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
+    histograms: Mapping[str, HistogramProgress] = field(default_factory=dict)
     state_bytes: int = 0
     records_in_per_second: float = 0.0
     records_out_per_second: float = 0.0
@@ -201,8 +243,10 @@ class JobProgress:
             also after a restart.
         operators: The progress of each operator by uid.
         batches: The last micro-batches, the newest last.
+        job_name: The name given to ``execute``.
     """
 
     batch_id: int
     operators: Mapping[str, OperatorProgress]
     batches: tuple[BatchProgress, ...] = ()
+    job_name: str = ""

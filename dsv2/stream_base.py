@@ -13,6 +13,7 @@ from dsv2.graph.side_outputs import find_output
 from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
 from dsv2.stream_arguments import require_version
+from dsv2.stream_samples import StreamSamples
 from dsv2.stream_sinks import ConfiguredSink
 
 __all__ = ("Stream", "dead_letters", "preserving", "refuse_foreign", "side_output")
@@ -20,7 +21,7 @@ __all__ = ("Stream", "dead_letters", "preserving", "refuse_foreign", "side_outpu
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Stream(Generic[T_co]):
+class Stream(StreamSamples[T_co], Generic[T_co]):
     """One output of an operator, with a partitioning."""
 
     _kind: ClassVar[str]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from dsv2.cells import with_cells
 from dsv2.errors import Dsv2Error, UserFunctionError
 
 __all__ = ("short_traceback", "user_frames")
@@ -47,7 +48,7 @@ def user_frames(error: BaseException) -> str:
     ]
     files = {frame.f_code.co_filename for frame in frames}
     summary = traceback.extract_tb(error.__traceback__)
-    return "".join(traceback.format_list([entry for entry in summary if entry.filename in files]))
+    return with_cells("".join(traceback.format_list([entry for entry in summary if entry.filename in files])))
 
 
 def _shortened(error: Dsv2Error) -> Dsv2Error:

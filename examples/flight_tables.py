@@ -28,7 +28,6 @@ from dsv2 import (
     Collector,
     Dsv2Error,
     ExecutionEnvironment,
-    JobProgress,
     JobStatus,
     NonKeyedPartitionStream,
     PartitionedContext,
@@ -41,12 +40,12 @@ from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.job import Trigger
 from dsv2.sinks import ForeachBatchSink
 from dsv2.state import StateDeclaration, StateDeclarations
+from dsv2.terminal import signals_noted, watch
 from examples.airport import Weather
 from examples.console import format_table
 from examples.flight_database import TOPIC, Departure, change_tables, departures, make_tables, send_departures
 from examples.program import INTERRUPTED, number_of_subtasks
 from examples.session import new_session
-from examples.watching import interrupts_noted, watch
 
 __all__ = (
     "HEADER",
@@ -275,7 +274,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     if status is JobStatus.STOPPED:
-        print("Interrupted.", file=sys.stderr)
         return INTERRUPTED
     print("Flights joined with tables that were being read", "", format_table(HEADER, rows), sep="\n")
     return 0
@@ -299,22 +297,15 @@ def servers() -> Iterator[tuple[str, str]]:
 def run(bootstrap_servers: str, conninfo: str, options: argparse.Namespace) -> JobStatus:
     """Run the job. The tables change a little with each micro-batch."""
     changes = change_tables(conninfo)
-    with interrupts_noted() as interrupted, TemporaryDirectory() as checkpoint, new_session("flight_tables") as spark:
+    with signals_noted() as signals, TemporaryDirectory() as checkpoint, new_session("flight_tables") as spark:
         env = ExecutionEnvironment.get_instance(spark=spark)
         env.set_parallelism(options.parallelism)
         streams = join_flights(env, bootstrap_servers, conninfo, options.flights)
         write_results(streams, conninfo)
         streams.planes.to_sink(ForeachBatchSink(lambda rows, batch: next(changes, None))).with_uid("meanwhile")
         job = env.execute_async("flight tables", checkpoint_location=checkpoint, trigger=Trigger.available_now())
-        watch(job, progress_text, interrupted)
+        watch(job, signals=signals)
     return job.status
-
-
-def progress_text(progress: JobProgress) -> str:
-    """Describe the progress of the job."""
-    join = progress.operators["planes, waiting"]
-    waiting = join.counters.get("probe_records_waiting", 0)
-    return f"Batch {progress.batch_id}: {join.records_in:,} flights and planes read, {waiting:,} flights wait"
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ again.
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
 import sys
 from collections import defaultdict
@@ -35,8 +36,10 @@ from dsv2 import (
     ConfiguredStream,
     Dsv2Error,
     ExecutionEnvironment,
+    JobHandle,
     JobProgress,
     JobResult,
+    JobStatus,
     NonPartitionedContext,
     PartitionedContext,
     RuntimeExecutionMode,
@@ -45,12 +48,13 @@ from dsv2 import (
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink, FileSink, PrintSink
 from dsv2.sources import DataGeneratorSource
+from dsv2.terminal import signals_noted, watch
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from examples.chart import require_matplotlib, save_chart, span_text, text_chart
 from examples.console import format_table, format_time
 from examples.program import INTERRUPTED, number_of_subtasks
 from examples.session import new_session
 from examples.tweets import Tweet, TweetGenerator
-from examples.watching import interrupts_noted, watch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -218,19 +222,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with command-line ``arguments`` and return the exit code."""
     options = _parse(arguments)
     try:
+        if options.chart is not None:
+            require_matplotlib()
         if options.mode == "local":
-            result, events = _run_locally(options)
+            job, events = _run_locally(options)
         else:
-            result, events = _run_on_spark(options)
+            job, events = _run_on_spark(options)
+        print(_report(options, job.result(), events))
+        if options.mode != "local":
+            print(f"All events are in {_output(options)}, as Parquet.")
+        if options.chart is not None:
+            save_chart([event.at for event in events], "Hot events", options.chart)
+            print(f"The chart is in {options.chart}.")
     except (Dsv2Error, OSError) as error:  # OSError: a directory cannot be created or read
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
-    print(_report(options, result, events))
-    if options.mode != "local":
-        print(f"All events are in {_output(options)}, as Parquet.")
-    return 0
+    return INTERRUPTED if job.status is JobStatus.STOPPED else 0
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -251,7 +260,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--work-dir", type=Path, default=OUT, help="flights as Parquet, checkpoint, events (default: out/hot_topics)")
     add("--checkpoint", type=Path, metavar="DIR", help="the checkpoint of the job; it is resumed if it exists")
     add("--output", type=Path, metavar="DIR", help="events as Parquet (default: in WORK_DIR or next to CHECKPOINT)")
-    options = parser.parse_args(arguments)
+    add("--chart", type=Path, metavar="FILE", help="also write the chart of events over time, such as events.png")
+    given = sys.argv[1:] if arguments is None else arguments
+    options = parser.parse_args(given)
+    options.given = given
     if options.threshold is None:
         options.threshold = 6 if options.tweets is None else THRESHOLD
     if options.window is None:
@@ -265,7 +277,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _run_locally(options: argparse.Namespace) -> tuple[JobResult, list[HotTopic]]:
+def _run_locally(options: argparse.Namespace) -> tuple[JobHandle, list[HotTopic]]:
     env = ExecutionEnvironment.get_instance(runtime="local")
     if options.tweets is None:
         from examples.flights import scheduled_departures
@@ -276,16 +288,18 @@ def _run_locally(options: argparse.Namespace) -> tuple[JobResult, list[HotTopic]
         tweets = _generated_tweets(env, options)
     sink = CollectSink[HotTopic]()
     _hot_topics(env, tweets, options).to_sink(sink)
-    return env.execute("hot topics"), sink.results
+    job = env.execute_async("hot topics")
+    watch(job)
+    return job, sink.results
 
 
-def _run_on_spark(options: argparse.Namespace) -> tuple[JobResult, list[HotTopic]]:
+def _run_on_spark(options: argparse.Namespace) -> tuple[JobHandle, list[HotTopic]]:
     streaming = options.mode == "streaming"
     checkpoint = options.checkpoint or options.work_dir / "checkpoint"
     output = _output(options)
     if not (options.checkpoint and checkpoint.exists()):
         _remove_earlier_run(checkpoint, output, output_is_ours=options.output is None)
-    with interrupts_noted() as interrupted, new_session("hot topics") as spark:
+    with signals_noted() as signals, new_session("hot topics") as spark:
         env = ExecutionEnvironment.get_instance(spark=spark)
         env.set_execution_mode(RuntimeExecutionMode.STREAMING if streaming else RuntimeExecutionMode.BATCH)
         tweets = _flights_on_spark(env, spark, options) if options.tweets is None else _generated_tweets(env, options)
@@ -295,8 +309,16 @@ def _run_on_spark(options: argparse.Namespace) -> tuple[JobResult, list[HotTopic
             checkpoint_location=str(checkpoint) if streaming else None,
             trigger=Trigger.available_now() if streaming else None,
         )
-        result = watch(job, _progress_text, interrupted)
-        return result, _read_events(spark, output)
+        watch(job, signals=signals, continue_with=_command_to_continue(options) if streaming else None)
+        return job, _read_events(spark, output)
+
+
+def _command_to_continue(options: argparse.Namespace) -> str:
+    given = list(options.given)
+    for option, value in (("checkpoint", options.work_dir / "checkpoint"), ("output", _output(options))):
+        if getattr(options, option) is None:
+            given += [f"--{option}", str(value)]
+    return shlex.join(["./run", "hot-topics", *given])
 
 
 def _output(options: argparse.Namespace) -> Path:
@@ -352,11 +374,6 @@ def _hot_topics(
     )
 
 
-def _progress_text(progress: JobProgress) -> str:
-    read, watermarks, hot = _numbers(progress)
-    return f"Batch {progress.batch_id}: {read:,} records read, {watermarks:,} watermarks, {hot:,} hot events"
-
-
 def _numbers(progress: JobProgress) -> tuple[int, int, int]:
     extractor, detector = progress.operators["extractor"], progress.operators["detector"]
     return extractor.records_in, extractor.counters.get("watermarks", 0), detector.records_out
@@ -397,9 +414,20 @@ def _report(options: argparse.Namespace, result: JobResult, events: Sequence[Hot
         format_table(("topic", "events", "first (UTC)", "last (UTC)", "most"), rows),
         *([f"and {len(hottest) - len(rows):,} other topics"] if len(hottest) > len(rows) else []),
         "",
+        *_chart([event.at for event in events]),
         summary if result.progress.batch_id >= 0 else "Nothing new to read.",
     ]
     return "\n".join(lines)
+
+
+def _chart(times: Sequence[int]) -> list[str]:
+    """The chart of the events, if there are any and the terminal can show it."""
+    try:
+        chart = "\n".join(text_chart(times))
+        chart.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return []
+    return [f"Hot events per {span_text(times)}", "", chart, ""] if chart else []
 
 
 if __name__ == "__main__":

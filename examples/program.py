@@ -7,13 +7,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
-from threading import Event
 from typing import NamedTuple
 
-from dsv2 import Dsv2Error, ExecutionEnvironment, JobProgress, JobStatus, RuntimeExecutionMode
+from dsv2 import Dsv2Error, ExecutionEnvironment, JobStatus, RuntimeExecutionMode
+from dsv2.terminal import signals_noted, watch
 from examples.console import format_table
 from examples.session import new_session
-from examples.watching import interrupts_noted, watch
 
 __all__ = ("INTERRUPTED", "Table", "execute", "number_of_subtasks", "run_example")
 
@@ -63,7 +62,6 @@ def run_example(
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
         return INTERRUPTED
     print(title, "", format_table(header, rows), sep="\n")
     return 0
@@ -72,7 +70,7 @@ def run_example(
 def execute(env: ExecutionEnvironment, job_name: str, options: argparse.Namespace) -> None:
     """Run the pipeline of ``env`` until it ends. Raises ``KeyboardInterrupt`` if it was interrupted by Ctrl-C."""
     job = env.execute_async(job_name, checkpoint_location=options.checkpoint, dashboard=options.dashboard)
-    watch(job, _progress_text, options.interrupted)
+    watch(job, signals=options.signals)
     if job.status is JobStatus.STOPPED:
         raise KeyboardInterrupt
 
@@ -84,21 +82,16 @@ def number_of_subtasks(text: str) -> int:
     return int(text)
 
 
-def _progress_text(progress: JobProgress) -> str:
-    processed = sum(operator.records_in for operator in progress.operators.values())
-    return f"Batch {progress.batch_id}: {processed:,} records processed"
-
-
 @contextmanager
 def _environment(name: str, options: argparse.Namespace) -> Iterator[ExecutionEnvironment]:
     options.checkpoint = None
-    options.interrupted = Event()
+    options.signals = None
     if options.mode == "local":
         env = ExecutionEnvironment.get_instance(runtime="local")
         env.set_parallelism(options.parallelism)
         yield env
         return
-    with interrupts_noted() as options.interrupted, TemporaryDirectory() as folder, new_session(name) as spark:
+    with signals_noted() as options.signals, TemporaryDirectory() as folder, new_session(name) as spark:
         env = ExecutionEnvironment.get_instance(spark=spark)
         env.set_parallelism(options.parallelism)
         if options.mode == "batch":

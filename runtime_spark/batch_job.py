@@ -17,6 +17,7 @@ from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionErr
 from dsv2.graph import Plan
 from dsv2.graph.skips import warn_of_missed_skips
 from dsv2.job import JobResult, JobStatus
+from dsv2.job_display import DisplayedJob
 from dsv2.program.unblocking import skipped_in
 from dsv2.progress import JobProgress
 from dsv2.runtime.report.ending_job import EndingJob
@@ -44,7 +45,7 @@ _CANCEL_SECONDS = 20.0  # Spark kills a worker that does not end its task within
 _CANCEL_INTERVAL_SECONDS = 0.2
 
 
-class BatchJob(EndingJob):
+class BatchJob(EndingJob, DisplayedJob):
     """``JobHandle`` of a batch job, which runs in its own thread."""
 
     def __init__(
@@ -112,15 +113,15 @@ class BatchJob(EndingJob):
                 sink.publish()
                 sink.finish()
             reports = [report for report in written if "uid" in report]
-            progress = self._complete(reports, started_at, written_at)
+            self._complete(reports, started_at, written_at)
             warn_of_missed_skips(self._plan, skipped_in(reports))
         except Exception as error:
             if not self._cancelled:
                 self._failure = self._failure_of(error)
             return
-        self._listeners.progress(progress)
+        self._listeners.progress(self.progress)
 
-    def _complete(self, reports: list[dict[str, Any]], started_at: int, written_at: int) -> JobProgress:
+    def _complete(self, reports: list[dict[str, Any]], started_at: int, written_at: int) -> None:
         ended_at = self._system.now_ms()
         tasks = task_times(self._plan, reports, written_at)
         phases = batch_phases(
@@ -131,7 +132,7 @@ class BatchJob(EndingJob):
             commit=float(ended_at - written_at),
         )
         reported = self._reports.add(0, reports, started_at)
-        return self._reports.complete(reported, started_at, float(ended_at - started_at), phases)
+        self._reports.complete(reported, started_at, float(ended_at - started_at), phases)
 
     def _failure_of(self, error: Exception) -> Dsv2Error:
         failure = job_failure(error, self._plan.job_name, self._writer.tasks)
@@ -141,6 +142,11 @@ class BatchJob(EndingJob):
 
     def __repr__(self) -> str:
         return f"<job {self._plan.job_name!r}: {self.status.value}>"
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the job."""
+        return self._plan
 
     @property
     def status(self) -> JobStatus:
@@ -176,6 +182,7 @@ class BatchJob(EndingJob):
                 return
 
     def _cancel(self) -> None:
+        self._keeper.give_up()
         self._cancelled = True
         deadline = time.monotonic() + _CANCEL_SECONDS
         self._group.cancel()

@@ -27,7 +27,7 @@ from runtime_spark.state_key import StateKey
 
 __all__ = ("CheckpointLetters", "batch_letters", "check_pending", "is_withdrawn", "letters_in", "pending_in")
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("dsv2.spark.dead_letters")
 
 
 def letters_in(reports: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

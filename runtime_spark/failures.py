@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import dsv2.errors
+from dsv2.cells import with_cells
 from dsv2.errors import ConfigurationError, Dsv2Error, InternalError, JobError, UserFunctionError
 from runtime_spark.tasks import Tasks
 
@@ -78,7 +79,7 @@ def job_failure(
     fields = json.loads(bytes.fromhex(found.group(1)))
     kind = getattr(dsv2.errors, fields.pop("type"), InternalError)
     if kind is UserFunctionError:
-        return UserFunctionError.from_json(fields)
+        return UserFunctionError.from_json(fields | {"traceback_text": with_cells(fields["traceback_text"])})
     rebuilt: Dsv2Error = kind(fields["message"])
     return rebuilt
 

@@ -24,6 +24,7 @@ from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.callback_limit import callback_limit
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
+from runtime_spark.layout import REPORT_SLOT
 from runtime_spark.rows import ORDER_CHANNEL, FrameEncoder, Row, to_arrow
 from runtime_spark.source_read import ReadOrder
 from runtime_spark.worker import WorkerJob, load_job, patient_collector
@@ -123,7 +124,7 @@ def _in_few_tasks(rows: Iterable[Row]) -> list[FramePartition]:
     taken: list[Row] = []
     size = 0
     for row in rows:
-        if size >= _TASK_BYTES:
+        if size >= _TASK_BYTES and row[0] != REPORT_SLOT:  # a report needs no task of its own
             partitions.append(FramePartition(None, tuple(taken)))
             taken, size = [], 0
         taken.append(row)

@@ -47,7 +47,7 @@ from runtime_spark.state_key import StateKey
 
 __all__ = ("ChosenGeneration", "another_driver", "choose_generation", "lease_on")
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("dsv2.spark.migration")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from dsv2.graph import Operator
+from dsv2.log_scope import LogScope, in_scope
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.report.sink_calls import begin, name_of, write_in_task
 from dsv2.runtime.serde.codec import Codec
@@ -51,9 +52,10 @@ class ParallelWriter:
         subtasks = {slot: subtask for subtask, slot in enumerate(self._slots)}
 
         def write_slots(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            codec = load_job(packed).codec()
+            job = load_job(packed)
+            codec, scope = job.codec(), LogScope(job.plan.job_name)
             sink: ParallelSink[object] = from_bytes(pickled)
-            with marked_failures(), worker_resources(), patient_collector():
+            with marked_failures(), worker_resources(), patient_collector(), in_scope(scope):
                 for slot, rows in groupby(_rows(batches), key=itemgetter(0)):
                     own = _record_batches((payload for _, payload in rows), codec, name)
                     if (first := next(own, None)) is not None:

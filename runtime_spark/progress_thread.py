@@ -136,6 +136,7 @@ class ProgressThread(threading.Thread):
         phases = batch_phases(
             self._levels, batch.tasks, planning=times.planning, written_at=batch.written_at, commit=times.commit
         )
-        progress = self._reports.complete(batch.reported, times.started_at, times.duration, phases)
+        self._reports.complete(batch.reported, times.started_at, times.duration, phases)
+        progress = self._reports.progress(batch.reported)
         self._log.add(progress)
         self._listeners.progress(progress)

@@ -11,7 +11,7 @@ from runtime_spark.file_sinks import FileSinkWriter
 
 __all__ = ("Publisher",)
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("dsv2.spark.publisher")
 _POLL_SECONDS = 0.005
 _LONGEST_POLL_SECONDS = 0.5
 

@@ -18,6 +18,7 @@ from dsv2.clock import Clock, SystemClock
 from dsv2.errors import Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
 from dsv2.job import JobResult, JobStatus
+from dsv2.job_display import DisplayedJob
 from dsv2.progress import JobProgress
 from dsv2.progress_log import ProgressLog
 from dsv2.runtime.report.job_listeners import JobListeners
@@ -64,7 +65,7 @@ class _StopRequestedError(Exception):
     """Ends a query before its next micro-batch has done anything."""
 
 
-class StreamingJob:
+class StreamingJob(DisplayedJob):
     """``JobHandle`` of a streaming query. ``query`` is Spark's own handle."""
 
     def __init__(
@@ -232,6 +233,11 @@ class StreamingJob:
         return f"<job {self._plan.job_name!r}: {self.status.value}>"
 
     @property
+    def plan(self) -> Plan:
+        """The plan of the job."""
+        return self._plan
+
+    @property
     def status(self) -> JobStatus:
         """Running, finished, stopped or failed."""
         if self.query.isActive:
@@ -344,6 +350,7 @@ class StreamingJob:
             self._stop_query()
 
     def _cancel(self) -> None:
+        self._keeper.give_up()
         self._refuse_batches = self._cancelled = True
         # Spark waits without a limit for the thread that it has interrupted.
         stopping = threading.Thread(target=self._stop_query, name=f"dsv2-cancel-{self._plan.job_name}", daemon=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import urlparse
 
 from pyspark.errors import PySparkException
@@ -63,6 +63,7 @@ from runtime_spark.state_history import StateHistory
 from runtime_spark.state_key import StateKey
 from runtime_spark.versions import check_spark
 from runtime_spark.worker import RestoredProgram, pack_job
+from runtime_spark.worker_logging import check_logging
 
 __all__ = ("CompiledPlan", "SparkRuntime", "compile_plan")
 
@@ -107,9 +108,13 @@ class SparkRuntime:
             helps if some keys are much more frequent than others.
         state_layout: How Spark stores the state of streaming jobs; ``docs/state.md`` helps to choose.
         state_key: Signs the state in the checkpoint (``docs/security.md``). None (default): the state is not signed.
+        worker_logging: Configures the standard module ``logging`` in Python workers, as for
+            ``logging.config.dictConfig`` (``docs/logging.md``). None (default): workers write warnings and errors to
+            their standard error.
 
     Raises:
-        ConfigurationError: ``partitions`` is below 1, or a package that ``state_layout`` requires is not installed.
+        ConfigurationError: ``partitions`` is below 1, a package that ``state_layout`` requires is not installed, or
+            ``worker_logging`` is not a configuration.
     """
 
     def __init__(
@@ -120,6 +125,7 @@ class SparkRuntime:
         partitions: int | None = None,
         state_layout: StateLayout | Literal["blob", "map"] = StateLayout.BLOB,
         state_key: StateKey | None = None,
+        worker_logging: Mapping[str, Any] | None = None,
     ) -> None:
         if partitions is not None:
             check_whole_number(partitions, "partitions")
@@ -131,6 +137,7 @@ class SparkRuntime:
         self._clock = clock if clock is not None else SystemClock()
         self._state_layout = layout
         self._state_key = state_key
+        self._worker_logging = None if worker_logging is None else check_logging(worker_logging)
 
     def compile(
         self,
@@ -164,6 +171,7 @@ class SparkRuntime:
                 history,
                 restoration,
                 traced_batch,
+                self._worker_logging,
             )
         except PySparkException as error:
             raise job_failure(error, plan.job_name) from error
@@ -311,6 +319,7 @@ def compile_plan(
     history: StateHistory | None = None,
     restoration: Restoration | None = None,
     traced_batch: int | None = None,
+    logging: Mapping[str, Any] | None = None,
 ) -> CompiledPlan:
     """Convert ``plan`` to a DataFrame. Nothing runs, except to count rows of a batch DataFrame in a streaming job."""
     use_this_python(spark)
@@ -322,7 +331,7 @@ def compile_plan(
     origin = None
     if restoration is not None and restores:
         origin = RestoredProgram(restoration.origin.program, restoration.sent(plan))
-    packed = pack_job(plan, layout, registry, state_key, history, origin, traced_batch)
+    packed = pack_job(plan, layout, registry, state_key, history, origin, traced_batch, logging)
     job_key = hashlib.sha256(packed).hexdigest()[:16]
     frames = source_frames(spark, plan, packed, job_key, clock, options)
 

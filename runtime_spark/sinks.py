@@ -14,6 +14,7 @@ from dsv2.clock import Clock
 from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.file_log.schema import check_partitioning
 from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.log_scope import LogScope, in_scope
 from dsv2.runtime.report.driver_limits import DriverLimits
 from dsv2.runtime.report.failure_limits import FailureLimits
 from dsv2.runtime.report.sink_calls import write_on_driver
@@ -85,6 +86,10 @@ class SinkWriter:
 
     def write(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
         """Write the rows of one micro-batch, and return the progress reports among them."""
+        with in_scope(LogScope(self._plan.job_name)):
+            return self._write(frames, batch_id)
+
+    def _write(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
         if not self.files and not self._parallel:
             return self._write_on_driver(frames, batch_id)
         # The frames of a batch job may exceed memory, and every action would run the job again.

@@ -23,7 +23,7 @@ LARGEST_OF_A_TASK = 1 << 31
 _Place: TypeAlias = tuple[str, int]  # uid and subtask
 _Task: TypeAlias = tuple[int, int]  # level and partition
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger("dsv2.spark.state_limit")
 _STEPS = 8  # a warning at every eighth of the limit, from half of it on
 _ADVICE = {
     StateLayout.BLOB: "Change the program so that it stores less per key or clears state that it no longer needs, and "

@@ -32,6 +32,7 @@ from runtime_spark.layout import Layout
 from runtime_spark.rows import FrameEncoder
 from runtime_spark.state_history import StateHistory
 from runtime_spark.state_key import StateKey
+from runtime_spark.worker_logging import configure_logging
 
 __all__ = (
     "RestoredProgram",
@@ -63,6 +64,7 @@ class WorkerJob:
 
     ``origin``: What the subtasks must know of the savepoint that the run restores.
     ``traced_batch``: The micro-batch whose records are traced. None: there is none.
+    ``logging``: The configuration of logging in worker processes. None: there is none.
     """
 
     plan: Plan
@@ -74,6 +76,7 @@ class WorkerJob:
     history: StateHistory | None = None
     origin: RestoredProgram | None = None
     traced_batch: int | None = None
+    logging: Mapping[str, Any] | None = None
 
     @property
     def running_plan(self) -> Plan:
@@ -153,6 +156,7 @@ def pack_job(
     history: StateHistory | None = None,
     origin: RestoredProgram | None = None,
     traced_batch: int | None = None,
+    logging: Mapping[str, Any] | None = None,
 ) -> bytes:
     """Pickle the job for ``load_job``.
 
@@ -164,6 +168,7 @@ def pack_job(
         history: The history of the state in its checkpoint.
         origin: The savepoint that the run restores. None (default): it restores none.
         traced_batch: The micro-batch whose records are traced. None (default): there is none.
+        logging: The configuration of logging in worker processes. None (default): there is none.
     """
     functions = {
         operator.id: to_bytes(operator.body)
@@ -174,7 +179,7 @@ def pack_job(
     operators = tuple(_without_body(operator) for operator in plan.operators)
     bare = dataclasses.replace(plan, operators=operators, registered_types=())
     packed: bytes = to_bytes(
-        WorkerJob(bare, layout, registry, functions, sources, state_key, history, origin, traced_batch)
+        WorkerJob(bare, layout, registry, functions, sources, state_key, history, origin, traced_batch, logging)
     )
     return packed
 
@@ -183,6 +188,8 @@ def pack_job(
 def load_job(packed: bytes) -> WorkerJob:
     """Unpickle the result of ``pack_job``, once per process."""
     job: WorkerJob = from_bytes(packed)
+    if job.logging is not None and TaskContext.get() is not None:  # on the driver, the program configures it
+        configure_logging(job.logging)
     return job
 
 

@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -17,6 +17,7 @@ from hypothesis import settings
 
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
+from components.prometheus import PrometheusServer
 from components.python_path import python_path
 from components.server import MissingComponentError
 from tests.profiles import CI, NIGHTLY
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-ServerT = TypeVar("ServerT", KafkaBroker, PostgresServer)
+ServerT = TypeVar("ServerT", KafkaBroker, PostgresServer, PrometheusServer)
 
 # Fixture -> the marker of the tests that use it.
 _MARKERS = {
@@ -35,8 +36,9 @@ _MARKERS = {
     "postgres_server": "postgres",
     "own_postgres_server": "postgres",
     "postgres_server_without_decoding": "postgres",
+    "new_prometheus_server": "prometheus",
 }
-_SERVERS = {name for name in _MARKERS if name != "spark"}
+_SERVERS = {name for name in _MARKERS if name not in ("spark", "new_prometheus_server")}
 
 # Most sessions end before optimized code would pay for its compilation. Programs that tests start inherit this.
 _JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -163,6 +165,17 @@ def postgres_server_without_decoding() -> Iterator[PostgresServer]:
     """A database server with default settings, which has no logical decoding."""
     with _running(partial(PostgresServer, wal_level="replica")) as server:
         yield server
+
+
+@pytest.fixture
+def new_prometheus_server() -> Iterator[Callable[..., PrometheusServer]]:
+    """Start servers, with the arguments of ``PrometheusServer`` after the folder."""
+    with ExitStack() as running:
+
+        def start(port: int, rules: Path | None = None) -> PrometheusServer:
+            return running.enter_context(_running(lambda folder: PrometheusServer(folder, port, rules)))
+
+        yield start
 
 
 @pytest.hookimpl(wrapper=True)

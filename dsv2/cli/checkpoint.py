@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import Any
 
+from dsv2.cli.command import add_command
 from dsv2.cli.report import Report, table
 from dsv2.cli.with_spark import add_settings, add_state_key, settings_of, spark_commands
 
@@ -20,7 +21,7 @@ def add_commands(groups: Any) -> None:
         ("show", _show, "show the program of a checkpoint and the positions of its sources"),
         ("verify", _verify, "read and decode all state of a checkpoint"),
     ):
-        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        command = add_command(commands, name, text, f"checkpoint {name} /data/orders")
         command.add_argument("path", help="the checkpoint_location")
         command.add_argument("--json", action="store_true", help="print JSON")
         add_settings(command)

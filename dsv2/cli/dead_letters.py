@@ -9,6 +9,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from dsv2.cli.command import add_command
 from dsv2.cli.report import Report, table
 from dsv2.cli.with_spark import add_settings, settings_of, spark_commands
 from dsv2.dead_letters import DeadLetters, LetterStatus, StoredLetter
@@ -25,14 +26,20 @@ def add_commands(groups: Any) -> None:
     """Add the commands to those of ``dsv2``."""
     group = groups.add_parser("dead-letters", help="show dead letters, and process them again")
     commands = group.add_subparsers(required=True, metavar="COMMAND")
-    show = commands.add_parser(
+    show = add_command(
+        commands,
         "show",
-        help="list dead letters and count them by operator and error",
+        "list dead letters and count them by operator and error",
+        "dead-letters show /data/orders --error ValueError",
+        "dead-letters show /data/orders 12.0",
         description="List dead letters that nothing in their job reads. With ids, show all of each letter.",
     )
-    replay = commands.add_parser(
+    replay = add_command(
+        commands,
         "replay",
-        help="process dead letters again at the next start of their job",
+        "process dead letters again at the next start of their job",
+        "dead-letters replay /data/orders --operator totals --since 2027-01-31",
+        "dead-letters replay /data/orders --all",
         description="Request that the job processes dead letters again, each once, at its next start.",
     )
     for command, run in ((show, _show), (replay, _replay)):

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dsv2.cli.command import add_command
 from dsv2.cli.dead_letters import open_letters
 from dsv2.cli.report import Report
 from dsv2.cli.with_spark import (
@@ -23,7 +24,7 @@ from dsv2.errors import ConfigurationError
 from dsv2.paths import is_remote
 from dsv2.savepoint import Savepoint, SavepointEditor
 
-__all__ = ("add_command",)
+__all__ = ("add_edit",)
 
 _Apply = Callable[..., SavepointEditor]
 
@@ -46,11 +47,14 @@ _EDITS: Mapping[str, tuple[tuple[str, ...], str, _Apply]] = {
 """The changes by option: their arguments, the help, and the method."""
 
 
-def add_command(commands: Any) -> None:
+def add_edit(commands: Any) -> None:
     """Add the command to those of ``dsv2 savepoint``."""
-    edit = commands.add_parser(
+    edit = add_command(
+        commands,
         "edit",
-        help="write a changed copy of a savepoint",
+        "write a changed copy of a savepoint",
+        "savepoint edit /data/savepoint /data/edited --rename-operator count counts",
+        "savepoint edit /data/savepoint /data/edited --set-position orders null",
         description="Write a changed copy of a savepoint. Changes are made in their order. The original stays.",
     )
     edit.add_argument("path", help="the folder of the savepoint")

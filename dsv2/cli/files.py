@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+from dsv2.cli.command import add_command
 from dsv2.cli.report import Report, table
 from dsv2.cli.with_spark import add_settings, settings_of, spark_commands
 from dsv2.clock import SystemClock
@@ -29,13 +30,18 @@ def add_commands(groups: Any) -> None:
     group = groups.add_parser("files", help="show, merge and clean the output of file sinks")
     commands = group.add_subparsers(required=True, metavar="COMMAND")
     added = {}
-    for name, run, text in (
-        ("show", _show, "show the files of a file sink"),
-        ("compact", _compact, "merge small files of a file sink whose job is not running; needs Spark"),
-        ("truncate", _truncate, "remove the last micro-batches, so that an older checkpoint can write them again"),
-        ("clean", _clean, "delete what failed attempts have left and files that were merged"),
+    for name, run, text, options in (
+        ("show", _show, "show the files of a file sink", ""),
+        ("compact", _compact, "merge small files of a file sink whose job is not running; needs Spark", ""),
+        (
+            "truncate",
+            _truncate,
+            "remove the last micro-batches, so that an older checkpoint can write them again",
+            " --after 41",
+        ),
+        ("clean", _clean, "delete what failed attempts have left and files that were merged", " --older-than 12h"),
     ):
-        command = added[name] = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        command = added[name] = add_command(commands, name, text, f"files {name} /data/events{options}")
         command.add_argument("path", help="the folder of the sink")
         command.add_argument("--json", action="store_true", help="print JSON")
         add_settings(command)

@@ -5,29 +5,31 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import nullcontext
 from typing import Any, get_args
 
 import msgspec
 
+from dsv2.cli.command import add_command
 from dsv2.cli.configuration import Configuration, add_options, add_run_options, configuration_of
 from dsv2.cli.pipeline import PipelineFunction, UserCodeError, build, load, takes_session
 from dsv2.cli.report import Report, table
-from dsv2.cli.running import STOPPED_BY_CTRL_C, run_job
 from dsv2.cli.type_check import check_types
 from dsv2.cli.with_spark import spark_commands
 from dsv2.dashboard.start import DashboardRuntime
 from dsv2.environment import ExecutionEnvironment
-from dsv2.errors import ConfigurationError
+from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.explain import Explanation, Finding, Format, Severity
 from dsv2.explain.text import finding_lines
 from dsv2.graph import Plan
 from dsv2.job import JobHandle, JobRuntime, JobStatus, RunOptions, Trigger
 from dsv2.runtime_view import ExplainingRuntime, RuntimeView
+from dsv2.terminal import NotedSignals, signals_noted, watch
 
 __all__ = ("add_commands",)
 
 _FAILED = 1
+_STOPPED_BY_CTRL_C = 130  # as for a process that SIGINT has ended
 
 _CONTRACT = """\
 The function builds the pipeline, and does not execute it. Its other parameters are settings, which --set converts to
@@ -40,56 +42,62 @@ Options may also be given as environment variables (DSV2_RUNTIME, DSV2_CHECKPOIN
 limit) or in a TOML file. The command line takes precedence over the environment, and the environment over the file.
 """
 
-_EXAMPLES = {
-    "run": """\
-examples:
-  dsv2 run shop.jobs:orders --runtime local --set limit=10
-  dsv2 run shop.jobs:orders --checkpoint /data/orders --parallelism 4 --conf spark.master=yarn
+_RUN_NOTES = """\
+While the job runs, its progress is shown on standard error. Ctrl-C and SIGTERM stop the job after the running
+micro-batch; a second Ctrl-C cancels that. The exit code is 0 if the job has ended or SIGTERM has stopped it, 1 if it
+has failed, 2 if it could not start, and 130 if Ctrl-C has stopped it.
+"""
 
-Ctrl-C and SIGTERM stop the job after the running micro-batch. The exit code is 0 if the job has ended or SIGTERM has
-stopped it, 1 if it has failed, 2 if it could not start, and 130 if Ctrl-C has stopped it.
-""",
-    "explain": """\
-examples:
-  dsv2 explain shop.jobs:orders
-  dsv2 explain shop.jobs:orders --output orders.svg
-
-The exit code is 1 if the pipeline cannot be built.
-""",
-    "check": """\
-examples:
-  dsv2 check shop.jobs:orders
-  dsv2 check shop.jobs:orders --strict --no-types
-
+_CHECK_NOTES = """\
 The exit code is 1 if a type is wrong, the pipeline cannot be built, or the runtime would refuse it; with --strict, also
 if there are warnings. Types are checked by mypy, if it is installed, with the configuration of your project.
-""",
-}
+"""
 
 
 def add_commands(groups: Any) -> None:
     """Add the commands to those of ``dsv2``."""
-    run = _command(groups, "run", "build a pipeline and run it until it ends", _run)
+    run = _pipeline_command(
+        groups,
+        "run",
+        "build a pipeline and run it until it ends",
+        _run,
+        "run shop.jobs:orders --runtime local --set limit=10",
+        "run shop.jobs:orders --checkpoint /data/orders --parallelism 4 --conf spark.master=yarn",
+        notes=_RUN_NOTES,
+    )
     add_run_options(run)
     run.add_argument("--json", action="store_true", help="print the result as JSON")
-    explain = _command(groups, "explain", "show the plan of a pipeline without running it", _explain)
+    explain = _pipeline_command(
+        groups,
+        "explain",
+        "show the plan of a pipeline without running it",
+        _explain,
+        "explain shop.jobs:orders",
+        "explain shop.jobs:orders --output orders.svg",
+        notes="The exit code is 1 if the pipeline cannot be built.",
+    )
     explain.add_argument("--format", choices=get_args(Format), help="default: text, or that of the output file")
     explain.add_argument("--output", metavar="FILE", help="write a file, such as plan.svg, instead of printing")
     explain.set_defaults(json=False)
-    check = _command(groups, "check", "check the types and the plan of a pipeline without running it", _check)
+    check = _pipeline_command(
+        groups,
+        "check",
+        "check the types and the plan of a pipeline without running it",
+        _check,
+        "check shop.jobs:orders",
+        "check shop.jobs:orders --strict --no-types",
+        notes=_CHECK_NOTES,
+    )
     check.add_argument("--strict", action="store_true", help="warnings fail the check, too")
     check.add_argument("--no-types", action="store_true", help="do not run mypy")
     check.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _command(groups: Any, name: str, text: str, run: Any) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = groups.add_parser(
-        name,
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}.\n\n{_CONTRACT}",
-        epilog=_EXAMPLES[name],
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def _pipeline_command(
+    groups: Any, name: str, text: str, run: Any, *examples: str, notes: str
+) -> argparse.ArgumentParser:
+    description = f"{text[0].upper()}{text[1:]}.\n\n{_CONTRACT}"
+    command = add_command(groups, name, text, *examples, description=description, notes=notes)
     add_options(command)
     command.set_defaults(run=run)
     return command
@@ -98,19 +106,29 @@ def _command(groups: Any, name: str, text: str, run: Any) -> argparse.ArgumentPa
 def _run(arguments: argparse.Namespace) -> Report:
     configuration = configuration_of(arguments)
     function = load(configuration.target)
-    outcome = run_job(lambda: _start(function, configuration), on_spark=configuration.runtime == "spark")
-    if outcome.error is not None:
-        print(f"dsv2: {type(outcome.error).__name__}: {outcome.error}", file=sys.stderr)
-        return Report([f"The job {configuration.name!r} has failed."], {"status": "FAILED"}, exit_code=_FAILED)
+    # While Spark starts, Ctrl-C is only noted. Without Spark, it ends a function that takes long to build a pipeline.
+    with signals_noted() if configuration.runtime == "spark" else nullcontext() as noted:
+        env = _environment(function, configuration)
+        with signals_noted() if noted is None else nullcontext(noted) as signals:
+            job = _start(env, configuration)
+            try:
+                return _watched(job, configuration, signals, arguments.command)
+            except Dsv2Error as error:
+                print(f"dsv2: {type(error).__name__}: {error}", file=sys.stderr)
+                text = f"The job {configuration.name!r} has failed."
+                return Report([text], {"status": "FAILED"}, exit_code=_FAILED)
+
+
+def _watched(job: JobHandle, configuration: Configuration, signals: NotedSignals, command: str) -> Report:
+    progress = watch(job, signals=signals, continue_with=command if configuration.checkpoint else None).progress
     operators = [
         {"operator": operator.uid, "records in": operator.records_in, "records out": operator.records_out}
-        for operator in outcome.progress.operators.values()
+        for operator in progress.operators.values()
     ]
-    text = [f"The job {configuration.name!r} has {outcome.status.value.lower()}.", "", *table(operators)]
-    if outcome.status is JobStatus.STOPPED and configuration.checkpoint is not None:
-        text += ["", "The same command continues it."]
-    data = {"status": outcome.status.value, "batch_id": outcome.progress.batch_id, "operators": operators}
-    return Report(text, data, STOPPED_BY_CTRL_C if outcome.interrupted else 0)
+    text = [f"The job {configuration.name!r} has {job.status.value.lower()}.", "", *table(operators)]
+    data = {"status": job.status.value, "batch_id": progress.batch_id, "operators": operators}
+    by_ctrl_c = job.status is JobStatus.STOPPED and signals.interrupts
+    return Report(text, data, _STOPPED_BY_CTRL_C if by_ctrl_c else 0)
 
 
 def _explain(arguments: argparse.Namespace) -> Report:
@@ -194,8 +212,6 @@ class _Runtime:
         if self.is_building:
             raise ConfigurationError("The function must only build the pipeline. Remove execute from it.")
         assert self._runtime is not None
-        # A local job runs in this thread, which Ctrl-C interrupts.
-        options = replace(options, background=self._configuration.runtime == "spark")
         return self._runtime.start(plan, options)
 
     def runtime_view(self, plan: Plan) -> RuntimeView:
@@ -207,7 +223,7 @@ class _Runtime:
         return local.runtime_view(plan)
 
 
-def _start(function: PipelineFunction, configuration: Configuration) -> JobHandle:
+def _environment(function: PipelineFunction, configuration: Configuration) -> ExecutionEnvironment:
     runtime: JobRuntime
     if configuration.runtime == "spark":
         runtime, session = spark_commands().runtime(configuration.spark, configuration.state_key)
@@ -215,7 +231,11 @@ def _start(function: PipelineFunction, configuration: Configuration) -> JobHandl
         runtime, session = _local_runtime(), None
     if configuration.dashboard is not None:
         runtime = DashboardRuntime(runtime, configuration.dashboard)
-    return _built(function, configuration, _Runtime(configuration, runtime), session).execute_async(
+    return _built(function, configuration, _Runtime(configuration, runtime), session)
+
+
+def _start(env: ExecutionEnvironment, configuration: Configuration) -> JobHandle:
+    return env.execute_async(
         configuration.name,
         checkpoint_location=configuration.checkpoint,
         savepoint=configuration.savepoint,

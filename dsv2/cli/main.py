@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from dsv2.cli import checkpoint, dashboard, dead_letters, files, job, savepoint, state, watermarks
 from dsv2.cli.completion import add_completion
@@ -14,7 +16,7 @@ from dsv2.cli.report import Report
 from dsv2.errors import Dsv2Error
 from dsv2.version import __version__
 
-__all__ = ("main",)
+__all__ = ("main", "new_parser")
 
 _ERROR = 2
 _INTERRUPTED = 130  # as for a process that SIGINT has ended
@@ -30,7 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: The arguments. None: those of the process.
     """
-    chosen = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    chosen = new_parser().parse_args(words)
+    chosen.command = f"{_program()} {shlex.join(words)}"
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # an encoding may lack characters of uids and values
@@ -52,7 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return report.exit_code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _program() -> str:
+    """How the user has called this program."""
+    name = Path(sys.argv[0]).name
+    return "python -m dsv2" if name == "__main__.py" else "dsv2"
+
+
+def new_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="dsv2", description="Pipelines of dsv2, their savepoints, checkpoints, state, dead letters and files."
     )

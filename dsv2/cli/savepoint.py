@@ -7,7 +7,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from dsv2.cli import edit
+from dsv2.cli.command import add_command
+from dsv2.cli.edit import add_edit
 from dsv2.cli.report import Report, table
 from dsv2.cli.with_spark import add_settings, add_state_key, open_savepoint, settings_of, spark_commands
 from dsv2.savepoint.metadata import SinkPosition
@@ -19,9 +20,12 @@ def add_commands(groups: Any) -> None:
     """Add the commands to those of ``dsv2``."""
     group = groups.add_parser("savepoint", help="create, show, verify, compare and edit savepoints")
     commands = group.add_subparsers(required=True, metavar="COMMAND")
-    create = commands.add_parser(
+    create = add_command(
+        commands,
         "create",
-        help="take a savepoint from a checkpoint",
+        "take a savepoint from a checkpoint",
+        "savepoint create /data/orders /data/savepoint",
+        "savepoint create hdfs:///jobs/orders hdfs:///savepoints/orders --conf spark.master=yarn",
         description="Take a savepoint from the checkpoint of a job on Spark, as of its last complete micro-batch.",
     )
     create.add_argument("checkpoint", help="the checkpoint_location of the job")
@@ -35,13 +39,13 @@ def add_commands(groups: Any) -> None:
         ("verify", _verify, ["path"], "read all files of a savepoint and compare their digests"),
         ("diff", _diff, ["first", "second"], "compare two savepoints; the exit code is 1 if they differ"),
     ):
-        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        command = add_command(commands, name, text, f"savepoint {name} {' '.join(f'/data/{path}' for path in paths)}")
         for path in paths:
             command.add_argument(path, help="the folder of the savepoint")
         command.add_argument("--json", action="store_true", help="print JSON")
         add_settings(command)
         command.set_defaults(run=run)
-    edit.add_command(commands)
+    add_edit(commands)
 
 
 def _create(arguments: argparse.Namespace) -> Report:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dsv2.cli.command import add_command
 from dsv2.cli.report import Report, json_value, table
 from dsv2.cli.with_spark import add_settings, open_savepoint
 from dsv2.errors import ConfigurationError
@@ -26,8 +27,10 @@ def add_commands(groups: Any) -> None:
     """Add the commands to those of ``dsv2``."""
     group = groups.add_parser("state", help="show and export the state of a savepoint")
     commands = group.add_subparsers(required=True, metavar="COMMAND")
-    show = commands.add_parser("show", help="print rows of a state", description="Print rows of a state.")
-    export = commands.add_parser("export", help="write a state to a file", description="Write a state to a file.")
+    show = add_command(commands, "show", "print rows of a state", "state show /data/savepoint counts count --limit 5")
+    export = add_command(
+        commands, "export", "write a state to a file", "state export /data/savepoint counts count counts.parquet"
+    )
     for command in (show, export):
         command.add_argument("path", help="the folder of the savepoint")
         command.add_argument("operator", help="the uid of the operator")

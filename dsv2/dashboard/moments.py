@@ -63,14 +63,20 @@ def moment_of(
     """Return what the last micro-batch of ``now`` has changed. None: it has not reported its times.
 
     Args:
-        before: The progress after the micro-batch before it. None: unknown, so the differences are, too.
+        before: The progress after the micro-batch before it. None: unknown, so the differences are, too, except for
+            the first micro-batch of all.
         now: The progress.
         chained: For each operator the uids of those that are chained to it directly, as its time includes theirs.
     """
     batch = next((batch for batch in reversed(now.batches) if batch.batch_id == now.batch_id), None)
     if batch is None:
         return None
-    known = {} if before is None else before.operators
+    if before is not None:
+        known = before.operators
+    elif now.batch_id == 0:  # the first one: there was nothing before it
+        known = {uid: OperatorProgress(uid, operator.name) for uid, operator in now.operators.items()}
+    else:
+        known = {}
     busy = dict(_busy_times(known, now.operators, chained or {}))
     return Moment(
         batch,

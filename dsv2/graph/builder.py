@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
+from dsv2.cells import shown_file
 from dsv2.context import RuntimeExecutionMode
 from dsv2.error_policy import ErrorPolicy
 from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
@@ -98,6 +99,8 @@ class PlanBuilder:
     """The user's file and line of an earlier ``execute`` in the same environment, or None."""
     executed_at: str | None = None
     """The user's file and line where this pipeline was executed, or None. An executed pipeline is closed."""
+    plan_of: Callable[[PlanBuilder, str], Plan] | None = None
+    """Builds the plan of a builder, under a job name, with the settings of the environment."""
 
     def add(
         self,
@@ -335,7 +338,7 @@ def caller_location() -> str:
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INTERNAL_PACKAGES:
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return f"{shown_file(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def kind_of(value: object) -> str:

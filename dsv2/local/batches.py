@@ -202,7 +202,6 @@ class MicroBatches:
         self._by_clock = any(plan.needs_clock(operator) for operator in plan.operators)
         self._skipped_ms = 0  # by halts
         self._reports = reports
-        self.progress = reports.progress()
 
     @property
     def last_batch(self) -> int:
@@ -270,16 +269,18 @@ class MicroBatches:
     def _report(self, batch_id: int, began_ms: int) -> None:
         reported = self._reports.add(batch_id, self._run.progress(), self._time.now_ms)
         self._reports.note_splits(self._run.splits(self._time.now_ms))
-        self.progress = self._reports.complete(reported, began_ms, *self._run.phases.end())
+        self._reports.complete(reported, began_ms, *self._run.phases.end())
         self._run.reset_times()
+        if self._log is None and not self._listeners:
+            return
+        progress = self._reports.progress()
         if self._log is not None:
-            self._log.add(self.progress)
-        self._listeners.progress(self.progress)
+            self._log.add(progress)
+        self._listeners.progress(progress)
 
     def _note_pauses(self) -> None:
         """Splits may have been paused or resumed although there is nothing to read."""
         self._reports.note_splits(self._run.splits(self._time.now_ms))
-        self.progress = self._reports.progress()
 
     def _skip(self, until_ms: int) -> None:
         """Set the clock of the job forward to ``until_ms``, or to the next micro-batch before that."""

@@ -22,6 +22,7 @@ from dsv2.local.reading import Reading
 from dsv2.local.run import CancelledError, LocalRun
 from dsv2.local.savepoints import restore
 from dsv2.local.sinks import LocalSinks
+from dsv2.log_scope import LogScope, in_scope
 from dsv2.program.run_history import begin_run
 from dsv2.program.unblocking import Unblocking
 from dsv2.progress import JobProgress
@@ -88,7 +89,7 @@ class Execution:
     @property
     def progress(self) -> JobProgress:
         """The progress as of the last micro-batch."""
-        return self._reports.progress() if self._batches is None else self._batches.progress
+        return self._reports.progress()
 
     @property
     def now_ms(self) -> int:
@@ -120,7 +121,7 @@ class Execution:
             Dsv2Error: The job failed.
         """
         try:
-            with resources_in_use():
+            with resources_in_use(), in_scope(LogScope(self._plan.job_name)):
                 outcome = self._run_all()
         finally:
             if self._checkpoint is not None:

@@ -16,6 +16,7 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
 from dsv2.job import JobResult, JobStatus
+from dsv2.job_display import DisplayedJob
 from dsv2.local.beginning import ONLY_LOCAL, Beginning
 from dsv2.local.control import JobControl
 from dsv2.local.execution import Execution
@@ -41,7 +42,7 @@ _CANCEL_SECONDS = 20.0
 _AT_EXIT_SECONDS = 5.0
 
 
-class LocalJob(EndingJob):
+class LocalJob(EndingJob, DisplayedJob):
     """``JobHandle`` of a local job, which runs in the thread of the caller or in one of its own."""
 
     def __init__(
@@ -116,6 +117,11 @@ class LocalJob(EndingJob):
         return f"<job {self._plan.job_name!r}: {self.status.value}>"
 
     @property
+    def plan(self) -> Plan:
+        """The plan of the job."""
+        return self._plan
+
+    @property
     def status(self) -> JobStatus:
         """Running, finished, stopped or failed."""
         if not self._is_over.is_set():
@@ -157,6 +163,7 @@ class LocalJob(EndingJob):
         return threading.current_thread() is self._runs_in and not self._is_over.is_set()
 
     def _cancel(self) -> None:
+        self._keeper.give_up()
         self._control.stop(cancel=True)
         if not self._ends_within(_CANCEL_SECONDS):
             raise JobError(f"Job {self._plan.job_name!r} was cancelled but has not ended: {self._what_runs()}.")

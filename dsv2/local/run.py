@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dsv2.clock import Clock, elapsed_ns
@@ -78,7 +78,8 @@ class LocalRun:
         self._waiting: list[tuple[int, int, int]] = []  # the keys of the queues that are not empty
         self._collected: dict[int, list[Frame]] = {op.id: [] for op in plan.operators if op.kind is OperatorKind.SINK}
         self._limits = DriverLimits(plan)
-        self._levels = {head: level(depth) for head, depth in plan.depths.items()}
+        self._phase_of = {plan.operators[head].uid: level(depth) for head, depth in plan.depths.items()}
+        self._phase_of |= {operator.uid: SOURCE for operator in plan.operators if operator.kind is OperatorKind.SOURCE}
         self.phases = Phases(max(plan.depths.values(), default=0))
         """The times of the micro-batch."""
         self._subtasks = {
@@ -176,19 +177,17 @@ class LocalRun:
     def run_batch(self) -> None:
         """Run the micro-batch that ``begin_batch`` has planned."""
         self._limits = DriverLimits(self._plan)
-        for (head, _), subtask in self._subtasks.items():
-            with self.phases.measured(self._levels[head]):
-                subtask.begin_batch()
-                subtask.flush()
+        for subtask in self._subtasks.values():
+            subtask.begin_batch()
+            subtask.flush()
         self._process()
         for task in [reader.task for reader in self._readers]:
             task.end_portion()
             task.flush()
         self._process()
         for head, index in self._subtasks:  # upstream first, so that the output of timers belongs to this batch
-            with self.phases.measured(self._levels[head]):
-                self._subtasks[head, index].end_batch()
-                self._subtasks[head, index].flush()
+            self._subtasks[head, index].end_batch()
+            self._subtasks[head, index].flush()
             self._process()
         self._limits.check()
         if self._mutation is not None:
@@ -274,6 +273,10 @@ class LocalRun:
         for source in self._split_sources.values():
             source.close()
 
+    def collected(self, sink: int) -> Sequence[Frame]:
+        """Return the frames that have arrived at a sink since the last call of ``take_collected``."""
+        return self._collected[sink]
+
     def take_collected(self) -> Iterator[tuple[Operator, list[Frame]]]:
         """Return the frames that arrived at each sink since the last call."""
         for operator_id, frames in self._collected.items():
@@ -281,9 +284,13 @@ class LocalRun:
             frames.clear()
 
     def progress(self) -> list[dict[str, Any]]:
-        """Return the progress of every operator of every subtask."""
+        """Return the progress of every operator of every subtask, and add their times to the phases."""
         parts: list[Subtask | SourceTask] = [*(reader.task for reader in self._readers), *self._subtasks.values()]
-        return [entry for part in parts for entry in part.progress()]
+        reports = [entry for part in parts for entry in part.progress()]
+        for report in reports:
+            if (phase := self._phase_of.get(report["uid"])) is not None:
+                self.phases.ns[phase] += report["user_ns"]
+        return reports
 
     def reports(self) -> list[Mapping[str, Any]]:
         """Return the progress of every operator, and the reports of the readers of sources."""
@@ -385,9 +392,7 @@ class LocalRun:
     def _read(self, reader: IndexedReader | SplitReader) -> None:
         began = elapsed_ns()
         reader.read(self._choice)
-        spent = elapsed_ns() - began
-        reader.task.user_ns += spent
-        self.phases.ns[SOURCE] += spent
+        reader.task.user_ns += elapsed_ns() - began
 
     def _deliver_one(self) -> None:
         chosen = self._choice.randrange(len(self._waiting))
@@ -404,7 +409,5 @@ class LocalRun:
         if self._samplers:
             self._samplers[head, index].see(channel, frame.batch.records)
         subtask = self._subtasks[head, index]
-        began = elapsed_ns()
         subtask.receive(channel, frame.batch, frame.controls)
         subtask.flush()
-        self.phases.ns[self._levels[head]] += elapsed_ns() - began

@@ -19,6 +19,9 @@ class BaseSource(ABC, Generic[T_co]):
     dsv2_refuses_error_policy: ClassVar[str | None] = None
     """Why the source cannot have an error policy, as the rest of a sentence. None: it can."""
 
+    dsv2_refuses_samples: ClassVar[str | None] = None
+    """Why the source cannot be read only to look at its records, as a sentence. None: it can."""
+
     @property
     @abstractmethod
     def bounded(self) -> bool:

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from components.kafka import PASSWORD, USER, KafkaBroker
 from components.postgres import PostgresServer
+from components.prometheus import PrometheusServer
 from components.server import MissingComponentError, Server, free_ports, listens
 
 SERVE_AND_WAIT = """
@@ -110,6 +111,12 @@ def test_missing_postgresql_is_reported_with_a_remedy(tmp_path: Path, monkeypatc
     monkeypatch.setattr("components.postgres._PLACES", ())
     with pytest.raises(MissingComponentError, match="apt-get install postgresql"):
         PostgresServer(tmp_path)
+
+
+def test_missing_prometheus_is_reported_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingComponentError, match="apt-get install prometheus"):
+        PrometheusServer(tmp_path, 9464)
 
 
 def secured(broker: KafkaBroker, password: str) -> AdminClient:

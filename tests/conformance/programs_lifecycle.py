@@ -320,17 +320,22 @@ class Metered(OneInputStreamProcessFunction[int, int]):
     """Metrics of every kind."""
 
     def open(self, ctx: Any) -> None:
-        ctx.metric_group.gauge("subtasks", lambda: 1)
+        ctx.metric_group.gauge("subtasks", self.one)
+        self.sizes = ctx.metric_group.histogram("sizes", [3, 6])
+
+    def one(self) -> int:
+        return 1
 
     def process_record(self, record: int, output: Any, ctx: Any) -> None:
         ctx.metric_group.counter("seen").inc()
+        self.sizes.update(record)
         if record % 2:
             ctx.metric_group.counter("odd").inc(record)
             output.collect(record)
 
 
 class Metrics(Program):
-    """Progress counts records and counters over the whole job and all subtasks."""
+    """Progress counts records, counters, gauges and histograms over the whole job and all subtasks."""
 
     def build(self, p: Pipeline) -> None:
         metered = p.source(NUMBERS).process(Metered()).with_uid(p.uid("metered")).with_name("Meter")
@@ -344,6 +349,16 @@ class Metrics(Program):
         assert (metered.records_in, metered.records_out) == (len(NUMBERS), len(odd))
         assert metered.counters == {"seen": len(NUMBERS), "odd": sum(odd)}
         assert run.progress("keyed").counters == metered.counters
+        for one in (metered, run.progress("keyed")):
+            assert one.gauges == {"subtasks": run.parallelism}
+            sizes = one.histograms["sizes"]
+            assert sizes.counts[0] == sum(number <= 3 for number in NUMBERS)
+            assert (sizes.count, sizes.sum, sizes.min, sizes.max) == (
+                len(NUMBERS),
+                sum(NUMBERS),
+                min(NUMBERS),
+                max(NUMBERS),
+            )
         shuffled, chained = run.progress("shuffled"), run.progress("chained")
         assert (shuffled.records_in, shuffled.records_out, chained.records_in) == (len(odd),) * 3
 

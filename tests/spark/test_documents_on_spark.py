@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +50,15 @@ while len(reports.results) < 3 and time.monotonic() < deadline and job.exception
 job.stop()
 print("reports:", [(report.who, report.what) for report in reports.results])
 """
+REPORT_PROGRESS = """
+print("seen:", run_with_listener(spark, sys.argv[1] + "/prices"))
+"""
+LOG_IN_WORKERS = """
+env = ExecutionEnvironment.get_instance(spark=spark)
+env.from_collection([-7]).process(Check()).with_uid("check").to_sink(CollectSink[int]())
+env.execute("not configured", checkpoint_location="not configured")
+log_in_workers(spark, "configured", sys.argv[1] + "/worker.log")
+"""
 
 
 def test_programs_run_on_spark(tmp_path: Path) -> None:
@@ -56,7 +67,9 @@ def test_programs_run_on_spark(tmp_path: Path) -> None:
     dataframes = program_of(ROOT / "docs" / "dataframes.md") + PASS_THROUGH_DATAFRAMES
     program = tmp_path / "documents.py"
     beats = program_of(ROOT / "docs" / "monitoring.md") + WATCH_DEVICES
-    program.write_text(words + CALLS + COUNT_WORDS + sales + SUM_SALES + dataframes + beats)
+    metrics = program_of(ROOT / "docs" / "metrics.md") + REPORT_PROGRESS
+    logs = program_of(ROOT / "docs" / "logging.md") + LOG_IN_WORKERS
+    program.write_text(words + CALLS + COUNT_WORDS + sales + SUM_SALES + dataframes + beats + metrics + logs)
     # Without PYSPARK_PYTHON, workers run the Python of the program.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
     environment["PYTHONPATH"] = python_path()
@@ -75,3 +88,11 @@ def test_programs_run_on_spark(tmp_path: Path) -> None:
     assert "[Named(category='rice', cents=300)]" in run.stdout
     # Micro-batches without data notice that nothing arrives.
     assert "reports: [('b', 'is silent'), ('b', 'is back'), ('all', 'are silent')]" in run.stdout
+    assert re.search(r"seen: \[.*\{'in': 0, 'prices': 4, 'out': 3\}\)\]", run.stdout), run.stdout
+    assert "\nnegative price\n" in run.stderr, (
+        "workers without a configuration write to the standard error of the driver"
+    )
+    logged = [json.loads(line) for line in (tmp_path / "worker.log").read_text().splitlines()]
+    in_function = [line for line in logged if line["logger"] == "shop"]
+    assert [(line["message"], line["price"]) for line in in_function] == [("negative price", -5)]
+    assert [(line["job"], line["operator"], line["subtask"]) for line in in_function] == [("prices", "check", 0)]

@@ -21,6 +21,7 @@ from dsv2 import (
     ConfiguredStream,
     ExecutionEnvironment,
     GlobalStream,
+    Histogram,
     KeyedPartitionStream,
     NonKeyedPartitionStream,
     NonPartitionedContext,
@@ -248,10 +249,14 @@ class Latest(OneInputStreamProcessFunction[int, bytes]):
 
     def open(self, ctx: NonPartitionedContext[bytes]) -> None:
         self.emitted = ctx.metric_group.counter("emitted")
+        self.sizes = ctx.metric_group.histogram("sizes", [1, 2.5])
+        assert_type(self.sizes, Histogram)
+        ctx.metric_group.gauge("values", lambda: self.sizes.count)
 
     def process_record(self, record: int, output: Collector[bytes], ctx: PartitionedContext[bytes]) -> None:
         output.collect(record.to_bytes())
         self.emitted.inc()
+        self.sizes.update(record / 2)
         ctx.non_partitioned_context.watermark_manager.emit_watermark(NEWEST.new_watermark(record))
 
     def on_watermark(

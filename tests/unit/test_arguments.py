@@ -192,16 +192,21 @@ def test_wrong_arguments_raise_plan_errors(call: Any, error: type[PlanError]) ->
 PUBLIC = [*FOR_USERS, "dsv2.connectors.files", "dsv2.testing", "dsv2.local", "runtime_spark"]
 each_module = pytest.mark.parametrize("module", PUBLIC)
 
-# Points in time, and fields of values that only methods with timedeltas create.
+# Points in time, and fields of values that users do not create, or only with timedeltas.
 IN_MILLISECONDS = {
     "behind_ms",
+    "duration_ms",
     "idle_after_ms",
     "interval_ms",
     "max_drift_ms",
+    "moved_at_ms",
     "now_ms",
+    "started_at_ms",
     "target_batch_ms",
     "ttl_ms",
     "until_ms",
+    "user_time_ms",
+    "values_moved_at_ms",
 }
 UNITS = ("_ms", "_seconds", "_millis")
 SPANS = ("timeout", "interval", "gap", "lateness", "idleness", "drift", "duration", "out_of_order")
@@ -220,7 +225,9 @@ def members_of(name: str, value: Any) -> list[tuple[str, Any]]:
     if not inspect.isclass(value) or issubclass(value, Enum) or getattr(value, "_is_protocol", False):
         return []
     public = {key: getattr(value, key) for key in vars(value) if key == "__init__" or not key.startswith("_")}
-    return [(f"{name}.{key}", member) for key, member in public.items() if inspect.isfunction(member)]
+    foreign = {key for base in value.__mro__[1:] if base.__module__.startswith("opentelemetry.") for key in vars(base)}
+    own = {key: member for key, member in public.items() if key == "__init__" or key not in foreign}
+    return [(f"{name}.{key}", member) for key, member in own.items() if inspect.isfunction(member)]
 
 
 @each_module

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ from typing import Any
 import pytest
 
 from dsv2.cli import main, type_check
+from dsv2.cli.main import new_parser
 from tests.documents import ROOT
 
 Run = Callable[..., tuple[int, str, str]]
@@ -28,6 +33,7 @@ from typing import Any, Literal
 
 from dsv2 import ExecutionEnvironment, PrintSink
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sources import DataGeneratorSource
 
 
 def numbers(env: ExecutionEnvironment, limit: int = 3, prefix: str | None = None) -> None:
@@ -100,6 +106,11 @@ def slow(env: ExecutionEnvironment) -> None:
     env.from_collection([0]).map(wait).to_sink(PrintSink())
 
 
+def endless(env: ExecutionEnvironment) -> None:
+    numbers = env.from_source(DataGeneratorSource(abs, records_per_second=100)).with_uid("numbers")
+    numbers.to_sink(PrintSink()).with_uid("printed")
+
+
 value = 3
 '''
 
@@ -164,8 +175,8 @@ ERRORS = [
     ("no_such_package.jobs:f", "There is no module 'no_such_package', neither in"),
     ("lacking:f", "No module named 'there_is_no_such_module'\n  File \"{here}/lacking.py\", line 1"),
     ("spoiled:f", 'File "{here}/spoiled.py", line 1'),
-    ("jobs:raises", "LookupError: no such table\n  File \"{here}/jobs.py\", line 38, in raises"),
-    ("jobs:mistaken", "PlanError: process at {here}/jobs.py:34 takes a process function"),
+    ("jobs:raises", "LookupError: no such table\n  File \"{here}/jobs.py\", line 39, in raises"),
+    ("jobs:mistaken", "PlanError: process at {here}/jobs.py:35 takes a process function"),
     ("jobs:cannot_be_built", "Two operators have the uid 'same'"),
     ("jobs:executes", "The function must only build the pipeline. Remove execute from it."),
     ("jobs:takes_nothing", "jobs:takes_nothing must take the environment: def takes_nothing(env: ExecutionEnv"),
@@ -191,7 +202,7 @@ def test_failed_job_names_the_users_line(run: Run, tmp_path: Path) -> None:
     code, out, err = run("run", "jobs:fails_at_run_time")
     assert (code, out) == (1, "The job 'fails at run time' has failed.\n")
     assert err.startswith("dsv2: UserFunctionError: ZeroDivisionError")
-    assert f'File "{tmp_path}/jobs.py", line 26, in <lambda>' in err
+    assert f'File "{tmp_path}/jobs.py", line 27, in <lambda>' in err
     assert "Traceback" not in err
 
 
@@ -270,7 +281,7 @@ def test_explain_prints_or_writes_the_plan(run: Run, tmp_path: Path) -> None:
     code, out, err = run("explain", "jobs:numbers")
     assert (code, err) == (0, "")
     assert out.startswith("numbers: streaming, 3 operators, 1 level, 1 exchange\n\nSources\n")
-    assert "jobs.py:12" in out
+    assert "jobs.py:13" in out
     assert json.loads(run("explain", "jobs:numbers", "--format", "json")[1])["job_name"] == "numbers"
     assert run("explain", "jobs:numbers", "--output", "plan.svg") == (0, "The plan is in plan.svg.\n", "")
     assert (tmp_path / "plan.svg").read_text().startswith("<svg ")
@@ -351,13 +362,47 @@ def test_examples_run_from_the_command_line(
     assert "has finished." in capsys.readouterr().out
 
 
-def test_ctrl_c_ends_a_local_job(run: Run, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "dsv2", "run", "jobs:slow"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as process:
+@pytest.fixture
+def running(tmp_path: Path, run: Run) -> Callable[..., subprocess.Popen[str]]:
+    """Starts ``dsv2 run`` with a pipeline of ``jobs``, and returns when that has printed a line."""
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "dsv2", "run", *arguments]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         assert process.stdout is not None
-        assert process.stdout.readline() == "waiting\n"
+        process.stdout.readline()
+        return process
+
+    return start
+
+
+def test_ctrl_c_stops_a_local_job_and_says_how_to_continue(running: Callable[..., subprocess.Popen[str]]) -> None:
+    arguments = ["jobs:endless", "--checkpoint", "the checkpoint"]
+    with running(*arguments) as process:
         process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "The job 'endless' has stopped.\n" in out
+    assert err.startswith("Stopped after micro-batch ")
+    assert err.endswith(" To continue:\n  python -m dsv2 run jobs:endless --checkpoint 'the checkpoint'\n")
+
+
+def test_sigterm_stops_a_job_with_success(running: Callable[..., subprocess.Popen[str]]) -> None:
+    with running("jobs:endless") as process:
+        process.terminate()
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert "To continue" not in err
+
+
+def test_third_ctrl_c_ends_a_job_that_blocks(running: Callable[..., subprocess.Popen[str]]) -> None:
+    with running("jobs:slow") as process:
+        for _ in range(3):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.1)  # signals of one kind that wait are one
         assert process.wait(timeout=120) == 130
 
 
@@ -378,10 +423,24 @@ def test_completion_names_its_extra(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert "pip install 'dsv2[cli]'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["run", "explain", "check"])
+def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """The commands that do something, not groups of them."""
+    groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not groups:
+        yield parser
+    for group in groups:
+        for command in group.choices.values():
+            yield from commands(command)
+
+
+@pytest.mark.parametrize("command", [command.prog for command in commands(new_parser())])
 def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main([command, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        main([*command.split()[1:], "--help"])
+    assert ended.value.code == 0
     out = capsys.readouterr().out
-    assert f"examples:\n  dsv2 {command} shop.jobs:orders" in out
+    (shown,) = re.findall(r"^examples:\n((?:  dsv2 .*\n)+)", out, re.MULTILINE)
     assert max(map(len, out.splitlines())) <= 120
+    for example in shown.splitlines():
+        assert example.strip().startswith(f"{command} ")
+        new_parser().parse_args(shlex.split(example)[1:])

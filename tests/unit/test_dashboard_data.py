@@ -61,6 +61,11 @@ def test_time_begins_again_with_a_run() -> None:
     assert moment.operators["a"].busy_ms == 20.0
 
 
+def test_first_micro_batch_of_all() -> None:
+    moment = change(None, progress(0, a=operator("a", 10, [20.0])))
+    assert moment.operators["a"] == OperatorMoment(records_in=10, records_out=20, busy_ms=20.0)
+
+
 def test_first_report_and_report_without_times() -> None:
     assert change(None, progress(4, a=operator("a", 99, [1.0]))).operators["a"] == OperatorMoment()
     assert moment_of(None, JobProgress(4, {})) is None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests import documented_views
 from tests.documents import PROGRAMS, ROOT, documented_output
 
 NEED_SERVERS = {"docs/connectors.md"}  # tests/spark/test_connectors_document.py runs it
@@ -16,6 +20,16 @@ NEED_SERVERS = {"docs/connectors.md"}  # tests/spark/test_connectors_document.py
 def test_readme_is_a_front_page() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 120
     assert 10 <= len(PROGRAMS["README.md"].strip().splitlines()) <= 35
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """A document configures logging."""
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
 
 
 def run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,3 +46,12 @@ def test_blocks_run_and_print_what_is_shown(
 ) -> None:
     run(name, monkeypatch)
     assert capsys.readouterr().out.splitlines() == documented_output(PROGRAMS[name])
+
+
+def test_picture_of_the_live_view_is_current() -> None:
+    """It shows the same words. Its form depends on the version of rich."""
+    drawn = documented_views.FILE.read_text().replace("&#160;", " ")
+    for line in documented_views.lines():
+        for word in line.plain.split():
+            assert escape(word) in drawn
+    assert "url(" not in drawn.replace("url(#", "")

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from functools import partial
-from os import PathLike
 from pathlib import Path
-from signal import SIGINT, getsignal, raise_signal
 
 import pytest
 
-from dsv2 import Dsv2Error, JobProgress, JobResult, JobStatus, RuntimeExecutionMode
+from dsv2 import RuntimeExecutionMode
 from dsv2.local import LocalRuntime
-from dsv2.watermark_report import WatermarkReport
 from examples import (
     exchange_rates,
     flight_delays,
@@ -26,9 +22,7 @@ from examples import (
     windowed_sales,
     word_count,
 )
-from examples.watching import interrupts_noted, watch
 from tests.conformance.harness import Program, Setting, run_programs
-from tests.durations import ms
 from tests.example_programs import EXAMPLES, FlightDelays, FlightWeather
 from tests.oracles.flights import YEAR
 
@@ -97,42 +91,3 @@ def test_invalid_parallelism_is_refused(wrong: str, capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit):
         grades.main(["--mode", "local", "--parallelism", wrong])
     assert f"argument --parallelism: must be a number from 1 to 64, got {wrong!r}" in capsys.readouterr().err
-
-
-class Endless:
-    """A job that runs until it is stopped. Waiting for it simulates Ctrl-C."""
-
-    progress = JobProgress(0, {})
-    status = JobStatus.RUNNING
-
-    def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
-        raise NotImplementedError
-
-    def await_termination(self, timeout: timedelta | None = None) -> bool:
-        if self.status is JobStatus.RUNNING:
-            raise_signal(SIGINT)
-        return self.status is JobStatus.STOPPED
-
-    def stop(self, timeout: timedelta | None = None) -> None:
-        self.status = JobStatus.STOPPED
-
-    def savepoint(self, path: str | PathLike[str]) -> str:
-        raise NotImplementedError
-
-    def stop_with_savepoint(self, path: str | PathLike[str]) -> str:
-        raise NotImplementedError
-
-    def exception(self) -> Dsv2Error | None:
-        return None
-
-    def result(self) -> JobResult:
-        return JobResult("endless", ms(0.0), self.progress)
-
-
-def test_ctrl_c_stops_the_job_only() -> None:
-    before = getsignal(SIGINT)
-    job = Endless()
-    with interrupts_noted() as interrupted:
-        assert watch(job, str, interrupted).job_name == "endless"
-        assert job.status is JobStatus.STOPPED
-    assert getsignal(SIGINT) is before

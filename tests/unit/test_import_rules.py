@@ -18,7 +18,8 @@ FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT /
 MODEL = {"async_resource", "async_settings", "context", "error_policy", "errors", "functions", "output_tag"}
 MODEL |= {"record_batch", "record_position", "resource", "sinks", "sources", "spi", "state", "watermark"}
 PLAN = MODEL | {"graph", "job", "job_listener", "progress"}
-RUNTIME = PLAN | {"clock", "columnar", "event_loop", "extension", "runtime_view", "tracebacks"}
+RUNTIME = PLAN | {"cells", "clock", "columnar", "event_loop", "extension", "job_display", "log_scope"}
+RUNTIME |= {"runtime_view", "tracebacks"}
 RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange", "operator", "sources", "rescale")}
 
 # Part of dsv2 (or runtime_spark) -> the parts of dsv2 that it may import in addition to itself. A new part needs a row.
@@ -28,6 +29,7 @@ MAY_IMPORT = {
     "async_resource": {"callables", "errors", "event_loop", "resource"},
     "async_settings": {"arguments", "errors"},
     "callables": set[str](),
+    "cells": set[str](),
     "columnar": set[str](),
     "record_batch": {"columnar"},
     "resource": {"callables", "errors"},
@@ -54,21 +56,28 @@ MAY_IMPORT = {
     | {"file_log", "folders", "resource", "sinks", "sources", "watermark"},
     "sinks": {"arguments", "errors", "record_batch", "watermark"},
     "sources": {"arguments", "clock", "errors", "record_batch", "record_position", "watermark"},
-    "graph": MODEL | {"callables", "explain"},  # Plan.explain imports it when it is called
+    "graph": MODEL | {"callables", "cells", "explain"},  # Plan.explain imports it when it is called
     "runtime_view": {"folders", "graph"},
     "explain": PLAN | {"extension", "runtime_view"},
     "progress": set[str](),
+    "metrics": PLAN | {"arguments", "clock", "connectors", "runtime.report", "version"},
+    "log_scope": set[str](),
+    "logs": {"log_scope"},
     "progress_log": {"errors", "explain", "folders", "graph", "job_configuration", "paths", "progress"}
     | {"runtime_view", "version"},
     "job_configuration": {"connectors", "graph", "job", "sinks", "sources", "version"},
     "job_listener": {"graph", "job", "progress"},
     "watermark_report": {"errors", "explain", "graph", "progress", "watermark"},
     "job": MODEL | {"arguments", "graph", "job_listener", "progress", "watermark_report"},
-    "tracebacks": {"errors"},
+    "terminal": {"errors", "graph", "job", "job_listener", "progress", "tracebacks", "watermark"},
+    "job_display": {"job", "terminal"},
+    "tracebacks": {"cells", "errors"},
     "unfinished": {"errors", "job"},
     "configurable": MODEL | {"graph"},
     "stream_arguments": MODEL | {"callables", "graph"},
-    "stream_base": MODEL | {"configurable", "graph", "stream_arguments", "stream_sinks"},
+    "stream_base": MODEL | {"configurable", "graph", "stream_arguments", "stream_samples", "stream_sinks"},
+    "stream_samples": MODEL | {"arguments", "graph", "record_table", "tracebacks"},  # imports the local runtime by name
+    "record_table": set[str](),
     "stream_sinks": MODEL | {"configurable", "stream_base", "streams"},
     "stream_broadcast": MODEL | {"graph", "stream_arguments", "stream_base"},
     "stream_operators": MODEL | {"arguments", "graph", "stream_arguments", "stream_base", "streams"},
@@ -110,8 +119,8 @@ MAY_IMPORT = {
     | {"watermark", "watermark_report"},
     "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
     # to build, run and show pipelines
-    | {"dashboard", "environment", "explain", "graph", "job", "progress", "progress_log", "runtime_view", "tracebacks"}
-    | {"watermark_report"},
+    | {"dashboard", "environment", "explain", "graph", "job", "progress", "progress_log", "runtime_view", "terminal"}
+    | {"tracebacks", "watermark_report"},
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
@@ -132,15 +141,17 @@ CLIENTS = {
     "kafka": {"confluent_kafka"},
     "postgres": {"psycopg"},
 }
+MONITORING = {"opentelemetry", "prometheus_client"}
 HEAVY = (
     "pyspark",
     "pandas",
     "pyarrow",
     "numpy",
+    "rich",
     "runtime_spark",
     "starlette",
     "uvicorn",
-    *sorted(set[str]().union(*CLIENTS.values())),
+    *sorted(MONITORING.union(*CLIENTS.values())),
 )
 
 
@@ -178,12 +189,16 @@ def test_dsv2_needs_only_its_dependencies(file: Path) -> None:
     allowed = sys.stdlib_module_names | DEPENDENCIES | {"dsv2"}
     if part_of(name_of(file)) == "runtime_spark":
         allowed |= {"pyspark", "pandas", "pyarrow", "numpy", "runtime_spark"}
-    elif part_of(name_of(file)) in ("savepoint", "cli", "dead_letters"):
+    elif part_of(name_of(file)) in ("savepoint", "cli", "dead_letters", "stream_samples"):
         allowed |= {"pandas", "pyarrow", "pyspark"}  # for a caller that asks for their types
+    elif file == ROOT / "dsv2" / "terminal" / "screen.py":
+        allowed |= {"rich"}  # imported if it is installed
     elif part_of(name_of(file)) == "dashboard":
         allowed |= {"starlette", "uvicorn"}
     elif part_of(name_of(file)) == "arrow":
         allowed |= {"numpy", "pyarrow"}
+    elif part_of(name_of(file)) == "metrics":
+        allowed |= MONITORING
     elif part_of(name_of(file)) == "connectors":
         allowed |= CLIENTS.get(file.parent.name, set())
     assert {name.partition(".")[0] for name in imports(file)} <= allowed

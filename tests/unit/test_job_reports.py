@@ -107,7 +107,8 @@ def test_first_micro_batch_of_a_restarted_job_has_rates_only_with_the_progress_b
         reports = JobReports(plan_of_one_source(), in_portions=True, **options)
         of_source, of_function = report("source", records_out=4), report("f", records_in=104)
         batch = reports.add(7, [of_source, of_function], 0)
-        return reports.complete(batch, 0, 500.0, {}).operators["f"].records_in_per_second
+        reports.complete(batch, 0, 500.0, {})
+        return reports.progress().operators["f"].records_in_per_second
 
     known = earlier(6, 100, counters={})
     function = OperatorProgress("f", "Process", records_in=100)

@@ -30,6 +30,7 @@ def pass_on(record: int, output: Collector[int], ctx: PartitionedContext[int]) -
 
 def plan_of_two_levels() -> Plan:
     env = ExecutionEnvironment.get_instance("local")
+    env.set_parallelism(2)
     numbers = env.from_collection([1]).with_uid("in").shuffle().map(abs).with_uid("first")
     numbers.key_by(abs).process(pass_on).with_uid("second").to_sink(CollectSink()).with_uid("out")
     return env.build_plan("sums")

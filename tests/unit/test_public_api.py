@@ -31,8 +31,12 @@ FOR_USERS = (
     *(f"dsv2.connectors.{name}" for name in CONNECTORS),
     "dsv2.state",
     "dsv2.explain",
+    "dsv2.logs",
+    "dsv2.metrics.opentelemetry",
+    "dsv2.metrics.prometheus",
     "dsv2.arrow",
     "dsv2.local",
+    "dsv2.terminal",
     "dsv2.testing",
     "runtime_spark",
 )

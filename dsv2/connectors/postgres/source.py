@@ -66,6 +66,8 @@ class PostgresSource(
     when the job is retired.
     """
 
+    dsv2_refuses_samples = "It would create the replication slot, from which the job starts. Query the table instead."
+
     def __init__(
         self,
         conninfo: str,

@@ -90,7 +90,7 @@ function details(state, act) {
     h("p", { class: "soft" }, `${operator.about} · ×${operator.parallelism}`, h("br"), operator.location),
     numbers?.reasons.map((reason) => h("p", { class: "warn" }, sentence(reason))),
     operator.findings.map((finding) => h("p", { class: "warn" }, `${finding.message} ${finding.advice}`)),
-    numbers ? figures(operator, numbers) : h("p", { class: "empty" }, "It reports no numbers."),
+    numbers ? figures(operator, numbers) : h("p", { class: "empty" }, "It has not reported yet."),
     held && h("section", {}, h("h3", {}, "Event time (UTC)"), inspection(held, act)),
     !held && numbers?.event_time && h("section", {}, h("h3", {}, "Event time (UTC)"), h("p", {}, numbers.event_time)),
     operator.facts.length > 0 && h("ul", { class: "facts" }, operator.facts.map((fact) => h("li", {}, fact))),

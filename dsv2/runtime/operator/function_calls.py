@@ -36,7 +36,7 @@ from dsv2.runtime.operator.processors import (
 )
 from dsv2.runtime.operator.side_outputs import SideOutputs
 from dsv2.runtime.report.failure import NO_KEY
-from dsv2.runtime.report.metrics import DefaultCounter, DefaultMetricGroup
+from dsv2.runtime.report.metrics import DefaultCounter, DefaultHistogram, DefaultMetricGroup
 from dsv2.runtime.serde.codec import References
 from dsv2.runtime.state.function_states import FunctionStates
 from dsv2.runtime.state.handles import Handle
@@ -44,7 +44,15 @@ from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.partition import EventTimers, PartitionState, PartitionTimers, SubtaskStates
 from dsv2.runtime.state.timers import TimerService
 from dsv2.runtime.state.ttl_handles import EventClock
-from dsv2.spi import BatchFunction, ColumnarFunction, KeyedBatchFunction, PaneFunction, TickingFunction, check_returned
+from dsv2.spi import (
+    BatchFunction,
+    ColumnarFunction,
+    KeyedBatchFunction,
+    PaneFunction,
+    TickingFunction,
+    WrappingFunction,
+    check_returned,
+)
 from dsv2.state import StateDeclaration
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from dsv2.watermark.event_time import EventTimeOfInputs
@@ -138,7 +146,7 @@ class FunctionCalls:
         instance, job, outputs = environment.instance, environment.job, environment.outputs
         store, timing = environment.store, environment.timing
         operator, function = instance.operator, instance.function
-        self.metrics = DefaultMetricGroup()
+        self.metrics = DefaultMetricGroup(function.wrapped if isinstance(function, WrappingFunction) else function)
         self.has_event_time = function.dsv2_has_event_time
         self._instance = instance
         self._traces = instance.origin is not None  # then records are processed one by one
@@ -198,9 +206,16 @@ class FunctionCalls:
         """Objects of the runtime that a function may store in its fields. See ``FunctionFields``."""
         return {
             DefaultCounter.reference_kind: self.metrics.counter,
+            DefaultHistogram.reference_kind: self.metrics.histogram,
             EventTimers.reference_kind: lambda name: self._event_time_manager,
             Handle.reference_kind: self.states.named,
         }
+
+    def owned_objects(self) -> list[object]:
+        """Return objects that are on the stack when the function is called, and not when others are."""
+        function = self._function
+        wrapped = function.wrapped if isinstance(function, WrappingFunction) else function
+        return [self, function, wrapped, self._partitioned, self._non_partitioned, *self.processors]
 
     def init(self) -> None:
         """Pass the event time manager to a function with event time, before ``open`` and after each restart."""

@@ -357,6 +357,7 @@ class OperatorTask:
                 name: self._calls.attributed(f"gauge {name!r}", read)
                 for name, read in self._calls.metrics.gauges.items()
             },
+            histograms={name: one.parts() for name, one in self._calls.metrics.histograms.items()},
             records_held=self.records_held,
             keys=self._store.values_held,
             event_time=self._event_time.reached,
@@ -373,6 +374,10 @@ class OperatorTask:
     def reset_times(self) -> None:
         """Begin to measure times again. Called between two micro-batches."""
         self._user_ns = 0
+
+    def owned_objects(self) -> list[object]:
+        """Return objects that are on the stack when the operator runs, and not when others do."""
+        return [self, *self._calls.owned_objects()]
 
     def take_letters(self) -> list[dict[str, Any]]:
         """Return and remove the dead letters that nothing reads, as they are stored."""
@@ -418,6 +423,7 @@ class OperatorTask:
             "lifecycle": (self._opened, self._closed),
             "records_in": self.records_received(),
             "counters": {name: counter.count for name, counter in self._calls.metrics.counters.items()},
+            **({"metrics": metrics} if (metrics := self._calls.metrics.snapshot()) else {}),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -434,6 +440,7 @@ class OperatorTask:
         """Restore everything in a ``snapshot`` but the keyed store."""
         for name, count in state["counters"].items():
             self._calls.metrics.counters[name] = DefaultCounter(name, count)
+        self._calls.metrics.restore(state.get("metrics", {}))
         self._event_time.restore(state["event_time"])
         self._sender.restore(state["sent_time"])
         self._calls.init()

@@ -14,6 +14,7 @@ from typing import Any
 
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
+from dsv2.log_scope import LogScope, in_scope
 from dsv2.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.emitter import Observer
 from dsv2.runtime.exchange.frames import Control, EmitFrame
@@ -62,6 +63,8 @@ class Subtask:
         self._chain = ChainBuilder(plan, index, lambda operator: self._build(operator).emitter, observer, self._origin)
         self._tasks: list[OperatorTask] = []  # downstream first
         self._head = self._build(plan.operators[head])
+        owners = None if len(self._tasks) == 1 else self._owners
+        self._scope = LogScope(plan.job_name, self._head.operator.uid, index, owners)
         self._owner = f"State of {plan.operators[head]}, subtask {index}"
         self._channels: list[tuple[InputGate, int]] = [
             (gate, channel)
@@ -133,13 +136,15 @@ class Subtask:
 
     def close(self) -> None:
         """Close the open functions because the job has failed. Errors that they raise now are ignored."""
-        for task in self._tasks:
-            with contextlib.suppress(Exception):  # the first failure is the one to report
-                task.close()
+        with in_scope(self._scope):
+            for task in self._tasks:
+                with contextlib.suppress(Exception):  # the first failure is the one to report
+                    task.close()
 
     def snapshot(self) -> bytes:
         """Return the state as one blob. Call ``flush`` first."""
-        state = {task.operator.uid: task.snapshot() for task in self._tasks}
+        with in_scope(self._scope):
+            state = {task.operator.uid: task.snapshot() for task in self._tasks}
         return self._job.codec.seal(BlobKind.STATE, (state, {edge.name: edge.snapshot() for edge in self._chain.edges}))
 
     def restore(self, blob: bytes) -> None:
@@ -149,8 +154,9 @@ class Subtask:
             CorruptDataError: The blob is damaged.
         """
         state, edges = self._job.codec.unseal(BlobKind.STATE, blob, self._owner)
-        for task in self._tasks:
-            task.restore(state[task.operator.uid])
+        with in_scope(self._scope):
+            for task in self._tasks:
+                task.restore(state[task.operator.uid])
         for edge in self._chain.edges:
             if edge.name in edges:  # otherwise it leads to a new sink
                 edge.restore(edges[edge.name])
@@ -167,7 +173,8 @@ class Subtask:
 
     def progress(self) -> list[dict[str, Any]]:
         """Return the progress of each operator of the chain, the first one first, as built-in values."""
-        return [task.progress() for task in reversed(self._tasks)]
+        with in_scope(self._scope):
+            return [task.progress() for task in reversed(self._tasks)]
 
     def held(self) -> dict[str, int]:
         """Return the number of records that are buffered behind aligned watermarks, by uid. Others are left out."""
@@ -204,7 +211,11 @@ class Subtask:
 
     def _guarded(self, action: Callable[[], object]) -> None:
         try:
-            action()
+            with in_scope(self._scope):
+                action()
         except BaseException:
             self.close()
             raise
+
+    def _owners(self) -> dict[int, str]:
+        return {id(owned): task.operator.uid for task in self._tasks for owned in task.owned_objects()}

@@ -113,8 +113,8 @@ class JobReports:
 
     def complete(
         self, batch: ReportedBatch, started_at_ms: int, duration_ms: float, phases: Mapping[str, float]
-    ) -> JobProgress:
-        """Called after each micro-batch when it is complete. Returns the progress of the job then.
+    ) -> None:
+        """Called after each micro-batch when it is complete.
 
         Args:
             batch: The result of ``add``.
@@ -128,15 +128,19 @@ class JobReports:
         with self._lock:
             self._rates = rates
             self._batches.append(done)
-            batches = tuple(self._batches)
-            splits = self._splits
-        return job_progress(self._plan, batch.batch_id, batch.reports, rates, batches, splits)
 
-    def progress(self) -> JobProgress:
-        """The progress as of the last call of ``add``, with the rates as of the last call of ``complete``."""
+    def progress(self, after: ReportedBatch | None = None) -> JobProgress:
+        """The progress with the counts as of a micro-batch, and the rates and times as of the last complete one.
+
+        It is not made before somebody asks for it, because that takes as long as processing a few hundred records.
+
+        Args:
+            after: The micro-batch. None (default): that of the last call of ``add``.
+        """
         with self._lock:
-            batches = tuple(self._batches)
-            return job_progress(self._plan, self._batch_id, self._current(), self._rates, batches, self._splits)
+            batch_id, reports = (self._batch_id, self._current()) if after is None else (after.batch_id, after.reports)
+            rates, batches, splits = self._rates, tuple(self._batches), self._splits
+        return job_progress(self._plan, batch_id, reports, rates, batches, splits)
 
     def note_splits(self, splits: Mapping[str, Sequence[SplitProgress]]) -> None:
         """Called when the splits of the sources, by uid, may have changed."""

@@ -22,7 +22,7 @@ def slice_until(deadline: float | None) -> float:
 
 
 class Keeper(threading.Thread):
-    """Keeps the program running until a bounded job ends, unless Ctrl-C interrupts the wait for it."""
+    """Keeps the program running until a bounded job ends, unless Ctrl-C ends the wait or the job is cancelled."""
 
     def __init__(self, ends_within: Callable[[float], bool]) -> None:
         super().__init__(name="dsv2-keeper", daemon=False)
@@ -40,8 +40,12 @@ class Keeper(threading.Thread):
         try:
             yield
         except KeyboardInterrupt:
-            self._given_up = True
+            self.give_up()
             raise
+
+    def give_up(self) -> None:
+        """Let the program end before the job."""
+        self._given_up = True
 
 
 class Waiting:

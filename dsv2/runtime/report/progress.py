@@ -8,7 +8,15 @@ from operator import add
 from typing import Any, TypeAlias
 
 from dsv2.graph import Exchange, Operator, OperatorKind, Plan
-from dsv2.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress, SubtaskProgress
+from dsv2.progress import (
+    BatchProgress,
+    HistogramProgress,
+    JobProgress,
+    OperatorProgress,
+    SplitProgress,
+    SubtaskProgress,
+)
+from dsv2.runtime.report.metrics import HistogramParts, merged
 from dsv2.runtime.report.policy_rules import SKIPPED_COUNTERS
 
 __all__ = ("Counts", "LATE_RECORDS_DROPPED", "job_progress", "total_counts")
@@ -55,7 +63,7 @@ def job_progress(
         )
         for operator in plan.operators
     }
-    return JobProgress(batch_id, operators, tuple(batches))
+    return JobProgress(batch_id, operators, tuple(batches), plan.job_name)
 
 
 def total_counts(plan: Plan, reports: Iterable[Mapping[str, Any]]) -> dict[str, tuple[int, int]]:
@@ -103,6 +111,7 @@ def _operator_progress(
         },
         counters=_sums(report["counters"] for report in reports.values()),
         gauges=_sums(report["gauges"] for report in reports.values()),
+        histograms=_histograms(report["histograms"] for report in reports.values()),
         state_bytes=max((report.get("state_bytes", 0) for report in reports.values()), default=0),
         records_in_per_second=rates[0],
         records_out_per_second=rates[1],
@@ -138,3 +147,11 @@ def _sums(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         for name, value in part.items():
             total[name] += value
     return dict(total)
+
+
+def _histograms(reports: Iterable[Mapping[str, HistogramParts]]) -> dict[str, HistogramProgress]:
+    parts: dict[str, list[HistogramParts]] = {}
+    for report in reports:
+        for name, one in report.items():
+            parts.setdefault(name, []).append(one)
+    return {name: merged(of_subtasks) for name, of_subtasks in parts.items()}

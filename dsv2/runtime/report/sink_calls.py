@@ -7,6 +7,7 @@ from typing import Any
 
 from dsv2.errors import JobError
 from dsv2.graph import Operator
+from dsv2.log_scope import in_operator
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.report.failure import NOT_OF_THE_USER
 from dsv2.sinks import DriverSink, ParallelSink, SinkBatch, SinkInfo
@@ -28,7 +29,8 @@ def write_on_driver(operator: Operator, job_id: str, batches: Sequence[RecordBat
     sink = operator.body
     assert isinstance(sink, DriverSink)
     try:
-        sink.write(SinkInfo(job_id, operator.uid, operator.parallelism), batches, batch_id)
+        with in_operator(operator.uid):
+            sink.write(SinkInfo(job_id, operator.uid, operator.parallelism), batches, batch_id)
     except NOT_OF_THE_USER:
         raise
     except BaseException as error:
@@ -57,7 +59,8 @@ def write_in_task(sink: ParallelSink[Any], batch: SinkBatch[Any], name: str) -> 
         JobError: The sink failed.
     """
     try:
-        sink.write(batch)
+        with in_operator(batch.info.uid, batch.subtask):
+            sink.write(batch)
     except NOT_OF_THE_USER:
         raise
     except BaseException as error:

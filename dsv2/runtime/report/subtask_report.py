@@ -14,6 +14,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "watermarks": {},
     "counters": {},
     "gauges": {},
+    "histograms": {},
     "keys": 0,
     "timers": 0,
     "event_time": None,
@@ -33,9 +34,9 @@ def new_report(
         subtask: The index of the subtask.
         records_in: Number of records received.
         outputs: Number of records emitted to each output.
-        values: Other entries: ``records_held``, ``watermarks``, ``counters``, ``gauges``, ``keys``, ``timers``,
-            ``event_time`` (ms), ``user_ns`` (time in user code in the micro-batch), ``ended``, ``inputs`` (of
-            ``InputGate.report``). What is missing is 0, None or empty.
+        values: Other entries: ``records_held``, ``watermarks``, ``counters``, ``gauges``, ``histograms``, ``keys``,
+            ``timers``, ``event_time`` (ms), ``user_ns`` (time in user code in the micro-batch), ``ended``, ``inputs``
+            (of ``InputGate.report``). What is missing is 0, None or empty.
     """
     return {
         "uid": uid,

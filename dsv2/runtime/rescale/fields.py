@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NoReturn
 
 from dsv2.errors import IncompatibleCheckpointError, InvalidKeyError, SerializationError
 from dsv2.graph import Operator
-from dsv2.runtime.report.metrics import DefaultCounter
+from dsv2.runtime.report.metrics import DefaultCounter, DefaultHistogram
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.references import Reference
@@ -40,6 +40,10 @@ class _KeptCounter(_Kept):
     reference_kind: ClassVar[str] = DefaultCounter.reference_kind
 
 
+class _KeptHistogram(_Kept):
+    reference_kind: ClassVar[str] = DefaultHistogram.reference_kind
+
+
 class _KeptTimers(_Kept):
     reference_kind: ClassVar[str] = EventTimers.reference_kind
 
@@ -48,7 +52,7 @@ class _KeptHandle(_Kept):
     reference_kind: ClassVar[str] = Handle.reference_kind
 
 
-_KEPT = {kind.reference_kind: kind for kind in (_KeptCounter, _KeptTimers, _KeptHandle)}
+_KEPT = {kind.reference_kind: kind for kind in (_KeptCounter, _KeptHistogram, _KeptTimers, _KeptHandle)}
 
 
 _WAYS_OUT = (

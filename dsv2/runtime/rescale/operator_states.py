@@ -11,6 +11,7 @@ from dsv2.graph import Operator
 from dsv2.runtime.exchange.frames import WATERMARK
 from dsv2.runtime.exchange.gate import BLOCKED
 from dsv2.runtime.operator.function_calls import reacts_to_end
+from dsv2.runtime.report.metrics import merged_metrics
 from dsv2.runtime.rescale.change import OperatorChange, Senders
 from dsv2.runtime.rescale.fields import rescaled_fields
 from dsv2.runtime.rescale.gates import new_gate, rescaled_gate
@@ -140,19 +141,21 @@ def _data(
 ) -> list[OperatorState]:
     """What belongs to keys or records: function fields, states of the subtask and counts."""
     if change.keeps_data:
-        names = ("fields", "subtask_state", "records_in", "counters")
-        return [{name: state[name] for name in names} for state in states]
+        names = ("fields", "subtask_state", "records_in", "counters", "metrics")
+        return [{name: state[name] for name in names if name in state} for state in states]
     counters = sorted({name for state in states for name in state["counters"]})
     total = {name: sum(state["counters"].get(name, 0) for state in states) for name in counters}
     records = sum(state["records_in"] for state in states)
     fields = rescaled_fields(operator, [state["fields"] for state in states], codec)
     of_subtask = subtask_states(operator, [state["subtask_state"] for state in states], codec)
+    metrics = merged_metrics([state.get("metrics", {}) for state in states], operator.parallelism)
     return [
         {
             "fields": fields[index],
             "subtask_state": of_subtask[index],
             "records_in": 0 if index else records,
             "counters": dict.fromkeys(counters, 0) if index else total,
+            "metrics": metrics[index],
         }
         for index in range(operator.parallelism)
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dsv2.graph import Operator
+from dsv2.log_scope import in_scope
 from dsv2.runtime.sources.decoding import Decoding
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import IndexedSource, SplitBatch
@@ -30,4 +31,5 @@ class IndexedReading:
             offsets=lambda: indices,
             decode_all=lambda: read(indices),
         )
-        self._task.send(*self._decoding.decode(batch))
+        with in_scope(self._task.scope):
+            self._task.send(*self._decoding.decode(batch))

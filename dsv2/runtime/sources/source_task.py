@@ -12,6 +12,7 @@ from dsv2.error_policy import DeadLetter
 from dsv2.errors import UserFunctionError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
+from dsv2.log_scope import LogScope
 from dsv2.record_batch import RecordBatch
 from dsv2.record_position import Offset, SplitName
 from dsv2.runtime.exchange.emitter import Emitter, NowhereEmitter, Observer
@@ -69,6 +70,8 @@ class SourceTask:
         self.sender = TimeSender(self.control)
         self.skipped: list[tuple[SplitName, Offset]] = []
         """The records that ``skip_records`` has skipped."""
+        self.scope = LogScope(plan.job_name, source.uid, index, self._owners)
+        """For what is logged while the source is read."""
         self._output, *letters = self._outputs = self._chain.outputs(source)
         self._letters: Emitter = letters[0] if letters else NowhereEmitter()
         self._stored: list[tuple[DeadLetter[Any], int | None]] = []
@@ -205,6 +208,9 @@ class SourceTask:
         for task in self._chained:
             task.user_ns = 0
 
+    def _owners(self) -> dict[int, str]:
+        return {id(one): chained.operator.uid for chained in self._chained for one in (chained, chained.function)}
+
     def _new_chained(self, operator: Operator) -> Emitter:
         function = copy(self._functions[operator.id])
         assert isinstance(function, BatchFunction)
@@ -243,6 +249,11 @@ class _StatelessOperator(Emitter):
     def operator(self) -> Operator:
         """The operator that it runs."""
         return self._instance.operator
+
+    @property
+    def function(self) -> ProcessFunction:
+        """Its function."""
+        return self._instance.function
 
     def emit_batch(self, batch: RecordBatch[Any]) -> None:
         self.records_in += len(batch)

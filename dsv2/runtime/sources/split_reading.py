@@ -10,6 +10,7 @@ from typing import Any
 from dsv2.clock import Clock
 from dsv2.columnar import WholeNumbers
 from dsv2.graph import Operator, Plan
+from dsv2.log_scope import in_scope_by_step
 from dsv2.record_batch import RecordBatch
 from dsv2.record_position import RecordPosition
 from dsv2.runtime.operator.contexts import WatermarkEmitter
@@ -113,6 +114,9 @@ class SplitReading:
         Raises:
             UserFunctionError: The reader failed.
         """
+        return in_scope_by_step(self._task.scope, self._run())
+
+    def _run(self) -> Iterator[int]:
         if self._order.first:
             self._begin()
         if ACTIVE in self._order.signals:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.graph import Operator
-from dsv2.runtime.report.metrics import DefaultCounter
+from dsv2.runtime.report.metrics import DefaultCounter, DefaultHistogram
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec, References
 from dsv2.runtime.state.handles import Handle
@@ -23,6 +23,7 @@ __all__ = ("DecodedFields", "FunctionFields", "decode_fields", "difference_of_fi
 # Descriptions of runtime objects for error messages.
 _SHOWN: References = {
     DefaultCounter.reference_kind: "counter {!r}".format,
+    DefaultHistogram.reference_kind: "histogram {!r}".format,
     EventTimers.reference_kind: lambda name: "event time",
     Handle.reference_kind: "state {!r}".format,
 }

@@ -28,8 +28,9 @@ PARTS = (
     "lifecycle",
     "records_in",
     "counters",
+    "metrics",
 )
-"""The parts of an operator's snapshot that have a row of kind ``PART`` each."""
+"""The parts of an operator's snapshot that have a row of kind ``PART`` each. ``metrics`` may be absent."""
 
 TIMERS: Mapping[str, int] = {
     "event": Domain.EVENT_TIME,
@@ -180,7 +181,7 @@ class StoredState:
 
 def _part_rows(snapshot: Mapping[str, Any], subtask: int, codec: Codec) -> Iterator[StateRow]:
     """Return the rows of ``OperatorTask.snapshot`` that do not belong to keys."""
-    for name in PARTS:
+    for name in filter(snapshot.__contains__, PARTS):
         yield StateRow(subtask, RowKind.PART, name, None, codec.dumps(snapshot[name]))
     for name, value in snapshot["subtask_state"].items():
         yield StateRow(subtask, RowKind.SUBTASK_STATE, name, None, value)

@@ -66,3 +66,9 @@ def watermark_values() -> None:
     new_builder("w").type_bool().combine_function_max()  # E: attr-defined
     new_builder("w").type_long().combine_function_and()  # E: attr-defined
     new_builder("w").type_long().default_handling_strategy("FORWARD")  # E: arg-type
+
+
+def metrics(ctx: NonPartitionedContext[bytes]) -> None:
+    ctx.metric_group.histogram("sizes", ["1"])  # E: list-item
+    ctx.metric_group.histogram("sizes").update("1")  # E: arg-type
+    ctx.metric_group.gauge("size", lambda: "1")  # E: arg-type, return-value

@@ -1,0 +1,40 @@
+"""The part of a pipeline that one stream depends on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from dsv2.graph.builder import InputRef, Node, PlanBuilder
+from dsv2.graph.plan import Exchange, OperatorKind
+from dsv2.sinks import Sink
+
+__all__ = ("pipeline_to",)
+
+
+def pipeline_to(sink: Sink[Any], builder: PlanBuilder, ref: InputRef) -> PlanBuilder:
+    """Return another pipeline: copies of the operators upstream of an output, and a sink with one subtask for it.
+
+    Args:
+        sink: The sink.
+        builder: The pipeline. It is not changed.
+        ref: The output of an operator.
+    """
+    needed: set[int] = set()
+    waiting = [ref.node]
+    while waiting:
+        node = waiting.pop()
+        if node.id not in needed:
+            needed.add(node.id)
+            waiting += [each.node for each in node.inputs]
+    part = PlanBuilder(plan_of=builder.plan_of)
+    copies: dict[int, Node] = {}
+    for node in builder.nodes:
+        if node.id in needed:
+            inputs = tuple(replace(each, node=copies[each.node.id]) for each in node.inputs)
+            copy = replace(node, id=len(part.nodes), inputs=inputs, side_outputs=[*node.side_outputs])
+            copies[node.id] = copy
+            part.nodes.append(copy)
+    end = InputRef(copies[ref.node.id], ref.output, Exchange.GLOBAL)
+    part.add(OperatorKind.SINK, sink, "Sample", (end,), (), non_parallel=True)
+    return part

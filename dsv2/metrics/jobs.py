@@ -1,0 +1,134 @@
+"""What a process knows of its running jobs, for metrics."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from dsv2.clock import Clock, SystemClock
+from dsv2.graph import Plan
+from dsv2.job import JobHandle, JobStatus, input_is_bounded
+from dsv2.job_listener import JobListener
+from dsv2.metrics import definitions as m
+from dsv2.metrics.definitions import BATCH_BUCKETS, Sample
+from dsv2.progress import BatchProgress, HistogramProgress, JobProgress
+from dsv2.runtime.report.metrics import DefaultHistogram, merged
+
+__all__ = ("JobsListener", "RunningJob")
+
+_LOG = logging.getLogger(__name__)
+_MAX_ENDED = 1000  # names of jobs, in case that each job has another
+_ENDS = (JobStatus.FINISHED, JobStatus.STOPPED, JobStatus.FAILED)
+
+
+@dataclass(slots=True)
+class RunningJob:
+    """A running job. Its numbers change under the lock of the listener.
+
+    Attributes:
+        handle: Its handle.
+        plan: Its plan.
+        started_at_ms: When it was started, in ms since the epoch.
+        progress: Its last progress. None: no micro-batch has completed yet, so its counters are not known.
+        batch_seconds: The durations of its micro-batches in this run.
+        phase_ms: The time of each phase of its micro-batches in this run, in ms.
+    """
+
+    handle: JobHandle
+    plan: Plan
+    started_at_ms: int
+    progress: JobProgress | None = None
+    batch_seconds: DefaultHistogram = field(default_factory=lambda: DefaultHistogram("batch", BATCH_BUCKETS))
+    phase_ms: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def name(self) -> str:
+        """The name of the job."""
+        return self.plan.job_name
+
+    @property
+    def batch_duration(self) -> HistogramProgress:
+        """The durations of its micro-batches in this run, in seconds."""
+        return merged([self.batch_seconds.parts()])
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the job ends by itself."""
+        return input_is_bounded(self.plan)
+
+    def copy(self) -> RunningJob:
+        """Return a copy that does not change."""
+        durations = DefaultHistogram.restored("batch", self.batch_seconds.parts())
+        return replace(self, batch_seconds=durations, phase_ms=Counter(self.phase_ms))
+
+    def update(self, progress: JobProgress) -> tuple[BatchProgress, ...]:
+        """Note ``progress``, and return the micro-batches that are new. The history also has those of earlier runs."""
+        last = progress.batch_id - 1 if self.progress is None else self.progress.batch_id
+        new = tuple(batch for batch in progress.batches if batch.batch_id > last)
+        for batch in new:
+            self.batch_seconds.update(batch.duration_ms / 1000)
+            self.phase_ms.update(batch.phases)
+        self.progress = progress
+        return new
+
+
+class JobsListener(JobListener):
+    """Keeps the running jobs of the environments that it was added to. A job is identified by its name."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = SystemClock() if clock is None else clock
+        self._lock = threading.Lock()
+        self._running: dict[str, RunningJob] = {}
+        self._ends: dict[str, Counter[JobStatus]] = {}
+
+    def running(self) -> list[RunningJob]:
+        """Return what is known of the running jobs now."""
+        with self._lock:
+            return [job.copy() for job in self._running.values()]
+
+    def ends(self) -> Iterator[Sample]:
+        """Return how often each job has ended."""
+        with self._lock:
+            ends = {name: Counter(of_job) for name, of_job in self._ends.items()}
+        for name, of_job in ends.items():
+            for status in _ENDS:
+                yield Sample(m.JOB_ENDS, {"job_name": name, "status": status.value.lower()}, of_job[status])
+
+    def on_started(self, job: JobHandle, plan: Plan) -> None:
+        """Add a job."""
+        with self._lock:
+            if plan.job_name in self._running:
+                _LOG.warning(
+                    "Two jobs named %r run in this process. Their metrics cannot be told apart, and are those of one "
+                    "of them. Give them different names.",
+                    plan.job_name,
+                )
+            self._running[plan.job_name] = RunningJob(job, plan, self._clock.now_ms())
+            self._ends.setdefault(plan.job_name, Counter())
+            if len(self._ends) > _MAX_ENDED:
+                oldest = next((name for name in self._ends if name not in self._running), plan.job_name)
+                del self._ends[oldest]
+
+    def on_progress(self, progress: JobProgress) -> None:
+        """Note the progress of a job."""
+        with self._lock:
+            if (job := self._running.get(progress.job_name)) is not None:
+                before = job.progress
+                new = job.update(progress)
+            else:
+                return
+        self.completed(job, before, new)
+
+    def on_ended(self, job: JobHandle) -> None:
+        """Remove a job."""
+        with self._lock:
+            for name, running in list(self._running.items()):
+                if running.handle is job:
+                    del self._running[name]
+                    self._ends.setdefault(name, Counter())[job.status] += 1
+
+    def completed(self, job: RunningJob, before: JobProgress | None, batches: tuple[BatchProgress, ...]) -> None:
+        """Called with the micro-batches that have completed since the progress ``before``."""
