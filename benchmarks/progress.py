@@ -86,6 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         medians = (statistics.median(values) for values in zip(*pairs, strict=True))
         rows.append((job, round(with_it), round(without), with_it / without, *map(round, medians), options.rounds))
         report.at_most(f"{job}: least CPU time with progress, beside without", with_it / without, MOST)
+    header = ("job", "with, ns", "without, ns", "ratio", "median with, ns", "median without, ns", "rounds")
+    report.table("CPU time per record", header, rows)
     size = len(encode_reports(_reports()))
     report.table(
         "Reports of a micro-batch", ("subtasks", "bytes", "bytes per subtask"), [(_SUBTASKS, size, size / _SUBTASKS)]
@@ -137,7 +139,7 @@ def _without() -> Iterator[None]:
         for owner, name, instead in (
             (OperatorTask, "on_records", on_records),
             (OperatorTask, "_timed", lambda task, call, *args: call(*args)),
-            (JobReports, "add", lambda reports, batch_id, entries: None),
+            (JobReports, "add", lambda reports, batch_id, entries, now_ms: None),
             (JobReports, "complete", lambda reports, batch, began, duration, phases: None),
             (run.LocalRun, "progress", lambda of_run: []),
             (run.LocalRun, "reset_times", lambda of_run: None),
