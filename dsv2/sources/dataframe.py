@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Generic, Protocol, TypeVar
-
-from typing_extensions import TypeIs
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from dsv2.arguments import check_whole_number
 from dsv2.errors import ConfigurationError
 from dsv2.sources.base import BaseSource
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 __all__ = ("ContinuedDataFrameSource", "DataFrameLike", "DataFrameSource", "TableLike", "is_table", "table_source")
 
