@@ -52,14 +52,16 @@ def run_some(
 
 
 def counted(operators: Mapping[str, OperatorProgress]) -> dict[str, OperatorProgress]:
-    """The progress without the sizes of state, which depend on the layout."""
+    """The progress without times, and without the sizes of state, which depend on the layout."""
     return {
         uid: replace(
             progress,
             state_bytes=0,
             records_in_per_second=0.0,
             records_out_per_second=0.0,
-            subtasks=tuple(replace(subtask, user_time_ms=0.0, state_bytes=0) for subtask in progress.subtasks),
+            subtasks=tuple(
+                replace(subtask, user_time_ms=0.0, state_bytes=0, inputs=()) for subtask in progress.subtasks
+            ),
         )
         for uid, progress in operators.items()
     }
