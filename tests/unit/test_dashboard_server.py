@@ -301,8 +301,8 @@ def test_command_shows_checkpoints(tmp_path: Path) -> None:
 
 
 def test_pages_of_a_quiet_job_know_that_the_server_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "_ALIVE_SECONDS", 0.0)
-    monkeypatch.setattr(app, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(app, "_ALIVE_SECONDS", 0.002)
+    monkeypatch.setattr(app, "_LOOK_SECONDS", 0.001)
     board = Board()
     board.add(FakeJob(1))
 
