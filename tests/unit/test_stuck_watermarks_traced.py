@@ -42,7 +42,8 @@ def changed(
 def test_an_aligned_watermark_is_followed_through_functions() -> None:
     program = Program(parallelism=2)
     emitter = program.source("in", a=3, b=9).process(emits(BARRIER, at=Item("b", 4))).with_uid("emitter")
-    middle = emitter.shuffle().process(one_input()).with_uid("middle").with_parallelism(1)
+    forwards = one_input(on_watermark=lambda *args: WatermarkHandlingResult.PEEK)
+    middle = emitter.shuffle().process(forwards).with_uid("middle").with_parallelism(1)
     program.end(middle.shuffle().process(one_input()).with_uid("f"))
     found = program.report("f", "barrier")
     assert (found.cause, through(found)) == (Cause.NOT_EMITTED, ["f", "middle", "emitter"])
