@@ -339,10 +339,9 @@ def test_actions_on_a_job_that_runs_here(tmp_path: Path) -> None:
 
 
 def test_address_in_brackets() -> None:
-    address = DashboardServer.url.fget
-    assert address is not None
+    address: Any = DashboardServer.url
     server: Any = SimpleNamespace(settings=Dashboard(8050, host="::1", token="t" * 16))
-    assert address(server) == f"http://[::1]:8050/?token={'t' * 16}"
+    assert address.fget(server) == f"http://[::1]:8050/?token={'t' * 16}"
 
 
 def test_program_can_wait_for_the_server() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -30,13 +29,10 @@ from tests.unit.test_stuck_watermarks import (
 )
 
 
-def changed(
-    program: Program, job: JobHandle, uid: str, identifier: str = "event-time", **changes: Any
-) -> OperatorWatermark:
-    """The report on ``uid`` if the progress of operators were ``changes``, by uid."""
-    operators = {**job.progress.operators, **changes}
-    progress = replace(job.progress, operators=operators)
-    return report_watermarks(program.view, progress, START + 94_000, identifier, uid)[uid]
+def changed(program: Program, job: JobHandle, uid: str, operator: OperatorProgress) -> OperatorWatermark:
+    """The report on ``uid`` if the progress of an operator were ``operator``."""
+    progress = replace(job.progress, operators={**job.progress.operators, operator.uid: operator})
+    return report_watermarks(program.view, progress, START + 94_000, operator=uid)[uid]
 
 
 def test_an_aligned_watermark_is_followed_through_functions() -> None:
@@ -101,9 +97,9 @@ def test_a_source_whose_splits_are_all_idle_or_unknown() -> None:
     program = Program()
     program.end(program.source("in", strategy(), a=9).process(one_input()).with_uid("f"))
     job = program.run()
-    found = changed(program, job, "f", **{"in": replace(job.progress.operators["in"], splits=())})
+    found = changed(program, job, "f", replace(job.progress.operators["in"], splits=()))
     assert (found.cause, found.split) == (Cause.IDLE, None)
-    found = changed(program, job, "f", **{"in": OperatorProgress("in", "Source")})
+    found = changed(program, job, "f", OperatorProgress("in", "Source"))
     assert found.cause is Cause.NO_RECORDS
 
 
@@ -122,7 +118,7 @@ def test_a_function_that_has_not_reported() -> None:
     joined = program.source("a", strategy(), a=9).connect_and_process(program.source("b", strategy(), b=9), Join())
     program.end(joined.with_uid("join").process(one_input()).with_uid("f"))
     job = program.run()
-    found = changed(program, job, "f", join=replace(job.progress.operators["join"], subtasks=()))
+    found = changed(program, job, "f", replace(job.progress.operators["join"], subtasks=()))
     assert found.cause is Cause.UNKNOWN
     assert found.sentence.endswith("; the progress of the job does not tell what holds it back.")
 
@@ -136,7 +132,7 @@ def test_a_function_without_handlers_is_not_the_cause() -> None:
     (subtask,) = operator.subtasks
     (only,) = subtask.inputs
     newer = replace(subtask, inputs=(replace(only, event_time=START + 60_000),))  # it is on its way to f
-    found = changed(program, job, "f", middle=replace(operator, subtasks=(newer,)))
+    found = changed(program, job, "f", replace(operator, subtasks=(newer,)))
     assert (found.cause, through(found)) == (Cause.QUIET_SPLIT, ["f", "middle", "in"])
 
 
@@ -148,7 +144,7 @@ def test_a_split_that_waits_for_another_split_of_its_source() -> None:
     operator = job.progress.operators["in"]
     slow, fast = sorted(operator.splits, key=lambda split: split.event_time or 0)
     splits = (replace(fast, paused=True, event_time=START), replace(slow, event_time=START - 9, subtask=1))
-    found = changed(program, job, "f", **{"in": replace(operator, splits=splits)})
+    found = changed(program, job, "f", replace(operator, splits=splits))
     assert found.cause is Cause.PAUSED_SPLIT
     assert "is paused by watermark alignment, because another split of this source is behind" in found.sentence
     assert found.advice == ""
