@@ -120,7 +120,7 @@ class CollectSink(DriverSink[T], Generic[T]):
     @property
     def results(self) -> list[T]:
         """All records received so far, grouped by stream, in the order of micro-batches."""
-        streams = [sorted(batches.items()) for batches in self._batches.values()]
+        streams = [sorted(batches.items()) for batches in list(self._batches.values())]  # a job may write
         return [record for batches in streams for _, records in batches for record in records]
 
     def conflict_with(self, other: Sink[T]) -> str | None:

@@ -433,6 +433,7 @@ def test_savepoint_tells_what_each_sink_has_written(tmp_path: Path) -> None:
     numbers.to_sink(Ledger()).with_uid("ledger")
     numbers.to_sink(CollectSink()).with_uid("list")
     job = env.execute_async("sinks")
+    job.await_termination()
     savepoint = Savepoint.open(job.savepoint(tmp_path / "s"))
     of_job = {"job_id": savepoint.origin.job_id, "batch_id": 1}
     assert {uid: asdict(sink) for uid, sink in savepoint.sinks.items()} == {

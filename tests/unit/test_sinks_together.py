@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from dsv2 import ConfigurationError, ExecutionEnvironment
 from dsv2.arrow import ArrowForeachBatchSink
 from dsv2.local import LocalRuntime
 from dsv2.record_batch import RecordBatch
-from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, ParallelSink, PrintSink, Sink, SinkBatch
+from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, ParallelSink, PrintSink, Sink, SinkBatch, SinkInfo
 from dsv2.sinks.paths import contains, normalized
 
 
@@ -128,4 +128,24 @@ def test_repeated_micro_batch_is_collected_once() -> None:
     sink = CollectSink[int]()
     for batch_id, records in ((0, [1]), (1, [2]), (1, [2]), (2, [3])):
         sink.write_batch([RecordBatch(records)], batch_id)
+    assert sink.results == [1, 2, 3]
+
+
+def test_results_are_read_while_another_stream_begins() -> None:
+    sink = CollectSink[int]()
+
+    class Interrupted(dict[int, list[int]]):
+        """Batches of a stream. A job writes those of another one when they are read."""
+
+        def __iter__(self) -> Iterator[int]:
+            sink.write(SinkInfo("job", "third", 1), [RecordBatch([3])], 0)
+            return super().__iter__()
+
+        def items(self) -> Any:
+            return [(number, self[number]) for number in self]
+
+    for uid, record in (("first", 1), ("second", 2)):
+        sink.write(SinkInfo("job", uid, 1), [RecordBatch([record])], 0)
+    sink._batches["job", "first"] = Interrupted({0: [1]})
+    assert sink.results == [1, 2]
     assert sink.results == [1, 2, 3]
