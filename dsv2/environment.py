@@ -46,7 +46,7 @@ class ExecutionEnvironment:
 
     def __init__(self, runtime: Callable[[], JobRuntime]) -> None:
         self._runtime = runtime
-        self._builder = PlanBuilder(plan_of=self._plan_of)
+        self._builder = PlanBuilder(self._plan_of)
         self._parallelism = 1
         self._mode = RuntimeExecutionMode.STREAMING
         self._registered_types: list[RegisteredType] = []
@@ -469,7 +469,7 @@ class ExecutionEnvironment:
 
     def _begin_new_pipeline(self) -> None:
         self._builder.executed_at = caller_location()
-        self._builder = PlanBuilder(executed_before=self._builder.executed_at, plan_of=self._plan_of)
+        self._builder = PlanBuilder(self._plan_of, executed_before=self._builder.executed_at)
 
     @property
     def is_empty(self) -> bool:

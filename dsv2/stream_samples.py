@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dsv2.arguments import as_seconds, check_whole_number
-from dsv2.errors import ConfigurationError, PlanError
+from dsv2.errors import ConfigurationError
 from dsv2.graph import InputRef, PlanBuilder
 from dsv2.graph.builder import caller_location
 from dsv2.sinks import CollectSink
@@ -93,8 +93,6 @@ class StreamSamples(Generic[T_co]):
         where = f"{method} at {caller_location()}"
         self._builder.require_open()
         part = pipeline_to(CollectSink[T_co](max_records=None, max_bytes=None), self._builder, self._ref)
-        if part.plan_of is None:
-            raise PlanError(f"{where}: the stream does not belong to an environment.")
         plan = part.plan_of(part, where)
         if seconds is None and any(isinstance(o.body, BaseSource) and not o.body.bounded for o in plan.operators):
             seconds = _SECONDS_WITHOUT_END

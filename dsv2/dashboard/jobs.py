@@ -123,9 +123,9 @@ class WatchedJob(ABC):
         self.record = Record()
 
     @property
+    @abstractmethod
     def actions(self) -> tuple[str, ...]:
         """What can be done with the job now: ``stop`` and ``savepoint``."""
-        return ()
 
     @abstractmethod
     def refresh(self) -> None:

@@ -94,13 +94,13 @@ class InputRef:
 class PlanBuilder:
     """The nodes of one environment, in the order of creation, so inputs come first."""
 
+    plan_of: Callable[[PlanBuilder, str], Plan]
+    """Builds the plan of a builder, under a job name, with the settings of the environment."""
     nodes: list[Node] = field(default_factory=list)
     executed_before: str | None = None
     """The user's file and line of an earlier ``execute`` in the same environment, or None."""
     executed_at: str | None = None
     """The user's file and line where this pipeline was executed, or None. An executed pipeline is closed."""
-    plan_of: Callable[[PlanBuilder, str], Plan] | None = None
-    """Builds the plan of a builder, under a job name, with the settings of the environment."""
 
     def add(
         self,

@@ -45,8 +45,6 @@ def held_input(
     ``forwarding``: Whether the question is what the operator forwards, instead of what it receives.
     """
     inputs = {one.input: one for one in report.inputs}
-    if not inputs:
-        return Cause.UNKNOWN
     if all(map(has_ended, inputs.values())):
         return Cause.ENDED
     idle = [number for number, one in inputs.items() if is_idle(one)]

@@ -128,8 +128,8 @@ def _missing(facts: Facts) -> str:
 def _place(facts: Facts) -> str:
     """The input and the channel where there are several."""
     hold, report = facts.trace.first, facts.report
-    if hold is None or report is None:
-        return ""
+    assert hold is not None
+    assert report is not None
     parts = [f"input {hold.input + 1}"] if len(report.inputs) > 1 else []
     if hold.channel is not None and report.inputs[hold.input].channel_count > 1:
         parts.append(f"channel {hold.channel.channel}")
@@ -173,7 +173,7 @@ def _cause(facts: Facts) -> Iterator[str]:
             waiting = _waiting(facts)
             who = "it" if len(trace.path) == 2 else _title(waiting)
             yield f"{who} waits for the broadcast side ({_title(trace.at)}): {_broadcast(waiting)}"
-        case Cause.UNKNOWN:
+        case _:  # UNKNOWN
             yield _unknown(facts)
 
 

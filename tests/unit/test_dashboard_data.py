@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dsv2 import CollectSink, ConfigurationError
+from dsv2.dashboard import letters, stored
 from dsv2.dashboard.jobs import Board, Record, Status
 from dsv2.dashboard.letters import last_letters
 from dsv2.dashboard.moments import HISTORY, Moment, OperatorMoment, moment_of
-from dsv2.dashboard.pages import state_page
+from dsv2.dashboard.pages import operator_page, state_page
 from dsv2.dashboard.picture import Picture, picture_of
 from dsv2.dashboard.pressure import WINDOW, Level, busiest, pressure_of
 from dsv2.dashboard.stored import CheckpointJob
 from dsv2.dashboard.texts import watermark_text
 from dsv2.dashboard.watermarks import watermark_page
+from dsv2.dead_letters.store import FOLDER, JobLetters
 from dsv2.folders import LocalFolder
 from dsv2.job_configuration import Section, Setting
 from dsv2.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress, SubtaskProgress
 from dsv2.progress_log import ProgressLog
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN
-from tests.dashboard_fakes import FakeJob, fake_plan, fake_progress
+from tests.dashboard_fakes import FakeJob, Join, fake_plan, fake_progress
+from tests.support import local_environment
 
 
 def progress(number: int, **operators: OperatorProgress) -> JobProgress:
@@ -270,3 +275,98 @@ def test_no_dead_letters(tmp_path: Path) -> None:
 def test_page_of_a_job_without_progress() -> None:
     page = state_page(replace(FakeJob(0).record.snapshot(), plan=None), ())
     assert (page.operators, page.splits, page.summary.batch_id) == ({}, (), -1)
+
+
+def test_progress_without_times_adds_nothing_to_the_history() -> None:
+    job = FakeJob(2)
+    before = job.record.snapshot()
+    job.record.add(JobProgress(2, {}))
+    after = job.record.snapshot()
+    assert (after.history, after.updated_at_ms) == (before.history, before.updated_at_ms)
+    assert after.progress == JobProgress(2, {})
+
+
+def test_edge_over_several_rows_is_straight_between_the_cards() -> None:
+    env = local_environment()
+    numbers = env.from_collection([1], "numbers").with_uid("numbers").shuffle()
+    late = numbers.map(abs).with_uid("one").shuffle().map(abs).with_uid("two").key_by(abs)
+    late.connect_and_process(numbers.key_by(abs), Join()).with_uid("join").to_sink(CollectSink())
+    view = env.build_plan().explain().view
+    uids = [operator.uid for operator in view.operators]
+    ends = {(uids[edge.source], uids[edge.target]): edge for edge in picture_of(view).edges}
+    longest, next_row = ends["numbers", "join"].path, ends["one", "two"].path
+    assert ("L" in longest, "L" in next_row) == (True, False)
+    (straight,) = (part.partition("C")[0] for part in longest.split("L")[1:2])
+    before = longest.partition("L")[0].split()[-2]
+    assert straight.split()[0] == before, "a straight leg keeps its place"
+
+
+def test_watermark_that_no_subtask_has_is_not_listed() -> None:
+    found = fake_progress(1).operators["join"]
+    page = operator_page(replace(found, watermarks={"closed": (None, None), "ready": (None, 7)}))
+    assert [(line.name, line.lowest, line.highest) for line in page.watermarks] == [("ready", "none yet", "7")]
+
+
+def test_job_that_has_ended_is_as_old_as_its_last_micro_batch() -> None:
+    job = FakeJob(3)
+    job.record.end(Status.FINISHED)
+    snapshot = job.record.snapshot()
+    assert watermark_page(snapshot, "").now_ms == snapshot.updated_at_ms
+
+
+def test_a_checkpoint_offers_savepoints_only_if_they_can_be_taken(tmp_path: Path) -> None:
+    folder = LocalFolder(str(tmp_path))
+    job = CheckpointJob(folder)
+    assert (job.actions, job.letters_folder()) == ((), folder)
+    with pytest.raises(ConfigurationError, match="cannot be stopped here"):
+        job.stop()
+    with pytest.raises(ConfigurationError, match="with: dsv2 savepoint create CHECKPOINT /there"):
+        job.savepoint("/there")
+    job = CheckpointJob(folder, lambda path: f"{path}/taken")
+    assert (job.actions, job.savepoint("/there")) == (("savepoint",), "/there/taken")
+
+
+def test_a_checkpoint_is_read_by_one_request_at_a_time_and_not_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "_LOOK_SECONDS", 3_600.0)
+    log = stored_job(tmp_path)
+    job = CheckpointJob(LocalFolder(str(tmp_path)))
+    with job._lock:
+        job.refresh()
+    assert job.record.snapshot().plan is None, "another request is reading"
+    job.refresh()
+    log.add(fake_progress(0))
+    job.refresh()
+    assert job.record.snapshot().plan is not None
+    assert job.record.snapshot().history == (), "it has just been read"
+
+
+def test_plan_that_cannot_be_shown_is_reported(tmp_path: Path) -> None:
+    stored_job(tmp_path)
+    file = tmp_path / "dsv2/progress/plan.json"
+    content = json.loads(file.read_text())
+    content["job"]["plan"]["operators"] = 7
+    file.write_text(json.dumps(content))
+    job = looking(CheckpointJob(LocalFolder(str(tmp_path))))
+    assert "The plan in the checkpoint cannot be shown: " in job.record.snapshot().error
+
+
+def letter(record: int) -> dict[str, object]:
+    texts = ("operator", "callback", "key", "error_type", "error_message", "traceback", "location")
+    nothing = dict.fromkeys(("input", "timestamp", "position", "obstacle", "payload"))
+    times = {"time": "2026-01-01T00:00:00+00:00", "subtask": 0, "parallelism": 1}
+    return {**dict.fromkeys(texts, ""), **nothing, **times, "record": str(record)}
+
+
+def test_only_the_newest_dead_letters_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(letters, "_MOST", 3)
+    folder = LocalFolder(str(tmp_path))
+    job = JobLetters(folder.subfolder(FOLDER), "0" * 8)
+    job.describe({"job_name": "orders", "checkpoint": str(tmp_path)})
+    for batch_id in range(3):
+        job.write(batch_id, [letter(10 * batch_id), letter(10 * batch_id + 1)])
+    found = last_letters(folder)
+    assert [one.record for one in found.letters] == ["21", "20", "11"]
+    assert found.batches == 3
+    assert found.note == f"1 more micro-batches have letters: dsv2 dead-letters show {tmp_path}"

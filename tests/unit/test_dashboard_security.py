@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import threading
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
 from dsv2 import ConfigurationError
 from dsv2.dashboard import Dashboard
-from dsv2.dashboard.security import HEADERS
+from dsv2.dashboard.security import HEADERS, Guard
 from dsv2.dashboard.server import DashboardServer
 from dsv2.job_configuration import redacted
 from tests.dashboard_client import TOKEN, ask, serving
@@ -172,7 +174,10 @@ def test_error_of_an_action_is_shown(acting: DashboardServer) -> None:
     assert (answer.status, json.loads(answer.body)) == (409, {"message": "The folder /full is not empty."})
 
 
-@pytest.mark.parametrize("settings", [Dashboard(host="0.0.0.0"), Dashboard(host="::"), Dashboard(allow_actions=True)])
+@pytest.mark.parametrize(
+    "settings",
+    [Dashboard(host="0.0.0.0"), Dashboard(host="::"), Dashboard(host="a-machine"), Dashboard(allow_actions=True)],
+)
 def test_random_token_where_one_is_required(settings: Dashboard) -> None:
     first, second = (settings.with_token().token for _ in range(2))
     assert first is not None
@@ -235,3 +240,16 @@ def test_settings_are_shown_without_secrets(name: str, value: str) -> None:
 def test_other_settings_are_shown() -> None:
     assert redacted("spark.master", "local[2]").value == "local[2]"
     assert redacted("spark.executor.memory", "4g").value == "4g"
+
+
+def test_only_requests_of_http_are_answered() -> None:
+    asked: list[object] = []
+
+    async def app(*request: object) -> None:
+        asked.append(request)
+
+    async def nothing(*_: object) -> Any:
+        raise AssertionError("no message is expected")
+
+    asyncio.run(Guard(app, Dashboard(), 8050)({"type": "websocket"}, nothing, nothing))
+    assert asked == []

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from dsv2 import CollectSink, ConfigurationError, ErrorPolicy, ExecutionEnvironment, JobHandle, UserFunctionError
 from dsv2.cli import main
-from dsv2.dashboard import Dashboard
-from dsv2.dashboard.jobs import Status
+from dsv2.dashboard import Dashboard, app
+from dsv2.dashboard.jobs import Board, Status
 from dsv2.dashboard.live import LiveJob
 from dsv2.dashboard.server import DashboardServer, _servers, server_of
 from dsv2.job import RunOptions
@@ -293,3 +298,56 @@ def test_command_shows_checkpoints(tmp_path: Path) -> None:
         run.send_signal(2)
         assert run.wait(20) == 130
     assert b'"status":"stored"' in answer
+
+
+def test_pages_of_a_quiet_job_know_that_the_server_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "_ALIVE_SECONDS", 0.002)
+    monkeypatch.setattr(app, "_LOOK_SECONDS", 0.001)
+    board = Board()
+    board.add(FakeJob(1))
+
+    class Request:
+        async def is_disconnected(self) -> bool:
+            return False
+
+    async def sent() -> list[bytes]:
+        request: Any = Request()
+        changes = app._Handlers(board, False)._changes(request)
+        found = [await anext(changes) for _ in range(2)]
+        board.is_closing = True
+        return [*found, *[message async for message in changes]]
+
+    first, *others = asyncio.run(sent())
+    assert first.startswith(b"event: jobs\ndata: [{")
+    assert others == [b": still there\n\n"]
+
+
+def test_actions_on_a_job_that_runs_here(tmp_path: Path) -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    pipeline(env)
+    plan, job = env.build_plan("halves"), Mock()
+    shown_job = LiveJob(plan, RunOptions(dead_letters=str(tmp_path)), None)
+    assert shown_job.letters_folder() is None, "nothing can open it"
+    for action in (shown_job.stop, lambda: shown_job.savepoint("/there")):
+        with pytest.raises(ConfigurationError, match=r"The job does not run\."):
+            action()
+    shown_job.on_started(job, plan)
+    assert shown_job.actions == ("stop", "savepoint")
+    assert shown_job.savepoint("/there") is job.savepoint.return_value
+    shown_job.stop()
+    job.stop.assert_called_once_with()
+
+
+def test_address_in_brackets() -> None:
+    address: Any = DashboardServer.url
+    server: Any = SimpleNamespace(settings=Dashboard(8050, host="::1", token="t" * 16))
+    assert address.fget(server) == f"http://[::1]:8050/?token={'t' * 16}"
+
+
+def test_program_can_wait_for_the_server() -> None:
+    with shown() as server:
+        closing = threading.Timer(0.05, server.close)
+        closing.start()
+        server.join()
+        assert not server._thread.is_alive()
+        closing.join()

@@ -220,3 +220,8 @@ def test_histogram_protocol_is_what_functions_get() -> None:
     histogram: Histogram = DefaultMetricGroup().histogram("h")
     histogram.update(1)
     assert histogram.count == 1
+
+
+def test_no_fraction_leads_beyond_the_largest_value() -> None:
+    histogram = merged([filled([1, 5], [2]).parts()])
+    assert (histogram.quantile(1.0), histogram.quantile(1.5)) == (5, 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -130,3 +131,15 @@ def test_times_are_added_up_in_a_run() -> None:
         reports.add(batch_id, [{**report("f"), "user_ns": 1_500_000}], 0)
     (subtask,) = reports.progress().operators["f"].subtasks
     assert subtask.user_time_ms == 4.5
+
+
+def test_sources_and_outputs_that_the_program_has_changed_begin_again() -> None:
+    before = earlier(6, 10, counters={"skipped": 3})
+    other = JobProgress(6, {"another": before.operators["source"]}, before.batches)
+    reports = JobReports(plan_of_one_source(), before=other, in_portions=True)
+    assert reports.progress().operators["source"].records_out == 0
+    two_outputs = replace(before.operators["source"], subtasks=(SubtaskProgress(0, outputs=(10, 10)),))
+    reports = JobReports(plan_of_one_source(), before=JobProgress(6, {"source": two_outputs}), in_portions=True)
+    reports.add(7, [report("source", records_out=2)], 0)
+    source = reports.progress().operators["source"]
+    assert (source.records_out, source.counters) == (2, {"skipped": 3})

@@ -170,6 +170,11 @@ def test_records_of_the_first_micro_batch_of_a_run_that_continues(received: Rece
     assert found["dsv2.function.seen", *JOIN] == 0
 
 
+def test_rates_of_operators_say_nothing_about_subtasks(received: Received) -> None:
+    PlayedJob(received.listener(per_subtask=True)).start().report(7, records=700, rate=25.0)
+    assert received.metrics()["dsv2.operator.records_in", *JOIN, ("dsv2.subtask.index", "1")] == 0
+
+
 def test_metrics_of_an_ended_job_are_removed(received: Received) -> None:
     listener = received.listener()
     shop, stock = PlayedJob(listener).start().report(), PlayedJob(listener, "stock").start().report()

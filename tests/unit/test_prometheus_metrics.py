@@ -169,6 +169,13 @@ def test_splits_of_a_source(listener: PrometheusListener, registry: CollectorReg
     assert not [key for key in found if "split=" in key]
 
 
+def test_source_that_does_not_know_its_lag(listener: PrometheusListener, registry: CollectorRegistry) -> None:
+    PlayedJob(listener).start().report(splits=(SplitProgress("a", 0),), batches=())
+    found = scraped(registry)
+    assert found["dsv2_source_splits{operator=orders,state=active}"] == 1
+    assert not [key for key in found if "lag" in key or "batch_end_time" in key]
+
+
 def test_each_split(registry: CollectorRegistry) -> None:
     PlayedJob(PrometheusListener(registry=registry, per_split=True)).start().report(splits=SPLITS)
     of_splits = {key: value for key, value in scraped(registry).items() if "split=" in key}
@@ -362,7 +369,8 @@ def test_port_in_use() -> None:
     with pytest.raises(ConfigurationError, match=expected):
         PrometheusListener(first.port, registry=registry)
     first.close()
-    PrometheusListener(registry=registry)  # the failed one has not left anything in it
+    PrometheusListener(registry=registry).close()  # the failed one has not left anything in it
+    PrometheusListener(registry=registry)
 
 
 @pytest.mark.parametrize(("port", "expected"), [(-1, "port must be"), (65_536, "cannot be used"), ("80", "port must")])

@@ -11,19 +11,22 @@ from unittest.mock import MagicMock, Mock
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
 
 import runtime_spark
 from dsv2 import ConfigurationError, ErrorPolicy, ExecutionEnvironment, IncompatibleCheckpointError, JobError, PlanError
 from dsv2.context import RuntimeExecutionMode
 from dsv2.dead_letters import DeadLetters
 from dsv2.errors import InternalError
+from dsv2.file_log import DataFile, MergeGroup
+from dsv2.file_log.description import Description
 from dsv2.folders import LocalFolder
 from dsv2.program.restart import LOCAL_FILES
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink
 from dsv2.sources import BaseSource
-from runtime_spark import SparkRuntime, command_line, create_savepoint, runtime, to_dataframe
+from runtime_spark import SparkRuntime, command_line, create_savepoint, runtime, to_dataframe, worker
 from runtime_spark.explained import runtime_view
 from runtime_spark.file_merges import SparkMerger
 from runtime_spark.folders import _HadoopFolder
@@ -280,3 +283,38 @@ def test_repeated_micro_batch_is_traced() -> None:
     for traced, expected in ((None, False), (0, True)):
         job = load_job(pack_job(plan, Layout.of(plan), TypeRegistry.of(plan), traced_batch=traced))
         assert job.running_plan.traces == expected
+
+
+class Truncating(SparkMerger):
+    """Merges files into one that lacks their last byte."""
+
+    def _read(self, description: Description, schema: int, files: Any) -> Any:
+        return None
+
+    def _counts(self, records: DataFrame) -> dict[str, int]:
+        return {"a": 1, "b": 1}
+
+    def _write(self, records: DataFrame, places: Any, target: str, format: str, groups: int) -> None:
+        name = f"{target.removeprefix(f'{self._folder.path}/')}/dsv2_group=0/part.txt"
+        self._folder.write(name, b"1\n2")
+
+
+def test_merged_file_of_another_size_is_an_error(tmp_path: Path) -> None:
+    folder, session = LocalFolder(str(tmp_path)), Mock()
+    Description.update(folder, "json", [], {"fields": []})
+    group = MergeGroup("", 0, tuple(DataFile(name, 2, 0, 0, 0) for name in "ab"))
+    with pytest.raises(InternalError, match=r"part\.txt has 3 bytes instead of 4"):
+        Truncating(session, folder)([group], "staging")
+
+
+@pytest.mark.parametrize("in_task", [False, True])
+def test_logging_is_configured_in_tasks_only(monkeypatch: pytest.MonkeyPatch, in_task: bool) -> None:
+    configured: list[Any] = []
+    monkeypatch.setattr(worker, "TaskContext", SimpleNamespace(get=lambda: object() if in_task else None))
+    monkeypatch.setattr(worker, "configure_logging", configured.append)
+    env = ExecutionEnvironment.get_instance("local")
+    env.from_collection([1]).to_sink(CollectSink())
+    plan = env.build_plan(f"logging {in_task}")
+    logging = {"version": 1}
+    load_job(pack_job(plan, Layout.of(plan), TypeRegistry.of(plan), logging=logging))
+    assert configured == ([logging] if in_task else [])

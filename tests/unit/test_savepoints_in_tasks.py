@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
+from dsv2 import JobError
+from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.program.description import describe
@@ -16,14 +23,15 @@ from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.rows import RowKind, StateRow
+from dsv2.savepoint.given_state import GivenState
+from dsv2.savepoint.row_edits import DropOperator, RenameOperator
 from dsv2.savepoint.tables import SavepointTable, TableId
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclarations
 from runtime_spark import StateLayout, stage
 from runtime_spark.layout import Layout
 from runtime_spark.rows import FrameEncoder, decode_frame
-from runtime_spark.savepoint import tables
-from runtime_spark.savepoint.edit import _RowEditor
+from runtime_spark.savepoint import edit, tables
 from runtime_spark.savepoint.restore_frames import FrameMaker, empty_frames
 from runtime_spark.savepoint.state_rows import to_row_batches
 from runtime_spark.worker import RestoredProgram, pack_job
@@ -102,5 +110,50 @@ def test_operators_that_hold_records_back_are_found(monkeypatch: pytest.MonkeyPa
 
 def test_rows_without_edits_stay() -> None:
     rows = [row_of(7, 70), row_of(8, 80)]
-    edited = [row for batch in _RowEditor(())(to_row_batches(rows)) for row in batch.to_pylist()]
+    edited = [row for batch in edit._RowEditor(())(to_row_batches(rows)) for row in batch.to_pylist()]
     assert edited == [row for batch in to_row_batches(rows) for row in batch.to_pylist()]
+
+
+def test_given_values_become_rows() -> None:
+    state = GivenState("f", COUNT, 2, 128, int, None, TYPES, None)
+    batches = [pa.RecordBatch.from_pydict({"key": [key], "value": [10 * key]}) for key in (7, 8)]
+    rows = [row for batch in edit._RowMaker(state)(batches) for row in batch.to_pylist()]
+    assert [
+        (row["uid"], CODEC.loads(row["key_bytes"], "a key"), CODEC.loads(row["value_bytes"], "a value")) for row in rows
+    ] == [
+        ("f", 7, 70),
+        ("f", 8, 80),
+    ]
+
+
+def test_dead_letters_see_only_the_edits_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def local_rows(_: Any, rows: Any) -> Any:
+        return SimpleNamespace(mapInArrow=lambda make, schema: [*make(to_row_batches(rows))])
+
+    monkeypatch.setattr(edit, "local_rows", local_rows)
+    replay, edits = SimpleNamespace(rows=[row_of(7, 70)], after=1), (DropOperator("f"), RenameOperator("f", "g"))
+    draft: Any = SimpleNamespace(given=(), replays=(replay,), edits=edits)
+    no_session: Any = None
+    (batches,) = edit._given_rows(no_session, draft, ExitStack())
+    assert [row["uid"] for batch in batches for row in batch.to_pylist()] == ["g"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("error", "raised"), [(KeyboardInterrupt(), KeyboardInterrupt), (OSError("full"), JobError)])
+def test_edit_that_does_not_end_removes_what_it_has_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, raised: type[BaseException]
+) -> None:
+    def fail(_: object, folder: LocalFolder, draft: object) -> None:
+        folder.write("state/part", b"")
+        raise error
+
+    for name, replacement in (
+        ("check_spark", lambda spark: None),
+        ("open_folder", lambda spark, path: LocalFolder(path)),
+        ("check_new_folder", lambda folder, draft: None),
+        ("_write", fail),
+    ):
+        monkeypatch.setattr(edit, name, replacement)
+    draft: Any = SimpleNamespace(info=SimpleNamespace(origin=SimpleNamespace(job_name="words")))
+    with pytest.raises(raised):
+        edit.write_on_spark(Mock(spec=SparkSession), str(tmp_path), draft)
+    assert LocalFolder(str(tmp_path)).tree("state") == {}

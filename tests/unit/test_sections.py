@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
+from unittest.mock import MagicMock, Mock
 
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import types as t
 
 from dsv2 import (
     Collector,
@@ -16,12 +20,14 @@ from dsv2 import (
     PlanError,
     SchemaError,
 )
+from dsv2.context import RuntimeExecutionMode
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.sinks import CollectSink
-from runtime_spark import through_dataframe
+from runtime_spark import passages, through_dataframe
 from runtime_spark.layout import Layout
 from runtime_spark.manifest import layout_differences
+from runtime_spark.passages import check_passages, passed
 from runtime_spark.sources import source_streams
 from tests.support import local_environment, operator_named
 
@@ -173,3 +179,28 @@ def test_operators_with_state_are_compared(before: object, now: object, carried:
 
 def test_uid_of_the_source_is_the_uid_of_the_stream() -> None:
     assert operator_named(plan_of(twice), "one").kind.value == "source"
+
+
+def transformed(env: ExecutionEnvironment, result: DataFrame) -> None:
+    rows = through_dataframe(env, source(env, "s"), lambda _: result, Row, Row, name="df")
+    rows.to_sink(CollectSink())
+
+
+def test_columns_that_do_not_match_are_refused() -> None:
+    result: Any = Mock(spec=DataFrame, schema=t.StructType([t.StructField("key", t.StringType())]))
+    session: Any = SimpleNamespace(createDataFrame=lambda rows, schema: Mock(spec=DataFrame, schema=schema))
+    env = local_environment()
+    env.set_execution_mode(RuntimeExecutionMode.BATCH)
+    transformed(env, result)
+    with pytest.raises(SchemaError, match=r"df.*, defined at .*test_sections.py:\d+: .*number"):
+        check_passages(session, env.take_plan())
+
+
+def test_transform_that_returns_another_stream_later_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passages, "_rows", lambda *_: Mock(spec=DataFrame, isStreaming=False))
+    other: Any = Mock(spec=DataFrame, isStreaming=True, _jdf=MagicMock())
+    other._jdf.queryExecution().analyzed().collectLeaves().size.return_value = 1
+    plan = plan_of(lambda env: transformed(env, other))
+    reports: Any = SimpleNamespace(payloads=None)
+    with pytest.raises(PlanError, match=r"The DataFrame of .*df.* must read the given DataFrame exactly once"):
+        passed(other, plan, plan.passages[0], Layout.of(plan), b"", reports)

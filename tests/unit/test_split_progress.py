@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 from dsv2 import CollectSink, ExecutionEnvironment, Trigger
 from dsv2.connectors.kafka.choices import OnOffsetsOutOfRange
@@ -15,13 +16,18 @@ from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.connectors.kafka.subscription import Subscription
 from dsv2.local import LocalRuntime
 from dsv2.progress import SplitProgress
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.split_progress import MOST_SPLITS, with_event_times
 from dsv2.sources import DataGeneratorSource, HybridSource
 from dsv2.testing import ManualClock
+from runtime_spark.frame_source import Planner
 from runtime_spark.indexed_feed import IndexedFeed
+from runtime_spark.layout import REPORT_SLOT, Layout
+from runtime_spark.rows import decode_frame
 from runtime_spark.source_reports import ReportFile
 from runtime_spark.split_feed import SplitFeed
-from runtime_spark.split_files import ObservedFeed, SplitFiles
+from runtime_spark.split_files import ObservedFeed, ObservedPlanner, SplitFiles
+from runtime_spark.worker import load_job, pack_job
 from tests.spans import Spans
 from tests.support import local_environment, operator_named
 from tests.unit.test_stuck_watermarks import START, Numbers, strategy
@@ -132,3 +138,43 @@ def test_splits_pass_from_planners_to_the_driver(tmp_path: Path) -> None:
         "in": (SplitProgress("a", 0, "8", 1, 77, moved_at_ms=START + 1_000),),
         "numbers": (SplitProgress("0", 0, "5", 0, ended=True, moved_at_ms=START + 1_000),),
     }
+
+
+def test_observed_sources_read_the_same_records(tmp_path: Path) -> None:
+    env = local_environment()
+    numbers = DataGeneratorSource(int, count=5, records_per_batch=3)
+    env.from_source(numbers).with_uid("numbers").to_sink(CollectSink())
+    plan = env.build_plan()
+    job, operator = load_job(pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))), operator_named(plan, "numbers")
+    feed = ObservedFeed(IndexedFeed(numbers), str(tmp_path))
+    planner = feed.planner(operator, ManualClock(START))
+    start = planner.initial()
+    portions = planner.portions(start, planner.latest(start, only_available=False))
+    rows = [row for portion in portions for rows in feed.rows(job, operator, portion) for row in rows]
+    payloads = [payload for slot, _, _, payload in rows if slot != REPORT_SLOT]
+    assert [list(decode_frame(job.codec(), payload, "a frame")[0].records) for payload in payloads] == [[0, 1, 2]]
+
+
+def test_splits_are_written_when_they_change(tmp_path: Path) -> None:
+    planner, path = Mock(spec=Planner), tmp_path / "0.splits"
+    observed = ObservedPlanner(planner, path)
+    for splits, is_written in (
+        ((SplitProgress("a", 0, "1"),), True),
+        ((SplitProgress("a", 0, "1"),), False),
+        ((SplitProgress("a", 0, "2"),), True),
+    ):
+        planner.splits.return_value = splits
+        observed.latest({}, only_available=False)
+        assert path.exists() == is_written
+        path.unlink(missing_ok=True)
+
+
+def test_a_planner_is_not_disturbed_by_a_missing_folder(tmp_path: Path) -> None:
+    planner = Mock(spec=Planner)
+    planner.splits.return_value = (SplitProgress("a", 0, "1"),)
+    observed = ObservedPlanner(planner, tmp_path / "missing" / "0.splits")
+    assert observed.latest({}, only_available=False) is planner.latest.return_value
+    observed.commit({"at": 1})
+    observed.close()
+    planner.commit.assert_called_once_with({"at": 1})
+    planner.close.assert_called_once_with()

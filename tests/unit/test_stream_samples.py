@@ -35,7 +35,7 @@ from dsv2.functions import (
 )
 from dsv2.record_table import RecordTable
 from dsv2.sources import DataGeneratorSource
-from dsv2.testing import Stop, TestSource
+from dsv2.testing import Pause, Stop, TestSource
 from tests.durations import ms
 
 
@@ -188,6 +188,7 @@ def test_batch_mode_and_a_source_that_stops() -> None:
     env.set_execution_mode(RuntimeExecutionMode.BATCH)
     assert env.from_collection(SALES).process(DailyTotal()).take(100)[-1] == Total(2, 86)
     assert environment().from_source(TestSource[int]([1, 2, Stop(), 3])).take(5) == [1, 2]
+    assert environment().from_source(TestSource[int]([1, Pause(timedelta(hours=1)), 2])).take(5) == [1, 2]
 
 
 def test_function_that_blocks_is_not_waited_for_longer_than_the_limit() -> None:
@@ -304,3 +305,15 @@ def test_fields_are_columns(records: list[Any], columns: list[str], rows: list[l
 def test_long_and_unprintable_values_are_one_short_line() -> None:
     lines = str(RecordTable([{"text": "x" * 99}, {"text": "a\nb\x1b[2J"}])).splitlines()
     assert lines[2:] == ["x" * 39 + "…", r"a\nb\x1b[2J"]
+
+
+def test_pandas_is_required_for_its_dataframes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ConfigurationError, match="to_pandas requires pandas: pip install pandas"):
+        environment().from_collection(SALES).to_pandas()
+
+
+def test_stream_that_two_functions_process() -> None:
+    sales = environment().from_collection(SALES)
+    both = sales.filter(lambda sale: sale.day == 0).union(sales.filter(lambda sale: sale.day == 1))
+    assert sorted(both.take(100)) == [sale for sale in SALES if sale.day < 2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import queue
 import struct
 import sys
 import termios
@@ -18,9 +19,10 @@ import pyte
 import pytest
 
 from dsv2 import JobStatus
-from dsv2.terminal import LiveView
+from dsv2.terminal import LiveView, live_view
 from dsv2.terminal.displays import Docked, Lines, display_on
 from dsv2.terminal.dock import Dock
+from dsv2.terminal.live_view import JobView
 from dsv2.terminal.shown import ShownJob
 from dsv2.terminal.summary import Summarizer
 from tests.fake_jobs import FakeJob, hot_topics_plan, hot_topics_progress, steps_plan, steps_progress
@@ -240,7 +242,50 @@ def test_lines_in_a_file_every_few_seconds(tmp_path: Path) -> None:
         display.show(job)
         display.end(job)
     assert (tmp_path / "log").read_text() == ""  # a short job says nothing
-    display.end(job)  # the file is closed
+    assert isinstance(display_on(file), Lines)
+    for now in (200.0, 300.0):  # noqa: B007
+        display.show(job)  # the file is closed
+    display.end(job)
+
+
+class Shows:
+    """A display that a test waits for. ``error``: What goes wrong the first time."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.jobs: queue.SimpleQueue[ShownJob] = queue.SimpleQueue()
+        self._error = error
+
+    def show(self, job: ShownJob) -> None:
+        self.jobs.put(job)
+        if self._error is not None:
+            raise self._error
+
+    def end(self, job: ShownJob) -> None:
+        self.jobs.put(job)
+
+
+def test_view_is_refreshed_when_something_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_view, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(live_view, "_EVERY_SECONDS", 3_600.0)
+    plan, display = steps_plan(), Shows()
+    view = JobView(FakeJob(plan), plan, display)
+    view.start()
+    assert display.jobs.get(timeout=60).state == "running"
+    view.stopping("soon")
+    while display.jobs.get(timeout=60).note != "soon":
+        pass
+    view.end()
+    assert display.jobs.get(timeout=60).note is None
+
+
+def test_view_that_fails_does_not_disturb_the_program(caplog: pytest.LogCaptureFixture) -> None:
+    plan, display = steps_plan(), Shows(RuntimeError("no cursor"))
+    view = JobView(FakeJob(plan), plan, display)
+    view.start()
+    assert display.jobs.get(timeout=60).name == "many steps"
+    view.end()
+    assert "The live view of job 'many steps' ends because of an error." in caplog.text
+    assert display.jobs.empty()
 
 
 def test_listener_shows_a_job_until_it_ends() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dsv2.graph import Plan
 from dsv2.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress, SubtaskProgress
+from dsv2.terminal.blocks import can_show_blocks, sparkline
 from dsv2.terminal.notebook import job_html
 from dsv2.terminal.plain import line_of
 from dsv2.terminal.screen import job_text
@@ -132,6 +133,39 @@ def test_html_escapes_and_shows_the_operators() -> None:
     assert "<th>late</th>" not in html
 
 
+def test_what_is_unknown_is_left_out() -> None:
+    old = JobProgress(3, {"extractor": OperatorProgress("extractor", "Process", 70, 70)})
+    job = shown(HOT_TOPICS, old)
+    assert text(job, 80).splitlines()[1] == "read 70   micro-batch 3   held 0   errors 0"
+    assert line_of("hot topics", job.summary) == "hot topics: micro-batch 3, 70 records read"
+    html = job_html(job)
+    assert not [fact for fact in ("rate", "lag", "slowest") if f">{fact}</span>" in html]
+    assert "<table>" in html
+    assert "<table>" not in job_html(replace(job, summary=replace(job.summary, operators=())))
+
+
+def test_event_time_is_shown_in_every_form() -> None:
+    job = shown(STEPS, steps_progress(batch_id=0), steps_progress())
+    expected = "event time 2013-03-04 12:26:11, 29 s behind"
+    assert expected in line_of(job.name, job.summary)
+    assert expected.partition(" 2013")[2].strip() in job_html(job)
+    missing = OperatorProgress(
+        "detector", "", subtasks=(SubtaskProgress(0, event_time=NEWEST), SubtaskProgress(1)), records_in=1
+    )
+    found = summary(HOT_TOPICS, JobProgress(1, {"detector": missing}))
+    assert "event time none in 1 of 2 of detector" in line_of("hot topics", found)
+
+
+@pytest.mark.parametrize(("encoding", "can"), [("utf-8", True), ("ascii", False), (None, False), ("unknown", False)])
+def test_blocks_need_an_encoding_that_has_them(encoding: str | None, can: bool) -> None:
+    assert can_show_blocks(encoding) == can
+
+
+@pytest.mark.parametrize(("values", "curve"), [([], ""), ([0.0, 0.0], "▁▁"), ([0.0, 1.0, 2.0, 9.0], "▁▂█")])
+def test_curve_of_the_last_values(values: list[float], curve: str) -> None:
+    assert sparkline(values, 3) == curve
+
+
 def test_line_of_text() -> None:
     assert line_of("hot topics", summary(HOT_TOPICS, hot_topics_progress(0), hot_topics_progress(8))) == (
         "hot topics: micro-batch 8 in 2.9 s, 213,084 records read (7,225/s), lag 1,200,000, held 12, errors 3, "
@@ -164,6 +198,14 @@ class TestSummary:
         heads = {**plan.chain_heads, edge.target: plan.chain_heads[edge.source]}
         plan.__dict__["chain_heads"] = heads
         assert [one.busy for one in summary(plan, progress(0), progress(2)).operators] == [0.8, 0.1]
+
+    def test_chained_operator_without_a_report(self) -> None:
+        plan = steps_plan(2)
+        edge = plan.edges[1]
+        plan.__dict__["chain_heads"] = {**plan.chain_heads, edge.target: plan.chain_heads[edge.source]}
+        head = OperatorProgress("step 0 of the pipeline", "Map", subtasks=(SubtaskProgress(0, user_time_ms=500.0),))
+        found = JobProgress(0, {head.uid: head}, (BatchProgress(0, 0, 1000.0),))
+        assert [one.busy for one in summary(plan, found).operators if one.busy is not None] == [0.5]
 
     def test_restarted_job_is_not_busy_with_what_it_did_before(self) -> None:
         first = steps_progress(batch_id=8)

@@ -1,0 +1,62 @@
+"""What a start on Spark decides from the files of its checkpoint and savepoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dsv2 import ConfigurationError
+from dsv2.folders import LocalFolder
+from dsv2.job import RunOptions
+from dsv2.program.description import describe
+from runtime_spark import migration
+from runtime_spark.layout import Layout
+from runtime_spark.migration import ChosenGeneration, choose_generation
+from runtime_spark.savepoint import restoration
+from runtime_spark.savepoint.origin import CheckpointOrigin
+from runtime_spark.savepoint.restoration import restoration_of
+from runtime_spark.savepoint.state_entries import _location
+from tests.unit.test_savepoint_basis import Checkpoint, plan_of
+
+PLAN = plan_of()
+NO_SESSION: Any = None
+
+
+def test_dead_letters_wait_until_a_micro_batch_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    for batch_id in range(2):
+        checkpoint.begin(batch_id, None, None, None, {"start": 3})
+    checkpoint.commit(0)
+    monkeypatch.setattr(migration, "pending_in", lambda *_: SimpleNamespace(letters=["0-0"]))
+    chosen = choose_generation(NO_SESSION, checkpoint.folder, PLAN, Layout.of(PLAN), RunOptions(), None)
+    assert chosen == ChosenGeneration(checkpoint.folder, chosen.current, chosen.current)
+    assert "a micro-batch is not complete, so dead letters wait for the next start" in caplog.text
+
+
+def test_savepoint_that_was_replaced_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint, path = LocalFolder(str(tmp_path / "c")), str(tmp_path / "s")
+    CheckpointOrigin(path, "first", describe(PLAN), [], {}, None, 0).write(checkpoint)
+    monkeypatch.setattr(restoration, "open_folder", lambda spark, path: LocalFolder(path))
+    monkeypatch.setattr(
+        restoration, "_open", lambda spark, folder: SimpleNamespace(info=SimpleNamespace(savepoint_id="second"))
+    )
+    with pytest.raises(ConfigurationError, match=rf"began from another savepoint in the folder {path}\."):
+        restoration_of(NO_SESSION, checkpoint, PLAN, RunOptions(), begun=True, committed=False)
+
+
+@pytest.mark.parametrize("master", ["yarn", "local[2]", None])
+def test_paths_that_the_state_reader_finds(master: str | None) -> None:
+    session: Any = SimpleNamespace(conf={"spark.master": master})
+    assert _location(session, LocalFolder("/data/a-b_c.d")) == "/data/a-b_c.d"
+
+
+@pytest.mark.parametrize("master", ["yarn", None])
+def test_path_that_the_state_reader_does_not_find_is_refused(master: str | None) -> None:
+    session: Any = SimpleNamespace(conf={"spark.master": master})
+    with pytest.raises(ConfigurationError, match="cannot read the state in /data/a b, because the path has characters"):
+        _location(session, LocalFolder("/data/a b"))
