@@ -35,7 +35,7 @@ from dsv2.sources import HashSplitAssigner, Portion, RoundRobinSplitAssigner, So
 from dsv2.watermark import WatermarkDeclaration
 from tests.durations import ms
 from tests.spans import Item, Span, Spans, SpansInFile, everything
-from tests.spark.test_restart import wait_until
+from tests.support import wait_until
 
 TIME = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
 BY_CLOCK = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION
