@@ -123,6 +123,7 @@ class UserFunctionError(JobError):
         traceback_text: The user's frames in the traceback of the original exception.
         position: Where the record is in its source, or None if this is not known.
         ways_out: How the job can continue, or an empty string.
+        exceeds_limit: Whether the error policy covers the exception, and a limit of the policy is exceeded.
         cause: The original exception on the local runtime and in test harnesses. None on Spark, where callbacks run
             in other processes.
     """
@@ -142,6 +143,7 @@ class UserFunctionError(JobError):
         traceback_text: str = "",
         position: RecordPosition | None = None,
         ways_out: str = "",
+        exceeds_limit: bool = False,
     ) -> None:
         self.operator = operator
         self.callback = callback
@@ -155,6 +157,7 @@ class UserFunctionError(JobError):
         self.traceback_text = traceback_text
         self.position = position
         self.ways_out = ways_out
+        self.exceeds_limit = exceeds_limit
         self.cause: BaseException | None = None
         self.failed: tuple[Any, Any] | None = None  # the record and the key, in the process where it was raised
         super().__init__(self._text())
@@ -179,9 +182,9 @@ class UserFunctionError(JobError):
             lines.append(self.ways_out)
         return "\n".join(lines)
 
-    def with_note(self, note: str) -> UserFunctionError:
-        """Return the error with a sentence added to the message of its cause."""
-        return self._with(cause_message=f"{self.cause_message} ({note})")
+    def beyond_limit(self, explanation: str) -> UserFunctionError:
+        """Return the error as one that exceeds a limit of the error policy, which the explanation names."""
+        return self._with(cause_message=f"{self.cause_message} ({explanation})", exceeds_limit=True)
 
     def at(self, position: RecordPosition) -> UserFunctionError:
         """Return the error of the record at ``position``."""
@@ -221,6 +224,7 @@ class UserFunctionError(JobError):
             "traceback_text": self.traceback_text,
             "position": self.position,
             "ways_out": self.ways_out,
+            "exceeds_limit": self.exceeds_limit,
         }
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar, overload
 
-from dsv2.callables import takes
 from dsv2.configurable import ProcessConfigurable
 from dsv2.context import Collector, PartitionedContext
 from dsv2.error_policy import DeadLetter
@@ -21,7 +20,7 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from dsv2.graph import Exchange, InputRef, KeySelector, OperatorKind, PlanBuilder, WaitForBroadcast
+from dsv2.graph import InputRef, KeySelector, OperatorKind, PlanBuilder, WaitForBroadcast
 from dsv2.graph.builder import caller_location
 from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
@@ -33,11 +32,11 @@ from dsv2.stream_arguments import (
     require,
     require_both_or_neither,
     require_selector,
-    require_version,
 )
 from dsv2.stream_base import Stream, dead_letters, preserving, refuse_foreign, side_output
 from dsv2.stream_broadcast import connect_broadcast, refuse_wait
 from dsv2.stream_operators import StreamOperators
+from dsv2.stream_partitioning import ParallelStream, PartitionableStream
 from dsv2.stream_sinks import ConfiguredSink
 
 __all__ = (
@@ -54,7 +53,6 @@ __all__ = (
 )
 
 K = TypeVar("K", bound=Hashable)
-NK = TypeVar("NK", bound=Hashable)
 T_co = TypeVar("T_co", covariant=True)
 O1_co = TypeVar("O1_co", covariant=True)
 O2_co = TypeVar("O2_co", covariant=True)
@@ -65,39 +63,7 @@ O1 = TypeVar("O1")
 O2 = TypeVar("O2")
 
 
-class _Partitionable(Stream[T_co], Generic[T_co]):
-    """A stream that can be repartitioned: any stream but a broadcast stream."""
-
-    def key_by(
-        self, key_selector: Callable[[T_co], NK], *, version: int | None = None
-    ) -> KeyedPartitionStream[NK, T_co]:
-        """Partition by key. Records with equal keys go to the same partition, in order per channel.
-
-        Args:
-            key_selector: Returns the key of a record, deterministically. A key is a str, bytes, int, bool, float, date,
-                datetime, UUID, Decimal, Enum, or a tuple, NamedTuple or frozen dataclass of these.
-            version: The version of the keys, at least 1. A restart from a checkpoint compares the versions, or the code
-                of the selectors if none is set, and is refused if they differ. Increase it when the keys change. A
-                selector without a version counts as version 1.
-
-        Raises:
-            PlanError: ``key_selector`` or ``version`` is invalid.
-        """
-        if not takes(key_selector, 1):
-            raise PlanError(f"key_by at {caller_location()} takes a callable (record) -> key, not {key_selector!r}.")
-        require_version(version, (key_selector,))
-        return KeyedPartitionStream(self._builder, self._through(Exchange.HASH, key_selector, version))
-
-    def shuffle(self) -> NonKeyedPartitionStream[T_co]:
-        """Distribute the records evenly over the subtasks of the next operator."""
-        return NonKeyedPartitionStream(self._builder, self._through(Exchange.REBALANCE))
-
-    def broadcast(self) -> BroadcastStream[T_co]:
-        """Send every record to every subtask of the function that this stream is connected to."""
-        return BroadcastStream(self._builder, self._through(Exchange.BROADCAST))
-
-
-class NonKeyedPartitionStream(_Partitionable[T_co], StreamOperators[T_co], Generic[T_co]):
+class NonKeyedPartitionStream(ParallelStream[T_co], StreamOperators[T_co], Generic[T_co]):
     """A stream whose partitions are the parallel subtasks. The partition of a record is not defined."""
 
     _kind = "NonKeyedPartitionStream"
@@ -158,16 +124,8 @@ class NonKeyedPartitionStream(_Partitionable[T_co], StreamOperators[T_co], Gener
             ref = self._add(OperatorKind.TWO_INPUT, function, "TwoInput-Process", other._ref)
         return ConfiguredStream[Any](self._builder, ref)
 
-    def global_(self) -> GlobalStream[T_co]:
-        """Send all records to one partition."""
-        return GlobalStream(self._builder, self._through(Exchange.GLOBAL))
 
-    def to_sink(self, sink: Sink[T_co]) -> ConfiguredSink:
-        """Write the records to ``sink``."""
-        return self._to_sink(sink)
-
-
-class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
+class KeyedPartitionStream(ParallelStream[T_co], Generic[K, T_co]):
     """A stream partitioned by key."""
 
     _kind = "KeyedPartitionStream"
@@ -300,16 +258,8 @@ class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
         )
         return _keyed_result(self._builder, ref)
 
-    def global_(self) -> GlobalStream[T_co]:
-        """Send all records to one partition."""
-        return GlobalStream(self._builder, self._through(Exchange.GLOBAL))
 
-    def to_sink(self, sink: Sink[T_co]) -> ConfiguredSink:
-        """Write the records to ``sink``."""
-        return self._to_sink(sink)
-
-
-class GlobalStream(_Partitionable[T_co], Generic[T_co]):
+class GlobalStream(PartitionableStream[T_co], Generic[T_co]):
     """A stream with one partition. Its operators have parallelism 1."""
 
     _kind = "GlobalStream"

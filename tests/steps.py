@@ -30,8 +30,8 @@ class Steps:
 
 
 @contextmanager
-def steps_of(step: Callable[[], None], *methods: tuple[type, str]) -> Iterator[None]:
-    """Let each call of these methods be a step: the process may die before or after it."""
+def steps_of(step: Callable[[], None], *methods: tuple[object, str]) -> Iterator[None]:
+    """Let each call of these methods, or functions of modules, be a step: the process may die before or after it."""
     with pytest.MonkeyPatch.context() as patch:
         for owner, name in methods:
             method = getattr(owner, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -288,3 +289,11 @@ def our_files(traceback_text: str) -> list[str]:
     """The files of dsv2 in a traceback, wherever the checkout is. Users should see none."""
     files = re.findall(r'^ *File "(.+)", line \d+', traceback_text, re.MULTILINE)
     return [file for file in files if any(Path(file).is_relative_to(package) for package in _OUR_PACKAGES)]
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait for something that another thread or process does. Fails after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "what was awaited did not come"
+        time.sleep(0.005)

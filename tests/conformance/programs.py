@@ -11,6 +11,7 @@ from tests.conformance import (
     programs_errors,
     programs_event_time,
     programs_event_time_kinds,
+    programs_formats,
     programs_functions,
     programs_joins,
     programs_lifecycle,
@@ -19,6 +20,7 @@ from tests.conformance import (
     programs_records,
     programs_resources,
     programs_side_outputs,
+    programs_sinks,
     programs_sources,
     programs_state,
     programs_triggers,
@@ -51,6 +53,8 @@ PROGRAMS = (
     *programs_ends.PROGRAMS,
     *programs_operators.PROGRAMS,
     *programs_unblocking.PROGRAMS,
+    *programs_sinks.PROGRAMS,
+    *programs_formats.PROGRAMS,
     *programs_async.PROGRAMS,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -16,12 +17,15 @@ from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
 from dsv2 import ExecutionEnvironment, Trigger
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
-from dsv2.connectors.postgres import PostgresSink, PostgresSource, drop_replication
+from dsv2.connectors.postgres import PostgresSink, PostgresSource, batch_ledger, drop_replication
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.local import LocalRuntime
 from dsv2.sinks import ParallelSink
+from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclarations
+from dsv2.testing import ManualClock
 from tests.durations import ms
-from tests.steps import KilledError, Steps, steps_of_files
+from tests.steps import KilledError, Steps, steps_of, steps_of_files
 from tests.topics import Topics
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
@@ -37,6 +41,10 @@ class Counting(OneInputStreamProcessFunction[int, tuple[int, int]]):
         count = ctx.state_manager.get_state(COUNT)
         count.update(count.value() + 1)
         output.collect((record, count.value()))
+
+
+def last_bit(number: int) -> int:
+    return number % 2
 
 
 def itself(number: int) -> int:
@@ -83,6 +91,36 @@ def test_from_kafka_to_kafka(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
         run(lambda: None)
         found = [value.decode() for found in topics.committed(counts).values() for value in found]
         assert Counter(found) == expected
+
+
+@pytest.mark.postgres
+def test_rows_are_inserted_once_although_the_job_is_killed_at_any_step(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    """Also within a transaction: after its rows, and after the number of the micro-batch."""
+
+    def run(table: str, step: Callable[[], None]) -> None:
+        env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock(), fast=True))
+        env.set_parallelism(2)
+        numbers = env.from_source(DataGeneratorSource(last_bit, count=4, records_per_batch=2)).with_uid("numbers")
+        counted = numbers.key_by(itself).process(Counting()).with_uid("count")
+        counted.to_sink(PostgresSink(postgres_server.conninfo, table, ["number", "nth"])).with_uid("counts")
+        transaction = (PostgresSink, "write"), (batch_ledger, "_write_rows"), (batch_ledger.BatchLedger, "_update")
+        with steps_of_files(step), steps_of(step, *transaction):
+            env.execute("count", checkpoint_location=tmp_path / table)
+
+    with psycopg.connect(postgres_server.conninfo, autocommit=True) as connection:
+        for number in itertools.count():
+            table, steps = f"killed_{number}", Steps(number)
+            connection.execute(f"CREATE TABLE {table} (number int, nth int)".encode())
+            with suppress(KilledError):
+                run(table, steps)
+            if steps.left >= 0:
+                break
+            run(table, lambda: None)
+            rows = connection.execute(f"SELECT number, nth FROM {table} ORDER BY number, nth".encode()).fetchall()
+            assert rows == [(0, 1), (0, 2), (1, 1), (1, 2)], number
+    assert number > 40
 
 
 @pytest.mark.postgres

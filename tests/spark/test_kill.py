@@ -75,7 +75,9 @@ def written(folder: Path) -> tuple[list[tuple[int, int]], list[int]]:
     return sorted(pairs), sorted(total["records"].to_pylist())
 
 
-def test_driver_kills_before_the_commit(spark: SparkSession, tmp_path: Path) -> None:
+def test_driver_kills_before_the_commit(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     batches = 6 + 2 * KILLS_PER_PHASE  # each start commits a batch, and some are left for kills that come too late
     records = batches * RECORDS_PER_BATCH
     job = JobProcess(tmp_path, "kill_job", str(records))
@@ -95,7 +97,8 @@ def test_driver_kills_before_the_commit(spark: SparkSession, tmp_path: Path) -> 
     assert all(len(variants) == 1 for variants in calls.values())
     assert sorted(tuple(pair) for (text,) in calls.values() for pair in json.loads(text)) == everything
     # Each record is printed at least once. A run collects the micro-batches from the repeated one on, each once.
-    printed = [line.removeprefix("total> ") for line in job.log_file.read_text().splitlines() if "total> " in line]
+    lines = f"{job.log_file.read_text()}\n{capsys.readouterr().out}".splitlines()
+    printed = [line.removeprefix("total> ") for line in lines if line.startswith("total> ")]
     assert sorted(set(map(int, printed))) == list(range(1, records + 1))
     collected = json.loads((tmp_path / "collected.json").read_text())
     assert collected == list(range(records + 1 - len(collected), records + 1))

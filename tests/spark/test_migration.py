@@ -35,7 +35,7 @@ from dsv2.testing import TestSource
 from runtime_spark import SparkRuntime, create_savepoint
 from runtime_spark.lease import Lease
 from tests.spark.programs import read_back
-from tests.spark.test_restart import wait_until
+from tests.support import wait_until
 from tests.unit.test_replaced_senders import ALL, EVEN, Ends, Forward, after_short, aligned
 
 COUNT, PER_BATCH = 60, 15

@@ -34,7 +34,7 @@ from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark import SparkRuntime, StateKey, StateLayout, create_savepoint
 from tests.durations import ms
 from tests.spans import Item, Spans
-from tests.spark.test_restart import wait_until
+from tests.support import wait_until
 from tests.windows import Told
 
 KEY = StateKey(b"k" * 32)

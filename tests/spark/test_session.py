@@ -31,7 +31,7 @@ from runtime_spark.layout import StateLayout
 from runtime_spark.quiet_log import leave_out_warnings
 from runtime_spark.session import starting
 from tests.durations import ms
-from tests.spark.test_restart import wait_until
+from tests.support import wait_until
 
 CHECK = "spark.sql.streaming.unsupportedOperationCheck"
 PARTITIONS = "spark.sql.shuffle.partitions"

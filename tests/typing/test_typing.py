@@ -27,7 +27,7 @@ CONFIG = """
 strict = true
 explicit_package_bases = true
 
-[mypy-pyarrow.*]
+[mypy-joblib.*,pyarrow.*,sklearn.*]
 ignore_missing_imports = true
 
 [mypy-confluent_kafka.*]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -23,7 +26,9 @@ from dsv2.arrow import (
 from dsv2.errors import JobError, PlanError, SchemaError
 from dsv2.local import LocalRuntime
 from dsv2.sinks import Sink, SinkInfo
+from dsv2.sources import DataGeneratorSource
 from dsv2.testing import ManualClock
+from tests.steps import KilledError, Steps, steps_of_files
 
 T = TypeVar("T")
 
@@ -261,3 +266,64 @@ def test_records_of_another_class_are_refused(sink: Callable[[], Sink[Plain]]) -
     env.from_collection([1]).to_sink(sink())  # type: ignore[arg-type]
     with pytest.raises(JobError, match="TypeError"):
         env.execute()
+
+
+class Kept:
+    """What an outside system has received, by sink, micro-batch and subtask, over all runs of a job."""
+
+    def __init__(self) -> None:
+        self.step: Callable[[], None] = lambda: None
+        self.rows: dict[tuple[str, int, int], list[int]] = {}
+        self.calls = 0
+
+    def __deepcopy__(self, memo: Any) -> Kept:
+        return self
+
+    def put(self, sink: str, batch_id: int, subtask: int, tables: list[pa.Table]) -> None:
+        """Keep the rows, which must be the same if the call is repeated."""
+        rows = [value for table in tables for value in table["value"].to_pylist()]
+        self.step()
+        assert self.rows.setdefault((sink, batch_id, subtask), rows) == rows
+        self.calls += 1
+        self.step()
+
+    def of(self, sink: str) -> list[int]:
+        return sorted(value for (name, _, _), rows in self.rows.items() if name == sink for value in rows)
+
+
+class KeepingSink(ArrowSink[Plain]):
+    """Replaces what it has written of a micro-batch, as an upsert does."""
+
+    def __init__(self, kept: Kept) -> None:
+        self.kept = kept
+
+    def write_tables(self, batch: ArrowSinkBatch) -> None:
+        self.kept.put("tasks", batch.batch_id, batch.subtask, list(batch.tables))
+
+
+def run_killed(kept: Kept, checkpoint: Path, steps: Callable[[], None]) -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=kept.calls, clock=ManualClock()))
+    env.set_parallelism(2)
+    numbers = env.from_source(DataGeneratorSource(Plain, count=4, records_per_batch=2)).with_uid("in")
+    kept.step = steps
+    driver = ArrowForeachBatchSink(lambda table, batch_id: kept.put("driver", batch_id, 0, [table]), Plain)
+    numbers.process(Among()).with_uid("among").to_sink(driver).with_uid("driver").with_parallelism(1)
+    numbers.to_sink(KeepingSink(kept)).with_uid("tasks")
+    with steps_of_files(steps):
+        env.execute("tables", checkpoint_location=checkpoint)
+
+
+def test_crash_at_any_step_repeats_the_same_tables(tmp_path: Path) -> None:
+    repeated = 0
+    for number in itertools.count():
+        kept, steps = Kept(), Steps(number)
+        with suppress(KilledError):
+            run_killed(kept, tmp_path / str(number), steps)
+        if steps.left >= 0:
+            break
+        run_killed(kept, tmp_path / str(number), lambda: None)
+        assert kept.of("tasks") == [*range(4)], number
+        assert kept.of("driver") == [-2, -2, -1, -1, *range(4)], number
+        repeated += kept.calls - len(kept.rows)
+    assert number > 30
+    assert repeated > 5

@@ -80,10 +80,11 @@ MAY_IMPORT = {
     "record_table": set[str](),
     "stream_sinks": MODEL | {"configurable", "stream_base", "streams"},
     "stream_broadcast": MODEL | {"graph", "stream_arguments", "stream_base"},
+    "stream_partitioning": MODEL | {"callables", "graph", "stream_arguments", "stream_base", "stream_sinks", "streams"},
     "stream_operators": MODEL | {"arguments", "graph", "stream_arguments", "stream_base", "streams"},
     "streams": MODEL
-    | {"callables", "configurable", "graph", "stream_arguments", "stream_base"}
-    | {"stream_broadcast", "stream_operators", "stream_sinks"},
+    | {"configurable", "graph", "stream_arguments", "stream_base"}
+    | {"stream_broadcast", "stream_operators", "stream_partitioning", "stream_sinks"},
     "environment": PLAN
     | {"arguments", "explain", "streams", "tracebacks", "unfinished"}  # imports its runtime by name
     | {"dashboard"},  # when a job asks for it

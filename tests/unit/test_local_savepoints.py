@@ -35,6 +35,7 @@ from dsv2.sinks import CollectSink, ParallelSink, SinkBatch
 from dsv2.state import RedistributionStrategy, StateDeclarations, StateTtl
 from dsv2.testing import ManualClock, Stop, TestSource
 from tests.durations import ms
+from tests.support import wait_until
 from tests.windows import Told
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
@@ -433,7 +434,7 @@ def test_savepoint_tells_what_each_sink_has_written(tmp_path: Path) -> None:
     numbers.to_sink(Ledger()).with_uid("ledger")
     numbers.to_sink(CollectSink()).with_uid("list")
     job = env.execute_async("sinks")
-    job.await_termination()
+    wait_until(lambda: job.progress.batch_id == 1)  # before the stop
     savepoint = Savepoint.open(job.savepoint(tmp_path / "s"))
     of_job = {"job_id": savepoint.origin.job_id, "batch_id": 1}
     assert {uid: asdict(sink) for uid, sink in savepoint.sinks.items()} == {

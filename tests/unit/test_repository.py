@@ -10,6 +10,7 @@ import pytest
 
 import dsv2
 from runtime_spark.versions import SUPPORTED
+from tests.documents import DOCUMENTS
 from tests.unit.test_public_api import FOR_USERS
 
 ROOT = Path(__file__).parent.parent.parent
@@ -53,3 +54,9 @@ def test_reference_has_every_user_module() -> None:
     pages = (page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
     shown = [module for page in pages for module in re.findall(r"^::: ([\w.]+)$", page, re.MULTILINE)]
     assert set(FOR_USERS) <= set(shown)
+
+
+def test_tests_that_documents_name_exist() -> None:
+    named = {file for document in DOCUMENTS for file in re.findall(r"\btests/[\w/]+\.py\b", document.read_text())}
+    assert len(named) > 10
+    assert [file for file in sorted(named) if not (ROOT / file).is_file()] == []

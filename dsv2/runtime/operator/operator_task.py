@@ -9,10 +9,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from dsv2.errors import JobError
-from dsv2.graph import OperatorKind
 from dsv2.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.emitter import Emitter
-from dsv2.runtime.exchange.frames import END, START, WATERMARK
+from dsv2.runtime.exchange.frames import END, START
 from dsv2.runtime.exchange.gate import GateListener, InputGate
 from dsv2.runtime.exchange.held import HeldOutput
 from dsv2.runtime.exchange.traced import suspended
@@ -20,8 +19,10 @@ from dsv2.runtime.operator.attempting_calls import AttemptingCalls
 from dsv2.runtime.operator.chain import ChainedEmitter
 from dsv2.runtime.operator.function_calls import CallEnvironment, FunctionCalls, Timing
 from dsv2.runtime.operator.function_instance import FunctionInstance
+from dsv2.runtime.operator.input_watermarks import InputWatermarks
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.time_sender import TimeSender
+from dsv2.runtime.operator.waiting_input import WaitingInput
 from dsv2.runtime.report.metrics import DefaultCounter
 from dsv2.runtime.report.subtask_report import new_report
 from dsv2.runtime.state.fields import FunctionFields
@@ -37,10 +38,8 @@ from dsv2.watermark import (
     BoolWatermarkDeclaration,
     LongWatermark,
     Watermark,
-    WatermarkDeclaration,
     WatermarkHandlingStrategy,
 )
-from dsv2.watermark.combiner import Combiner, new_combiner
 from dsv2.watermark.event_time import (
     EVENT_TIME,
     IDLE_STATUS,
@@ -99,7 +98,7 @@ class OperatorTask:
         self._processors = self._calls.processors
         self._fields = FunctionFields(function, operator, job.codec, self._calls.kept_by_name)
         self._watermarks: dict[str, int | bool] = {}
-        self._across_inputs: dict[str, Combiner] = {}
+        self._combined = InputWatermarks(operator, job.declarations, self._inactive_inputs, self._control)
         self._ended_inputs: set[int] = set()
         self._idle_inputs: set[int] = set()
         self._idle = False
@@ -111,6 +110,8 @@ class OperatorTask:
         self._records_in = 0
         self._chained_in = DefaultCounter()
         self.gates = [InputGate(index, count, job.declarations, listener) for index, count in enumerate(channels)]
+        wait = operator.broadcast_wait
+        self._waiting = None if wait is None else WaitingInput(wait, self.gates[0], instance)
 
     @property
     def ended(self) -> bool:
@@ -137,8 +138,8 @@ class OperatorTask:
         """Emit START downstream and call ``open`` of the function. Called once per subtask."""
         self._opened = True
         self._control(START, "", 0)
-        if (wait := self.operator.broadcast_wait) is not None:
-            self.gates[0].block(wait.max_records, self._on_full)
+        if self._waiting is not None:
+            self._waiting.begin()
         self._calls.init()
         self._timed(self._calls.open)
 
@@ -195,22 +196,16 @@ class OperatorTask:
             self._on_event_time(input_index, value)
         else:
             self._on_generalized(input_index, identifier, value)
-        wait = self.operator.broadcast_wait
-        if wait is not None and input_index == 1 and wait.is_over(identifier, value):
-            self.gates[0].unblock()
+        if self._waiting is not None and input_index == 1:
+            self._waiting.on_watermark(identifier, value)
 
     def _on_generalized(self, input_index: int, identifier: str, value: int | bool) -> None:
         self._watermarks[identifier] = value
         declaration = self._job.declarations[identifier]
         is_bool = isinstance(declaration, BoolWatermarkDeclaration)
         watermark = BoolWatermark(bool(value), identifier) if is_bool else LongWatermark(value, identifier)
-        if not self._agrees(input_index, watermark, declaration.default_handling_strategy):
-            return
-        if self._combines_inputs(declaration):
-            combiner = self._across(declaration)
-            self._forward(identifier, combiner, combiner.update(input_index, value))
-        else:
-            self._control(WATERMARK, identifier, value)
+        if self._agrees(input_index, watermark, declaration.default_handling_strategy):
+            self._combined.forward(input_index, declaration, value)
 
     def _on_event_time(self, input_index: int, time: int) -> None:
         if time != PROCESSING_TIME:
@@ -226,9 +221,7 @@ class OperatorTask:
 
     def on_status(self, input_index: int, idle: bool) -> None:
         """Process a status change of an input. The operator is idle when all inputs that have not ended are idle."""
-        for identifier, combiner in self._across_inputs.items():
-            change = combiner.deactivate if idle else combiner.activate
-            self._forward(identifier, combiner, change(input_index))
+        self._combined.set_idle(input_index, idle)
         if self._passes_time(input_index, BoolWatermark(idle, IDLE_STATUS)):
             (self._idle_inputs.add if idle else self._idle_inputs.discard)(input_index)
             moved = self._event_time.set_idle(input_index, idle)
@@ -243,10 +236,9 @@ class OperatorTask:
         self._idle_inputs.discard(input_index)
         self._end_time(input_index)
         self._timed(self._calls.end, input_index)
-        for identifier, combiner in self._across_inputs.items():
-            self._forward(identifier, combiner, combiner.end(input_index))
-        if self.operator.broadcast_wait is not None and input_index == 1:
-            self.gates[0].unblock()
+        self._combined.end(input_index)
+        if self._waiting is not None and input_index == 1:
+            self._waiting.on_end()
         if self._closed:
             return  # the first input had ended as well
         if self._all_inputs_ended():
@@ -254,21 +246,6 @@ class OperatorTask:
             self.close()
         else:
             self._report_idle()
-
-    def _on_full(self) -> NoReturn:
-        """Report that too many records wait for the broadcast side.
-
-        Raises:
-            JobError: Always.
-        """
-        wait = self.operator.broadcast_wait
-        assert wait is not None
-        raise JobError(
-            f"{self.operator}, defined at {self.operator.location}, subtask {self._subtask}: more than "
-            f"{wait.max_records} records wait for the broadcast side, and {wait} has not arrived. Check that the "
-            f"broadcast side sends it, read less of the main side in a micro-batch, or increase max_records of "
-            f"WaitForBroadcast."
-        )
 
     def on_crossing(self, input_index: int, waiting: Mapping[int, str]) -> NoReturn:
         """Report aligned watermarks that no reading order can align.
@@ -416,7 +393,7 @@ class OperatorTask:
             "subtask_state": self._calls.states.snapshot(),
             "gates": [gate.snapshot() for gate in self.gates],
             "watermarks": self._watermarks,
-            "across_inputs": {identifier: c.snapshot() for identifier, c in self._across_inputs.items()},
+            "across_inputs": self._combined.snapshot(),
             "event_time": self._event_time.snapshot(),
             "sent_time": self._sender.snapshot(),
             "inputs": (sorted(self._ended_inputs), sorted(self._idle_inputs), self._idle),
@@ -448,11 +425,10 @@ class OperatorTask:
         self._calls.states.restore(state["subtask_state"])
         for gate, gate_state in zip(self.gates, state["gates"], strict=True):
             gate.restore(gate_state)
-        if (wait := self.operator.broadcast_wait) is not None and self.gates[0].blocked:
-            self.gates[0].block(wait.max_records, self._on_full)  # also new channels
+        if self._waiting is not None:
+            self._waiting.continue_restored()
         self._watermarks = state["watermarks"]
-        for identifier, combiner_state in state["across_inputs"].items():
-            self._across(self._job.declarations[identifier]).restore(combiner_state)
+        self._combined.restore(state["across_inputs"])
         ended, idle, self._idle = state["inputs"]
         self._ended_inputs, self._idle_inputs = set(ended), set(idle)
         self._opened, self._closed = state["lifecycle"]
@@ -466,7 +442,7 @@ class OperatorTask:
     def _settle(self) -> None:
         """Report what has become true since the snapshot, because the parallelism has changed."""
         self._settled = True
-        if self.operator.broadcast_wait is None and self.gates[0].blocked:
+        if self._waiting is None and self.gates[0].blocked:
             self.gates[0].unblock()  # the program no longer waits
         for index, gate in enumerate(self.gates):
             gate.settle()
@@ -498,29 +474,8 @@ class OperatorTask:
         for output in self._outputs:
             output.control(kind, identifier, value)
 
-    def _forward(self, identifier: str, combiner: Combiner, combined: int | bool | None) -> None:
-        while combined is not None:
-            self._control(WATERMARK, identifier, combined)
-            combined = combiner.following()
-
-    def _combines_inputs(self, declaration: WatermarkDeclaration) -> bool:
-        policy = declaration.combination_policy
-        if self.operator.kind is not OperatorKind.UNION:
-            return len(self.gates) > 1 and policy.combine_across_inputs
-        if policy.aligned:
-            raise JobError(
-                f"{self.operator}, defined at {self.operator.location}: the aligned watermark "
-                f"{declaration.identifier!r} cannot pass a union. Declare it without aligned()."
-            )
-        return True
-
-    def _across(self, declaration: WatermarkDeclaration) -> Combiner:
-        combiner = self._across_inputs.get(declaration.identifier)
-        if combiner is None:
-            inactive = self._ended_inputs | {index for index, gate in enumerate(self.gates) if gate.idle}
-            combiner = new_combiner(declaration, len(self.gates), inactive)
-            self._across_inputs[declaration.identifier] = combiner
-        return combiner
+    def _inactive_inputs(self) -> set[int]:
+        return self._ended_inputs | {index for index, gate in enumerate(self.gates) if gate.idle}
 
     def _report_idle(self) -> None:
         live = len(self.gates) - len(self._ended_inputs)

@@ -97,7 +97,7 @@ class PolicyRules:
             (self._failures, policy.max_failures_per_micro_batch, "per micro-batch in a subtask"),
         ):
             if limit is not None and count > limit:
-                raise failure.with_note(
+                raise failure.beyond_limit(
                     f"The error policy of the operator allows {limit} failures {where}, and this is number {count}."
                 ) from failure.cause
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dsv2.errors import UserFunctionError
-from dsv2.graph import OperatorKind, Plan
+from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.sinks import Sink
 
 __all__ = ("TO_TRACE", "with_ways_out")
@@ -35,21 +35,30 @@ def with_ways_out(failure: UserFunctionError, plan: Plan, ranges: Sequence[str],
     if position is not None:
         pair = (position.split, position.offset)
         lines.append(f"  - skip this record once: execute(..., skip_records={{{position.source!r}: [{pair!r}]}})")
-    if _may_have_policy(failure, plan):
-        lines.append(
-            f"  - set an error policy for the operator: with_error_policy(ErrorPolicy().skip({failure.cause_type})), "
-            f"or dead_letter"
-        )
+    if (operator := _operator_with_policy(failure, plan)) is not None:
+        lines.append(f"  - {_change_of_policy(failure, operator)}")
     lines.append("  - fix the program, and start it again: it processes the same records")
     return failure.with_ways_out("\n".join(lines))
 
 
-def _may_have_policy(failure: UserFunctionError, plan: Plan) -> bool:
-    if failure.cause_type == "ResourceError":
-        return False
-    operators = [operator for operator in plan.operators if str(operator) == failure.operator]
-    if failure.callback in _NOT_COVERED or not operators or isinstance(operators[0].body, Sink):
-        return False
-    if operators[0].kind is OperatorKind.SOURCE and failure.callback != "decode":
-        return False
-    return operators[0].body.dsv2_refuses_error_policy is None
+def _operator_with_policy(failure: UserFunctionError, plan: Plan) -> Operator | None:
+    """The operator that failed, if an error policy of it can cover the failure."""
+    if failure.cause_type == "ResourceError" or failure.callback in _NOT_COVERED:
+        return None
+    operator = next((operator for operator in plan.operators if str(operator) == failure.operator), None)
+    if operator is None or isinstance(operator.body, Sink):
+        return None
+    if operator.kind is OperatorKind.SOURCE and failure.callback != "decode":
+        return None
+    return operator if operator.body.dsv2_refuses_error_policy is None else None
+
+
+def _change_of_policy(failure: UserFunctionError, operator: Operator) -> str:
+    policy, rule = operator.error_policy, f"skip({failure.cause_type})"
+    if policy is None:
+        return f"set an error policy for the operator: with_error_policy(ErrorPolicy().{rule}), or dead_letter"
+    if failure.exceeds_limit:
+        limits = {"total": policy.max_failures, "per_micro_batch": policy.max_failures_per_micro_batch}
+        present = ", ".join(f"{name}={limit}" for name, limit in limits.items() if limit is not None)
+        return f"set a higher limit in the error policy of the operator, which has limit({present})"
+    return f"let the error policy of the operator cover this error: {rule}, or dead_letter"

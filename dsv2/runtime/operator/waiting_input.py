@@ -1,0 +1,48 @@
+"""The input of an operator that waits until the broadcast side was read."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from dsv2.errors import JobError
+from dsv2.graph import WaitForBroadcast
+from dsv2.runtime.exchange.gate import InputGate
+from dsv2.runtime.operator.function_instance import FunctionInstance
+
+__all__ = ("WaitingInput",)
+
+
+class WaitingInput:
+    """Blocks ``gate`` until the watermark of ``wait`` arrives from the broadcast side, or its end."""
+
+    def __init__(self, wait: WaitForBroadcast, gate: InputGate, instance: FunctionInstance) -> None:
+        self._wait = wait
+        self._gate = gate
+        self._instance = instance
+
+    def begin(self) -> None:
+        """Wait from now on."""
+        self._gate.block(self._wait.max_records, self._on_full)
+
+    def continue_restored(self) -> None:
+        """Called after the gate was restored, which may have new channels."""
+        if self._gate.blocked:
+            self.begin()
+
+    def on_watermark(self, identifier: str, value: int | bool) -> None:
+        """Process a combined watermark of the broadcast side."""
+        if self._wait.is_over(identifier, value):
+            self._gate.unblock()
+
+    def on_end(self) -> None:
+        """Called when the broadcast side has ended."""
+        self._gate.unblock()
+
+    def _on_full(self) -> NoReturn:
+        operator = self._instance.operator
+        raise JobError(
+            f"{operator}, defined at {operator.location}, subtask {self._instance.subtask}: more than "
+            f"{self._wait.max_records} records wait for the broadcast side, and {self._wait} has not arrived. Check "
+            f"that the broadcast side sends it, read less of the main side in a micro-batch, or increase max_records "
+            f"of WaitForBroadcast."
+        )

@@ -1,0 +1,133 @@
+"""The job of docs/monitoring.md is correct from the start: with a backlog, in any micro-batches, after any restart."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from dsv2 import CollectSink, ExecutionEnvironment, Trigger
+from dsv2.errors import JobError
+from dsv2.local import LocalRuntime
+from dsv2.testing import Crash, ManualClock, Pause, Stop, TestSource
+from tests.documents import PROGRAMS
+
+SILENCE = timedelta(seconds=10)
+EVERY = {"a": 1, "b": 1, "c": 8, "d": 1}  # seconds between the beats of a device
+PAUSES = {"b": [(10, 40)], "c": [(16, 56), (80, 104)], "d": [(0, 30), (70, 81), (90, 101)]}
+SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def document() -> Iterator[Any]:
+    """The program of the document, as a module, because its classes are serialized by their names."""
+    with pytest.MonkeyPatch.context() as patch:
+        module = ModuleType("document_monitoring")
+        patch.setitem(sys.modules, module.__name__, module)
+        exec(compile(PROGRAMS["docs/monitoring.md"], "docs/monitoring.md", "exec"), vars(module))
+        yield module
+
+
+def times() -> dict[str, list[int]]:
+    """When each device sends, in seconds."""
+    return {
+        device: [s for s in range(0, SECONDS, every) if not any(a < s < b for a, b in PAUSES.get(device, []))]
+        for device, every in EVERY.items()
+    }
+
+
+def expected() -> Counter[tuple[str, str, int]]:
+    """A device is silent if its next beat is more than ten seconds after the last one."""
+    reports = []
+    for device, own in times().items():
+        for last, following in pairwise(own):
+            if following - last > 10:
+                reports += [(device, "is silent", 1000 * last), (device, "is back", 1000 * following)]
+    return Counter(reports)
+
+
+class Job:
+    """Runs the job of the document again and again, with one clock and one checkpoint, until all input was read."""
+
+    def __init__(self, document: Any, checkpoint: Path, parallelism: int = 1, batch: int | None = None) -> None:
+        self.document = document
+        self.checkpoint = checkpoint
+        self.parallelism = parallelism
+        self.batch = batch
+        self.clock = ManualClock(5_000_000)
+        self.reports: list[Any] = []
+
+    def run(self, items: list[Any]) -> None:
+        reports = CollectSink[Any]()
+        env = ExecutionEnvironment.get_instance(LocalRuntime(clock=self.clock, fast=True))
+        env.set_parallelism(self.parallelism)
+        source = TestSource[Any](items, records_per_batch=self.batch)
+        self.document.build(env.from_source(source).with_uid("beats"), SILENCE, reports)
+        try:
+            every = Trigger.processing_time(timedelta(seconds=1))
+            env.execute("heartbeats", checkpoint_location=self.checkpoint, trigger=every)
+        finally:
+            self.reports += reports.results
+
+    def found(self) -> Counter[tuple[str, str, int]]:
+        return Counter((report.who, report.what, report.since) for report in self.reports)
+
+
+def beats(document: Any) -> list[Any]:
+    sent = [document.Beat(device, 1000 * second) for device, own in times().items() for second in own]
+    return sorted(sent, key=document.time_of)
+
+
+@pytest.mark.parametrize("batch", [None, 1, 50])
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_reports_do_not_depend_on_micro_batches(document: Any, tmp_path: Path, parallelism: int, batch: Any) -> None:
+    job = Job(document, tmp_path, parallelism, batch)
+    job.run(beats(document))
+    assert job.found() == expected()
+
+
+def test_silence_before_the_last_beat(document: Any, tmp_path: Path) -> None:
+    """Event time passes it only when the input ends."""
+    job = Job(document, tmp_path)
+    job.run([document.Beat("b", 0), document.Beat("b", 10_050)])
+    assert job.found() == Counter([("b", "is silent", 0), ("b", "is back", 10_050)])
+
+
+@pytest.mark.parametrize("interruption", [Stop(), Crash()], ids=["stop", "crash"])
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_reports_do_not_depend_on_restarts(
+    document: Any, tmp_path: Path, parallelism: int, interruption: Stop | Crash
+) -> None:
+    """Also within silences, and for longer than a silence."""
+    items: list[Any] = beats(document)
+    places = [len(items) * part // 7 for part in range(1, 7)]
+    for place in reversed(places):
+        items.insert(place, interruption)
+    job = Job(document, tmp_path, parallelism, batch=40)
+    for _ in places:
+        if isinstance(interruption, Stop):
+            job.run(items)
+        else:
+            with pytest.raises(JobError, match="intended crash"):
+                job.run(items)
+        job.clock.advance(timedelta(hours=1))
+    job.run(items)
+    assert job.found() == expected(), "and nobody is told that all are silent"
+
+
+def test_only_a_silence_of_the_running_job_is_one(document: Any, tmp_path: Path) -> None:
+    first, second, third, fourth, fifth = (document.Beat("a", 1_000 * second) for second in range(5))
+    short, long = Pause(timedelta(seconds=7)), Pause(timedelta(seconds=12))
+    job = Job(document, tmp_path)
+    items = [first, Stop(), second, short, third, Stop(), fourth, long, fifth]
+    for reports in ([], [], [("all", "are silent"), ("all", "are back")]):
+        job.run(items)
+        assert [(report.who, report.what) for report in job.reports] == reports
+        job.clock.advance(timedelta(hours=1))
