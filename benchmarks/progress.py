@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report.at_most(f"{job}: least CPU time with progress, beside without", with_it / without, MOST)
     header = ("job", "with, ns", "without, ns", "ratio", "median with, ns", "median without, ns", "rounds")
     report.table("CPU time per record", header, rows)
-    size = len(encode_reports(_reports()))
+    size = len(encode_reports([report_of(subtask) for subtask in range(_SUBTASKS)]))
     report.table(
         "Reports of a micro-batch", ("subtasks", "bytes", "bytes per subtask"), [(_SUBTASKS, size, size / _SUBTASKS)]
     )
@@ -149,23 +149,20 @@ def _without() -> Iterator[None]:
         yield
 
 
-def _reports() -> list[dict[str, Any]]:
-    """Reports of an operator in the middle of a long job."""
-    return [
-        new_report(
-            "a descriptive uid",
-            subtask,
-            records_in=10_000_000_000 + subtask,
-            outputs=[10_000_000_000 + subtask],
-            watermarks={"BUILTIN_API_EVENT_TIME": 1_700_000_000_000},
-            keys=100_000,
-            event_time=1_700_000_000_000,
-            user_ns=123_456_789,
-            span=[1_700_000_000_000, 1_700_000_000_500],
-            state_bytes=1_000_000,
-        )
-        for subtask in range(_SUBTASKS)
-    ]
+def report_of(subtask: int) -> dict[str, Any]:
+    """The report of a subtask in the middle of a long job."""
+    return new_report(
+        "a descriptive uid",
+        subtask,
+        records_in=10_000_000_000 + subtask,
+        outputs=[10_000_000_000 + subtask],
+        watermarks={"BUILTIN_API_EVENT_TIME": 1_700_000_000_000},
+        keys=100_000,
+        event_time=1_700_000_000_000,
+        user_ns=123_456_789,
+        span=[1_700_000_000_000, 1_700_000_000_500],
+        state_bytes=1_000_000,
+    )
 
 
 if __name__ == "__main__":

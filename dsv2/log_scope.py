@@ -58,7 +58,7 @@ def in_operator(uid: str, subtask: int | None = None) -> Iterator[None]:
 
 
 def in_scope_by_step(scope: LogScope, steps: Iterator[T]) -> Iterator[T]:
-    """Return ``steps``, each of which is computed in ``scope``. The code that uses them is not in it."""
+    """Yield the items of ``steps``. Each is computed in ``scope``; the code that uses it is not."""
     while True:
         with in_scope(scope):
             try:

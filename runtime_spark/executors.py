@@ -29,7 +29,7 @@ def check_executors(spark: SparkSession) -> None:
     if missing:
         raise ConfigurationError(
             f"The Python of Spark's executors ({python}) cannot import {', '.join(missing)}. Ship the packages of this "
-            f"project with --py-files (a zip file or a wheel) and install the others there, or ship a whole "
+            f"project with --py-files (a zip file) and install the others there, or ship a whole "
             f"environment with --archives and set spark.pyspark.python to its Python. See docs/cluster.md."
         )
     _CHECKED.add(context.applicationId)

@@ -11,7 +11,7 @@ __all__ = ("Told",)
 
 
 class Told(JobListener):
-    """Notes what it is told of a job with an operator ``uid``."""
+    """Records what happens to a job with an operator ``uid``."""
 
     def __init__(self, uid: str = "map") -> None:
         self._uid = uid

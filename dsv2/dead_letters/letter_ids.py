@@ -46,7 +46,7 @@ def compacted(
 
     Args:
         entries: The entries.
-        batches: The micro-batches of which the letters are known.
+        batches: The micro-batches whose letters are known.
         letters_of: Returns the ids of all letters of a micro-batch that may belong to the set.
     """
     ids = [entry for entry in entries if _BETWEEN not in entry]

@@ -32,7 +32,7 @@ _POLL = timedelta(milliseconds=10)
 def sample(plan: Plan, limit: int, seconds: float | None) -> list[Any]:
     """Return the first records that the only sink of ``plan`` receives.
 
-    Sources are read from their beginning, and are not told that anything was processed.
+    Sources are read from their beginning, and nothing is committed to them.
 
     Args:
         plan: The plan.

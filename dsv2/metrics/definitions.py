@@ -21,7 +21,7 @@ __all__ = (
 
 
 class MetricKind(Enum):
-    """The type of a metric. INFO has the constant value 1, and its labels are what it tells."""
+    """The type of a metric. INFO has the constant value 1; its labels carry the information."""
 
     COUNTER = "counter"
     GAUGE = "gauge"

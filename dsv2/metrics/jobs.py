@@ -102,8 +102,8 @@ class JobsListener(JobListener):
         with self._lock:
             if plan.job_name in self._running:
                 _LOG.warning(
-                    "Two jobs named %r run in this process. Their metrics cannot be told apart, and are those of one "
-                    "of them. Give them different names.",
+                    "Two jobs named %r run in this process. Their metrics have the same labels, so only those of "
+                    "one are shown. Give them different names.",
                     plan.job_name,
                 )
             self._running[plan.job_name] = RunningJob(job, plan, self._clock.now_ms())

@@ -69,7 +69,7 @@ class Unblocking:
 
     @property
     def unread(self) -> list[RecordPosition]:
-        """The records that no micro-batch has skipped yet, without those of which a run has warned."""
+        """The records that no micro-batch has skipped yet, without those that a run has already warned about."""
         return [at for at, batch in self._content.skips.items() if batch is None and at not in self._warned]
 
     def write(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from benchmarks.progress import report_of
 from dsv2 import Collector, ExecutionEnvironment, JobListener, JobProgress, PartitionedContext
 from dsv2.folders import LocalFolder
 from dsv2.graph import Plan
@@ -36,24 +37,8 @@ def plan_of_two_levels() -> Plan:
     return env.build_plan("sums")
 
 
-def busy(subtask: int) -> dict[str, Any]:
-    """The report of a subtask in the middle of a long job."""
-    return new_report(
-        "a descriptive uid",
-        subtask,
-        records_in=10_000_000_000 + subtask,
-        outputs=[10_000_000_000 + subtask],
-        watermarks={"BUILTIN_API_EVENT_TIME": 1_700_000_000_000},
-        keys=100_000,
-        event_time=1_700_000_000_000,
-        user_ns=123_456_789,
-        span=[1_700_000_000_000, 1_700_000_000_500],
-        state_bytes=1_000_000,
-    )
-
-
 def test_reports_of_256_subtasks_are_small() -> None:
-    reports = [busy(subtask) for subtask in range(256)]
+    reports = [report_of(subtask) for subtask in range(256)]
     payload = encode_reports(reports)
     assert len(payload) <= 256 * _MOST_BYTES
     assert decode_reports(payload) == reports
@@ -67,10 +52,10 @@ def test_only_reports_of_subtasks_get_defaults() -> None:
 
 
 def test_repeated_tasks_report_once() -> None:
-    first, again = busy(1), {**busy(1), "user_ns": 7, "span": [1, 2]}
-    assert distinct_reports([encode_reports([first]), encode_reports([again]), encode_reports([busy(2)])]) == [
+    first, again = report_of(1), {**report_of(1), "user_ns": 7, "span": [1, 2]}
+    assert distinct_reports([encode_reports([first]), encode_reports([again]), encode_reports([report_of(2)])]) == [
         first,
-        busy(2),
+        report_of(2),
     ]
 
 
@@ -123,7 +108,7 @@ class Query:
 
 
 class Told(JobListener):
-    """Notes what it is told."""
+    """Records what happens to a job."""
 
     def __init__(self, react: Callable[[JobProgress], None] = lambda progress: None) -> None:
         self.events: list[Any] = []

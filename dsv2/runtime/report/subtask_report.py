@@ -54,5 +54,5 @@ def short(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def whole(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return the report of which ``short`` is ``entry``. Other entries are returned as they are."""
+    """Restore a report that ``short`` has shortened to ``entry``. Other entries are returned unchanged."""
     return {**_DEFAULTS, **entry} if "subtask" in entry and "outputs" in entry else entry
