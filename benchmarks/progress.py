@@ -32,7 +32,7 @@ from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark.report_rows import encode_reports
 
-__all__ = ("main",)
+__all__ = ("main", "report_of")
 
 NAME = "progress"
 MOST = 1.01

@@ -106,14 +106,8 @@ class DataFrameFrames:
             rows = [row for subtask in range(parallelism) for row in make(job, operator_id, subtask)]
             return literal_rows(self._spark, rows)
 
-        def make_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            job = load_job(packed)
-            for batch in batches:
-                for subtask in batch.column(0).to_pylist():
-                    yield to_arrow(make(job, operator_id, subtask))
-
         subtasks = self._spark.range(0, parallelism, 1, -(-parallelism // _SUBTASKS_PER_TASK))
-        return subtasks.mapInArrow(make_all, ROW_SCHEMA)
+        return subtasks.mapInArrow(_control_maker(make, operator_id, packed), ROW_SCHEMA)
 
     def _frames(self) -> DataFrame:
         make = _frame_maker(self._read, self._source.split_by, self._operator, self._packed, None, None)
@@ -196,6 +190,20 @@ def _by_subtask(records: Sequence[Any], subtasks: list[int] | int) -> Sequence[t
     for subtask, record in zip(subtasks, records, strict=True):
         groups.setdefault(subtask, []).append(record)
     return sorted(groups.items())
+
+
+def _control_maker(
+    make: Callable[[WorkerJob, int, int], list[Row]], operator_id: int, packed: bytes
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that converts the numbers of subtasks to their frames of ``make``."""
+
+    def to_frames(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        job = load_job(packed)
+        for batch in batches:
+            for subtask in batch.column(0).to_pylist():
+                yield to_arrow(make(job, operator_id, subtask))
+
+    return to_frames
 
 
 def _begin(job: WorkerJob, operator_id: int, subtask: int) -> list[Row]:

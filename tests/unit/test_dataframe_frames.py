@@ -13,7 +13,7 @@ from dsv2.graph import Operator, OperatorKind
 from dsv2.runtime.exchange.frames import END, START
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
-from runtime_spark.dataframe_source import _begin, _ColumnReader, _end, _frame_maker
+from runtime_spark.dataframe_source import _begin, _ColumnReader, _control_maker, _end, _frame_maker
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.rows import decode_frame
 from runtime_spark.worker import load_job, pack_job
@@ -95,3 +95,17 @@ def test_every_subtask_begins_and_ends() -> None:
         assert len({slot for slot, *_ in own}) == 2
         assert {at for _, _, at, _ in own} == {seq}
         assert all(kind in [one for _, one, *_ in decode_frame(codec, data, "")[1]] for *_, data in own)
+
+
+def test_tasks_make_what_the_driver_would_make_for_fewer_subtasks() -> None:
+    source = Source()
+    subtasks = [pa.RecordBatch.from_pydict({"id": [subtask]}) for subtask in range(2)]
+    made = [
+        row for batch in _control_maker(_begin, source.operator.id, source.packed)(subtasks) for row in rows_of(batch)
+    ]
+    job = load_job(source.packed)
+    assert made == [row for subtask in range(2) for row in _begin(job, source.operator.id, subtask)] != []
+
+
+def rows_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    return [(row["slot"], row["channel"], row["seq"], row["payload"]) for row in batch.to_pylist()]

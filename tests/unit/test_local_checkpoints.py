@@ -390,3 +390,17 @@ def test_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     left.write_bytes(b"half of it")
     continued(tmp_path, Ledger(), None, trigger=Trigger.available_now())
     assert not left.exists()
+
+
+def test_restart_continues_with_the_size_of_micro_batches(tmp_path: Path) -> None:
+    def sizes() -> list[int]:
+        found: list[int] = []
+        env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock()))
+        numbers = env.from_source(TestSource[int]([*range(700), Stop(), *range(2_000)])).with_uid("numbers")
+        numbers.to_sink(ForeachBatchSink[int](lambda records, batch_id: found.append(len(records)))).with_uid("out")
+        trigger = Trigger.available_now(target_batch_duration=ms(1_000))
+        env.execute("sizes", checkpoint_location=tmp_path, trigger=trigger)
+        return found
+
+    assert sizes() == [100, 200, 400]
+    assert sizes() == [100, 400, 800, 700]  # a small one, then as large as before the stop
