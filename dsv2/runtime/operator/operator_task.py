@@ -337,6 +337,7 @@ class OperatorTask:
             histograms={name: one.parts() for name, one in self._calls.metrics.histograms.items()},
             records_held=self.records_held,
             keys=self._store.values_held,
+            timers=self._store.timers,
             event_time=self._event_time.reached,
             user_ns=self._user_ns,
             ended=self._closed,

@@ -14,7 +14,7 @@ from dsv2.graph import Exchange, Operator, OperatorKind
 from dsv2.runtime.rescale.change import InputChange, OperatorChange, Senders
 from dsv2.runtime.rescale.operator_states import owner_of, rescaled_states
 from dsv2.runtime.serde.codec import BlobKind, Codec
-from dsv2.runtime.state.keyed_store import PagedKeyedStore
+from dsv2.runtime.state.keyed_store import PagedKeyedStore, timers_in
 from dsv2.watermark import WatermarkDeclaration
 
 __all__ = ("rescale", "rescaled_stores")
@@ -90,6 +90,7 @@ def _move(key: Any, store: PagedKeyedStore, target: PagedKeyedStore) -> None:
         columns[name][key] = value
     if entry := store.find(key):
         target.entry(key).update(entry)
+        target.timers += timers_in(entry)
 
 
 def _move_panes(operator: Operator, subtask: int, store: PagedKeyedStore, new: Sequence[PagedKeyedStore]) -> None:

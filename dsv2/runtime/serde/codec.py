@@ -26,7 +26,7 @@ from dsv2.runtime.serde.encoder import ColumnEncoder, GraphEncoder, NoTreeError
 
 __all__ = ("FORMAT_VERSION", "SIGNED_HEADER_BYTES", "BlobKind", "Codec", "References")
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 _MAGIC = b"DSV2"
 _HEADER = struct.Struct("<4sBBII")
 _SIGNED = 0x80

@@ -154,7 +154,7 @@ class StoredState:
         self._owner = owner
         self.pages: dict[str, StoredPages] = {}
         for uid, snapshot in self._state.items():
-            _, keys, _, panes = snapshot["store"]
+            _, keys, *_, panes = snapshot["store"]
             self.pages[f"{uid}/keys"] = StoredPages(uid, None, *keys)
             for slot, (*_, (_, of_pane)) in panes.items():
                 self.pages[f"{uid}/pane/{slot}"] = StoredPages(uid, slot, *of_pane)
