@@ -69,13 +69,13 @@ class KeyPages(Pages):
             del page[key]
         return len(empty)
 
-    def grow(self, keys: int) -> range:
-        new = super().grow(keys)
+    def grow(self, keys: int, in_memory: int) -> range:
+        new = super().grow(keys, in_memory)
         for number in new:
             self.numbers.update(dict.fromkeys(self.load(number), number))
         return new
 
-    def snapshot(self) -> tuple[int, dict[int, bytes]]:
+    def snapshot(self) -> tuple[int, dict[int, bytes], int]:
         """Take a snapshot and drop all decoded pages, so that later changes load the page again."""
         state = super().snapshot()
         self._forget()

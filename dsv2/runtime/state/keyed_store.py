@@ -15,7 +15,7 @@ from dsv2.runtime.state.deadlines import Deadlines
 from dsv2.runtime.state.key_pages import KeyPages
 from dsv2.runtime.state.migrations import Migrations
 from dsv2.runtime.state.page_store import PageStores, in_blob
-from dsv2.runtime.state.pages import KEYS_PER_PAGE, Page
+from dsv2.runtime.state.pages import KEYS_PER_PAGE, Page, sampled
 from dsv2.runtime.state.panes import PagedPanes
 from dsv2.spi import KeyEntry
 
@@ -176,6 +176,8 @@ class PagedKeyedStore:
     def snapshot(self) -> tuple[Any, ...]:
         """Return the state as built-in values, with pages as bytes. Only changed pages are encoded."""
         self._drop_empty()
+        if self._pages.learns:
+            self._pages.learn(dict.fromkeys(sampled(self._numbers)))
         self._grow()
         for number in self._pages.changed:
             page = self._pages.load(number)
@@ -226,7 +228,7 @@ class PagedKeyedStore:
         return [key for key in page if self._entries.get(key) or any(key in column for column in columns)]
 
     def _grow(self) -> None:
-        for number in self._pages.grow(self._count):
+        for number in self._pages.grow(self._count, len(self._numbers)):
             page = self._pages.load(number)
             for domain, deadlines in self._deadlines.items():
                 if (first := self._earliest(page, domain)) is not None:

@@ -155,9 +155,9 @@ class StoredState:
         self.pages: dict[str, StoredPages] = {}
         for uid, snapshot in self._state.items():
             _, keys, *_, panes = snapshot["store"]
-            self.pages[f"{uid}/keys"] = StoredPages(uid, None, *keys)
+            self.pages[f"{uid}/keys"] = StoredPages(uid, None, *keys[:2])
             for slot, (*_, (_, of_pane)) in panes.items():
-                self.pages[f"{uid}/pane/{slot}"] = StoredPages(uid, slot, *of_pane)
+                self.pages[f"{uid}/pane/{slot}"] = StoredPages(uid, slot, *of_pane[:2])
 
     def rows(self) -> Iterator[tuple[str, StateRow]]:
         """Return the rows that are not in pages, each with the uid of its operator."""
