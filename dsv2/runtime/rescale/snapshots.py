@@ -44,6 +44,8 @@ def rescale(
     new: list[dict[str, Any]] = [{} for _ in range(parallelism)]
     for number, operator in enumerate(replace(operator, parallelism=parallelism) for operator in operators):
         states = [state[operator.uid] for state in old]
+        for state in states:
+            state["fields"] = codec.dumps_nested(state["fields"])
         change = _change(operator, states, is_chained=number > 0)
         parts = rescaled_states(operator, change, states, declarations, codec)
         stores = rescaled_stores(operator, [state["store"] for state in states], codec)

@@ -149,6 +149,8 @@ class StoredState:
 
     def __init__(self, blob: bytes, subtask: int, codec: Codec, owner: str) -> None:
         self._state, self._edges = codec.unseal(BlobKind.STATE, blob, owner)
+        for snapshot in self._state.values():
+            snapshot["fields"] = codec.dumps_nested(snapshot["fields"])
         self._subtask = subtask
         self._codec = codec
         self._owner = owner
