@@ -167,7 +167,7 @@ class Subtask:
                     task.name_unserializable()
                 raise
 
-    def restore(self, blob: bytes) -> None:
+    def restore(self, blob: bytes | memoryview) -> None:
         """Restore a ``snapshot``.
 
         Raises:

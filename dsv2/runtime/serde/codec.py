@@ -169,7 +169,7 @@ class Codec:
         blob[:size] = header
         return blob
 
-    def unseal(self, kind: BlobKind, blob: bytes, owner: str) -> Any:
+    def unseal(self, kind: BlobKind, blob: bytes | memoryview, owner: str) -> Any:
         """Deserialize the value of a blob.
 
         Raises:
@@ -195,7 +195,7 @@ class Codec:
         header = _HEADER.pack(_MAGIC, FORMAT_VERSION, kind | _SIGNED, len(payload), crc32(payload))
         return header + _signature(self._key, header, payload)
 
-    def unwrap(self, kind: BlobKind, blob: bytes, owner: str) -> bytes:
+    def unwrap(self, kind: BlobKind, blob: bytes | memoryview, owner: str) -> bytes:
         """Return the payload of a blob without copying it. Raises ``CorruptDataError`` as ``unseal`` does."""
         if len(blob) < _HEADER.size:
             raise CorruptDataError(f"{owner}: {len(blob)} bytes are too few for a blob.")

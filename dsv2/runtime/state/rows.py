@@ -103,7 +103,7 @@ class StateRow(NamedTuple):
 
 
 def rows_of(
-    blob: bytes, subtask: int, codec: Codec, owner: str, stores: PageStores | None = None
+    blob: bytes | memoryview, subtask: int, codec: Codec, owner: str, stores: PageStores | None = None
 ) -> Iterator[tuple[str, StateRow]]:
     """Return the state of a subtask as rows, each with the uid of its operator. Pages are decoded one at a time.
 
@@ -147,7 +147,7 @@ class StoredState:
         pages: The pages, by the name of their map.
     """
 
-    def __init__(self, blob: bytes, subtask: int, codec: Codec, owner: str) -> None:
+    def __init__(self, blob: bytes | memoryview, subtask: int, codec: Codec, owner: str) -> None:
         self._state, self._edges = codec.unseal(BlobKind.STATE, blob, owner)
         for snapshot in self._state.values():
             snapshot["fields"] = codec.dumps_nested(snapshot["fields"])
