@@ -157,6 +157,19 @@ def test_small_values_share_pages() -> None:
     assert len(entries.kept) == 200
 
 
+def test_first_values_may_be_unlike_the_others() -> None:
+    entries = KeptEntries()
+    store = keyed_store(entries)
+    put(store, [0], 100_000)
+    store = next_store(store, entries)
+    put(store, range(1, 6400), 4)
+    store = next_store(store, entries)
+    assert len(entries.kept) == 200
+    put(store, range(6400, 20_000), 400)
+    store = next_store(store, entries)
+    assert 6_000 < len(entries.kept) <= 10_000
+
+
 def test_pages_are_split_gradually_when_values_grow() -> None:
     entries = KeptEntries()
     store = keyed_store(entries)

@@ -176,7 +176,7 @@ class PagedKeyedStore:
     def snapshot(self) -> tuple[Any, ...]:
         """Return the state as built-in values, with pages as bytes. Only changed pages are encoded."""
         self._drop_empty()
-        if self._pages.learns:
+        if self._pages.learns(self._count, len(self._numbers)):
             self._pages.learn(dict.fromkeys(sampled(self._numbers)))
         self._grow()
         for number in self._pages.changed:

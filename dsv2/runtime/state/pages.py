@@ -22,7 +22,8 @@ KEYS_PER_PAGE = 32
 """The number of keys in a page, unless a smaller number makes a page large enough."""
 _FEWEST = 2  # as with fewer, many pages would be empty
 _SAMPLE = 256  # keys from which the size of a page is estimated
-_TOO_LARGE, _MOST_NOTED = 1.5, 4  # times the size that pages should have
+_NOISE = 1.25  # by which sizes differ from one micro-batch to the next
+_MOST_NOTED = 4  # times the size that pages should have
 _MULTIPLIER = 0xD6E8FEB86659FD93  # odd and irregular, so that every bit of a hash affects the page
 _ABSENT: Any = object()
 
@@ -136,19 +137,14 @@ class Pages(PageCache):
         number = stable_hash(key) * _MULTIPLIER >> 32 & self._mask
         return number if number < self.count else number & self._mask >> 1
 
-    @property
-    def learns(self) -> bool:
-        """Whether ``learn`` should be called before the first pages are stored."""
-        return self._store.page_bytes is not None and not self.stored
+    def learns(self, keys: int, in_memory: int) -> bool:
+        """Whether ``learn`` should be called: most ``keys`` are in memory, as when there were none before."""
+        return self._store.page_bytes is not None and 0 < keys <= 2 * in_memory
 
     def learn(self, sample: Page) -> None:
-        """Find out how many keys a page should have, from a ``sample`` of the first keys and their values."""
-        if not sample:
-            return
-        self._adapt(len(self._encode(sample)), len(sample))
-        keys, size = list(sample), self.keys_per_page  # pages of this size, because each also has names
-        pages = [{key: sample[key] for key in keys[begin : begin + size]} for begin in range(0, len(keys), size)]
-        self._adapt(sum(len(self._encode(page)) for page in pages), len(keys))
+        """Find out how many keys a page should have, from a ``sample`` of the keys in memory and their values."""
+        in_large_pages = self._fitting(self._size_in_pages(sample, KEYS_PER_PAGE), len(sample))
+        self._adapt(self._size_in_pages(sample, in_large_pages), len(sample))
 
     def grow(self, keys: int, in_memory: int) -> range:
         """Grow to the number of pages needed for a number of ``keys`` and return the numbers of the new pages.
@@ -200,20 +196,37 @@ class Pages(PageCache):
         size = super()._put(number, page)
         if self._store.page_bytes is not None:
             self._written_keys += len(page)
-            self._written_bytes += min(size, _MOST_NOTED * self._store.page_bytes)  # a huge value is no reason
+            self._written_bytes += self._noted(size)
         return size
 
+    def _size_in_pages(self, sample: Page, keys_per_page: int) -> int:
+        """Return the bytes of pages with the keys of a sample. Each page adds its own, such as names."""
+        keys = iter(sample)
+        size = 0
+        while some := list(islice(keys, keys_per_page)):
+            size += self._noted(len(self._encode({key: sample[key] for key in some})))
+        return size
+
+    def _noted(self, size: int) -> int:
+        """Return the size of a page so far as it counts. A single huge value is no reason to split other pages."""
+        assert self._store.page_bytes is not None
+        return min(size, _MOST_NOTED * self._store.page_bytes)
+
     def _check_size(self) -> None:
-        """Let pages have fewer keys if those that were written are too large, because values have grown."""
-        limit, size, keys = self._store.page_bytes, self._written_bytes, self._written_keys
-        if limit is not None and keys >= _SAMPLE and size * self.keys_per_page > _TOO_LARGE * limit * keys:
-            self._adapt(size, keys)
+        """Let pages have another number of keys if values have grown or shrunk."""
+        if self._written_keys >= _SAMPLE:
+            self._adapt(self._written_bytes, self._written_keys)
         self._written_bytes = self._written_keys = 0
 
     def _adapt(self, size: int, keys: int) -> None:
-        """``keys`` keys take ``size`` bytes."""
+        """Adapt to ``keys`` keys that take ``size`` bytes."""
+        fitting = self._fitting(size, keys)
+        if not self.keys_per_page <= _NOISE * fitting <= _NOISE * _NOISE * self.keys_per_page:
+            self.keys_per_page = fitting
+
+    def _fitting(self, size: int, keys: int) -> int:
         assert self._store.page_bytes is not None
-        self.keys_per_page = min(KEYS_PER_PAGE, max(_FEWEST, self._store.page_bytes * keys // size))
+        return min(KEYS_PER_PAGE, max(_FEWEST, self._store.page_bytes * keys // size))
 
     def _place(self, number: int) -> int:
         """The page that currently holds the keys of page ``number``, which may not exist yet."""
@@ -299,7 +312,7 @@ class PagedMap:
         self._stored += len(self.live)
         if not self._stored:
             pages.clear()
-        if pages.learns:
+        if pages.learns(self._stored, len(self.live)):
             pages.learn({key: self.live[key] for key in sampled(self.live)})
         pages.grow(self._stored, len(self.live))
         for key, value in self.live.items():
