@@ -38,7 +38,7 @@ class NoState:
     def page_stores(self, codec: Codec) -> PageStores:
         return in_blob if self._layout is StateLayout.BLOB else in_entries(KeptEntries(), codec)
 
-    def read(self) -> bytes | None:
+    def read(self) -> bytes | bytearray | None:
         return None
 
     def write(self, blob: bytearray) -> None: ...
@@ -62,9 +62,9 @@ class Remembering(OneInputStreamProcessFunction[bytes, int]):
 class Kept(NoState):
     """The checkpointed state of one slot."""
 
-    blob: bytes | None = None
+    blob: bytes | bytearray | None = None
 
-    def read(self) -> bytes | None:
+    def read(self) -> bytes | bytearray | None:
         return self.blob
 
     def write(self, blob: bytearray) -> None:

@@ -107,10 +107,10 @@ class FunctionFields:
         """Restore the fields of a ``snapshot``. Those of a savepoint are bytes."""
         state = self._codec.loads_nested(data, f"Fields of {self._operator}", self._references)
         if self._kept_of_wrapping:
-            data, kept = state
+            own, kept = state
             for name, value in kept.items():
                 setattr(self._wrapping, name, value)
-            state = self._codec.loads(data, f"Fields of {self._operator}", self._references)
+            state = self._codec.loads(own, f"Fields of {self._operator}", self._references)
         if self._custom:
             restore_state = getattr(self._function, "__setstate__", None)
             if restore_state is not None:
