@@ -8,7 +8,10 @@ The layouts are: one blob for each of two subtasks, in Spark's default store or 
 is, sixteen subtasks that share the two tasks; and pages in a map (also in RocksDB).
 ``memory`` is the memory of the state stores as reported by Spark.
 
-The second table is for two subtasks with blobs, without Spark: the size of the state, and the CPU time to restore it,
+The second table has larger values, of ``--value-bytes`` for each key, in maps. The third one shows what such a
+micro-batch reads from a map and writes to it, without Spark: bytes, and in times of the touched keys and values.
+
+The last table is for two subtasks with blobs, without Spark: the size of the state, and the CPU time to restore it,
 process the 1,000 records and take the snapshot.
 """
 
@@ -19,7 +22,7 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -37,6 +40,10 @@ from benchmarks.common.outside import OutsideSpark
 from dsv2 import Collector, Dsv2Error, ExecutionEnvironment, PartitionedContext, Trigger
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.report.short_repr import shorten
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.keyed_store import PagedKeyedStore
+from dsv2.runtime.state.page_store import in_entries
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import BaseSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
@@ -51,6 +58,8 @@ TASKS = 2
 FINER = 16
 LIMIT = 3.0
 """The maximum ratio of the time of a micro-batch with the most keys to that with the fewest."""
+MOVED_LIMIT = 8.0
+"""The maximum ratio of the bytes that are read, or written, to those of the touched keys and their values."""
 MEMORY_LIMIT = 2.0
 """The maximum ratio of the memory per key to its pickled size."""
 
@@ -62,7 +71,7 @@ _TOO_MANY = "not tried: blobs of so many keys do not fit into Spark's heap here 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = {_PROVIDER: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"}
 
-SHORT = {"keys": [1_000, 10_000], "batches": 2, "layouts": ["map", "blob"]}
+SHORT = {"keys": [1_000, 10_000], "sized_keys": [10_000], "batches": 2, "layouts": ["map", "blob"]}
 
 
 class Layout(NamedTuple):
@@ -100,6 +109,7 @@ class Visits:
 
 
 VISITS = StateDeclarations.value_state("visits", int, default=0)
+PADDED = StateDeclarations.value_state("padded visits", bytes, default=b"")
 
 
 class Count(OneInputStreamProcessFunction[Visit, Visit]):
@@ -113,12 +123,30 @@ class Count(OneInputStreamProcessFunction[Visit, Visit]):
         visits.update(visits.value() + 1)
 
 
+class PaddedCount(OneInputStreamProcessFunction[Visit, Visit]):
+    """Counts the visits of each user as a number of ``size`` bytes, and emits nothing."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return [PADDED]
+
+    def process_record(self, record: Visit, output: Collector[Visit], ctx: PartitionedContext[Visit]) -> None:
+        visits = ctx.state_manager.get_state(PADDED)
+        visits.update((int.from_bytes(visits.value(), "little") + 1).to_bytes(self.size, "little"))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark with command-line ``arguments`` and return the exit code."""
     parser = Arguments(NAME, __doc__)
     parser.add_argument(
         "--keys", type=int, nargs="+", default=[100_000, 1_000_000, 4_000_000, 10_000_000], help="numbers of keys held"
     )
+    parser.add_argument(
+        "--sized-keys", type=int, nargs="*", default=[1_000_000, 5_000_000], help="numbers of keys with larger values"
+    )
+    parser.add_argument("--value-bytes", type=int, default=100, help="the size of these values (100)")
     parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS), help="only these (all)")
     parser.add_argument("--batches", type=int, default=15, help="measured micro-batches for each number of keys (15)")
     parser.add_argument(
@@ -128,6 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help=f"maximum number of keys for blobs ({_MOST_IN_BLOBS:,})",
     )
     options = parser.parse(arguments, SHORT)
+    size = options.value_bytes
     with spark_session("state benchmark") as spark:
         report = Report(NAME, "Many keys held, few touched", conditions(spark, NAME, arguments))
         rows: list[tuple[str | int | float, ...]] = []
@@ -146,6 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if runs:
                 rows += _rows(name, runs)
                 _judge(report, name, runs)
+        sized = {keys: on_spark(spark, LAYOUTS["map"], keys, options.batches, size) for keys in options.sized_keys}
     report.table(
         f"On Spark: micro-batches of {TOUCHED:,} records",
         (
@@ -154,6 +184,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ),
         rows,
     )
+    report.table(
+        f"On Spark: micro-batches of {TOUCHED:,} records, values of {size} bytes, map",
+        ("keys held", "median ms", "spread", "s to load", "MB of memory", "bytes per key"),
+        [
+            (
+                keys,
+                round(run.sample.median * 1000),
+                run.sample.spread,
+                run.load_seconds,
+                run.memory / 1e6,
+                run.memory / keys,
+            )
+            for keys, run in sized.items()
+        ],
+    )
+    moves = {keys: moved(keys, size) for keys in options.sized_keys}
+    report.table(
+        f"Without Spark: what {TOUCHED:,} records move, values of {size} bytes, map",
+        ("keys held", "pages read", "kB read", "kB written", "times touched: read", "written", "CPU ms"),
+        [(keys, one.pages, one.read / 1e3, one.written / 1e3, *one.times, one.cpu_ms) for keys, one in moves.items()],
+    )
+    for keys, one in moves.items():
+        report.at_most(f"map: {keys:,} keys: bytes read, in times of those touched", one.times[0], MOVED_LIMIT)
+        report.at_most(f"map: {keys:,} keys: bytes written, in times of those touched", one.times[1], MOVED_LIMIT)
     if failures:
         report.table("What did not run", ("layout", "keys held", "why"), failures)
     header = ("keys held", "bytes of state per subtask", "restore ms", "process ms", "snapshot ms")
@@ -195,15 +249,16 @@ def _judge(report: Report, name: str, runs: Mapping[int, Run]) -> None:
     report.at_most(claim, runs[most].memory / most / pickled, MEMORY_LIMIT)
 
 
-def pipeline(env: ExecutionEnvironment, source: BaseSource[Visit], subtasks: int) -> None:
-    """Build the pipeline that counts visits by user."""
+def pipeline(env: ExecutionEnvironment, source: BaseSource[Visit], subtasks: int, size: int | None = None) -> None:
+    """Build the pipeline that counts visits by user. ``size``: the bytes of each value; None: small numbers."""
+    function = Count() if size is None else PaddedCount(size)
     env.set_parallelism(TASKS)
     visits = env.from_source(source, "visits").with_uid("visits")
-    kept = visits.key_by(lambda visit: visit.user).process(Count()).with_uid("keys").with_parallelism(subtasks)
+    kept = visits.key_by(lambda visit: visit.user).process(function).with_uid("keys").with_parallelism(subtasks)
     kept.to_sink(ForeachBatchSink(lambda records, batch_id: None)).with_uid("nowhere").with_parallelism(TASKS)
 
 
-def on_spark(spark: SparkSession, layout: Layout, keys: int, batches: int) -> Run:
+def on_spark(spark: SparkSession, layout: Layout, keys: int, batches: int, size: int | None = None) -> Run:
     """Measure micro-batches that update ``TOUCHED`` of ``keys`` keys."""
     loads = -(-keys // _LOADED_AT_ONCE)
     loaded_at_once = -(-keys // loads)
@@ -211,10 +266,10 @@ def on_spark(spark: SparkSession, layout: Layout, keys: int, batches: int) -> Ru
     with checkpoint() as folder, _settings(spark, layout.settings):
         began = time.perf_counter()
         for _ in range(loads):
-            _finished(spark, layout, visits, loaded_at_once, None, folder)
+            _finished(spark, layout, visits, loaded_at_once, None, folder, size)
         load_seconds = time.perf_counter() - began
         # One more micro-batch, because the last one also ends the input.
-        query = _finished(spark, layout, visits, TOUCHED, loaded + TOUCHED * (_WARM_UP + batches + 1), folder)
+        query = _finished(spark, layout, visits, TOUCHED, loaded + TOUCHED * (_WARM_UP + batches + 1), folder, size)
         sample = Sample.of(batch_seconds(query, loads + _WARM_UP, batches))
         memory = max(sum(o.memoryUsedBytes for o in progress.stateOperators) for progress in query.recentProgress)
         return Run(load_seconds, sample, memory)
@@ -229,6 +284,66 @@ def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None
     finally:
         for name in settings:
             spark.conf.unset(name)
+
+
+class Moved(NamedTuple):
+    """What a micro-batch reads and writes. ``times``: bytes read and written, in times of the touched ones."""
+
+    pages: int
+    read: int
+    written: int
+    times: tuple[float, float]
+    cpu_ms: float
+
+
+class _Entries:
+    """Counts the bytes of a map's entries that are read and written."""
+
+    def __init__(self) -> None:
+        self.entries: dict[tuple[str, int], bytes] = {}
+        self.reads = self.read = self.written = 0
+
+    def get(self, name: str, number: int) -> bytes | None:
+        data = self.entries.get((name, number))
+        self.reads += 1
+        self.read += len(data or b"")
+        return data
+
+    def put(self, name: str, number: int, data: bytes) -> None:
+        self.entries[name, number] = data
+        self.written += len(data)
+
+    def remove(self, name: str, number: int) -> None:
+        del self.entries[name, number]
+
+
+def moved(keys: int, size: int) -> Moved:
+    """Measure a micro-batch that updates ``TOUCHED`` of ``keys`` keys of one subtask with a map."""
+    entries, codec, visits = _Entries(), Codec(TypeRegistry()), Visits(keys)
+    state: tuple[Any, ...] | None = None
+
+    def run(begin: int, end: int) -> float:
+        nonlocal state
+        began = time.process_time()
+        store = PagedKeyedStore(codec, "benchmark", stores=in_entries(entries, codec))
+        if state is not None:
+            store.restore(state)
+        values = store.column("visits")
+        for index in range(begin, end):
+            key = visits(index).user
+            store.touch(key)
+            values[key] = (index + 1).to_bytes(size, "little")
+        state = store.snapshot()
+        return (time.process_time() - began) * 1000
+
+    for begin in range(0, keys, _LOADED_AT_ONCE):
+        run(begin, min(keys, begin + _LOADED_AT_ONCE))
+    entries.reads = entries.read = entries.written = 0
+    cpu_ms = run(keys, keys + TOUCHED)
+    touched = TOUCHED * (size + len(visits(0).user))
+    return Moved(
+        entries.reads, entries.read, entries.written, (entries.read / touched, entries.written / touched), cpu_ms
+    )
 
 
 def outside_spark(keys: int) -> tuple[str, float, float, float]:
@@ -249,12 +364,18 @@ def outside_spark(keys: int) -> tuple[str, float, float, float]:
 
 
 def _finished(
-    spark: SparkSession, layout: Layout, visits: Visits, records_per_batch: int, count: int | None, folder: str
+    spark: SparkSession,
+    layout: Layout,
+    visits: Visits,
+    records_per_batch: int,
+    count: int | None,
+    folder: str,
+    size: int | None,
 ) -> StreamingQuery:
     """Run a query for ``count`` records, or for one micro-batch if it is None."""
     runtime = SparkRuntime(spark, partitions=TASKS, state_layout=layout.state_layout)
     env = ExecutionEnvironment.get_instance(runtime)
-    pipeline(env, DataGeneratorSource(visits, count=count, records_per_batch=records_per_batch), layout.subtasks)
+    pipeline(env, DataGeneratorSource(visits, count=count, records_per_batch=records_per_batch), layout.subtasks, size)
     job = env.execute_async("visits", checkpoint_location=folder, trigger=Trigger.available_now())
     assert isinstance(job, StreamingJob)
     job.result()

@@ -84,7 +84,7 @@ class SubtaskProgress:
             operators chained downstream.
         state_bytes: Size in bytes of its checkpointed value, on Spark. The first operator of a chain reports it.
         keys: Number of keys with state. In windows, of pairs of a key and a window.
-        timers: Number of registered timers. Not counted yet: always 0.
+        timers: Number of registered timers, in event time and in processing time.
         event_time: Its event time in ms. None: there is none yet.
         watermarks: The last value delivered for each identifier.
         ended: Whether all inputs have ended.

@@ -122,8 +122,8 @@ class _MapState:
         value = self._blob.get()
         return None if value is None else bytes(value[0])
 
-    def write(self, blob: bytes) -> None:
-        self._blob.update((blob,))
+    def write(self, blob: bytearray) -> None:
+        self._blob.update((bytes(blob),))
 
     def wake_at(self, deadline_ms: int | None) -> None:
         if self._alarm is not None:

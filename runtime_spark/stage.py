@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -70,10 +71,10 @@ class SlotState(Protocol):
     def page_stores(self, codec: Codec) -> PageStores:
         """Return the stores of the subtask's pages."""
 
-    def read(self) -> bytes | None:
+    def read(self) -> bytes | bytearray | None:
         """Return the last blob; None if there is none."""
 
-    def write(self, blob: bytes) -> None:
+    def write(self, blob: bytearray) -> None:
         """Store a blob."""
 
     def wake_at(self, deadline_ms: int | None) -> None:
@@ -125,10 +126,10 @@ class _BlobState:
     def page_stores(self, codec: Codec) -> PageStores:
         return in_blob
 
-    def read(self) -> bytes | None:
-        return bytes(self._state.get[0]) if self._state.exists else None
+    def read(self) -> bytes | bytearray | None:
+        return self._state.get[0] if self._state.exists else None
 
-    def write(self, blob: bytes) -> None:
+    def write(self, blob: bytearray) -> None:
         self._state.update((blob,))
 
     def wake_at(self, deadline_ms: int | None) -> None:
@@ -144,10 +145,12 @@ def _run_subtask(
         place, key = (job.plan.operators[head].uid, index), job.signing_key
         seal = StateSeal(job.history, place, run.owner, batch_id(), state.journal, key)
         before = seal.open(state.read())
+        is_new = before is None
         if before is not None:
             run.subtask.restore(before)
+            del before  # it may be large
         rows = list(run.restore_from(frames))
-        if before is None:
+        if is_new:
             run.open()
         rows.sort(key=lambda row: row[:2], reverse=True)
         run.subtask.begin_batch()
@@ -156,11 +159,13 @@ def _run_subtask(
         yield from run.receive_rest()
         run.subtask.end_batch()
         run.subtask.flush()
-        blob = run.subtask.snapshot()
-        check_state_size(run.owner, len(blob), job.layout.state)
+        check_size = partial(check_state_size, run.owner, layout=job.layout.state)
+        blob = run.subtask.snapshot_in_place(check_size)
+        check_size(size := len(blob))
         state.write(seal.close(blob))  # even if unchanged, because it records the last micro-batch
         state.wake_at(run.subtask.next_deadline())
-        yield run.finish(len(blob))
+        del blob
+        yield run.finish(size)
 
 
 def batch_stage(packed: bytes, level: int, now_ms: int) -> BatchStage:

@@ -174,12 +174,12 @@ class StateSeal:
         self._key = key
         self._before: tuple[int, ...] = ()
 
-    def open(self, sealed: bytes | None) -> bytes | None:
+    def open(self, sealed: bytes | bytearray | None) -> memoryview | None:
         """Return the state in ``sealed``, the stored value. Raises ``CorruptDataError`` if it is not as expected."""
         if sealed is None:
             self._compare(None)
             return None
-        header = sealed[: _HEADER.size]
+        header = bytes(sealed[: _HEADER.size])
         if len(header) < _HEADER.size:
             raise CorruptDataError(f"{self._owner}: {len(sealed)} bytes are too few.")
         magic, checkpoint, written, count, checksum = _HEADER.unpack(header)
@@ -190,8 +190,9 @@ class StateSeal:
         if len(sealed) < end or crc32(sealed[_HEADER.size : end], crc32(header[:-4])) != checksum:
             raise CorruptDataError(f"{self._owner}: the bytes are damaged (the checksum of the header does not match).")
         if self._key is not None or magic == _MAGIC_SIGNED:
-            around, end = sealed[:end], end + _SIGNATURE_BYTES
-            self._check_signature(magic == _MAGIC_SIGNED, around, sealed[len(around) : end], sealed[end:])
+            around, end = bytes(sealed[:end]), end + _SIGNATURE_BYTES
+            state = sealed[end : end + SIGNED_HEADER_BYTES]
+            self._check_signature(magic == _MAGIC_SIGNED, around, bytes(sealed[len(around) : end]), state)
         if self._history is not None and checkpoint != self._history.checkpoint.bytes:
             raise CorruptDataError(
                 f"{self._owner} belongs to another checkpoint: its checkpoint is {UUID(bytes=checkpoint)}, and this "
@@ -199,10 +200,10 @@ class StateSeal:
             )
         self._before = numbers.unpack_from(sealed, _HEADER.size)
         self._compare(written)
-        return sealed[end:]
+        return memoryview(sealed)[end:]
 
-    def close(self, state: bytes) -> bytes:
-        """Return ``state`` with its header, for the slot to store."""
+    def close(self, state: bytearray) -> bytearray:
+        """Put the header before ``state``, which is not copied, and return it for the slot to store."""
         journal: tuple[int, ...] = ()
         if self._journal is not None:
             journal = (*self._before, self._batch_id)[-JOURNAL_LENGTH:]
@@ -214,9 +215,10 @@ class StateSeal:
         around = header + struct.pack("<I", crc32(numbers, crc32(header))) + numbers
         if self._key is not None:
             around += self._signature(self._key, around, state)
-        return around + state
+        state[:0] = around
+        return state
 
-    def _check_signature(self, is_signed: bool, around: bytes, signature: bytes, state: bytes) -> None:
+    def _check_signature(self, is_signed: bool, around: bytes, signature: bytes, state: bytes | bytearray) -> None:
         if self._key is None or not is_signed:
             has = "is signed, but the job has no key" if is_signed else "is not signed, but the job has a key"
             raise CorruptDataError(f"{self._owner} {has}. Use the state_key of the first start from the checkpoint.")
@@ -226,7 +228,7 @@ class StateSeal:
                 f"belongs to another subtask."
             )
 
-    def _signature(self, key: bytes, around: bytes, state: bytes) -> bytes:
+    def _signature(self, key: bytes, around: bytes, state: bytes | bytearray) -> bytes:
         digest = blake2b(repr(self._place).encode(), key=key, digest_size=_SIGNATURE_BYTES)
         digest.update(around)
         digest.update(state[:SIGNED_HEADER_BYTES])

@@ -1,4 +1,4 @@
-"""Limits the size of the checkpointed value of a subtask, and warns well before the limit.
+"""Limits the size of the checkpointed value of a subtask, and warns when it is slow and well before the limit.
 
 Spark writes the value into one row, which must be smaller than 2 GiB. Workers, the JVM and the state store hold several
 copies of it, so the limit is half of that. ``applyInPandasWithState`` returns the values of all slots of a task in one
@@ -15,20 +15,23 @@ from dsv2.errors import JobError
 from dsv2.graph import Plan
 from runtime_spark.layout import Layout, StateLayout, spark_partition
 
-__all__ = ("LARGEST_OF_A_TASK", "LARGEST_STATE", "StateSizes", "check_state_size")
+__all__ = ("LARGEST_OF_A_TASK", "LARGEST_STATE", "SLOW_STATE", "StateSizes", "check_state_size")
 
 LARGEST_STATE = 1 << 30  # bytes
 LARGEST_OF_A_TASK = 1 << 31
+SLOW_STATE = 64 << 20
 
 _Place: TypeAlias = tuple[str, int]  # uid and subtask
 _Task: TypeAlias = tuple[int, int]  # level and partition
 
 _LOG = logging.getLogger("dsv2.spark.state_limit")
 _STEPS = 8  # a warning at every eighth of the limit, from half of it on
+_MS_PER_MB = 5, 20
 _ADVICE = {
     StateLayout.BLOB: "Change the program so that it stores less per key or clears state that it no longer needs, and "
     "start it again from the same checkpoint. Or take a savepoint of the checkpoint, and start from it with a higher "
-    "parallelism or with StateLayout.MAP.",
+    "parallelism or with StateLayout.MAP, where a micro-batch reads and writes only the state of the keys that it "
+    "accesses. Function fields are read and written whole in both layouts.",
     StateLayout.MAP: "With StateLayout.MAP only function fields and states of the subtask count. Change the program so "
     "that it stores less there or clears state that it no longer needs, and start it again from the same checkpoint.",
 }
@@ -57,6 +60,7 @@ class StateSizes:
         self._tasks = _shared_tasks(plan, layout) if layout.state is StateLayout.BLOB else {}
         self._sizes: dict[_Place, int] = {}
         self._steps: dict[_Place | _Task, int] = {}
+        self._slow: dict[_Place, int] = {}
 
     def note(self, reports: Iterable[Mapping[str, Any]]) -> None:
         """Called after each micro-batch with the reports of the subtasks."""
@@ -64,9 +68,28 @@ class StateSizes:
             if (size := report.get("state_bytes")) is not None:
                 place = (report["uid"], report["subtask"])
                 self._sizes[place] = size
+                self._warn_of_time(place, size)
                 self._warn(place, [place], size, LARGEST_STATE)
         for task, places in self._tasks.items():
             self._warn(task, places, sum(self._sizes.get(place, 0) for place in places), LARGEST_OF_A_TASK)
+
+    def _warn_of_time(self, place: _Place, size: int) -> None:
+        """Warn at ``SLOW_STATE``, and again when the size has doubled, up to the sizes of which ``_warn`` warns."""
+        if size < self._slow.get(place, SLOW_STATE) or size * 2 >= LARGEST_STATE:
+            return
+        self._slow[place] = 2 * size
+        uid, subtask = place
+        least, most = (size * ms / (1 << 20) / 1000 for ms in _MS_PER_MB)
+        _LOG.warning(
+            "%s, subtask %d: its state has grown to %d MB. Each micro-batch reads and writes all of it, which takes "
+            "about %.1f to %.1f s. %s",
+            self._names[uid],
+            subtask,
+            size >> 20,
+            least,
+            most,
+            self._advice,
+        )
 
     def _warn(self, what: _Place | _Task, places: Sequence[_Place], size: int, limit: int) -> None:
         step = size * _STEPS // limit

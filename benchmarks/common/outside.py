@@ -37,7 +37,7 @@ _PARTS: dict[str, tuple[object, str]] = {
     "route by key": (HashEdge, "emit_batch"),
     "encode": (FrameEncoder, "emit"),
     "restore": (Subtask, "restore"),
-    "snapshot": (Subtask, "snapshot"),
+    "snapshot": (Subtask, "snapshot_in_place"),
 }
 REST = "rest"
 
@@ -46,7 +46,7 @@ class KeptState(GroupState):
     """A replacement for Spark's state of a group."""
 
     def __init__(self) -> None:
-        self.blob: bytes | None = None
+        self.blob: bytes | bytearray | None = None
 
     @property
     def exists(self) -> bool:

@@ -155,6 +155,7 @@ def _columns(summary: JobSummary, *, blocks: bool) -> list[_Column]:
         _Column("errors", 0, lambda one: count_text(one.errors), alarm("bold red", lambda one: one.errors)),
         _Column("state", 10, lambda one: bytes_text(one.state_bytes) if one.state_bytes else ""),
         _Column("keys", 11, lambda one: count_text(one.keys) if one.keys else ""),
+        _Column("timers", 12, lambda one: count_text(one.timers) if one.timers else ""),
     ]
     return [column for column in columns if any(column.cell(one) not in ("", "0") for one in summary.operators)]
 

@@ -51,6 +51,7 @@ class OperatorSummary:
         late: Number of records dropped because they were late.
         errors: Number of errors that its policy handled.
         keys: Number of keys with state.
+        timers: Number of registered timers.
         state_bytes: Size in bytes of the checkpointed value of the largest subtask.
         event_time: Its event time. None: it has none.
         watermarks: The last value of each watermark of the program.
@@ -66,6 +67,7 @@ class OperatorSummary:
     late: int
     errors: int
     keys: int
+    timers: int
     state_bytes: int
     event_time: EventTimeSummary | None
     watermarks: Mapping[str, int | bool]
@@ -199,6 +201,7 @@ class Summarizer:
             sum(subtask.late_records for subtask in found.subtasks),
             sum(subtask.errors for subtask in found.subtasks),
             sum(subtask.keys for subtask in found.subtasks),
+            sum(subtask.timers for subtask in found.subtasks),
             found.state_bytes,
             _event_time(found, newest),
             self._watermarks(found),

@@ -103,7 +103,7 @@ class _SlotReader:
         """Return the rows of the slot, each with the uid of its operator."""
         state: StoredState | None = None
         pages = Counter[str]()
-        blob: bytes | None = None
+        blob: memoryview | None = None
         for entry in entries:
             if entry.kind == IN_JOURNAL:
                 assert entry.number is not None

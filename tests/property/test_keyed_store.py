@@ -314,7 +314,7 @@ def test_only_changed_pages_are_encoded() -> None:
 def test_snapshot_does_not_change_with_the_store() -> None:
     store = filled(range(100))
     first = store.snapshot()
-    kept = first[0], (first[1][0], dict(pages_of(first)))
+    kept = first[0], (first[1][0], dict(pages_of(first)), first[1][2])
     filled_again = reloaded(store)
     store.entry(3)["state"] = "changed"
     store.snapshot()

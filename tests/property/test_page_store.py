@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import pytest
@@ -9,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import CorruptDataError
-from dsv2.runtime.serde.codec import FORMAT_VERSION, Codec
+from dsv2.runtime.serde.codec import FORMAT_VERSION, BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
-from dsv2.runtime.state.deadlines import Deadlines
+from dsv2.runtime.state.deadlines import PAGES_PER_BLOCK, Deadlines
 from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.state.page_store import BlobPages, EntryPages, PageStore, in_entries
 from dsv2.runtime.state.pages import KEYS_PER_PAGE, PagedMap, Pages
@@ -69,15 +70,15 @@ def test_each_key_is_in_its_page(entries: Layout, keys: list[Any], count: int, m
     pages.changed.add(0)
     for number in range(1, count):
         pages.changed.clear()
-        assert pages.grow(KEYS_PER_PAGE * number + 1) == range(number, number + 1)
+        assert pages.grow(KEYS_PER_PAGE * number + 1, 0) == range(number, number + 1)
         assert len(pages.changed) == 2, "one page becomes two, and no other is touched"
         if number == count // 2:  # stored in between
             pages.changed |= set(range(pages.count))
             snapshot = pages.snapshot()
             pages = Pages(CODEC, OWNER, page_store(entries))
             pages.restore(snapshot)
-    assert pages.grow(KEYS_PER_PAGE * at_once) == range(count, at_once)
-    assert pages.grow(KEYS_PER_PAGE) == range(0), "they do not become less"
+    assert pages.grow(KEYS_PER_PAGE * at_once, 0) == range(count, at_once)
+    assert pages.grow(KEYS_PER_PAGE, 0) == range(0), "they do not become less"
     found = {number: list(page) for number, page in enumerate(pages)}
     assert sorted((key for page in found.values() for key in page), key=repr) == sorted(keys, key=repr)
     assert all(pages.number_of(key) == number for number, page in found.items() for key in page)
@@ -87,7 +88,7 @@ def test_each_key_is_in_its_page(entries: Layout, keys: list[Any], count: int, m
 def test_pages_have_similar_sizes(count: int) -> None:
     """Between two powers of two, pages that are not divided yet have twice as many keys."""
     pages = Pages(CODEC, OWNER, BlobPages())
-    pages.restore((count, {}))
+    pages.restore((count, {}, KEYS_PER_PAGE))
     whole = 1 << count.bit_length() - 1
     divided = count - whole
     sizes = [0] * count
@@ -112,6 +113,94 @@ def test_additional_keys_write_only_a_few_pages() -> None:
     assert sorted(store) == list(range(6700))
 
 
+# --- How large pages are --------------------------------------------------------------------------------------------
+
+
+def put(store: PagedKeyedStore, keys: Iterable[int], size: int) -> None:
+    values = store.column("value")
+    for key in keys:
+        store.touch(key)
+        values[key] = key.to_bytes(4, "little") * (size // 4)
+
+
+def moved(entries: KeptEntries, numbers: list[tuple[str, int]]) -> int:
+    return sum(len(entries.kept[number]) for number in numbers)
+
+
+def sizes(store: PagedKeyedStore, entries: KeptEntries) -> list[int]:
+    """The numbers of keys of the pages."""
+    codec = store._pages._codec
+    return [len(codec.loads_columns(codec.unwrap(BlobKind.PAGE, page, "")[:], "")[0]) for page in entries.kept.values()]
+
+
+@pytest.mark.parametrize("size", [100, 300, 5_000])
+@pytest.mark.parametrize("micro_batches", [1, 4])
+def test_key_moves_a_few_times_its_bytes(size: int, micro_batches: int) -> None:
+    entries = KeptEntries()
+    store = keyed_store(entries)
+    keys, touched = range(20_000), range(0, 20_000, 50)
+    for begin in range(micro_batches):
+        put(store, keys[begin::micro_batches], size)
+        store = next_store(store, entries)
+    put(store, touched, size + 4)
+    store.snapshot()
+    assert moved(entries, entries.read) < 8 * size * len(touched)
+    assert moved(entries, entries.written) < 8 * size * len(touched)
+    assert len(entries.read) == len(entries.written) <= len(touched), "and nothing is split"
+
+
+def test_small_values_share_pages() -> None:
+    entries = KeptEntries()
+    store = keyed_store(entries)
+    put(store, range(6400), 4)
+    store.snapshot()
+    assert len(entries.kept) == 200
+
+
+def test_first_values_may_be_unlike_the_others() -> None:
+    entries = KeptEntries()
+    store = keyed_store(entries)
+    put(store, [0], 100_000)
+    store = next_store(store, entries)
+    put(store, range(1, 6400), 4)
+    store = next_store(store, entries)
+    assert len(entries.kept) == 200
+    put(store, range(6400, 20_000), 400)
+    store = next_store(store, entries)
+    assert 6_000 < len(entries.kept) <= 10_000
+
+
+def test_pages_are_split_gradually_when_values_grow() -> None:
+    entries = KeptEntries()
+    store = keyed_store(entries)
+    keys = range(6400)
+    put(store, keys, 4)
+    store = next_store(store, entries)
+    counts = [len(entries.kept)]
+    for step in range(2 * len(keys) // 100):
+        put(store, [(100 * step + number) % len(keys) for number in range(100)], 400)
+        store = next_store(store, entries)
+        counts.append(len(entries.kept))
+        assert len(entries.kept) - counts[-2] <= 1600, "at most what the keys in the touched pages need"
+    assert counts == sorted(counts)
+    assert counts[-1] == len(keys) // 2
+    assert sorted(store) == list(keys)
+    assert max(sizes(store, entries)) < 16
+
+
+def test_huge_value_does_not_split_other_pages() -> None:
+    entries = KeptEntries()
+    store = keyed_store(entries)
+    put(store, range(64_000), 8)
+    store = next_store(store, entries)
+    before = len(entries.kept)
+    for _ in range(3):
+        put(store, [17], 10_000_000)
+        put(store, range(0, 64_000, 1600), 8)
+        store = next_store(store, entries)
+    assert len(entries.kept) == before
+
+
 # --- Pages that a micro-batch touches -------------------------------------------------------------------------------
 
 
@@ -131,7 +220,7 @@ def test_only_touched_pages_are_read_and_changed_ones_written() -> None:
 def test_future_deadlines_of_untouched_pages_are_not_read() -> None:
     entries = KeptEntries()
     store = keyed_store(entries)
-    for key in range(64_000):  # two thousand pages, eight blocks of deadlines
+    for key in range(8 * PAGES_PER_BLOCK * KEYS_PER_PAGE):  # eight blocks of deadlines
         store.entry(key)[Domain.EVENT_TIME] = [10_000 + key]
         store.add_deadline(Domain.EVENT_TIME, key, 10_000 + key)
     store = next_store(store, entries)
@@ -179,7 +268,7 @@ def test_map_without_keys_leaves_no_entries() -> None:
     for key in range(1000):
         values.take(key)
     values.live.clear()
-    assert (values.snapshot(), entries.kept) == ((0, (0, {})), {})
+    assert (values.snapshot(), entries.kept) == ((0, (0, {}, KEYS_PER_PAGE)), {})
 
 
 # --- Deadlines of very many pages -----------------------------------------------------------------------------------
@@ -220,7 +309,7 @@ def test_deadlines_are_a_dict_with_a_minimum(entries: Layout, steps: list[tuple[
                 deadlines.restore(snapshot)
         assert deadlines.next() == min(model.values(), default=None)
     assert (deadlines.snapshot() is None) == (not model)
-    assert entries is None or len(entries.kept) == len({page >> 8 for page in model})
+    assert entries is None or len(entries.kept) == len({page // PAGES_PER_BLOCK for page in model})
 
 
 # --- Damaged bytes --------------------------------------------------------------------------------------------------

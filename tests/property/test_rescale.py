@@ -147,6 +147,7 @@ def test_rescaling_does_not_affect_keys(parallelism: int, steps: list[tuple[str,
     counted = [progress["counters"].get("records", 0) for progress in rescaled.progress()]
     assert sum(counted) == sum(step == "record" for step, _ in steps)
     assert sum(progress["records_in"] for progress in rescaled.progress()) == sum(counted)
+    assert sum(progress["timers"] for progress in rescaled.progress()) == steady.progress()[0]["timers"]
 
 
 def filled(declaration: Any, numbers: Sequence[int], parallelism: int) -> Job:

@@ -168,4 +168,5 @@ def test_timers_fire_as_in_the_model(kind: Kind, steps: list[Any], rules: Rules)
                 assert by_key(driven.take()) == by_key([] if kind == "event" else model.pass_to(driven.now))
         for key in keys:
             assert driven.pending(key) == sorted(model.timers[key])
+        assert driven.harness.progress.subtasks[0].timers == sum(map(len, model.timers.values()))
     assert by_key(driven.end()) == by_key(model.pass_to(END, once=kind == "processing"))

@@ -130,7 +130,7 @@ def test_batch_overhead(process: ProgramProcess, tmp_path: Path) -> None:
 
 def test_state(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "state", tmp_path)
-    check(report, rows=[4, 2], verdicts=4)
+    check(report, rows=[4, 1, 1, 2], verdicts=6)
 
 
 def test_savepoint(process: ProgramProcess, tmp_path: Path) -> None:

@@ -45,12 +45,20 @@ class Watched:
         if state is not None:
             self.fields.restore(state)
 
+    def snapshot(self) -> bytes:
+        fields = self.fields.snapshot()
+        try:
+            return self.codec.dumps(fields.value)
+        except SerializationError:
+            self.fields.name_unserializable()
+            raise
+
     def kept(self) -> Any:
-        return self.codec.loads(self.fields.snapshot(), "test")
+        return self.codec.loads(self.snapshot(), "test")
 
     def restarted(self, function: Any) -> Any:
         """``function`` after the program was restarted with it."""
-        return Watched(function, self.fields.snapshot()).function
+        return Watched(function, self.snapshot()).function
 
 
 def test_only_changed_fields_are_kept() -> None:
@@ -78,9 +86,9 @@ def test_field_that_changed_once_stays_state() -> None:
     """Even with its initial value: the program may start with another one."""
     first = Watched(Detector(threshold=100))
     first.function.threshold = 50
-    second = Watched(Detector(threshold=100), first.fields.snapshot())
+    second = Watched(Detector(threshold=100), first.snapshot())
     second.function.threshold = 100
-    third = Watched(Detector(threshold=5), second.fields.snapshot())
+    third = Watched(Detector(threshold=5), second.snapshot())
     assert third.function.threshold == 100
     assert third.kept() == ({"threshold": 100}, [])
 
@@ -165,7 +173,7 @@ def test_unserializable_new_value_is_named_with_a_remedy(name: str, value: Any, 
     watched.function.times["a"] = [1]
     setattr(watched.function, name, value)
     with pytest.raises(SerializationError) as caught:
-        watched.fields.snapshot()
+        watched.snapshot()
     message = str(caught.value)
     assert message.startswith(f"Process (uid 'f'), defined at {__file__}:")
     assert f": field {name!r} ({type(value).__qualname__}) cannot be checkpointed. " in message
@@ -177,10 +185,10 @@ def test_field_that_becomes_unserializable_is_named() -> None:
     watched = Watched(Detector())
     watched.function.times["a"] = [1]
     watched.function.newest = 7
-    watched.fields.snapshot()
+    watched.snapshot()
     watched.function.times["b"] = threading.Lock()
     with pytest.raises(SerializationError, match=r"field 'times' \(dict\) cannot be checkpointed"):
-        watched.fields.snapshot()
+        watched.snapshot()
 
 
 class Counting(Function):
@@ -221,7 +229,7 @@ def test_result_of_getstate_must_be_serializable() -> None:
     watched = Watched(Counting())
     watched.function.count = threading.Lock()
     with pytest.raises(SerializationError, match=r"uid 'f'.*: what __getstate__ returned cannot be checkpointed"):
-        watched.fields.snapshot()
+        watched.snapshot()
 
 
 class Slotted(Function):

@@ -19,6 +19,7 @@ import pytest
 from dsv2 import CorruptDataError
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.codec import BlobKind, Codec
+from dsv2.runtime.serde.nested import Undecoded
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.fields import FunctionFields
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
@@ -264,15 +265,25 @@ def test_hostile_state_is_refused() -> None:
 
 def test_hostile_page_of_keys_is_refused() -> None:
     store = PagedKeyedStore(hostile.codec, "Keyed state of 'count'")
-    store.restore((1, (1, {0: msgspec.msgpack.encode([atoms("key"), atoms("state"), atoms(), CALLED])}), {}, {}))
+    page = msgspec.msgpack.encode([atoms("key"), atoms("state"), atoms(), CALLED])
+    store.restore((1, (1, {0: page}, 32), {}, 0, {}))
     with pytest.raises(CorruptDataError, match=r"^Keyed state of 'count': The bytes name"):
         store.find("key")
 
 
-def test_hostile_fields_are_refused() -> None:
+@pytest.mark.parametrize("fields", [msgspec.msgpack.encode(CALLED), Undecoded(CALLED, 100)])
+def test_hostile_fields_are_refused(fields: Any) -> None:
     found = operator_named(counting(), "count")
     with pytest.raises(CorruptDataError, match=r"^Fields of Process \(uid 'count'\): The bytes name"):
-        FunctionFields(found.function, found, hostile.codec, {}).restore(msgspec.msgpack.encode(CALLED))
+        FunctionFields(found.function, found, hostile.codec, {}).restore(fields)
+
+
+def test_other_extensions_of_messagepack_are_refused() -> None:
+    data = msgspec.msgpack.encode([nodes.BUFFERS, [msgspec.msgpack.Ext(2, b"x")]])
+    with pytest.raises(CorruptDataError, match="2 is not an extension that dsv2 writes"):
+        hostile.codec.loads(data, "test")
+    with pytest.raises(CorruptDataError, match="Bytearrays are something else"):
+        load([nodes.BUFFERS, ["text"]])
 
 
 # --- Random changes --------------------------------------------------------------------------------------------------

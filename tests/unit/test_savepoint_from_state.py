@@ -58,7 +58,7 @@ def stored(*, in_map: bool, batch_id: int = 3) -> tuple[list[Entry], list[tuple[
     history = StateHistory(CHECKPOINT, batch_id, {PLACE: None})
     seal = StateSeal(history, PLACE, "f", batch_id, journal if in_map else None)
     seal.open(None)
-    sealed = seal.close(driver.subtask.snapshot())
+    sealed = bytes(seal.close(driver.subtask.snapshot_in_place()))
     entries: list[Entry] = [(SLOT, EXPECTED, None, None, None), (SLOT, BLOB, None, None, sealed)]
     if kept is not None:
         entries += [(SLOT, PAGE, name, number, data) for (name, number), data in kept.kept.items()]

@@ -38,10 +38,10 @@ class NoState:
     def page_stores(self, codec: Codec) -> PageStores:
         return in_blob if self._layout is StateLayout.BLOB else in_entries(KeptEntries(), codec)
 
-    def read(self) -> bytes | None:
+    def read(self) -> bytes | bytearray | None:
         return None
 
-    def write(self, blob: bytes) -> None: ...
+    def write(self, blob: bytearray) -> None: ...
 
     def wake_at(self, deadline_ms: int | None) -> None: ...
 
@@ -62,12 +62,12 @@ class Remembering(OneInputStreamProcessFunction[bytes, int]):
 class Kept(NoState):
     """The checkpointed state of one slot."""
 
-    blob: bytes | None = None
+    blob: bytes | bytearray | None = None
 
-    def read(self) -> bytes | None:
+    def read(self) -> bytes | bytearray | None:
         return self.blob
 
-    def write(self, blob: bytes) -> None:
+    def write(self, blob: bytearray) -> None:
         self.blob = blob
 
 
@@ -135,6 +135,26 @@ def test_state_size_warnings_start_at_half_the_limit(
     assert "(uid 'f'), subtask 0: its state has grown to 4" in warned[3][0]
     assert "At 80000 bytes the job will fail." in warned[3][0]
     assert job_progress(job.plan, 0, [report]).operators["f"].state_bytes > 70_000
+
+
+@LAYOUTS
+def test_slow_state_is_warned_of_at_64_mb_and_when_it_doubles(
+    layout: StateLayout, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = Slot(layout, Remembering(), Kept(layout))
+    sizes = StateSizes(job.plan, job.layout)
+    said = {}
+    for mb in (63, 64, 65, 127, 128, 300, 511, 512, 600, 640, 650):
+        caplog.clear()
+        sizes.note([{"uid": "f", "subtask": 0, "state_bytes": mb << 20}])
+        said[mb] = [record.getMessage() for record in caplog.records]
+    assert {mb for mb, messages in said.items() if messages} == {64, 128, 300, 512, 640}
+    (first,) = said[64]
+    assert "(uid 'f'), subtask 0: its state has grown to 64 MB. Each micro-batch reads and writes all of it" in first
+    assert "which takes about 0.3 to 1.3 s. " in first
+    assert ("with StateLayout.MAP, where" in first) == (layout is StateLayout.BLOB)
+    assert "docs/state.md" in first
+    assert "the job will fail" in said[512][0]
 
 
 @LAYOUTS

@@ -19,7 +19,7 @@ from tests.support import one_input
 
 ID, OTHER = UUID(int=1), UUID(int=2)
 PLACE = ("f", 1)
-STATE = b"some state"
+STATE = memoryview(b"some state")
 
 
 class Places:
@@ -42,8 +42,8 @@ def seal(
     return StateSeal(StateHistory(checkpoint, first, {PLACE: written}), PLACE, "F, subtask 1", batch_id, journal)
 
 
-def written_in(batch_id: int, checkpoint: UUID = ID) -> bytes:
-    return seal(batch_id, checkpoint=checkpoint).close(STATE)
+def written_in(batch_id: int, checkpoint: UUID = ID) -> bytearray:
+    return seal(batch_id, checkpoint=checkpoint).close(bytearray(STATE))
 
 
 def test_state_of_the_expected_micro_batch_is_accepted() -> None:
@@ -78,7 +78,7 @@ def test_state_of_another_checkpoint_is_refused() -> None:
 
 
 def test_damaged_state_is_refused() -> None:
-    whole = seal(6, journal=Places()).close(STATE)
+    whole = seal(6, journal=Places()).close(bytearray(STATE))
     for place in range(len(whole) - len(STATE)):
         damaged = bytearray(whole)
         damaged[place] ^= 1
@@ -89,13 +89,13 @@ def test_damaged_state_is_refused() -> None:
             seal(7, first=7, written=6).open(whole[:length])
 
 
-def run_of(batches: list[int]) -> tuple[bytes, Places]:
+def run_of(batches: list[int]) -> tuple[bytearray, Places]:
     """The state of a slot with pages after the micro-batches."""
     journal, kept = Places(), None
     for batch_id in batches:
         one = seal(batch_id, journal=journal)
         one.open(kept)
-        kept = one.close(STATE)
+        kept = one.close(bytearray(STATE))
     assert kept is not None
     return kept, journal
 
@@ -130,17 +130,17 @@ def signing(batch_id: int, key: bytes | None = b"key", place: tuple[str, int] = 
 
 def test_signature_covers_state_subtask_and_micro_batch() -> None:
     state = Codec(TypeRegistry(), b"key").seal(BlobKind.STATE, "some state")
-    signed = signing(3).close(state)
-    assert signing(4).open(signed) == state
+    signed = signing(3).close(bytearray(state))
+    assert signing(4).open(signed) == memoryview(state)
     other = Codec(TypeRegistry(), b"key").seal(BlobKind.STATE, "more state")
-    older = signing(2).close(state)
+    older = signing(2).close(bytearray(state))
     for bytes_, opener in (
         (signed[: -len(state)] + other, signing(4)),
         (older[:28] + signed[28:], signing(4)),
         (signed, signing(4, place=("f", 2))),
         (signed, signing(4, b"other key")),
         (signed, signing(4, None)),
-        (signing(3, None).close(state), signing(4)),
+        (signing(3, None).close(bytearray(state)), signing(4)),
     ):
         with pytest.raises(CorruptDataError, match=r"signature does not match|is (not )?signed|header does not match"):
             opener.open(bytes_)

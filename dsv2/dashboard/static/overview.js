@@ -145,6 +145,7 @@ function subtasks(page) {
         { name: "out", cell: (row) => count(row.records_out), numeric: true },
         { name: "time", cell: (row) => duration(row.user_time_ms), numeric: true },
         { name: "keys", cell: (row) => count(row.keys), numeric: true },
+        { name: "timers", cell: (row) => count(row.timers), numeric: true },
         { name: "state", cell: (row) => bytes(row.state_bytes), numeric: true },
         { name: "held", cell: (row) => count(row.held), numeric: true },
         { name: "event time (UTC)", cell: (row) => (row.ended ? "ended" : row.event_time || NONE) },

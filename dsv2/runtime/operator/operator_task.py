@@ -337,6 +337,7 @@ class OperatorTask:
             histograms={name: one.parts() for name, one in self._calls.metrics.histograms.items()},
             records_held=self.records_held,
             keys=self._store.values_held,
+            timers=self._store.timers,
             event_time=self._event_time.reached,
             user_ns=self._user_ns,
             ended=self._closed,
@@ -376,6 +377,10 @@ class OperatorTask:
         else:
             self.on_records(input_index, batch)
 
+    def name_unserializable(self) -> None:
+        """Called when the ``snapshot`` cannot be encoded. Raises ``SerializationError`` if a field is the reason."""
+        self._calls.attributed("__getstate__", self._fields.name_unserializable)
+
     def kept_fields(self) -> list[str]:
         """Return the names of the function's fields in the last ``snapshot``."""
         return self._fields.kept
@@ -385,7 +390,7 @@ class OperatorTask:
         self._fields.keep_only(names)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state as built-in values and bytes."""
+        """Return the state as built-in values, bytes and ``Nested`` fields. Encode it before anything else happens."""
         self._calls.begin_micro_batch()
         return {
             "fields": self._calls.attributed("__getstate__", self._fields.snapshot),

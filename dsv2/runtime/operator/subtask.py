@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from dsv2.errors import SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
 from dsv2.log_scope import LogScope, in_scope
@@ -26,6 +27,7 @@ from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.operator.subtask_restore import Announcement, SubtaskRestore, Succession
 from dsv2.runtime.serde.codec import BlobKind
+from dsv2.runtime.serde.least_size import least_size
 
 __all__ = ("Subtask",)
 
@@ -143,11 +145,29 @@ class Subtask:
 
     def snapshot(self) -> bytes:
         """Return the state as one blob. Call ``flush`` first."""
+        return bytes(self.snapshot_in_place())
+
+    def snapshot_in_place(self, check_size: Callable[[int], None] = lambda size: None) -> bytearray:
+        """Return the same as ``snapshot``, of which there is no copy.
+
+        Args:
+            check_size: Called with a number of bytes that the blob exceeds, before it is made.
+
+        Raises:
+            SerializationError: A value cannot be serialized; names it.
+        """
         with in_scope(self._scope):
             state = {task.operator.uid: task.snapshot() for task in self._tasks}
-        return self._job.codec.seal(BlobKind.STATE, (state, {edge.name: edge.snapshot() for edge in self._chain.edges}))
+            whole = (state, {edge.name: edge.snapshot() for edge in self._chain.edges})
+            check_size(least_size(whole))
+            try:
+                return self._job.codec.seal_in_place(BlobKind.STATE, whole)
+            except SerializationError:
+                for task in self._tasks:
+                    task.name_unserializable()
+                raise
 
-    def restore(self, blob: bytes) -> None:
+    def restore(self, blob: bytes | memoryview) -> None:
         """Restore a ``snapshot``.
 
         Raises:

@@ -14,7 +14,7 @@ from dsv2.graph import Exchange, Operator, OperatorKind
 from dsv2.runtime.rescale.change import InputChange, OperatorChange, Senders
 from dsv2.runtime.rescale.operator_states import owner_of, rescaled_states
 from dsv2.runtime.serde.codec import BlobKind, Codec
-from dsv2.runtime.state.keyed_store import PagedKeyedStore
+from dsv2.runtime.state.keyed_store import PagedKeyedStore, timers_in
 from dsv2.watermark import WatermarkDeclaration
 
 __all__ = ("rescale", "rescaled_stores")
@@ -44,6 +44,8 @@ def rescale(
     new: list[dict[str, Any]] = [{} for _ in range(parallelism)]
     for number, operator in enumerate(replace(operator, parallelism=parallelism) for operator in operators):
         states = [state[operator.uid] for state in old]
+        for state in states:
+            state["fields"] = codec.dumps_nested(state["fields"])
         change = _change(operator, states, is_chained=number > 0)
         parts = rescaled_states(operator, change, states, declarations, codec)
         stores = rescaled_stores(operator, [state["store"] for state in states], codec)
@@ -90,6 +92,7 @@ def _move(key: Any, store: PagedKeyedStore, target: PagedKeyedStore) -> None:
         columns[name][key] = value
     if entry := store.find(key):
         target.entry(key).update(entry)
+        target.timers += timers_in(entry)
 
 
 def _move_panes(operator: Operator, subtask: int, store: PagedKeyedStore, new: Sequence[PagedKeyedStore]) -> None:

@@ -22,19 +22,30 @@ from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.data_types import DataTypes
 from dsv2.runtime.serde.decoder import ColumnDecoder
-from dsv2.runtime.serde.encoder import ColumnEncoder, GraphEncoder, NoTreeError
+from dsv2.runtime.serde.encoder import BUFFER, ColumnEncoder, NoTreeError, node_of
+from dsv2.runtime.serde.nested import Undecoded
 
 __all__ = ("FORMAT_VERSION", "SIGNED_HEADER_BYTES", "BlobKind", "Codec", "References")
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 _MAGIC = b"DSV2"
 _HEADER = struct.Struct("<4sBBII")
 _SIGNED = 0x80
+_TEXTS, _SHORT = (bytes, str), 1 << 16
 _SIGNATURE_BYTES = 32
 SIGNED_HEADER_BYTES = _HEADER.size + _SIGNATURE_BYTES
 """The size of the header of a signed blob, including the signature."""
+
+
+def _buffer(code: int, data: memoryview) -> bytearray:
+    if code != BUFFER:
+        raise CorruptDataError(f"{code} is not an extension that dsv2 writes.")
+    return bytearray(data)
+
+
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder().decode
+_pack_into = msgspec.msgpack.Encoder().encode_into
+_unpack = msgspec.msgpack.Decoder(ext_hook=_buffer).decode
 _ATOM = _pack((nodes.ATOMS, [0]))[:-1]
 """What precedes a value that MessagePack itself distinguishes."""
 
@@ -73,16 +84,18 @@ class Codec:
 
     def dumps(self, value: Any) -> bytes:
         """Serialize ``value``. Raises ``SerializationError`` if it is not data."""
-        if type(value) in nodes.ATOMIC:  # most keys and values of savepoints, one call for each
+        kind = type(value)
+        # Most keys and values of savepoints, one call for each. The bytes are copied, so large values are not.
+        if kind in nodes.ATOMIC and (kind not in _TEXTS or len(value) < _SHORT):
             try:
                 return _ATOM + _pack(value)
             except (OverflowError, UnicodeEncodeError):
                 pass  # it requires the careful form
-        return self._dumps(lambda encoder: self._node(value, encoder))
+        return self._dumps(lambda encoder: node_of(value, encoder), _pack)
 
     def dumps_columns(self, columns: Sequence[Sequence[Any]]) -> bytes:
         """Serialize columns of any lengths. Raises ``SerializationError`` if a value is not data."""
-        return self._dumps(lambda encoder: [self._column(values, encoder) for values in columns])
+        return self._dumps(lambda encoder: [self._column(values, encoder) for values in columns], _pack)
 
     def loads(self, data: bytes, owner: str, references: References | None = None) -> Any:
         """Deserialize the result of ``dumps``.
@@ -105,6 +118,17 @@ class Codec:
         decoder = ColumnDecoder(self._types, references or {}, len(data))
         return _read(data, owner, lambda node: _only(decoder.column(node)))
 
+    def loads_nested(self, nested: Undecoded | bytes, owner: str, references: References | None = None) -> Any:
+        """Decode a value that was ``Nested``, or its bytes. Parameters and errors are those of ``loads``."""
+        if not isinstance(nested, Undecoded):
+            return self.loads(nested, owner, references)
+        decoder = ColumnDecoder(self._types, references or {}, nested.limit)
+        return _decoded(nested.node, owner, lambda node: _only(decoder.column(node)))
+
+    def dumps_nested(self, nested: Undecoded | bytes) -> bytes:
+        """Return what ``dumps`` would return for a value that was ``Nested``; bytes as they are."""
+        return _pack(nested.node) if isinstance(nested, Undecoded) else nested
+
     def loads_columns(self, data: bytes, owner: str) -> list[Sequence[Any]]:
         """Deserialize the result of ``dumps_columns``. Raises ``CorruptDataError`` as ``loads`` does."""
         types, limit = self._types, len(data)
@@ -114,22 +138,16 @@ class Codec:
 
         return _read(data, owner, lambda found: list(map(column, found)))
 
-    def _dumps(self, nodes_of: Callable[[ColumnEncoder], Any]) -> bytes:
+    def _dumps(self, nodes_of: Callable[[ColumnEncoder], Any], pack: Callable[[Any], T]) -> T:
         try:
             try:
-                return _pack(nodes_of(self._encoder))
+                return pack(nodes_of(self._encoder))
             except (OverflowError, UnicodeEncodeError):
-                return _pack(nodes_of(ColumnEncoder(self._types, careful=True)))
+                return pack(nodes_of(ColumnEncoder(self._types, careful=True)))
         except SerializationError:
             raise
         except Exception as error:  # properties and registered functions may raise anything
             raise SerializationError(f"A value cannot be serialized: {error}.") from error
-
-    def _node(self, value: Any, encoder: ColumnEncoder) -> Any:
-        try:
-            return encoder.column([value])
-        except NoTreeError:
-            return GraphEncoder(self._types, encoder.careful).graph(value)
 
     def _column(self, values: Sequence[Any], encoder: ColumnEncoder) -> Any:
         try:
@@ -141,7 +159,17 @@ class Codec:
         """Serialize ``value`` as a blob with header and checksum."""
         return self.wrap(kind, self.dumps(value))
 
-    def unseal(self, kind: BlobKind, blob: bytes, owner: str) -> Any:
+    def seal_in_place(self, kind: BlobKind, value: Any) -> bytearray:
+        """Serialize ``value`` like ``seal``, into one buffer that is not copied: large state takes its size once."""
+        size = _HEADER.size if self._key is None else SIGNED_HEADER_BYTES
+        blob = bytearray(size)
+        self._dumps(lambda encoder: node_of(value, encoder), lambda node: _pack_into(node, blob, size))
+        with memoryview(blob)[size:] as payload:
+            header = self._header(kind, payload)
+        blob[:size] = header
+        return blob
+
+    def unseal(self, kind: BlobKind, blob: bytes | memoryview, owner: str) -> Any:
         """Deserialize the value of a blob.
 
         Raises:
@@ -159,12 +187,15 @@ class Codec:
 
     def wrap(self, kind: BlobKind, payload: bytes) -> bytes:
         """Wrap the result of ``dumps`` in a blob."""
-        if self._key is None or kind is BlobKind.FRAME:  # frames do not outlive a micro-batch
-            return _HEADER.pack(_MAGIC, FORMAT_VERSION, kind, len(payload), crc32(payload)) + payload
-        header = _HEADER.pack(_MAGIC, FORMAT_VERSION, kind | _SIGNED, len(payload), crc32(payload))
-        return header + _signature(self._key, header, payload) + payload
+        return self._header(kind, payload) + payload
 
-    def unwrap(self, kind: BlobKind, blob: bytes, owner: str) -> bytes:
+    def _header(self, kind: BlobKind, payload: bytes | memoryview) -> bytes:
+        if self._key is None or kind is BlobKind.FRAME:  # frames do not outlive a micro-batch
+            return _HEADER.pack(_MAGIC, FORMAT_VERSION, kind, len(payload), crc32(payload))
+        header = _HEADER.pack(_MAGIC, FORMAT_VERSION, kind | _SIGNED, len(payload), crc32(payload))
+        return header + _signature(self._key, header, payload)
+
+    def unwrap(self, kind: BlobKind, blob: bytes | memoryview, owner: str) -> bytes:
         """Return the payload of a blob without copying it. Raises ``CorruptDataError`` as ``unseal`` does."""
         if len(blob) < _HEADER.size:
             raise CorruptDataError(f"{owner}: {len(blob)} bytes are too few for a blob.")
@@ -199,8 +230,12 @@ def _signature(key: bytes, header: bytes, payload: bytes | memoryview) -> bytes:
 
 
 def _read(data: bytes, owner: str, values_of: Callable[[Any], T]) -> T:
+    return _decoded(data, owner, lambda read: values_of(_unpack(read)))
+
+
+def _decoded(data: Any, owner: str, values_of: Callable[[Any], T]) -> T:
     try:
-        return values_of(_unpack(data))
+        return values_of(data)
     except CorruptDataError as error:
         raise CorruptDataError(f"{owner}: {error}") from error
     except Exception as error:

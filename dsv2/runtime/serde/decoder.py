@@ -17,6 +17,7 @@ from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.data_types import DataTypes
 from dsv2.runtime.serde.layouts import ClassLayout, EnumLayout, RecordLayout, SubclassLayout
+from dsv2.runtime.serde.nested import Undecoded
 from dsv2.runtime.serde.nodes import ATOMIC, MAX_DEPTH, Node
 from dsv2.runtime.serde.values import CONTAINERS, PLAIN_CLASSES
 
@@ -120,6 +121,14 @@ class ColumnDecoder:
         for blank, piece in zip(blanks, pieces, strict=True):
             container.fill(blank, piece)
         return blanks
+
+    def _buffers(self, values: list[Any]) -> list[Any]:
+        if not set(map(type, values)) <= {bytearray, bytes}:
+            raise CorruptDataError("Bytearrays are something else.")
+        return [value if type(value) is bytearray else bytearray(value) for value in values]
+
+    def _nested(self, values: list[Node]) -> list[Any]:
+        return [Undecoded(node, self._limit) for node in values]
 
     def _dicts(self, keys: Node, columns: list[Node]) -> list[Any]:
         names = self._decode(keys)
@@ -225,6 +234,8 @@ class ColumnDecoder:
         nodes.REFERENCES: _named,
         nodes.GRAPH: _of_graph,
         nodes.PLACES: _placed,
+        nodes.BUFFERS: _buffers,
+        nodes.NESTED: _nested,
     }
 
 

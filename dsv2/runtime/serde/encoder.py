@@ -9,16 +9,22 @@ from operator import itemgetter
 from sys import byteorder
 from typing import Any
 
+from msgspec.msgpack import Ext
+
 from dsv2.columnar import Columnar, WholeNumbers
 from dsv2.errors import SerializationError
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.data_types import DataTypes
 from dsv2.runtime.serde.layouts import ClassLayout, EnumLayout, RecordLayout, SubclassLayout, name_of, shown
+from dsv2.runtime.serde.nested import Nested, Undecoded
 from dsv2.runtime.serde.nodes import ATOMIC, MANY, MAX_DEPTH, MAX_WIDTH, Node
 from dsv2.runtime.serde.references import Reference
 from dsv2.runtime.serde.values import CONTAINERS, PLAIN_CLASSES, Container, Converter
 
-__all__ = ("ColumnEncoder", "GraphEncoder", "NoTreeError")
+__all__ = ("BUFFER", "ColumnEncoder", "NoTreeError", "node_of")
+
+BUFFER = 1
+"""The code of the extension of MessagePack that is a bytearray."""
 
 _INT64 = range(-(1 << 63), 1 << 63)
 _NUMERIC = frozenset({int, float})
@@ -36,6 +42,7 @@ class ColumnEncoder:
     """
 
     def __init__(self, types: DataTypes, careful: bool = False) -> None:
+        self.types = types
         self._layout_of = types.layout_of
         self.careful = careful
         self._depth = 0
@@ -76,6 +83,10 @@ class ColumnEncoder:
             return self._sequences("frozenset", values)
         if issubclass(kind, Reference):
             return self._references(values)
+        if kind is Nested:
+            return nodes.NESTED, [node_of(one.value, ColumnEncoder(self.types, self.careful)) for one in values]
+        if kind is Undecoded:
+            return nodes.NESTED, [one.node for one in values]
         if issubclass(kind, type):
             return nodes.CLASSES, list(map(self._class_name, values))
         how = self._layout_of(kind)
@@ -99,6 +110,8 @@ class ColumnEncoder:
         return self._written_by(self._layout_of(kind), values)
 
     def _written_by(self, how: ClassLayout | Converter, values: Sequence[Any]) -> Node:
+        if type(values[0]) is bytearray:
+            return nodes.BUFFERS, [Ext(BUFFER, value) for value in values]
         if isinstance(how, Converter):
             return nodes.CONVERTED, how.name, self._encode(list(map(how.take_apart, values)))
         if isinstance(how, EnumLayout):
@@ -255,3 +268,11 @@ class GraphEncoder(ColumnEncoder):
     def _kind_name(self, kind: type) -> str:
         container = CONTAINERS.get(kind)
         return self._layout_of(kind).name if container is None else container.name
+
+
+def node_of(value: Any, encoder: ColumnEncoder) -> Node:
+    """Encode one value, as a graph if it has to be."""
+    try:
+        return encoder.column([value])
+    except NoTreeError:
+        return GraphEncoder(encoder.types, encoder.careful).graph(value)

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 __all__ = (
     "ATOMIC",
     "ATOMS",
+    "BUFFERS",
     "CLASSES",
     "COLUMNAR",
     "CONTAINERS",
@@ -28,6 +29,7 @@ __all__ = (
     "MAX_WIDTH",
     "MANY",
     "MIXED",
+    "NESTED",
     "NUMBERS",
     "OBJECTS",
     "PLACES",
@@ -64,6 +66,8 @@ SEPARATE: Final = 16  # bytes: each value encoded by itself, for values in which
 GRAPH: Final = 17  # node of the value, runs of objects: (kind, headers, count, node)
 PLACES: Final = 18  # places in the graph
 COLUMNAR: Final = 19  # node of one value that is a whole column
+BUFFERS: Final = 20  # bytearrays, as extensions of MessagePack, which are not copied on the way
+NESTED: Final = 21  # a node for each value, which is not decoded yet
 
 ATOMIC: Final = frozenset({type(None), bool, int, float, str, bytes})
 """The types of ``ATOMS``."""

@@ -13,9 +13,9 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_store import PageStore
 from dsv2.runtime.state.pages import PageCache
 
-__all__ = ("Deadlines",)
+__all__ = ("PAGES_PER_BLOCK", "Deadlines")
 
-_BLOCK_BITS = 8  # 256 pages
+PAGES_PER_BLOCK = 32
 
 DeadlinesState: TypeAlias = tuple[dict[int, int], dict[int, bytes]]
 
@@ -32,7 +32,7 @@ class Deadlines:
 
     def hasten(self, page: int, time: int) -> None:
         """Add a deadline at ``time`` in ``page``."""
-        block = page >> _BLOCK_BITS
+        block, page = divmod(page, PAGES_PER_BLOCK)
         times = self._blocks.load(block)
         if time < times.get(page, time + 1):
             times[page] = time
@@ -42,7 +42,7 @@ class Deadlines:
 
     def put(self, page: int, time: int | None) -> None:
         """Set the earliest deadline in ``page`` to ``time``; None if there is none."""
-        block = page >> _BLOCK_BITS
+        block, page = divmod(page, PAGES_PER_BLOCK)
         if time is None and block not in self._earliest:
             return
         times = self._blocks.load(block)
@@ -76,7 +76,7 @@ class Deadlines:
             found = [(earliest, page) for page, earliest in times.items() if earliest <= time]
             for _, page in found:
                 del times[page]
-            due += found
+            due += [(earliest, block * PAGES_PER_BLOCK + page) for earliest, page in found]
             self._blocks.changed.add(block)
             self._find_earliest(block)
         return [page for _, page in sorted(due)]

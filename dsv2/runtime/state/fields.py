@@ -7,6 +7,7 @@ threshold passed to the constructor. If a function defines ``__getstate__``, its
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from dsv2.errors import CorruptDataError, SerializationError
@@ -14,6 +15,7 @@ from dsv2.graph import Operator
 from dsv2.runtime.report.metrics import DefaultCounter, DefaultHistogram
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec, References
+from dsv2.runtime.serde.nested import Nested, Undecoded
 from dsv2.runtime.state.handles import Handle
 from dsv2.runtime.state.partition import EventTimers
 from dsv2.spi import WrappingFunction
@@ -27,6 +29,8 @@ _SHOWN: References = {
     EventTimers.reference_kind: lambda name: "event time",
     Handle.reference_kind: "state {!r}".format,
 }
+_LARGE = 16 << 20  # bytes
+_SAMPLE = 1_000  # members of a container
 _ATOMS = (int, float, str, bytes, bool, complex, type(None), type)
 
 
@@ -67,42 +71,46 @@ class FunctionFields:
         """The names of the fields in the last ``snapshot``; empty if the function defines ``__getstate__``."""
         return sorted(self._changed)
 
-    def snapshot(self) -> bytes:
-        """Return the changed fields as bytes.
+    def snapshot(self) -> Nested:
+        """Return the changed fields, to be encoded.
 
         Raises:
             SerializationError: A field cannot be serialized; names the field.
         """
         fields = self._snapshot()
         if not self._kept_of_wrapping:
-            return fields
-        return self._codec.dumps((fields, {name: getattr(self._wrapping, name) for name in self._kept_of_wrapping}))
+            return Nested(fields)
+        kept = {name: getattr(self._wrapping, name) for name in self._kept_of_wrapping}
+        return Nested((self._codec.dumps(fields), kept))
 
-    def _snapshot(self) -> bytes:
+    def name_unserializable(self) -> None:
+        """Called when the ``snapshot`` cannot be encoded. Raises ``SerializationError`` if a field is the reason."""
+        fields = self._snapshot()
         if self._custom:
-            return self._dumps(self._function.__getstate__(), "what __getstate__ returned")
+            self._check(None, fields)
+        else:
+            for name, value in fields[0].items():
+                self._check(name, value)
+
+    def _snapshot(self) -> Any:
+        if self._custom:
+            return self._function.__getstate__()
         fields = _as_dict(object.__getstate__(self._function))
         for name, value in fields.items():
             if name not in self._changed and self._differs(name, value):
                 self._check(name, value)
                 self._changed.add(name)
         changed = {name: fields[name] for name in fields if name in self._changed}
-        removed = sorted(self._pristine.keys() - fields.keys())
-        try:
-            return self._codec.dumps((changed, removed))
-        except SerializationError:
-            for name, value in changed.items():
-                self._check(name, value)
-            raise
+        return changed, sorted(self._pristine.keys() - fields.keys())
 
-    def restore(self, data: bytes) -> None:
-        """Restore the fields of a ``snapshot``."""
-        state = self._codec.loads(data, f"Fields of {self._operator}", self._references)
+    def restore(self, data: bytes | Undecoded) -> None:
+        """Restore the fields of a ``snapshot``. Those of a savepoint are bytes."""
+        state = self._codec.loads_nested(data, f"Fields of {self._operator}", self._references)
         if self._kept_of_wrapping:
-            data, kept = state
+            own, kept = state
             for name, value in kept.items():
                 setattr(self._wrapping, name, value)
-            state = self._codec.loads(data, f"Fields of {self._operator}", self._references)
+            state = self._codec.loads(own, f"Fields of {self._operator}", self._references)
         if self._custom:
             restore_state = getattr(self._function, "__setstate__", None)
             if restore_state is not None:
@@ -142,16 +150,15 @@ class FunctionFields:
         except SerializationError:
             return None
 
-    def _check(self, name: str, value: Any) -> None:
-        # Also read it back: the job could never restart from a value that cannot be read.
-        self._dumps(value, f"field {name!r} ({type(value).__qualname__})", read_back=True)
-
-    def _dumps(self, value: Any, what: str, read_back: bool = False) -> bytes:
+    def _check(self, name: str | None, value: Any) -> None:
+        what = "what __getstate__ returned" if name is None else f"field {name!r} ({type(value).__qualname__})"
         try:
             data = self._codec.dumps(value)
-            if read_back:
-                self._codec.loads(data, "Read back", self._references)
-            return data
+            if len(data) > _LARGE:
+                del data
+                data = self._codec.dumps(_part_of(value))
+            # Also read it back: the job could never restart from a value that cannot be read.
+            self._codec.loads(data, "Read back", self._references)
         except (SerializationError, CorruptDataError) as error:
             raise SerializationError(
                 f"{self._operator}, defined at {self._operator.location}: {what} cannot be checkpointed. {error} "
@@ -213,6 +220,15 @@ def difference_of_fields(
         if values[0] != values[1]:
             return f"the field {name!r} of the function: {values[0]} and {values[1]}"
     return "fields of the function"
+
+
+def _part_of(value: Any) -> Any:
+    """Return a part of a large value, which is enough to see that it can be read."""
+    if isinstance(value, dict):
+        return dict(islice(value.items(), _SAMPLE))
+    if isinstance(value, list | tuple | set | frozenset | bytes | bytearray | str):
+        return [*islice(value, _SAMPLE)]
+    return value
 
 
 def _is_custom(function: object) -> bool:

@@ -28,13 +28,18 @@ class KeyPages(Pages):
     __slots__ = ("_new_dict", "columns", "entries", "migrations", "numbers")
 
     def __init__(
-        self, codec: Codec, owner: str, store: PageStore, new_dict: Callable[[], dict[Any, Any]] = dict
+        self,
+        codec: Codec,
+        owner: str,
+        store: PageStore,
+        new_dict: Callable[[], dict[Any, Any]] = dict,
+        entries: dict[Any, KeyEntry] | None = None,
     ) -> None:
         super().__init__(codec, owner, store)
         self._new_dict = new_dict
         self.numbers: dict[Any, int] = {}
         """The page number of each key in a decoded page."""
-        self.entries: dict[Any, KeyEntry] = new_dict()
+        self.entries: dict[Any, KeyEntry] = new_dict() if entries is None else entries
         self.columns: dict[str | None, dict[Any, Any]] = {_ENTRIES: self.entries}
         """Values by name and key; None is a value. Entries are not empty when pages are encoded."""
         self.migrations: Migrations | None = None
@@ -64,13 +69,13 @@ class KeyPages(Pages):
             del page[key]
         return len(empty)
 
-    def grow(self, keys: int) -> range:
-        new = super().grow(keys)
+    def grow(self, keys: int, in_memory: int) -> range:
+        new = super().grow(keys, in_memory)
         for number in new:
             self.numbers.update(dict.fromkeys(self.load(number), number))
         return new
 
-    def snapshot(self) -> tuple[int, dict[int, bytes]]:
+    def snapshot(self) -> tuple[int, dict[int, bytes], int]:
         """Take a snapshot and drop all decoded pages, so that later changes load the page again."""
         state = super().snapshot()
         self._forget()

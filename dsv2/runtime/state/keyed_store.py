@@ -15,11 +15,11 @@ from dsv2.runtime.state.deadlines import Deadlines
 from dsv2.runtime.state.key_pages import KeyPages
 from dsv2.runtime.state.migrations import Migrations
 from dsv2.runtime.state.page_store import PageStores, in_blob
-from dsv2.runtime.state.pages import KEYS_PER_PAGE, Page
+from dsv2.runtime.state.pages import KEYS_PER_PAGE, Page, sampled
 from dsv2.runtime.state.panes import PagedPanes
 from dsv2.spi import KeyEntry
 
-__all__ = ("Domain", "PagedKeyedStore")
+__all__ = ("Domain", "PagedKeyedStore", "timers_in")
 
 
 class Domain:
@@ -38,6 +38,11 @@ _DOMAINS = (Domain.EVENT_TIME, Domain.PROCESSING_TIME, Domain.EXPIRY, Domain.EVE
 _EMPTY: KeyEntry = {}
 
 
+def timers_in(entry: KeyEntry) -> int:
+    """Return the number of timers in the entry of a key."""
+    return len(entry.get(Domain.EVENT_TIME, ())) + len(entry.get(Domain.PROCESSING_TIME, ()))
+
+
 class PagedKeyedStore:
     """Maps keys to a value in each ``column``, and to an ``entry`` for other data.
 
@@ -47,6 +52,7 @@ class PagedKeyedStore:
         remember: Whether a touched key stays even without values. If False, it is removed with its last value.
         stores: Creates the stores of pages between micro-batches.
         new_dict: Creates the dicts that hold values.
+        entries: The dict of entries. None (default): ``new_dict`` creates it.
     """
 
     def __init__(
@@ -56,10 +62,13 @@ class PagedKeyedStore:
         remember: bool = True,
         stores: PageStores = in_blob,
         new_dict: Callable[[], dict[Any, Any]] = dict,
+        entries: dict[Any, KeyEntry] | None = None,
     ) -> None:
         self.remembers = remember
+        self.timers = 0
+        """The number of timers in all entries. Whoever adds or removes timers of an entry keeps it up to date."""
         self.panes = PagedPanes(codec, owner, stores, new_dict)
-        self._pages = KeyPages(codec, owner, stores("keys", owner), new_dict)
+        self._pages = KeyPages(codec, owner, stores("keys", owner), new_dict, entries)
         self._entries = self._pages.entries
         self._numbers = self._pages.numbers
         self._has_columns = False
@@ -167,6 +176,8 @@ class PagedKeyedStore:
     def snapshot(self) -> tuple[Any, ...]:
         """Return the state as built-in values, with pages as bytes. Only changed pages are encoded."""
         self._drop_empty()
+        if self._pages.learns(self._count, len(self._numbers)):
+            self._pages.learn(dict.fromkeys(sampled(self._numbers)))
         self._grow()
         for number in self._pages.changed:
             page = self._pages.load(number)
@@ -181,11 +192,11 @@ class PagedKeyedStore:
             for domain, deadlines in self._deadlines.items()
             if (state := deadlines.snapshot()) is not None
         }
-        return self._count, self._pages.snapshot(), deadlines_of, self.panes.snapshot()
+        return self._count, self._pages.snapshot(), deadlines_of, self.timers, self.panes.snapshot()
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Restore a ``snapshot``."""
-        self._count, pages, deadlines_of, panes = state
+        self._count, pages, deadlines_of, self.timers, panes = state
         self._pages.restore(pages)
         self.panes.restore(panes)
         for domain, deadlines in self._deadlines.items():
@@ -217,7 +228,7 @@ class PagedKeyedStore:
         return [key for key in page if self._entries.get(key) or any(key in column for column in columns)]
 
     def _grow(self) -> None:
-        for number in self._pages.grow(self._count):
+        for number in self._pages.grow(self._count, len(self._numbers)):
             page = self._pages.load(number)
             for domain, deadlines in self._deadlines.items():
                 if (first := self._earliest(page, domain)) is not None:

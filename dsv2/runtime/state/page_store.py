@@ -20,6 +20,10 @@ class PageStore(Protocol):
     def most(self) -> int:
         """The maximum number of pages. With more keys, pages grow instead."""
 
+    @property
+    def page_bytes(self) -> int | None:
+        """The size that pages should have on average, because each is read and written as a whole. None: any size."""
+
     def get(self, number: int) -> bytes | None:
         """Return a page, or None. Raises ``CorruptDataError`` if it is damaged."""
 
@@ -59,6 +63,7 @@ class BlobPages:
     __slots__ = ("_pages",)
 
     most = 1 << 15
+    page_bytes = None
 
     def __init__(self) -> None:
         self._pages: dict[int, bytes] = {}
@@ -90,6 +95,7 @@ class EntryPages:
     __slots__ = ("_codec", "_entries", "_name", "_owner", "_read")
 
     most = 1 << 32
+    page_bytes = 640  # less would cost more for each call and for the key of the entry than it saves
 
     def __init__(self, entries: Entries, name: str, codec: Codec, owner: str) -> None:
         self._entries = entries

@@ -7,6 +7,7 @@ and growth never rewrites all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
 from typing import Any, TypeAlias
 
 from dsv2.errors import CorruptDataError, SerializationError
@@ -15,9 +16,14 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.runtime.state.page_store import PageStore
 
-__all__ = ("KEYS_PER_PAGE", "Page", "PageCache", "PagedMap", "Pages", "encode_state")
+__all__ = ("KEYS_PER_PAGE", "Page", "PageCache", "PagedMap", "Pages", "encode_state", "sampled")
 
 KEYS_PER_PAGE = 32
+"""The number of keys in a page, unless a smaller number makes a page large enough."""
+_FEWEST = 2  # as with fewer, many pages would be empty
+_SAMPLE = 256  # keys from which the size of a page is estimated
+_NOISE = 1.25  # by which sizes differ from one micro-batch to the next
+_MOST_NOTED = 4  # times the size that pages should have
 _MULTIPLIER = 0xD6E8FEB86659FD93  # odd and irregular, so that every bit of a hash affects the page
 _ABSENT: Any = object()
 
@@ -56,7 +62,7 @@ class PageCache:
         """
         for number in sorted(self.changed):
             if number in stored:
-                self._store.put(number, self._encode(self._decoded[number]))
+                self._put(number, self._decoded[number])
             elif number in self.stored:
                 self._store.remove(number)
         self.changed.clear()
@@ -77,6 +83,12 @@ class PageCache:
         self._decoded.clear()
         self.changed.clear()
         self.stored = ()
+
+    def _put(self, number: int, page: Page) -> int:
+        """Store a page and return its size in bytes."""
+        data = self._encode(page)
+        self._store.put(number, data)
+        return len(data)
 
     def _stored_page(self, number: int) -> Page:
         data = self._store.get(number)
@@ -99,13 +111,20 @@ class PageCache:
 
 
 class Pages(PageCache):
-    """The pages of one map, found by the hash of a key. Once one is stored, all ``count`` pages are."""
+    """The pages of one map, found by the hash of a key. Once one is stored, all ``count`` pages are.
 
-    __slots__ = ("_mask", "count")
+    Attributes:
+        count: The number of pages.
+        keys_per_page: The number of keys that a page should have on average.
+    """
+
+    __slots__ = ("_mask", "_written_bytes", "_written_keys", "count", "keys_per_page")
 
     def __init__(self, codec: Codec, owner: str, store: PageStore) -> None:
         super().__init__(codec, owner, store)
         self.count = 1
+        self.keys_per_page = KEYS_PER_PAGE
+        self._written_bytes = self._written_keys = 0  # since the last snapshot
         self._mask = 0  # the smallest power of two >= count, minus one
 
     def __iter__(self) -> Iterator[Page]:
@@ -118,12 +137,29 @@ class Pages(PageCache):
         number = stable_hash(key) * _MULTIPLIER >> 32 & self._mask
         return number if number < self.count else number & self._mask >> 1
 
-    def grow(self, keys: int) -> range:
+    def learns(self, keys: int, in_memory: int) -> bool:
+        """Whether ``learn`` should be called: most ``keys`` are in memory, as when there were none before."""
+        return self._store.page_bytes is not None and 0 < keys <= 2 * in_memory
+
+    def learn(self, sample: Page) -> None:
+        """Find out how many keys a page should have, from a ``sample`` of the keys in memory and their values."""
+        in_large_pages = self._fitting(self._size_in_pages(sample, KEYS_PER_PAGE), len(sample))
+        self._adapt(self._size_in_pages(sample, in_large_pages), len(sample))
+
+    def grow(self, keys: int, in_memory: int) -> range:
         """Grow to the number of pages needed for a number of ``keys`` and return the numbers of the new pages.
 
         Keys move to the new pages from the pages that are split. The others are not touched.
+
+        Args:
+            keys: The number of keys.
+            in_memory: How many of them are new or in decoded pages. As long as pages are too large, as many more are
+                split as these keys would fill, so that a micro-batch does not split all of them.
         """
-        before, count = self.count, min(-(-keys // KEYS_PER_PAGE), self._store.most)
+        before, count = self.count, -(-keys // self.keys_per_page)
+        if self.stored and self.keys_per_page < KEYS_PER_PAGE:
+            count = min(count, max(-(-keys // KEYS_PER_PAGE), before + -(-in_memory // self.keys_per_page)))
+        count = min(count, self._store.most)
         if count <= before:
             return range(0)
         divided = dict.fromkeys(map(self._place, range(before, count)))
@@ -142,17 +178,55 @@ class Pages(PageCache):
         """Reset to one empty page, which is not stored."""
         super().clear()
         self._set_count(1)
+        self.keys_per_page = KEYS_PER_PAGE
 
-    def snapshot(self) -> tuple[int, dict[int, bytes]]:
-        """Return the number of stored pages and the part of them that is stored in the state blob."""
+    def snapshot(self) -> tuple[int, dict[int, bytes], int]:
+        """Return the number of stored pages, the part of them in the state blob, and how many keys each should have."""
         pages = self.save(range(self.count) if self.changed else self.stored)
-        return len(self.stored), pages
+        self._check_size()
+        return len(self.stored), pages, self.keys_per_page
 
-    def restore(self, state: tuple[int, dict[int, bytes]]) -> None:
+    def restore(self, state: tuple[int, dict[int, bytes], int]) -> None:
         """Restore a ``snapshot``."""
-        stored, pages = state
+        stored, pages, self.keys_per_page = state
         self.adopt(pages, range(stored))
         self._set_count(max(1, stored))
+
+    def _put(self, number: int, page: Page) -> int:
+        size = super()._put(number, page)
+        if self._store.page_bytes is not None:
+            self._written_keys += len(page)
+            self._written_bytes += self._noted(size)
+        return size
+
+    def _size_in_pages(self, sample: Page, keys_per_page: int) -> int:
+        """Return the bytes of pages with the keys of a sample. Each page adds its own, such as names."""
+        keys = iter(sample)
+        size = 0
+        while some := list(islice(keys, keys_per_page)):
+            size += self._noted(len(self._encode({key: sample[key] for key in some})))
+        return size
+
+    def _noted(self, size: int) -> int:
+        """Return the size of a page so far as it counts. A single huge value is no reason to split other pages."""
+        assert self._store.page_bytes is not None
+        return min(size, _MOST_NOTED * self._store.page_bytes)
+
+    def _check_size(self) -> None:
+        """Let pages have another number of keys if values have grown or shrunk."""
+        if self._written_keys >= _SAMPLE:
+            self._adapt(self._written_bytes, self._written_keys)
+        self._written_bytes = self._written_keys = 0
+
+    def _adapt(self, size: int, keys: int) -> None:
+        """Adapt to ``keys`` keys that take ``size`` bytes."""
+        fitting = self._fitting(size, keys)
+        if not self.keys_per_page <= _NOISE * fitting <= _NOISE * _NOISE * self.keys_per_page:
+            self.keys_per_page = fitting
+
+    def _fitting(self, size: int, keys: int) -> int:
+        assert self._store.page_bytes is not None
+        return min(KEYS_PER_PAGE, max(_FEWEST, self._store.page_bytes * keys // size))
 
     def _place(self, number: int) -> int:
         """The page that currently holds the keys of page ``number``, which may not exist yet."""
@@ -162,6 +236,11 @@ class Pages(PageCache):
     def _set_count(self, count: int) -> None:
         self.count = count
         self._mask = (1 << (count - 1).bit_length()) - 1
+
+
+def sampled(keys: Collection[Any]) -> Iterator[Any]:
+    """Return some of ``keys``, from all parts of it."""
+    return islice(keys, 0, None, 1 + len(keys) // _SAMPLE)
 
 
 def encode_state(codec: Codec, value: Any, owner: str) -> bytes:
@@ -233,7 +312,9 @@ class PagedMap:
         self._stored += len(self.live)
         if not self._stored:
             pages.clear()
-        pages.grow(self._stored)
+        if pages.learns(self._stored, len(self.live)):
+            pages.learn({key: self.live[key] for key in sampled(self.live)})
+        pages.grow(self._stored, len(self.live))
         for key, value in self.live.items():
             number = pages.number_of(key)
             pages.load(number)[key] = value

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
+from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore, timers_in
 from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import TIMERS, RowKind, StateRow
 from dsv2.spi import KeyEntry
@@ -85,7 +85,9 @@ class RowLoader:
         elif row.kind is RowKind.TIMERS:
             assert row.state is not None
             if TIMERS[row.state] != Domain.EXPIRY:
-                store.entry(key)[TIMERS[row.state]] = self._decode(row.value)
+                timers = {TIMERS[row.state]: self._decode(row.value)}
+                store.entry(key).update(timers)
+                store.timers += timers_in(timers)
         elif row.kind is RowKind.ENTRY:
             store.entry(key).update(self._decode(row.value))
 

@@ -103,7 +103,7 @@ class StateRow(NamedTuple):
 
 
 def rows_of(
-    blob: bytes, subtask: int, codec: Codec, owner: str, stores: PageStores | None = None
+    blob: bytes | memoryview, subtask: int, codec: Codec, owner: str, stores: PageStores | None = None
 ) -> Iterator[tuple[str, StateRow]]:
     """Return the state of a subtask as rows, each with the uid of its operator. Pages are decoded one at a time.
 
@@ -147,17 +147,19 @@ class StoredState:
         pages: The pages, by the name of their map.
     """
 
-    def __init__(self, blob: bytes, subtask: int, codec: Codec, owner: str) -> None:
+    def __init__(self, blob: bytes | memoryview, subtask: int, codec: Codec, owner: str) -> None:
         self._state, self._edges = codec.unseal(BlobKind.STATE, blob, owner)
+        for snapshot in self._state.values():
+            snapshot["fields"] = codec.dumps_nested(snapshot["fields"])
         self._subtask = subtask
         self._codec = codec
         self._owner = owner
         self.pages: dict[str, StoredPages] = {}
         for uid, snapshot in self._state.items():
-            _, keys, _, panes = snapshot["store"]
-            self.pages[f"{uid}/keys"] = StoredPages(uid, None, *keys)
+            _, keys, *_, panes = snapshot["store"]
+            self.pages[f"{uid}/keys"] = StoredPages(uid, None, *keys[:2])
             for slot, (*_, (_, of_pane)) in panes.items():
-                self.pages[f"{uid}/pane/{slot}"] = StoredPages(uid, slot, *of_pane)
+                self.pages[f"{uid}/pane/{slot}"] = StoredPages(uid, slot, *of_pane[:2])
 
     def rows(self) -> Iterator[tuple[str, StateRow]]:
         """Return the rows that are not in pages, each with the uid of its operator."""

@@ -50,6 +50,7 @@ class TimerService:
             if place < len(timers) and timers[place] == timestamp:
                 return
             timers.insert(place, timestamp)
+        self._store.timers += 1
         if self._until is not None and timestamp <= self._until:
             self._order += 1
             heappush(self._meanwhile, (timestamp, self._order, key))
@@ -103,6 +104,7 @@ class TimerService:
         if place == len(timers) or timers[place] != timestamp:
             return False
         del timers[place]
+        self._store.timers -= 1
         if not timers:
             del entry[self._domain]
         return True

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.state.keyed_store import PagedKeyedStore
+from dsv2.runtime.state.keyed_store import PagedKeyedStore, timers_in
 from dsv2.runtime.state.page_store import PageStores
-from dsv2.runtime.state.undo import UndoLog
+from dsv2.runtime.state.undo import LoggedDict, UndoLog
 from dsv2.spi import KeyEntry
 
 __all__ = ("UndoableKeyedStore",)
@@ -18,7 +18,7 @@ class UndoableKeyedStore(PagedKeyedStore):
     """Logs changes of values, entries and panes, and the keys that are added."""
 
     def __init__(self, codec: Codec, owner: str, remember: bool, stores: PageStores, log: UndoLog) -> None:
-        super().__init__(codec, owner, remember, stores, log.new_dict)
+        super().__init__(codec, owner, remember, stores, log.new_dict, _LoggedEntries(log, self))
         self._log = log
 
     def entry(self, key: Any) -> KeyEntry:
@@ -38,3 +38,18 @@ class UndoableKeyedStore(PagedKeyedStore):
         self._pages.remove(key)
         self._count -= 1
         self.touched.discard(key)
+
+
+class _LoggedEntries(LoggedDict):
+    """The entries of keys. The number of timers follows those that are restored."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, log: UndoLog, store: PagedKeyedStore) -> None:
+        super().__init__(log)
+        self._store = store
+
+    def restore_key(self, key: Any, saved: Any) -> None:
+        before = timers_in(dict.get(self, key, {}))
+        super().restore_key(key, saved)
+        self._store.timers += timers_in(dict.get(self, key, {})) - before
