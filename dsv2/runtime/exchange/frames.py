@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from dsv2.record_batch import RecordBatch, Timestamps
+from dsv2.record_batch import NO_RECORDS, RecordBatch, Timestamps
 from dsv2.runtime.exchange.column_buffer import COLUMNAR_FRAME_RECORDS, ColumnBuffer
+from dsv2.runtime.exchange.control_log import Control, ControlLog
 
 __all__ = (
     "END",
@@ -24,9 +25,6 @@ WATERMARK: Final = 0
 STATUS: Final = 1
 END: Final = 2
 START: Final = 3  # opens a subtask even if it never receives a record
-
-Control: TypeAlias = tuple[int, int, str, int | bool]
-"""(position: the number of records before it, kind, watermark identifier, watermark value or idle flag)"""
 
 MAX_FRAME_RECORDS: Final = 8192
 
@@ -66,6 +64,9 @@ class ChannelWriter:
 
     ``append`` is the hot path: a list's bound method. ``append_stamped`` adds a record with a timestamp. Both can be
     mixed. Columns are buffered separately.
+
+    Control elements that precede all buffered records may stay in the ``log`` of the edge, where the writer has
+    ``sent`` the first ones. ``EdgeEmitter.control`` sees to it that no others are left there.
     """
 
     __slots__ = (
@@ -76,8 +77,10 @@ class ChannelWriter:
         "channel",
         "controls",
         "count",
+        "log",
         "operator",
         "records",
+        "sent",
         "subtask",
         "timestamps",
         "whole",
@@ -87,6 +90,8 @@ class ChannelWriter:
         self.operator = operator
         self.subtask = subtask
         self.channel = channel
+        self.log = ControlLog()
+        self.sent = 0  # elements of the log
         self.count = 0  # records in frames and in columns so far
         self.records: list[Any] = []
         self.timestamps: list[int | None] = []  # may be shorter than records; the rest have no timestamp
@@ -97,10 +102,17 @@ class ChannelWriter:
         self.append_stamped = _stamped_append(self.records, self.timestamps)
         self.appends = (self.append, self.timestamps.append)
 
+    @property
+    def holds_records(self) -> bool:
+        """Whether there are buffered records, without those in complete frames."""
+        return bool(self.records) or self._columns.count > 0
+
     def control(self, kind: int, identifier: str, value: int | bool) -> None:
         """Add a control element after the records so far."""
         if self.records:
             self._close_columns()
+        if self.sent < len(self.log):
+            self.controls = [*self._take_controls()]
         self.controls.append((self._columns.count + len(self.records), kind, identifier, value))
 
     def extend(self, batch: RecordBatch[Any]) -> None:
@@ -148,9 +160,9 @@ class ChannelWriter:
 
     def _close_frame(self) -> None:
         self._close_columns()
-        if not self.records and not self.controls:
+        if not self.records and not self.controls and self.sent == len(self.log):
             return
-        batch = self.take_batch()
+        batch = self.take_batch() if self.records else NO_RECORDS
         self.whole.append(self._new_frame(batch))
         self.count += len(batch)
 
@@ -161,8 +173,12 @@ class ChannelWriter:
         return batch
 
     def _new_frame(self, batch: RecordBatch[Any]) -> Frame:
-        controls, self.controls = self.controls, []
-        return Frame(self.operator, self.subtask, self.channel, batch, controls)
+        return Frame(self.operator, self.subtask, self.channel, batch, self._take_controls())
+
+    def _take_controls(self) -> list[Control]:
+        own, self.controls = self.controls, []
+        begin, self.sent = self.sent, len(self.log)
+        return own or self.log.since(begin)
 
     def _take_timestamps(self) -> Timestamps:
         if not self.timestamps:
