@@ -87,8 +87,7 @@ class WatermarkCombiner(Generic[V]):
             if self._is_waiting_without(channel):
                 break
             if self._has_no_say(channel):
-                reached = self._last
-                better = gt if self._greatest else lt
+                reached, better = self._present.value(), gt if self._greatest else lt
                 while index < count and not better(earlier[index], reached):
                     index += 1
             if index < count:
@@ -103,7 +102,7 @@ class WatermarkCombiner(Generic[V]):
 
     def _has_no_say(self, channel: int) -> bool:
         """Whether the value of another channel is the combined one, and outdoes that of ``channel``."""
-        if self._inactive or self._due or self._pending_of_ended or not self._present:
+        if self._inactive or self._pending_of_ended or not self._present:
             return False
         own, reached = self._values.get(channel), self._present.value()
         return reached == self._last and own != reached

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -94,16 +95,15 @@ def test_many_without_records_do_not_pile_up() -> None:
 
 def test_they_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = pipeline()
-    sealed: list[Any] = []
-    seal = Codec.seal_columns
-    monkeypatch.setattr(Codec, "seal_columns", lambda *given: sealed.append(given) or seal(*given))
+    seal = Mock(side_effect=CODEC.seal_columns)
+    monkeypatch.setattr(CODEC, "seal_columns", seal)
     encoder, edge = FrameEncoder(plan, Layout.of(plan), CODEC), Sent("hash").edge
     edge.control(*watermark(5))
     edge.flush(encoder.emit)
     edge.control(*ENDED)
     edge.flush(encoder.emit)
     rows = encoder.take()
-    assert (len(rows), len(sealed)) == (8, 2)
+    assert (len(rows), seal.call_count) == (8, 2)
     assert {seq for _, _, seq, _ in rows} == {0, 1}
     controls = [decode_frame(CODEC, payload, "it")[1] for *_, payload in rows]
     assert controls == [[(0, *watermark(5))]] * 4 + [[(0, *ENDED)]] * 4

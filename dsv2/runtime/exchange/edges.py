@@ -33,9 +33,10 @@ def new_edge(plan: Plan, edge: Edge, subtask: int, origin: Origin | None = None)
 
     def writer(index: int, channel: int) -> ChannelWriter:
         if origin is None or target.kind is OperatorKind.SINK:
-            return ChannelWriter(target.id, index, channel)
-        return TracedWriter(target.id, index, channel, origin)
+            return ChannelWriter(target.id, index, channel, log)
+        return TracedWriter(target.id, index, channel, origin, log)
 
+    log = ControlLog(edge.last_only)
     target = plan.operators[edge.target]
     upstream = plan.edges_into[edge.target]
     first_channel = sum(plan.channels_of(other) for other in upstream if other.input < edge.input)
@@ -68,9 +69,7 @@ class EdgeEmitter(Emitter):
         super().__init__(emit, emit_stamped)
         self.name = name
         self._writers = writers
-        self._log = ControlLog()
-        for writer in writers:
-            writer.log = self._log
+        self._log = writers[0].log
         self._first = self._next = subtask % len(writers)
         self._sent_before = 0  # records sent before the snapshot that was restored
 

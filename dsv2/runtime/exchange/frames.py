@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from dsv2.record_batch import NO_RECORDS, RecordBatch, Timestamps
 from dsv2.runtime.exchange.column_buffer import COLUMNAR_FRAME_RECORDS, ColumnBuffer
-from dsv2.runtime.exchange.control_log import Control, ControlLog
+from dsv2.runtime.exchange.control_log import END, START, STATUS, WATERMARK, Control, ControlLog
 
 __all__ = (
     "END",
@@ -20,11 +20,6 @@ __all__ = (
     "EmitFrame",
     "Frame",
 )
-
-WATERMARK: Final = 0
-STATUS: Final = 1
-END: Final = 2
-START: Final = 3  # opens a subtask even if it never receives a record
 
 MAX_FRAME_RECORDS: Final = 8192
 
@@ -86,11 +81,12 @@ class ChannelWriter:
         "whole",
     )
 
-    def __init__(self, operator: int, subtask: int, channel: int) -> None:
+    def __init__(self, operator: int, subtask: int, channel: int, log: ControlLog | None = None) -> None:
+        """``log``: That of the edge, if the channel belongs to one."""
         self.operator = operator
         self.subtask = subtask
         self.channel = channel
-        self.log = ControlLog()
+        self.log = ControlLog() if log is None else log
         self.sent = 0  # elements of the log
         self.count = 0  # records in frames and in columns so far
         self.records: list[Any] = []
@@ -178,7 +174,7 @@ class ChannelWriter:
     def _take_controls(self) -> list[Control]:
         own, self.controls = self.controls, []
         begin, self.sent = self.sent, len(self.log)
-        return own or self.log.since(begin)
+        return self.log.without_superseded(own) if own else self.log.since(begin)
 
     def _take_timestamps(self) -> Timestamps:
         if not self.timestamps:
