@@ -79,7 +79,7 @@ class EdgeEmitter(Emitter):
 
     def control(self, kind: int, identifier: str, value: int | bool) -> None:
         log = self._log
-        holding = [writer for writer in self._writers if writer.holds_records]
+        holding = [writer for writer in self._writers if writer.records or writer.columns.count]
         for writer in holding:
             writer.control(kind, identifier, value)
         log.add(kind, identifier, value)

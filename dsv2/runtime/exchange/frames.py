@@ -65,11 +65,11 @@ class ChannelWriter:
     """
 
     __slots__ = (
-        "_columns",
         "append",
         "append_stamped",
         "appends",
         "channel",
+        "columns",
         "controls",
         "count",
         "log",
@@ -91,17 +91,12 @@ class ChannelWriter:
         self.count = 0  # records in frames and in columns so far
         self.records: list[Any] = []
         self.timestamps: list[int | None] = []  # may be shorter than records; the rest have no timestamp
-        self._columns = ColumnBuffer()  # precede the records
+        self.columns = ColumnBuffer()  # precede the records
         self.controls: list[Control] = []  # between the columns if there are any, else between the records
         self.whole: list[Frame] = []  # complete frames, which precede everything else
         self.append: Callable[[Any], None] = self.records.append
         self.append_stamped = _stamped_append(self.records, self.timestamps)
         self.appends = (self.append, self.timestamps.append)
-
-    @property
-    def holds_records(self) -> bool:
-        """Whether there are buffered records, without those in complete frames."""
-        return bool(self.records) or self._columns.count > 0
 
     def control(self, kind: int, identifier: str, value: int | bool) -> None:
         """Add a control element after the records so far."""
@@ -109,7 +104,7 @@ class ChannelWriter:
             self._close_columns()
         if self.sent < len(self.log):
             self.controls = [*self._take_controls()]
-        self.controls.append((self._columns.count + len(self.records), kind, identifier, value))
+        self.controls.append((self.columns.count + len(self.records), kind, identifier, value))
 
     def extend(self, batch: RecordBatch[Any]) -> None:
         """Add a batch. Columns stay columns, in frames of their own."""
@@ -145,14 +140,14 @@ class ChannelWriter:
         if self.records or (self.controls and self.controls[-1][0]):
             self._close_frame()
         for piece in batch.pieces(COLUMNAR_FRAME_RECORDS):
-            if not self._columns.fits(piece):
+            if not self.columns.fits(piece):
                 self._close_columns()
-            self._columns.add(piece)
+            self.columns.add(piece)
         self.count += len(batch)
 
     def _close_columns(self) -> None:
-        if self._columns.count:
-            self.whole.append(self._new_frame(self._columns.take()))
+        if self.columns.count:
+            self.whole.append(self._new_frame(self.columns.take()))
 
     def _close_frame(self) -> None:
         self._close_columns()
