@@ -12,6 +12,7 @@ from dsv2.errors import SerializationError
 from dsv2.graph import Plan
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Control, Frame
+from dsv2.runtime.exchange.packed_controls import pack_controls, unpack_controls
 from dsv2.runtime.exchange.traced import TracedBatch
 from dsv2.runtime.report.driver_limits import DriverLimits
 from dsv2.runtime.report.short_repr import shorten
@@ -58,6 +59,7 @@ class FrameEncoder:
         self._codec = codec
         self._first_seq = first_seq
         self._limits = DriverLimits(plan)
+        self._shared: tuple[list[Control], bytes] | None = None
         self._next_seq: dict[tuple[int, int], int] = {}  # per channel; receivers alternate between channels, by seq
         self._rows: list[Row] = []
         self.size = 0  # bytes of the buffered payloads
@@ -69,10 +71,7 @@ class FrameEncoder:
             SerializationError: A record cannot be serialized; the message names the record and its sender.
         """
         try:
-            columns = [frame.batch.records, frame.controls, frame.batch.timestamps or ()]
-            if isinstance(frame.batch, TracedBatch):
-                columns.append(frame.batch.positions)
-            payload = self._codec.seal_columns(BlobKind.FRAME, columns)
+            payload = self._encoded(frame) if frame.batch else self._encoded_controls(frame)
         except SerializationError:
             self._blame_record(frame)
             raise
@@ -86,6 +85,19 @@ class FrameEncoder:
         seq = self._next_seq.get((slot, frame.channel), self._first_seq)
         self._next_seq[slot, frame.channel] = seq + 1
         self.add((slot, frame.channel, seq, payload))
+
+    def _encoded(self, frame: Frame) -> bytes:
+        batch = frame.batch
+        columns = [batch.records, pack_controls(frame.controls), batch.timestamps or ()]
+        if isinstance(batch, TracedBatch):
+            columns.append(batch.positions)
+        return self._codec.seal_columns(BlobKind.FRAME, columns)
+
+    def _encoded_controls(self, frame: Frame) -> bytes:
+        """Encode a frame without records. Channels that send the same control elements share the list of them."""
+        if self._shared is None or self._shared[0] is not frame.controls:
+            self._shared = frame.controls, self._encoded(frame)
+        return self._shared[1]
 
     def add(self, row: Row) -> None:
         """Buffer an encoded row."""
@@ -120,7 +132,7 @@ def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[RecordBatch[
     records, controls, timestamps, *positions = codec.unseal_columns(BlobKind.FRAME, payload, owner)
     stamps = timestamps if len(timestamps) else None
     batch = TracedBatch(records, stamps, positions[0]) if positions else RecordBatch(records, stamps)
-    return batch, list(controls)
+    return batch, unpack_controls(controls, owner)
 
 
 def to_arrow(rows: Sequence[Row]) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ("Peaks", "peak_memory")
+__all__ = ("Peaks", "peak_memory", "processes_below")
 
 _PAUSE_SECONDS = 0.05
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -27,7 +27,7 @@ class Peaks:
         """Look at all processes below this one."""
         own = os.getpid()
         self.driver = max(self.driver, _resident(own))
-        for process, command in _below(own):
+        for process, command in processes_below(own):
             if "java" in command:
                 self.jvm = max(self.jvm, _resident(process))
             elif "pyspark" in command:
@@ -53,7 +53,7 @@ def peak_memory() -> Iterator[Peaks]:
         peaks.sample()
 
 
-def _below(ancestor: int) -> Iterator[tuple[int, str]]:
+def processes_below(ancestor: int) -> Iterator[tuple[int, str]]:
     """Yield the id and the command of each process below ``ancestor``."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():

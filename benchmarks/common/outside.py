@@ -27,7 +27,7 @@ from runtime_spark.rows import COLUMNS, FrameEncoder, Row, decode_frame
 from runtime_spark.source_read import IndexRange
 from runtime_spark.worker import load_job, pack_job, patient_collector
 
-__all__ = ("OutsideSpark",)
+__all__ = ("REST", "OutsideSpark")
 
 _PARTS: dict[str, tuple[object, str]] = {
     "make records": (DataGeneratorSource, "read"),
@@ -40,6 +40,7 @@ _PARTS: dict[str, tuple[object, str]] = {
     "snapshot": (Subtask, "snapshot_in_place"),
 }
 REST = "rest"
+"""The part of everything that is not in another one."""
 
 
 class KeptState(GroupState):
@@ -64,14 +65,23 @@ class KeptState(GroupState):
 
 
 class OutsideSpark:
-    """Runs a plan with one indexed source, subtask by subtask. ``watches`` have the times of parts, by phase."""
+    """Runs a plan with one indexed source, subtask by subtask.
 
-    def __init__(self, plan: Plan) -> None:
+    Attributes:
+        job: The job as workers see it.
+        watches: The times of parts, by phase.
+        sent: The rows that each phase has sent in the last micro-batch.
+    """
+
+    def __init__(self, plan: Plan, *, in_parts: bool = True) -> None:
+        """``in_parts``: Whether to measure the parts of a phase. Otherwise all is ``REST``."""
+        self._parts = _PARTS if in_parts else {}
+        self.sent: dict[str, list[Row]] = {}
         self.watches: defaultdict[str, Stopwatch] = defaultdict(Stopwatch)
         self.states: defaultdict[int, KeptState] = defaultdict(KeptState)  # by slot
         self._layout = Layout.of(plan)
         self._packed = pack_job(plan, self._layout, TypeRegistry.of(plan))
-        self._job = load_job(self._packed)
+        self.job = load_job(self._packed)
         self._source = next(operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE)
         self._sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
         self._position = 0
@@ -80,22 +90,22 @@ class OutsideSpark:
         """Run a micro-batch of ``records`` records. Returns the records that reach the sinks."""
         begin, self._position = self._position, self._position + records
         watch = self.watches["source"]
-        with watch.watching(_PARTS), watch.part(REST), patient_collector():
+        with watch.watching(self._parts), watch.part(REST), patient_collector():
             rows = self._read(begin)
         for level in range(len(self._layout.levels)):
             watch = self.watches[f"level {level + 1}"]
-            with watch.watching(_PARTS):
-                rows = self._run_level(level, rows, watch)
+            with watch.watching(self._parts):
+                rows = self.sent[f"level {level + 1}"] = self._run_level(level, rows, watch)
         with self.watches["sink"].part("decode"), patient_collector():
             return self._collect(rows)
 
     def _read(self, begin: int) -> list[Row]:
         assert isinstance(self._source.body, IndexedSource)
-        feed = feed_for(self._job.plan, self._source.id, IndexedFeed(self._source.body))
+        feed = feed_for(self.job.plan, self._source.id, IndexedFeed(self._source.body))
         splits = [
             IndexRange(subtask, begin, self._position, begin == 0, False) for subtask in range(self._source.parallelism)
         ]
-        return [row for split in splits for rows in feed.rows(self._job, self._source, split) for row in rows]
+        return [row for split in splits for rows in feed.rows(self.job, self._source, split) for row in rows]
 
     def _run_level(self, level: int, rows: Iterable[Row], watch: Stopwatch) -> list[Row]:
         by_slot: dict[int, list[Row]] = {}
@@ -113,7 +123,7 @@ class OutsideSpark:
 
     def _collect(self, rows: Iterable[Row]) -> list[Any]:
         slots = {slot for sink in self._sinks for slot in self._layout.slots_of(sink)}
-        codec = self._job.codec()
+        codec = self.job.codec()
         return [
             record
             for slot, _, _, payload in rows

@@ -18,6 +18,7 @@ from dsv2.graph.callbacks import check_callbacks
 from dsv2.graph.error_policies import check_dead_letters, policy_of
 from dsv2.graph.inputs import check_unions, check_waits
 from dsv2.graph.keys import check_keys
+from dsv2.graph.observers import with_superseded
 from dsv2.graph.plan import (
     AtSource,
     Edge,
@@ -168,12 +169,13 @@ class PlanBuilder:
             for node in nodes
             for index, ref in enumerate(node.inputs)
         )
+        declarations = _declarations(operators)
         plan = Plan(
             job_name,
             self._resolve_mode(mode),
             operators,
-            edges,
-            _declarations(operators),
+            with_superseded(operators, edges, declarations),
+            declarations,
             tuple(registered_types),
             callback_timeout_ms,
         )

@@ -74,7 +74,8 @@ class Edge:
     """An edge from an output of operator ``source`` to input ``input`` of ``target``.
 
     The outputs of an operator are numbered: those that its kind has, then its side outputs. ``by_parallelism``: Whether
-    there is an exchange only because the ends differ in parallelism or in the number of key groups.
+    there is an exchange only because the ends differ in parallelism or in the number of key groups. ``last_only``: The
+    watermarks of which only the last of several values is sent if no record of the channel is between them.
     """
 
     source: int
@@ -84,6 +85,7 @@ class Edge:
     exchange: Exchange
     key_selector: KeySelector | None = None
     by_parallelism: bool = False
+    last_only: frozenset[str] = frozenset()
 
 
 class AtSource(IntEnum):

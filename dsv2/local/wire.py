@@ -8,6 +8,7 @@ from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.graph import Operator, Plan
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.exchange.packed_controls import pack_controls, unpack_controls
 from dsv2.runtime.exchange.traced import TracedBatch
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import BlobKind, Codec
@@ -27,7 +28,7 @@ class Wire:
     def send(self, frame: Frame) -> Frame:
         """Return ``frame`` as its receiver gets it. Raises ``SerializationError`` for a record that cannot be sent."""
         try:
-            columns = [frame.batch.records, frame.controls, frame.batch.timestamps or ()]
+            columns = [frame.batch.records, pack_controls(frame.controls), frame.batch.timestamps or ()]
             blob = self._codec.seal_columns(BlobKind.FRAME, columns)
             records, controls, timestamps = self._codec.unseal_columns(BlobKind.FRAME, blob, _OWNER)
         except (SerializationError, CorruptDataError):
@@ -38,7 +39,7 @@ class Wire:
         batch = RecordBatch(records, timestamps if len(timestamps) else None)
         if isinstance(frame.batch, TracedBatch):
             batch = TracedBatch(batch.records, batch.timestamps, frame.batch.positions)
-        return Frame(frame.operator, frame.subtask, frame.channel, batch, list(controls))
+        return Frame(frame.operator, frame.subtask, frame.channel, batch, unpack_controls(controls, _OWNER))
 
     def _check_record(self, sender: Operator, record: Any) -> None:
         try:

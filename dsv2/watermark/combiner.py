@@ -15,7 +15,8 @@ channel to inactive (idle or ended) or active, and returns the value to deliver,
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import gt, lt
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from dsv2.watermark.declaration import (
@@ -53,6 +54,7 @@ class WatermarkCombiner(Generic[V]):
     def __init__(self, declaration: WatermarkDeclaration, channels: int, inactive: Iterable[int] = ()) -> None:
         policy = declaration.combination_policy
         self._function = _FUNCTIONS[policy.combination_function]
+        self._greatest = self._function in (max, any)
         self._wait = policy.combine_wait_for_all_channels
         self._channels = channels
         self._inactive = set(inactive)
@@ -72,6 +74,38 @@ class WatermarkCombiner(Generic[V]):
         self._pending.add(channel)
         self._due = True
         return self._combine()
+
+    def effective(self, channel: int, values: Sequence[V]) -> Iterator[V]:
+        """Yield those of ``values`` that must be passed to ``update`` one by one, if ``channel`` sends all at once.
+
+        The others are superseded before they could change anything: they are not delivered, and leave no trace. Each
+        value must be passed on before the next one is requested.
+        """
+        *earlier, last = values
+        index, count = 0, len(earlier)
+        while index < count:
+            if self._is_waiting_without(channel):
+                break
+            if self._has_no_say(channel):
+                reached, better = self._present.value(), gt if self._greatest else lt
+                while index < count and not better(earlier[index], reached):
+                    index += 1
+            if index < count:
+                yield earlier[index]
+                index += 1
+        yield last
+
+    def _is_waiting_without(self, channel: int) -> bool:
+        """Whether nothing is delivered before another channel has sent a value."""
+        missing = self._channels - len(self._present) - (channel not in self._values)
+        return self._wait and not self._inactive and missing > 0
+
+    def _has_no_say(self, channel: int) -> bool:
+        """Whether the value of another channel is the combined one, and outdoes that of ``channel``."""
+        if self._inactive or self._pending_of_ended or not self._present:
+            return False
+        own, reached = self._values.get(channel), self._present.value()
+        return reached == self._last and own != reached
 
     def deactivate(self, channel: int) -> V | None:
         """``channel`` became idle. Returns the value to deliver, or None."""
@@ -132,7 +166,7 @@ class WatermarkCombiner(Generic[V]):
     def _present_values(self) -> Extremum[V]:
         """The values of the active channels. All combinations are minimums or maximums: AND is one, and so is OR."""
         values = ((channel, value) for channel, value in self._values.items() if channel not in self._inactive)
-        return Extremum(self._function in (max, any), values)
+        return Extremum(self._greatest, values)
 
     def _risen(self) -> V | None:
         """The combination of the active channels if it is greater than the last one, else None."""
@@ -187,6 +221,10 @@ class AlignedWatermarkCombiner(Generic[V]):
             self._missing -= channel not in self._inactive
         self._rounds[channel].append(value)
         return self.following()
+
+    def effective(self, channel: int, values: Sequence[V]) -> Iterator[V]:
+        """All of ``values``: each belongs to a round of its own."""
+        return iter(values)
 
     def deactivate(self, channel: int) -> V | None:
         """``channel`` became idle: rounds do not wait for it."""

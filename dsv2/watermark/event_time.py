@@ -11,7 +11,7 @@ ignored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from dsv2.errors import ContractError
@@ -70,6 +70,23 @@ class EventTimeCombiner:
             self._behind.discard(channel)
         self._count(channel)
         return self._advance()
+
+    def effective(self, channel: int, values: Sequence[int]) -> Iterator[int]:
+        """Yield those of ``values`` that must be passed to ``update``. See ``WatermarkCombiner.effective``.
+
+        While another channel holds event time back, only the greatest one counts.
+        """
+        for index, value in enumerate(values):
+            if value <= self._times[channel]:
+                continue
+            if self._is_held_back_without(channel):
+                yield max(values[index:])
+                return
+            yield value
+
+    def _is_held_back_without(self, channel: int) -> bool:
+        ignored = channel in self._idle or channel in self._behind or channel in self._ended
+        return not ignored and self._counted.value() < self._times[channel]
 
     def deactivate(self, channel: int) -> int | None:
         """``channel`` became idle: the others advance without it."""

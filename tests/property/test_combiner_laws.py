@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dsv2.watermark import WatermarkDeclaration, new_builder
+from dsv2.watermark import WatermarkDeclaration, extremum, new_builder
 from dsv2.watermark.combiner import Combiner, new_combiner
 from tests.profiles import examples
 
@@ -172,6 +173,11 @@ def test_combiner_matches_the_model_at_every_step(history: tuple[Function, int, 
     for event in events:
         # repr: True is not 1.
         assert repr(apply(combiner, event)) == repr(model.step(*event)), event
+
+
+def test_the_heap_of_many_channels_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extremum, "_FEW", 0)
+    test_combiner_matches_the_model_at_every_step()
 
 
 @law

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeAlias
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from dsv2.extension.event_time import EventTimeExtension, TwoInputNonBroadcastEv
 from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.testing import IdleStatus, StampedRecord, TwoInputNonBroadcastHarness
-from dsv2.watermark import LongWatermark, WatermarkDeclaration
+from dsv2.watermark import LongWatermark, WatermarkDeclaration, extremum
 from dsv2.watermark.event_time import (
     EVENT_TIME,
     LONG_MAX,
@@ -186,6 +187,11 @@ def test_over_channels(steps: list[Step], restarts: set[int]) -> None:
         expected += model.take((channel, what))
         assert heard.times == expected, (number, channel, what)
     assert heard.times == sorted(set(heard.times)), "never back, and the flag is the last word"
+
+
+def test_over_channels_with_the_heap_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extremum, "_FEW", 0)
+    test_over_channels()
 
 
 @given(steps=STEPS, restarts=st.sets(st.integers(0, 39)))

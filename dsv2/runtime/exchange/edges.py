@@ -10,6 +10,7 @@ from dsv2.columnar import column_names
 from dsv2.errors import InvalidKeyError
 from dsv2.graph import Edge, Exchange, KeySelector, OperatorKind, Plan
 from dsv2.record_batch import RecordBatch
+from dsv2.runtime.exchange.control_log import ControlLog
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, ChannelWriter, EmitFrame
 from dsv2.runtime.exchange.traced import Origin, TracedWriter
@@ -32,9 +33,10 @@ def new_edge(plan: Plan, edge: Edge, subtask: int, origin: Origin | None = None)
 
     def writer(index: int, channel: int) -> ChannelWriter:
         if origin is None or target.kind is OperatorKind.SINK:
-            return ChannelWriter(target.id, index, channel)
-        return TracedWriter(target.id, index, channel, origin)
+            return ChannelWriter(target.id, index, channel, log)
+        return TracedWriter(target.id, index, channel, origin, log)
 
+    log = ControlLog(edge.last_only)
     target = plan.operators[edge.target]
     upstream = plan.edges_into[edge.target]
     first_channel = sum(plan.channels_of(other) for other in upstream if other.input < edge.input)
@@ -54,7 +56,7 @@ def new_edge(plan: Plan, edge: Edge, subtask: int, origin: Origin | None = None)
 class EdgeEmitter(Emitter):
     """One edge, with a writer for each of its channels."""
 
-    __slots__ = ("_first", "_next", "_sent_before", "_writers", "name")
+    __slots__ = ("_first", "_log", "_next", "_sent_before", "_writers", "name")
 
     def __init__(
         self,
@@ -67,6 +69,7 @@ class EdgeEmitter(Emitter):
         super().__init__(emit, emit_stamped)
         self.name = name
         self._writers = writers
+        self._log = writers[0].log
         self._first = self._next = subtask % len(writers)
         self._sent_before = 0  # records sent before the snapshot that was restored
 
@@ -75,16 +78,28 @@ class EdgeEmitter(Emitter):
         return self._sent_before + sum(writer.count + len(writer.records) for writer in self._writers)
 
     def control(self, kind: int, identifier: str, value: int | bool) -> None:
-        for writer in self._writers:
+        log = self._log
+        holding = [writer for writer in self._writers if writer.records or writer.columns.count]
+        for writer in holding:
             writer.control(kind, identifier, value)
+        log.add(kind, identifier, value)
+        for writer in holding:
+            writer.sent = len(log)
 
     def flush(self, emit: EmitFrame, at_least: int = 0) -> None:
         """Emit the complete frames, and the buffered records of each channel that has ``at_least`` of them."""
+        log = self._log
+        if len(log) >= MAX_FRAME_RECORDS:
+            at_least = 0
         for writer in self._writers:
-            if len(writer.records) >= at_least or len(writer.controls) >= MAX_FRAME_RECORDS:
+            if len(writer.records) >= at_least:
                 writer.flush(emit)
             elif writer.whole:
                 writer.flush_whole(emit)
+        if at_least == 0 and len(log):
+            log.clear()
+            for writer in self._writers:
+                writer.sent = 0
 
     def seek(self, position: int) -> None:
         """Continue round-robin as after ``position`` records. For sources, which have no state."""

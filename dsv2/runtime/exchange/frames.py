@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from dsv2.record_batch import RecordBatch, Timestamps
+from dsv2.record_batch import NO_RECORDS, RecordBatch, Timestamps
 from dsv2.runtime.exchange.column_buffer import COLUMNAR_FRAME_RECORDS, ColumnBuffer
+from dsv2.runtime.exchange.control_log import END, START, STATUS, WATERMARK, Control, ControlLog
 
 __all__ = (
     "END",
@@ -19,14 +20,6 @@ __all__ = (
     "EmitFrame",
     "Frame",
 )
-
-WATERMARK: Final = 0
-STATUS: Final = 1
-END: Final = 2
-START: Final = 3  # opens a subtask even if it never receives a record
-
-Control: TypeAlias = tuple[int, int, str, int | bool]
-"""(position: the number of records before it, kind, watermark identifier, watermark value or idle flag)"""
 
 MAX_FRAME_RECORDS: Final = 8192
 
@@ -66,31 +59,39 @@ class ChannelWriter:
 
     ``append`` is the hot path: a list's bound method. ``append_stamped`` adds a record with a timestamp. Both can be
     mixed. Columns are buffered separately.
+
+    Control elements that precede all buffered records may stay in the ``log`` of the edge, where the writer has
+    ``sent`` the first ones. ``EdgeEmitter.control`` sees to it that no others are left there.
     """
 
     __slots__ = (
-        "_columns",
         "append",
         "append_stamped",
         "appends",
         "channel",
+        "columns",
         "controls",
         "count",
+        "log",
         "operator",
         "records",
+        "sent",
         "subtask",
         "timestamps",
         "whole",
     )
 
-    def __init__(self, operator: int, subtask: int, channel: int) -> None:
+    def __init__(self, operator: int, subtask: int, channel: int, log: ControlLog | None = None) -> None:
+        """``log``: That of the edge, if the channel belongs to one."""
         self.operator = operator
         self.subtask = subtask
         self.channel = channel
+        self.log = ControlLog() if log is None else log
+        self.sent = 0  # elements of the log
         self.count = 0  # records in frames and in columns so far
         self.records: list[Any] = []
         self.timestamps: list[int | None] = []  # may be shorter than records; the rest have no timestamp
-        self._columns = ColumnBuffer()  # precede the records
+        self.columns = ColumnBuffer()  # precede the records
         self.controls: list[Control] = []  # between the columns if there are any, else between the records
         self.whole: list[Frame] = []  # complete frames, which precede everything else
         self.append: Callable[[Any], None] = self.records.append
@@ -101,7 +102,9 @@ class ChannelWriter:
         """Add a control element after the records so far."""
         if self.records:
             self._close_columns()
-        self.controls.append((self._columns.count + len(self.records), kind, identifier, value))
+        if self.sent < len(self.log):
+            self.controls = [*self._take_controls()]
+        self.controls.append((self.columns.count + len(self.records), kind, identifier, value))
 
     def extend(self, batch: RecordBatch[Any]) -> None:
         """Add a batch. Columns stay columns, in frames of their own."""
@@ -137,20 +140,20 @@ class ChannelWriter:
         if self.records or (self.controls and self.controls[-1][0]):
             self._close_frame()
         for piece in batch.pieces(COLUMNAR_FRAME_RECORDS):
-            if not self._columns.fits(piece):
+            if not self.columns.fits(piece):
                 self._close_columns()
-            self._columns.add(piece)
+            self.columns.add(piece)
         self.count += len(batch)
 
     def _close_columns(self) -> None:
-        if self._columns.count:
-            self.whole.append(self._new_frame(self._columns.take()))
+        if self.columns.count:
+            self.whole.append(self._new_frame(self.columns.take()))
 
     def _close_frame(self) -> None:
         self._close_columns()
-        if not self.records and not self.controls:
+        if not self.records and not self.controls and self.sent == len(self.log):
             return
-        batch = self.take_batch()
+        batch = self.take_batch() if self.records else NO_RECORDS
         self.whole.append(self._new_frame(batch))
         self.count += len(batch)
 
@@ -161,8 +164,12 @@ class ChannelWriter:
         return batch
 
     def _new_frame(self, batch: RecordBatch[Any]) -> Frame:
-        controls, self.controls = self.controls, []
-        return Frame(self.operator, self.subtask, self.channel, batch, controls)
+        return Frame(self.operator, self.subtask, self.channel, batch, self._take_controls())
+
+    def _take_controls(self) -> list[Control]:
+        own, self.controls = self.controls, []
+        begin, self.sent = self.sent, len(self.log)
+        return self.log.without_superseded(own) if own else self.log.since(begin)
 
     def _take_timestamps(self) -> Timestamps:
         if not self.timestamps:

@@ -135,8 +135,9 @@ class InputGate:
         batch, controls, gone = piece
         if batch and channel in self._ended:
             raise InternalError(f"Channel {channel} of input {self._input} sent records after its end.")
-        done = 0
-        for index, (position, kind, identifier, value) in enumerate(controls):
+        done = index = 0
+        while index < len(controls):
+            position, kind, identifier, value = controls[index]
             if (stop := position - gone) > done:
                 self._listener.on_records(self._input, batch.slice(done, stop))
                 done = stop
@@ -144,7 +145,12 @@ class InputGate:
                 rest = batch.slice(done), controls[index + 1 :], gone + done
                 self._align(channel, identifier, value, rest)
                 return
-            self.control(channel, kind, identifier, value)
+            end = _end_of_run(controls, index) if self._channels > 1 else index + 1
+            if end - index > 1:
+                self._run(channel, identifier, [control[-1] for control in controls[index:end]])
+            else:
+                self.control(channel, kind, identifier, value)
+            index = end
         if done < len(batch):
             self._listener.on_records(self._input, batch.slice(done) if done else batch)
 
@@ -168,6 +174,12 @@ class InputGate:
             self._end(channel)
         elif kind != START:
             raise InternalError(f"Unknown control element {kind}.")
+
+    def _run(self, channel: int, identifier: str, values: list[int | bool]) -> None:
+        """Process several values of a watermark that is not aligned, with nothing between them."""
+        combiner = self._combiner(identifier)
+        for value in combiner.effective(channel, values):
+            self._deliver(identifier, combiner.update(channel, value))
 
     def _align(self, channel: int, identifier: str, value: int | bool, rest: _Piece) -> None:
         self._held[channel] = (identifier, [rest])
@@ -285,3 +297,13 @@ class InputGate:
                 self._deliver(identifier, combiner.following())
         self._process_released()
         self._report_idle()
+
+
+def _end_of_run(controls: list[Control], index: int) -> int:
+    """Return the number of the first element that is not another value of the same watermark at the same position."""
+    end = index + 1
+    if controls[index][1] == WATERMARK and controls[index][2] != USE_PROCESSING_TIME:
+        same = controls[index][:3]
+        while end < len(controls) and controls[end][:3] == same:
+            end += 1
+    return end

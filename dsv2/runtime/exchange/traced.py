@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from dsv2.record_batch import RecordBatch, Timestamps
 from dsv2.record_position import Offset, RecordPosition, SplitName
+from dsv2.runtime.exchange.control_log import ControlLog
 from dsv2.runtime.exchange.frames import ChannelWriter
 
 __all__ = ("Origin", "PackedPosition", "TracedBatch", "TracedWriter", "suspended")
@@ -95,8 +96,8 @@ class TracedWriter(ChannelWriter):
 
     __slots__ = ("_positions",)
 
-    def __init__(self, operator: int, subtask: int, channel: int, origin: Origin) -> None:
-        super().__init__(operator, subtask, channel)
+    def __init__(self, operator: int, subtask: int, channel: int, origin: Origin, log: ControlLog) -> None:
+        super().__init__(operator, subtask, channel, log)
         self._positions: list[PackedPosition | None] = []
         plain, plain_stamped, note = self.append, self.append_stamped, self._positions.append
 

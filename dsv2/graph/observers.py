@@ -1,0 +1,71 @@
+"""Which values of a watermark no function behind an exchange can notice, so that they need not be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from dsv2.functions import ProcessFunction
+from dsv2.graph.plan import Edge, Exchange, Operator, OperatorKind
+from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy
+from dsv2.watermark.event_time import RESERVED
+
+__all__ = ("with_superseded",)
+
+_ON_WATERMARK = {
+    OperatorKind.TWO_INPUT: ("on_watermark_from_first_input", "on_watermark_from_second_input"),
+    OperatorKind.TWO_INPUT_BROADCAST: (
+        "on_watermark_from_non_broadcast_input",
+        "on_watermark_from_broadcast_input",
+    ),
+}
+
+
+def with_superseded(
+    operators: Sequence[Operator], edges: Sequence[Edge], declarations: Mapping[str, WatermarkDeclaration]
+) -> tuple[Edge, ...]:
+    """Return ``edges`` with the watermarks of which an exchange has to send the last value only.
+
+    These are the watermarks that no function behind the exchange receives: all of those that they can reach keep the
+    ``on_watermark`` of their base class. The others are aligned ones, each of which ends a round, and event time, which
+    fires timers. Sinks ignore watermarks, and test harnesses show what is sent to them.
+    """
+    candidates = {
+        identifier
+        for identifier, declaration in declarations.items()
+        if not declaration.combination_policy.aligned and not identifier.startswith(RESERVED)
+    }
+    forwarded = {
+        identifier
+        for identifier in candidates
+        if declarations[identifier].default_handling_strategy is WatermarkHandlingStrategy.FORWARD
+    }
+    leaving: dict[int, list[Edge]] = {}
+    for edge in edges:
+        leaving.setdefault(edge.source, []).append(edge)
+    noticed_by: dict[int, list[set[str]]] = {}  # for each operator, by input
+    for operator in reversed(operators):
+        behind = set(chain.from_iterable(noticed_by[edge.target][edge.input] for edge in leaving.get(operator.id, ())))
+        noticed_by[operator.id] = [
+            candidates if _receives(operator, number) else behind & forwarded
+            for number in range(max(1, len(operator.input_keys)))
+        ]
+    is_sink = {operator.id for operator in operators if operator.kind is OperatorKind.SINK}
+    return tuple(
+        edge
+        if edge.exchange is Exchange.FORWARD or edge.target in is_sink
+        else replace(edge, last_only=frozenset(candidates - noticed_by[edge.target][edge.input]))
+        for edge in edges
+    )
+
+
+def _receives(operator: Operator, number: int) -> bool:
+    """Whether code of the user, or of an extension, receives the watermarks of an input."""
+    if not isinstance(operator.body, ProcessFunction):
+        return False
+    if operator.broadcast_wait is not None and number == 1:
+        return True
+    names = _ON_WATERMARK.get(operator.kind, ("on_watermark",))
+    callback = getattr(operator.body, names[min(number, len(names) - 1)], None)
+    return not getattr(callback, "__module__", "").startswith("dsv2.functions.")
