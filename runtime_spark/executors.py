@@ -1,44 +1,116 @@
-"""Checks that the executors of a cluster have what tasks import, before a job starts."""
+"""Checks that the processes of a cluster have what they import, before a job starts."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from pyspark.sql import SparkSession
 
+import dsv2.version
 from dsv2.errors import ConfigurationError
 
-__all__ = ("check_executors",)
+__all__ = ("check_executors", "check_planners")
 
-_MODULES = ("dsv2", "runtime_spark", "cloudpickle", "msgspec", "typing_extensions", "pandas", "pyarrow")
-_CHECKED: set[str] = set()  # the applications
+_PROJECT = ("dsv2", "runtime_spark")
+_PACKAGES = {
+    "cloudpickle": "cloudpickle",
+    "msgspec": "msgspec",
+    "typing_extensions": "typing-extensions",
+    "pandas": "pandas",
+    "pyarrow": "pyarrow",
+}
+"""What tasks import -> the name of the package."""
+_MAP_STATE = {"google.protobuf": "protobuf"}
+_PAGE = "See docs/cluster.md."
+
+_Found: TypeAlias = tuple[str, str, list[str]]
+"""A Python, its version of dsv2 (empty if there is none), and the modules that it lacks."""
+
+_CHECKED: set[tuple[str, bool]] = set()  # applications, with and without map state
 
 
-def check_executors(spark: SparkSession) -> None:
+def check_executors(spark: SparkSession, *, map_state: bool = False) -> None:
     """Run a task that imports what tasks need, once in an application. Workers on this machine are not checked.
 
+    Wheels of ``--py-files`` are put on the import path of the executors first: Spark ships them, but does not do that.
+
+    Args:
+        spark: The session.
+        map_state: Whether the job keeps state in maps.
+
     Raises:
-        ConfigurationError: The Python of an executor lacks packages.
+        ConfigurationError: The Python of an executor lacks packages, or has another version of dsv2.
     """
+    context: Any = _cluster(spark)
+    if context is None or (context.applicationId, map_state) in _CHECKED:
+        return
+    _include_wheels(context)
+    packages = _PACKAGES | (_MAP_STATE if map_state else {})
+    ((python, version, missing),) = context.parallelize([0], 1).map(_finder((*_PROJECT, *packages))).collect()
+    if missing:
+        raise ConfigurationError(_describe(python, missing, packages))
+    if version != dsv2.version.__version__:
+        raise ConfigurationError(
+            f"The Python of Spark's executors ({python}) has dsv2 {version}, and the driver has dsv2 "
+            f"{dsv2.version.__version__}. Install or ship the same version. {_PAGE}"
+        )
+    _CHECKED.add((context.applicationId, map_state))
+
+
+def check_planners(spark: SparkSession) -> None:
+    """Check that the driver's host has the Python with which Spark starts the planners of sources.
+
+    Raises:
+        ConfigurationError: It is that of an archive, which Spark unpacks on executors only.
+    """
+    context = _cluster(spark)
+    python = "" if context is None else context.pythonExec
+    if os.sep not in python or os.path.exists(python):
+        return
+    folder = os.path.relpath(python).partition(os.sep)[0]
+    raise ConfigurationError(
+        f"There is no {python} here, in {os.getcwd()}. Spark starts the planners of sources with it, on the driver's "
+        f"host. If it is in an archive (--archives), unpack that here too: mkdir {folder} && tar -xzf ARCHIVE -C "
+        f"{folder}. {_PAGE}"
+    )
+
+
+def _cluster(spark: SparkSession) -> Any:
+    """The context of a session on a cluster. None: It runs on this machine, or has no context."""
     context: Any = getattr(spark, "sparkContext", None)
     if context is None or context.master == "local" or context.master.startswith("local["):
-        return
-    if context.applicationId in _CHECKED:
-        return
-    ((python, missing),) = context.parallelize([0], 1).map(_finder(_MODULES)).collect()
-    if missing:
-        raise ConfigurationError(
-            f"The Python of Spark's executors ({python}) cannot import {', '.join(missing)}. Ship the packages of this "
-            f"project with --py-files (a zip file) and install the others there, or ship a whole "
-            f"environment with --archives and set spark.pyspark.python to its Python. See docs/cluster.md."
-        )
-    _CHECKED.add(context.applicationId)
+        return None
+    return context
+
+
+def _include_wheels(context: Any) -> None:
+    files = context.getConf().get("spark.submit.pyFiles", "").split(",")
+    for wheel in (os.path.basename(file) for file in files if file.endswith(".whl")):
+        if wheel not in context._python_includes:  # not public; addPyFile has a list of accepted suffixes
+            context._python_includes.append(wheel)
+
+
+def _describe(python: str, missing: Sequence[str], packages: dict[str, str]) -> str:
+    ours = [module for module in missing if module in _PROJECT]
+    others = [packages[module] for module in missing if module in packages]
+    steps = []
+    if ours:
+        steps.append("Ship this project with --py-files (a zip file or the wheel).")
+    if others:
+        steps.append(f"Install there: pip install {' '.join(others)}.")
+    return (
+        f"The Python of Spark's executors ({python}) cannot import {', '.join(missing)}. {' '.join(steps)} Or ship a "
+        f"whole environment with --archives, and set spark.pyspark.python to its Python. {_PAGE}"
+    )
 
 
 def _finder(modules: tuple[str, ...]) -> Any:
-    def find(_: int) -> tuple[str, list[str]]:  # pickled by value: the executor may not have this module
+    def find(_: int) -> _Found:  # pickled by value: the executor may not have this module
         import importlib
         import platform
+        import socket
         import sys
 
         missing = []
@@ -47,6 +119,7 @@ def _finder(modules: tuple[str, ...]) -> Any:
                 importlib.import_module(module)
             except ImportError:
                 missing.append(module)
-        return f"{platform.python_version()}, {sys.executable}", missing
+        version = "" if "dsv2" in missing else importlib.import_module("dsv2.version").__version__
+        return f"{platform.python_version()}, {sys.executable}, on {socket.gethostname()}", version, missing
 
     return find

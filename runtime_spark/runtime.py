@@ -37,7 +37,7 @@ from dsv2.sources import DataFrameSource
 from runtime_spark.batch_job import BatchJob
 from runtime_spark.checkpoint import Checkpoint
 from runtime_spark.dead_letters import batch_letters
-from runtime_spark.executors import check_executors
+from runtime_spark.executors import check_executors, check_planners
 from runtime_spark.explained import runtime_view
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.file_outputs import check_outputs_unused
@@ -206,16 +206,17 @@ class SparkRuntime:
         """
         check_spark(self._spark)
         leave_out_warnings(self._spark)
-        check_executors(self._spark)
+        streaming = plan.mode is RuntimeExecutionMode.STREAMING
+        if streaming:
+            check_planners(self._spark)
+        check_executors(self._spark, map_state=streaming and self._state_layout is StateLayout.MAP)
         for operator in plan.operators:
             if operator.kind is OperatorKind.SINK:
                 check_sink(plan, operator)
         plan = with_schema_checks(self._spark, plan)
         if options.trace_records:
             plan = replace(plan, traces=True)
-        if plan.mode is RuntimeExecutionMode.BATCH:
-            return self._start_batch(plan, options)
-        return self._start_streaming(plan, options)
+        return self._start_streaming(plan, options) if streaming else self._start_batch(plan, options)
 
     def _start_batch(self, plan: Plan, options: RunOptions) -> BatchJob:
         check_batch_options(options)

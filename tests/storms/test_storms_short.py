@@ -10,6 +10,7 @@ of tests/property. test_storms_find_faults.py checks without Spark that storms f
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,12 @@ def test_kills(process: ProgramProcess, tmp_path: Path) -> None:
     assert sum(kills for _, kills in rows_of(report, 0)) == 2
     assert sum(kills for _, kills in rows_of(report, 1)) == 1
     assert rows_of(report, 2) == [["two-sources-small", 1, 3, 1, 0]]
+
+
+def test_cluster(process: ProgramProcess, tmp_path: Path) -> None:
+    report = run_short(process, "cluster", tmp_path)
+    assert Counter(victim for victim, _, _ in rows_of(report, 0)) == {"executor": 1, "worker": 1}
+    assert rows_of(report, 1) == [[1, 1, 0, 0]]
 
 
 def test_upgrades(process: ProgramProcess, tmp_path: Path) -> None:
