@@ -32,9 +32,9 @@ _CHECKED: set[tuple[str, bool]] = set()  # applications, with and without map st
 
 
 def check_executors(spark: SparkSession, *, map_state: bool = False) -> None:
-    """Run a task that imports what tasks need, once in an application. Workers on this machine are not checked.
+    """Run a task that imports what tasks need, once in an application. Workers of a local session are not checked.
 
-    Wheels of ``--py-files`` are put on the import path of the executors first: Spark ships them, but does not do that.
+    Wheels of ``--py-files`` are put on the import path of the workers first: Spark ships them, but does not do that.
 
     Args:
         spark: The session.
@@ -43,10 +43,12 @@ def check_executors(spark: SparkSession, *, map_state: bool = False) -> None:
     Raises:
         ConfigurationError: The Python of an executor lacks packages, or has another version of dsv2.
     """
-    context: Any = _cluster(spark)
-    if context is None or (context.applicationId, map_state) in _CHECKED:
+    context: Any = getattr(spark, "sparkContext", None)
+    if context is None:
         return
     _include_wheels(context)
+    if _is_local(context) or (context.applicationId, map_state) in _CHECKED:
+        return
     packages = _PACKAGES | (_MAP_STATE if map_state else {})
     ((python, version, missing),) = context.parallelize([0], 1).map(_finder((*_PROJECT, *packages))).collect()
     if missing:
@@ -63,26 +65,30 @@ def check_planners(spark: SparkSession) -> None:
     """Check that the driver's host has the Python with which Spark starts the planners of sources.
 
     Raises:
-        ConfigurationError: It is that of an archive, which Spark unpacks on executors only.
+        ConfigurationError: It has not; it may be in an archive, which Spark unpacks on executors only.
     """
-    context = _cluster(spark)
-    python = "" if context is None else context.pythonExec
+    context: Any = getattr(spark, "sparkContext", None)
+    if context is None or _is_local(context):
+        return
+    python: str = context.pythonExec
     if os.sep not in python or os.path.exists(python):
         return
-    folder = os.path.relpath(python).partition(os.sep)[0]
+    if os.path.isabs(python):
+        remedy = "Install it here too, or name one that all machines have with PYSPARK_PYTHON."
+    else:
+        folder = os.path.normpath(python).partition(os.sep)[0]
+        remedy = (
+            f"If it is in an archive (--archives), unpack that here too, in {os.getcwd()}: "
+            f"mkdir {folder} && tar -xzf ARCHIVE -C {folder}."
+        )
     raise ConfigurationError(
-        f"There is no {python} here, in {os.getcwd()}. Spark starts the planners of sources with it, on the driver's "
-        f"host. If it is in an archive (--archives), unpack that here too: mkdir {folder} && tar -xzf ARCHIVE -C "
-        f"{folder}. {_PAGE}"
+        f"There is no {python} on the driver's host, and Spark starts the planners of sources with it, there. {remedy} "
+        f"{_PAGE}"
     )
 
 
-def _cluster(spark: SparkSession) -> Any:
-    """The context of a session on a cluster. None: It runs on this machine, or has no context."""
-    context: Any = getattr(spark, "sparkContext", None)
-    if context is None or context.master == "local" or context.master.startswith("local["):
-        return None
-    return context
+def _is_local(context: Any) -> bool:
+    return context.master == "local" or bool(context.master.startswith("local["))
 
 
 def _include_wheels(context: Any) -> None:

@@ -94,6 +94,13 @@ def test_wheels_of_py_files_are_put_on_the_path_of_executors(monkeypatch: pytest
     assert context._python_includes == ["more.zip", "dsv2-0.1.0-py3-none-any.whl"]
 
 
+def test_wheels_are_put_on_the_path_of_local_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = Context("local[2]", monkeypatch)
+    context.submitted = "/home/me/dsv2-0.1.0-py3-none-any.whl"
+    check(context)
+    assert (context._python_includes, context.tasks) == (["dsv2-0.1.0-py3-none-any.whl"], 0)
+
+
 def test_python_of_an_archive_must_be_on_the_host_of_the_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +109,10 @@ def test_python_of_an_archive_must_be_on_the_host_of_the_driver(
     context.pythonExec = "./environment/bin/python"
     with pytest.raises(ConfigurationError, match="mkdir environment && tar -xzf ARCHIVE -C environment"):
         executors.check_planners(Session(context))  # type: ignore[arg-type]
+    context.pythonExec = str(tmp_path / "python3.12")
+    with pytest.raises(ConfigurationError, match="Install it here too, or name one that all machines have"):
+        executors.check_planners(Session(context))  # type: ignore[arg-type]
+    context.pythonExec = "./environment/bin/python"
     (tmp_path / "environment/bin").mkdir(parents=True)
     (tmp_path / "environment/bin/python").touch()
     executors.check_planners(Session(context))  # type: ignore[arg-type]
