@@ -70,7 +70,7 @@ def run_lives(lives: Results[Life], options: argparse.Namespace, cluster: SparkC
         with scratch_folder() as folder:
             life = live(job, name, folder, plan, cluster)
         lives.add(life)
-        print(f"{life.name}: {len(life.kills)} kills, {life.output} ({life.seconds:.0f} s)", file=sys.stderr)
+        print(f"{life.name}: {len(life.kills)} kills, {one_line(life.output)} ({life.seconds:.0f} s)", file=sys.stderr)
 
 
 def draw(lives: Sequence[Life], options: argparse.Namespace, number: int) -> list[str]:
@@ -149,8 +149,8 @@ def _ancestors(process: int) -> Iterator[tuple[int, str]]:
 def describe(lives: Sequence[Life], options: argparse.Namespace) -> Report:
     """Create the report."""
     report = Report(NAME, "Executors and workers of a cluster", conditions(NAME, options.seed))
-    kills = Counter(tuple(kill) for life in lives for kill in life.kills)
-    report.table("Kills", ("victim", "function", "kills"), [(*kill, count) for kill, count in sorted(kills.items())])
+    kills = Counter(victim for life in lives for victim, _ in life.kills)
+    report.table("Kills", ("victim", "kills"), [(victim, kills[victim]) for victim in VICTIMS])
     equal = sum(life.output == EQUAL for life in lives)
     late = sum(life.too_late for life in lives)
     report.table(
@@ -161,8 +161,7 @@ def describe(lives: Sequence[Life], options: argparse.Namespace) -> Report:
     if bad := [(life.name, one_line(life.output)) for life in lives if life.output != EQUAL]:
         report.table("Lost, duplicated or failed", ("life", "output"), bad)
     for victim, wanted in zip(VICTIMS, (options.executors, options.workers), strict=True):
-        count = sum(count for (killed, _), count in kills.items() if killed == victim)
-        report.at_least(f"kills of {victim}s", count, wanted)
+        report.at_least(f"kills of {victim}s", kills[victim], wanted)
     report.at_most("lives with a different output", len(bad), 0)
     return report
 

@@ -130,7 +130,7 @@ def test_archived_environment_on_a_local_cluster(
         "--py-files",
         str(project_zip(tmp_path / "driver.zip")),
     )
-    assert "unpack that here too: mkdir environment && tar -xzf ARCHIVE -C environment" in ran.stdout
+    assert "mkdir environment && tar -xzf ARCHIVE -C environment" in ran.stdout
     with tarfile.open(archive) as unpacked:
         unpacked.extractall(tmp_path / "environment", filter="fully_trusted")
     ran = submit(LOCAL_CLUSTER, "./environment/bin/python", program, *options)
