@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from pyspark.sql import SparkSession
 
-import dsv2.version
 from dsv2.errors import ConfigurationError
+from dsv2.version import __version__
 
 __all__ = ("check_executors", "check_planners")
 
@@ -53,10 +53,10 @@ def check_executors(spark: SparkSession, *, map_state: bool = False) -> None:
     ((python, version, missing),) = context.parallelize([0], 1).map(_finder((*_PROJECT, *packages))).collect()
     if missing:
         raise ConfigurationError(_describe(python, missing, packages))
-    if version != dsv2.version.__version__:
+    if version != __version__:
         raise ConfigurationError(
             f"The Python of Spark's executors ({python}) has dsv2 {version}, and the driver has dsv2 "
-            f"{dsv2.version.__version__}. Install or ship the same version. {_PAGE}"
+            f"{__version__}. Install or ship the same version. {_PAGE}"
         )
     _CHECKED.add((context.applicationId, map_state))
 
