@@ -28,6 +28,7 @@ _CRASHED = re.compile(
 _PLANNER_ENDED = re.compile(r"terminated with exception:\s+SQLSTATE")
 _NO_STATE = "[CANNOT_LOAD_STATE_STORE"
 _NO_MODULE = re.compile(r"ModuleNotFoundError: (No module named .*)")
+_IN_PLANNER = re.compile(r"/(python_streaming_source_runner|create_data_source|plan_data_source_read)\.py")
 _NOISE = re.compile(r"^An error occurred while calling \w+\.\w+\.\n: |^\t(at |\.\.\. ).*\n?", re.MULTILINE)
 
 
@@ -111,13 +112,23 @@ def _explain(error: BaseException, tasks: Tasks | None, failed: Callable[[], lis
             '"How large state may become" in docs/state.md.'
         )
     if (missing := _NO_MODULE.search(text)) is not None:
-        return (
-            f"failed: a Spark worker cannot import a module: {missing.group(1)}. Workers run the Python that "
-            f"PYSPARK_PYTHON names, by default python3, and import modules that are installed there or on PYTHONPATH. "
-            f"Set PYSPARK_PYTHON={sys.executable} before the session is created, and put your own modules where "
-            f"workers can import them."
-        )
+        return _not_importable(missing.group(1), in_planner=_IN_PLANNER.search(text) is not None)
     return f"failed in Spark: {_message(error)}"
+
+
+def _not_importable(module: str, *, in_planner: bool) -> str:
+    if in_planner:
+        return (
+            f"failed: the planner of a source cannot import a module: {module}. Planners are processes on the host of "
+            f"the driver. They run the Python that PYSPARK_PYTHON names, by default python3, and import what is "
+            f"installed there, or is on the import path of this program. Install the module for that Python."
+        )
+    return (
+        f"failed: a Spark worker cannot import a module: {module}. Workers run the Python that PYSPARK_PYTHON names, "
+        f"by default python3, and import modules that are installed there or on PYTHONPATH. Set "
+        f"PYSPARK_PYTHON={sys.executable} before the session is created, and put your own modules where workers can "
+        f"import them: on a cluster, ship them with --py-files."
+    )
 
 
 def _crash(task: int, stack: str | None, tasks: Tasks | None) -> str:

@@ -37,7 +37,7 @@ from dsv2.sources import DataFrameSource
 from runtime_spark.batch_job import BatchJob
 from runtime_spark.checkpoint import Checkpoint
 from runtime_spark.dead_letters import batch_letters
-from runtime_spark.executors import check_executors
+from runtime_spark.executors import check_executors, check_planners
 from runtime_spark.explained import runtime_view
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.file_outputs import check_outputs_unused
@@ -62,7 +62,7 @@ from runtime_spark.stage import STATE_SCHEMA, batch_stage, streaming_stage
 from runtime_spark.state_history import StateHistory
 from runtime_spark.state_key import StateKey
 from runtime_spark.versions import check_spark
-from runtime_spark.worker import RestoredProgram, pack_job
+from runtime_spark.worker import RestoredProgram, pack_job, pack_part
 from runtime_spark.worker_logging import check_logging
 
 __all__ = ("CompiledPlan", "SparkRuntime", "compile_plan")
@@ -206,16 +206,17 @@ class SparkRuntime:
         """
         check_spark(self._spark)
         leave_out_warnings(self._spark)
-        check_executors(self._spark)
+        streaming = plan.mode is RuntimeExecutionMode.STREAMING
+        if streaming:
+            check_planners(self._spark)
+        check_executors(self._spark, map_state=streaming and self._state_layout is StateLayout.MAP)
         for operator in plan.operators:
             if operator.kind is OperatorKind.SINK:
                 check_sink(plan, operator)
         plan = with_schema_checks(self._spark, plan)
         if options.trace_records:
             plan = replace(plan, traces=True)
-        if plan.mode is RuntimeExecutionMode.BATCH:
-            return self._start_batch(plan, options)
-        return self._start_streaming(plan, options)
+        return self._start_streaming(plan, options) if streaming else self._start_batch(plan, options)
 
     def _start_batch(self, plan: Plan, options: RunOptions) -> BatchJob:
         check_batch_options(options)
@@ -333,10 +334,11 @@ def compile_plan(
         origin = RestoredProgram(restoration.origin.program, restoration.sent(plan))
     packed = pack_job(plan, layout, registry, state_key, history, origin, traced_batch, logging)
     job_key = hashlib.sha256(packed).hexdigest()[:16]
-    frames = source_frames(spark, plan, packed, job_key, clock, options)
+    of_sources = pack_part(packed)
+    frames = source_frames(spark, plan, of_sources, job_key, clock, options)
 
     def new_tick() -> DataFrame:
-        return tick(spark, packed, job_key, clock)
+        return tick(spark, of_sources, job_key, clock)
 
     frames = _restored(frames, plan, layout, packed, restoration, 0, new_tick)
     reports = PassedReports(spark) if plan.passages else None
@@ -345,14 +347,15 @@ def compile_plan(
         for section, end in enumerate(ends, start=1):
             if end == level:
                 assert reports is not None
-                rows = passed(frames, plan, plan.passages[section - 1], layout, packed, reports)
-                frames = source_frames(spark, plan, packed, job_key, clock, options, section, rows)
+                rows = passed(frames, plan, plan.passages[section - 1], layout, of_sources, reports)
+                frames = source_frames(spark, plan, of_sources, job_key, clock, options, section, rows)
                 frames = _restored(frames, plan, layout, packed, restoration, section, new_tick)
         if level < len(layout.levels):
-            frames = _level(frames, plan, layout, packed, level, clock)
+            operators = {operator.id for head in layout.levels[level] for operator in plan.chains[head]}
+            frames = _level(frames, plan, layout, pack_part(packed, operators), level, clock)
     reads_rows = any(isinstance(operator.body, DataFrameSource) for operator in plan.operators)
     unchecked = reads_rows or len(layout.levels) > 1
-    return CompiledPlan(layout, packed, frames, unchecked=unchecked, restores=restores, reports=reports)
+    return CompiledPlan(layout, of_sources, frames, unchecked=unchecked, restores=restores, reports=reports)
 
 
 def _restored(

@@ -33,7 +33,8 @@ def frame_source_class(
         clock: The clock of the planner.
         start: The offset from a savepoint at which a new job begins. None (default): the beginning of the source.
     """
-    pickled, paths, row_schema = to_bytes((feed, clock)), _own_import_path(), ROW_SCHEMA
+    pickled, row_schema = to_bytes((feed, clock)), ROW_SCHEMA
+    own_path, installed = _import_path()
 
     class FrameSource(DataSource):
         @classmethod
@@ -44,7 +45,11 @@ def frame_source_class(
             return row_schema
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-            sys.path.extend(path for path in paths if path not in sys.path)  # as in the driver
+            from importlib.util import find_spec
+
+            sys.path.extend(path for path in own_path if path not in sys.path)  # as in the driver
+            if find_spec("runtime_spark") is None:  # installed for the Python of the driver only
+                sys.path.extend(installed)
             from runtime_spark.closures import from_bytes
             from runtime_spark.frame_source import FrameStreamReader
 
@@ -54,8 +59,9 @@ def frame_source_class(
     return FrameSource
 
 
-def _own_import_path() -> list[str]:
-    """Return where this program finds its modules, other than in the installation of Python."""
-    installed = (sys.prefix, sys.base_prefix)
-    paths = (os.path.abspath(path) for path in sys.path)
-    return [path for path in paths if not path.startswith(tuple(f"{prefix}{os.sep}" for prefix in installed))]
+def _import_path() -> tuple[list[str], list[str]]:
+    """Return where this program finds its modules: outside and inside of the installation of Python."""
+    installed = tuple(f"{prefix}{os.sep}" for prefix in (sys.prefix, sys.base_prefix))
+    paths = [os.path.abspath(path) for path in sys.path]
+    inside = [path for path in paths if path.startswith(installed)]
+    return [path for path in paths if path not in inside], inside

@@ -41,10 +41,12 @@ __all__ = (
     "forget_modules",
     "load_job",
     "pack_job",
+    "pack_part",
     "patient_collector",
 )
 
 _ALLOCATIONS = 200_000
+_PARTS = 16  # of jobs, which a worker keeps
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class RestoredProgram:
 @dataclass(frozen=True)
 class WorkerJob:
     """A job as the workers see it: without sinks; functions, and sources that subtasks read themselves, as bytes.
+
+    A stage has only the functions and sources that it needs (``pack_part``).
 
     ``origin``: What the subtasks must know of the savepoint that the run restores.
     ``traced_batch``: The micro-batch whose records are traced. None: there is none.
@@ -184,7 +188,24 @@ def pack_job(
     return packed
 
 
-@lru_cache(maxsize=4)
+def pack_part(packed: bytes, operators: Collection[int] = ()) -> bytes:
+    """Return the part of a packed job that a stage of it needs. Spark sends it with the tasks of each micro-batch.
+
+    Args:
+        packed: The job.
+        operators: The operators whose functions the stage calls. Those of sources are always included.
+    """
+    job = load_job(packed)
+    if job.origin is not None:
+        return packed  # the restore of a subtask compares the whole program
+    kept = {*operators, *(operator.id for operator in job.plan.chained_to_sources)}
+    functions = {operator: function for operator, function in job.functions.items() if operator in kept}
+    sources = {source: body for source, body in job.sources.items() if job.plan.read_by[source] in kept}
+    part: bytes = to_bytes(dataclasses.replace(job, functions=functions, sources=sources))
+    return part
+
+
+@lru_cache(maxsize=_PARTS)
 def load_job(packed: bytes) -> WorkerJob:
     """Unpickle the result of ``pack_job``, once per process."""
     job: WorkerJob = from_bytes(packed)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+import tarfile
 import venv
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from zipfile import ZipFile
 
-__all__ = ("new_environment", "project_zip")
+__all__ = ("PROJECT", "environment_archive", "new_environment", "project_zip")
 
+PROJECT = ("dsv2", "runtime_spark")
+"""The packages of the wheel."""
 _ROOT = Path(__file__).parent.parent
 
 
@@ -22,11 +26,26 @@ def new_environment(folder: Path) -> Path:
     return folder / "bin" / Path(sys.executable).name
 
 
-def project_zip(file: Path) -> Path:
-    """Write the packages of the project and its examples to a zip file for ``--py-files``."""
+def project_zip(file: Path, packages: Sequence[str] = (*PROJECT, "examples")) -> Path:
+    """Write packages of the project to a zip file, or to a wheel, which is one."""
     with ZipFile(file, "w") as zipped:
-        for package in ("dsv2", "runtime_spark", "examples"):
-            for path in sorted((_ROOT / package).rglob("*")):
-                if path.is_file() and "__pycache__" not in path.parts:
-                    zipped.write(path, path.relative_to(_ROOT))
+        for path, name in _files(packages):
+            zipped.write(path, name)
     return file
+
+
+def environment_archive(file: Path, environment: Path) -> Path:
+    """Write an environment to an archive, with the packages of the project installed, as ``venv-pack`` does."""
+    (installed,) = environment.glob("lib/python*/site-packages")
+    with tarfile.open(file, "w:gz") as archive:
+        archive.add(environment, ".")
+        for path, name in _files((*PROJECT, "examples")):
+            archive.add(path, installed.relative_to(environment) / name)
+    return file
+
+
+def _files(packages: Sequence[str]) -> Iterator[tuple[Path, Path]]:
+    for package in packages:
+        for path in sorted((_ROOT / package).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield path, path.relative_to(_ROOT)

@@ -49,6 +49,12 @@ def test_kills(process: ProgramProcess, tmp_path: Path) -> None:
     assert rows_of(report, 2) == [["two-sources-small", 1, 3, 1, 0]]
 
 
+def test_cluster(process: ProgramProcess, tmp_path: Path) -> None:
+    report = run_short(process, "cluster", tmp_path)
+    assert rows_of(report, 0) == [["executor", 1], ["worker", 1]]
+    assert rows_of(report, 1) == [[1, 1, 0, 0]]
+
+
 def test_upgrades(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "upgrades", tmp_path)
     kills = {kind: 0 for kind, *_ in rows_of(report, 0)}

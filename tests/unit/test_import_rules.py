@@ -128,7 +128,7 @@ MAY_IMPORT = {
     | RUNTIMES
     | {"dead_letters", "file_log", "folders", "program", "progress_log", "savepoint"}
     | {"job_configuration", "watermark_report"}
-    | {"optional_types"}
+    | {"optional_types", "version"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "stream_sinks", "streams", "version"},
 }

@@ -50,6 +50,17 @@ def test_known_errors_have_a_remedy() -> None:
     )
 
 
+def test_missing_module_of_a_planner_is_not_blamed_on_workers() -> None:
+    lost = Exception(
+        "[PYTHON_DATA_SOURCE_ERROR] Failed when Python data source instance dsv2: Traceback (most recent call last):\n"
+        '  File "/opt/pyspark/sql/streaming/python_streaming_source_runner.py", line 9, in main\n'
+        "ModuleNotFoundError: No module named 'orders'\n"
+    )
+    said = str(job_failure(lost, "job"))
+    assert "the planner of a source cannot import a module: No module named 'orders'" in said
+    assert "on the host of the driver" in said
+
+
 CRASHED = (
     "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: Task 1 in "
     "stage 4.0 failed 1 times, most recent failure: Lost task 1.0 in stage 4.0 (TID 6) (host executor driver): "

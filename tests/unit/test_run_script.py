@@ -21,6 +21,7 @@ if __name__ == "__main__":
 PYTHON = """#!/bin/sh
 case "$*" in
 *"-m pip install"*)
+    echo "$*" >&2
     exec {python} "$1" "$2" "$3" --version
     ;;
 *"-m venv"*)
@@ -56,7 +57,13 @@ class Project:
         self.root.mkdir()
         shutil.copy(ROOT / "run", self.root)
         shutil.copy(ROOT / "pyproject.toml", self.root)
-        for module in ("examples.hot_topics", "examples.hello", "benchmarks.hello", "components.kafka"):
+        for module in (
+            "examples.hot_topics",
+            "examples.hello",
+            "benchmarks.hello",
+            "components.kafka",
+            "components.spark_cluster",
+        ):
             write_program(self.root / (module.replace(".", "/") + ".py"), PROGRAM)
         write_program(self.root / "components" / "postgres.py", PROGRAM)
         for module in ("newcomer", "wheel"):
@@ -90,7 +97,16 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.mark.parametrize(
     "command",
-    [["hot-topics"], ["example", "hello"], ["bench", "hello"], ["kafka"], ["postgres"], ["newcomer"], ["wheel"]],
+    [
+        ["hot-topics"],
+        ["example", "hello"],
+        ["bench", "hello"],
+        ["kafka"],
+        ["postgres"],
+        ["cluster"],
+        ["newcomer"],
+        ["wheel"],
+    ],
     ids=" ".join,
 )
 def test_files_in_the_current_directory_are_not_imported(project: Project, command: list[str]) -> None:
@@ -123,9 +139,22 @@ def test_each_python_has_its_own_environment(project: Project) -> None:
     assert "Creating .venv with" in project.run("example", "hello").stderr
 
 
+def test_each_spark_has_its_own_environment(project: Project) -> None:
+    done = project.run("--spark", "4.2", "example", "hello")
+    assert done.returncode == 0, done.stderr
+    assert "Creating .venv-spark-4.2 with" in done.stderr
+    assert "pyspark==4.2.*" in done.stderr
+    version = ".".join(map(str, sys.version_info[:3]))
+    with_python = project.run("--python", "python3.12", "--spark", "4.3", "example", "hello")
+    assert f"Creating .venv-{version}-spark-4.3 with" in with_python.stderr
+    assert "pyspark" not in project.run("example", "hello").stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["--spark"], "--spark requires a version"),
+        (["--spark", "four"], "four is not a version of Spark such as 4.2."),
         (["--python"], "--python requires a Python"),
         (["--python", "python3.99", "test"], "There is no python3.99."),
         (["--python", "false", "test"], "false is not Python 3.11 or newer."),

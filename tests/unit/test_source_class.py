@@ -36,15 +36,15 @@ print(source.name(), reader.latestOffset(reader.initialOffset(), reader.getDefau
 """
 
 
-def test_planner_finds_the_modules_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def run_planner(tmp_path: Path) -> subprocess.CompletedProcess[bytes]:
+    """Plan a source of three records in a Python that does not have the project."""
     source = DataGeneratorSource(int, count=3)
     env = local_environment()
     env.from_source(source).to_sink(CollectSink())
     plan = env.build_plan()
     packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
-    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parents[2])])
     kind = frame_source_class("numbers", IndexedFeed(source), packed, 0, SystemClock())
-    ran = subprocess.run(
+    return subprocess.run(
         [new_environment(tmp_path / "environment"), "-c", PLANNER],
         input=to_bytes(kind),
         cwd=tmp_path,
@@ -52,5 +52,22 @@ def test_planner_finds_the_modules_of_the_program(tmp_path: Path, monkeypatch: p
         capture_output=True,
         check=False,
     )
+
+
+def test_planner_finds_the_modules_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parents[2])])
+    ran = run_planner(tmp_path)
+    assert ran.stderr.decode() == ""
+    assert ran.stdout.decode() == "numbers {'position': 3, 'ended': True}\n"
+
+
+def test_planner_finds_the_project_that_is_installed_for_the_driver_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = Path(__file__).parents[2]
+    monkeypatch.setattr(sys, "prefix", str(root.parent))  # so that the project is part of the installation
+    monkeypatch.setattr(sys, "base_prefix", str(root.parent))
+    monkeypatch.setattr(sys, "path", [str(root)])
+    ran = run_planner(tmp_path)
     assert ran.stderr.decode() == ""
     assert ran.stdout.decode() == "numbers {'position': 3, 'ended': True}\n"
