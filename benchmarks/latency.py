@@ -4,6 +4,8 @@ The job is the running count (``benchmarks/jobs/running_count.py``): a source, a
 on the driver, in ``local[2]``. Each record has a due time. A micro-batch contains the records that are due when it is
 planned, so a record waits for the previous micro-batch and then for its own. The first seconds, in which the job starts
 and catches up, are not measured. A rate is sustained if the latency at the end is not higher than at the beginning.
+
+A second table shows the parts of the micro-batches, as Spark times them.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
+from benchmarks.common.batch_parts import median_parts, parts_of, stages_of
 from benchmarks.common.measure import checkpoint, spark_session
 from benchmarks.common.parts import DealtOut, Part
 from benchmarks.common.report import Arguments, Report
@@ -28,6 +31,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import Portion
 from dsv2.state import StateDeclaration, StateDeclarations
+from runtime_spark.query import StreamingJob
 
 __all__ = ("main",)
 
@@ -102,7 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     report = Report(NAME, "Latency by rate", conditions)
     with spark_session("latency benchmark") as spark:
-        rows = [_numbers(rate, measure(spark, rate, options)) for rate in options.rates]
+        measured = [(rate, *measure(spark, rate, options)) for rate in options.rates]
+    rows = [_numbers(rate, late) for rate, late, _ in measured]
     header = (
         "records/s",
         "records",
@@ -111,12 +116,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "last second / first",
     )
     report.table("From due to the sink", header, rows)
+    names = dict.fromkeys(name for _, _, parts in measured for name in parts)
+    table = [(name, *(round(parts.get(name, 0), 1) for _, _, parts in measured)) for name in names]
+    whole = [round(sum(parts.values()), 1) for _, _, parts in measured]
+    title = "Parts of a micro-batch, median in ms, by records/s"
+    report.table(title, ("part", *map(str, options.rates)), [*table, ("sum of the medians", *whole)])
     report.publish(options.results)
     return 0
 
 
-def measure(spark: SparkSession, rate: int, options: argparse.Namespace) -> list[tuple[float, float]]:
-    """Return the due time and the latency of records, in seconds."""
+def measure(
+    spark: SparkSession, rate: int, options: argparse.Namespace
+) -> tuple[list[tuple[float, float]], dict[str, float]]:
+    """Return the due time and the latency of records, in seconds, and the parts of the micro-batches, in ms."""
     late: list[tuple[float, float]] = []
     begin = time.time() + 1
     counting = begin + options.skip
@@ -132,9 +144,14 @@ def measure(spark: SparkSession, rate: int, options: argparse.Namespace) -> list
     counts = records.key_by(lambda record: record.user).process(Count()).with_uid("counts")
     counts.to_sink(ForeachBatchSink(write)).with_uid("late")
     with checkpoint() as folder:
-        env.execute("latency", checkpoint_location=folder)
+        job = env.execute_async("latency", checkpoint_location=folder)
+        job.result()
+        assert isinstance(job, StreamingJob)
+        progress = [one for one in job.query.recentProgress if "addBatch" in one.durationMs]
+        stages = stages_of(spark)
+    counted = [one for one in progress if datetime.fromisoformat(one.timestamp).timestamp() >= counting]
     assert len(late) == count - sum(begin + index / rate < counting for index in range(count))
-    return sorted(late)
+    return sorted(late), median_parts([parts_of(one, stages) for one in counted])
 
 
 def _numbers(rate: int, late: Sequence[tuple[float, float]]) -> tuple[float | int, ...]:

@@ -11,8 +11,8 @@ records, timed where the first function forwards them. The slowest contestants g
 **Several runs**: measurements are stored, one row per contestant and setting, and not repeated by the next call (unless
 ``--again`` is given). The report contains all stored measurements.
 
-**Rounds**: the speed of a shared machine varies. With ``--rounds``, contestants are measured in turn, and the median is
-over all rounds.
+**Rounds**: the speed of a shared machine varies, so contestants take turns. A ratio is the median of the ratios of the
+rounds, and the report also has their range.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from benchmarks.peers.runner import Failed, run_apart, run_here
 __all__ = ("main", "run_job")
 
 NAME = "suite"
-SHORT = {"records": 10_000, "batches": 1, "warm_up": 1, "keys": [100], "kinds": ["tuple"]}
+SHORT = {"records": 10_000, "batches": 1, "warm_up": 1, "rounds": 1, "keys": [100], "kinds": ["tuple"]}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,7 +62,7 @@ def _run(program: str, description: str | None, jobs: list[str] | None, argument
     add("--batches", type=int, default=5, help="measured batches (5)")
     add("--warm-up", type=int, help="batches for warm-up (4 to 20, by their size)")
     add("--limit", type=float, default=1200, metavar="SECONDS", help="time limit of one measurement (1,200)")
-    add("--rounds", type=int, default=1, help="rounds; each contestant is measured once per round (1)")
+    add("--rounds", type=int, default=4, help="rounds; each contestant is measured once per round (4)")
     add("--again", action="store_true", help="also measure what has a result")
     options = parser.parse(arguments, SHORT)
     for name in jobs or options.jobs or JOBS:
@@ -79,7 +79,8 @@ def measure(job: Job, options: argparse.Namespace, command: str) -> None:
     measurements = [
         partial(_measured, job, contestant, task, options)
         for contestant, task in _settings(job, options)
-        if options.again or not _is_enough(rows.find(contestant.name, task.keys, task.kind, options.records), task)
+        if options.again
+        or not _is_enough(rows.find(contestant.name, task.keys, task.kind, options.records), task, options.rounds)
     ]
     rows.measure(options.rounds, measurements)
     standings(job, rows.all(), command).publish(options.results)
@@ -102,10 +103,10 @@ def _settings(job: Job, options: argparse.Namespace) -> Iterator[tuple[Contestan
                 )
 
 
-def _is_enough(row: Row | None, task: Task) -> bool:
+def _is_enough(row: Row | None, task: Task, rounds: int) -> bool:
     if row is None:
         return False
-    return bool(row.missing) or (row.records == task.records and len(row.seconds) >= task.batches)
+    return bool(row.missing) or (row.records == task.records and len(row.seconds) >= task.batches * rounds)
 
 
 def _measured(job: Job, contestant: Contestant, task: Task, options: argparse.Namespace) -> Row:

@@ -40,7 +40,9 @@ class Trigger:
     """When a streaming job runs its next micro-batch, and how large it is.
 
     Create one with ``processing_time`` or ``available_now``. Spark's continuous and real-time triggers have no
-    counterpart, because neither supports the stateful operators that process functions need.
+    counterpart. The continuous one runs no operators with state. The real-time one (Spark 4.3) runs neither Spark's
+    operators in Python, which process functions need, nor sources in Python, nor ``foreachBatch``; its sinks are Kafka,
+    the console and ``foreach``.
     """
 
     interval_ms: int | None

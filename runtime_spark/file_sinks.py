@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+from pyspark.sql import DataFrame, SparkSession
 
 from dsv2.clock import Clock
 from dsv2.errors import Dsv2Error, JobError
@@ -64,18 +63,13 @@ class FileSinkWriter:
             self._folder.begin(first_batch)
 
     def write(self, frames: DataFrame, batch_id: int) -> None:
-        """Write a micro-batch. Readers do not see it yet. Raises Spark's error."""
+        """Write a micro-batch with records. Readers do not see it yet. Raises Spark's error."""
         sink = self._sink
         records = decoded(frames, self.operator, self._layout, self._packed, sink.schema, sink.partition_by)
         staging = self._folder.stage(batch_id)
-        counted = Observation()
-        records = records.observe(counted, F.count(F.lit(1)).alias("records"))
         writer = records.write.partitionBy(*sink.partition_by)
         writer.format(sink.format.value).save(f"{sink.path.rstrip('/')}/{staging}")
-        if counted.get["records"]:
-            self._folder.prepare(batch_id, staging, self._schema)
-        else:
-            self._folder.discard(staging)
+        self._folder.prepare(batch_id, staging, self._schema)
 
     def publish(self) -> None:
         """Show readers the micro-batch that was written, which is now committed. Raises ``JobError``."""

@@ -1,14 +1,15 @@
-"""Writes to sinks in Spark tasks. One task writes all frames of a subtask, in order."""
+"""Writes to sinks in Spark tasks, all sinks in one pass. One task writes all frames of a subtask, in order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import itemgetter
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from dsv2.graph import Operator
 from dsv2.log_scope import LogScope, in_scope
@@ -19,61 +20,97 @@ from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo, SinkRunInfo
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
 from runtime_spark.layout import Layout
-from runtime_spark.rows import decode_frame
+from runtime_spark.rows import COLUMNS, ROW_SCHEMA, Row, decode_frame, to_arrow
 from runtime_spark.worker import load_job, patient_collector
 from runtime_spark.worker_resources import worker_resources
 
-__all__ = ("ParallelWriter",)
+__all__ = ("ParallelSinks",)
 
-_WRITTEN = pa.schema([("subtask", pa.int32())])
+_SLOT = COLUMNS.index("slot")
+_PAYLOAD = COLUMNS.index("payload")
 
 
-class ParallelWriter:
-    """Writes the micro-batches of one run to the sink ``operator``."""
+@dataclass(frozen=True)
+class _Target:
+    """A sink as its tasks see it."""
 
-    def __init__(self, operator: Operator, layout: Layout, packed: bytes) -> None:
-        assert isinstance(operator.body, ParallelSink)
-        self._sink: ParallelSink[object] = operator.body
-        self._pickled = to_bytes(operator.body)
-        self._name = name_of(operator)
-        self._uid = operator.uid
-        self._slots = layout.slots_of(operator)
+    name: str
+    info: SinkInfo
+    pickled: bytes
+
+
+class ParallelSinks:
+    """Writes the micro-batches of one run to the parallel sinks ``operators`` of a job. False if there are none."""
+
+    def __init__(
+        self, operators: Sequence[Operator], layout: Layout, packed: bytes, job_id: str, run: SinkRunInfo
+    ) -> None:
+        """``job_id``: Identifies the checkpoint. ``run``: The run that writes."""
+        self._sinks: dict[str, ParallelSink[Any]] = {}
+        self._targets: dict[str, _Target] = {}
+        self._places: dict[int, tuple[str, int]] = {}  # slot -> (uid, subtask)
+        for operator in operators:
+            assert isinstance(operator.body, ParallelSink)
+            uid, slots = operator.uid, layout.slots_of(operator)
+            self._sinks[uid] = operator.body
+            info = SinkInfo(job_id, uid, len(slots), run)
+            self._targets[uid] = _Target(name_of(operator), info, to_bytes(operator.body))
+            self._places |= {slot: (uid, subtask) for subtask, slot in enumerate(slots)}
         self._partitions = layout.partitions
         self._packed = packed
         self._begun = False
 
-    def write(self, frames: DataFrame, job_id: str, run: SinkRunInfo, batch_id: int) -> None:
-        """Write the records in ``frames`` that are for this sink. Raises ``JobError``, or Spark's error for it."""
-        info = SinkInfo(job_id, self._uid, len(self._slots), run)
+    def __bool__(self) -> bool:
+        return bool(self._sinks)
+
+    @property
+    def slots(self) -> set[int]:
+        """The slots of the sinks."""
+        return set(self._places)
+
+    def begin(self, batch_id: int) -> None:
+        """Call ``begin`` of the sinks before the first micro-batch of the run. Raises ``JobError``."""
         if not self._begun:
-            begin(self._sink, info, batch_id, self._name)
+            for uid, sink in self._sinks.items():
+                begin(sink, self._targets[uid].info, batch_id, self._targets[uid].name)
             self._begun = True
-        packed, pickled, name = self._packed, self._pickled, self._name
-        subtasks = {slot: subtask for subtask, slot in enumerate(self._slots)}
+
+    def write(self, frames: DataFrame, batch_id: int) -> list[Row]:
+        """Write the records in ``frames`` that are for the sinks, and return all other rows.
+
+        Raises ``JobError``, or Spark's error for it.
+        """
+        packed, targets, places = self._packed, self._targets, self._places
 
         def write_slots(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             job = load_job(packed)
             codec, scope = job.codec(), LogScope(job.plan.job_name)
-            sink: ParallelSink[object] = from_bytes(pickled)
+            sinks: dict[str, ParallelSink[Any]] = {}
             with marked_failures(), worker_resources(), patient_collector(), in_scope(scope):
-                for slot, rows in groupby(_rows(batches), key=itemgetter(0)):
-                    own = _record_batches((payload for _, payload in rows), codec, name)
+                for slot, rows in groupby(_rows(batches), key=itemgetter(_SLOT)):
+                    if slot not in places:
+                        yield to_arrow(list(rows))
+                        continue
+                    uid, subtask = places[slot]
+                    target = targets[uid]
+                    if uid not in sinks:
+                        sinks[uid] = from_bytes(target.pickled)
+                    own = _record_batches(rows, codec, target.name)
                     if (first := next(own, None)) is not None:
-                        write_in_task(sink, SinkBatch(info, subtasks[slot], batch_id, chain([first], own)), name)
-            yield pa.RecordBatch.from_arrays([pa.array([], pa.int32())], schema=_WRITTEN)
+                        batch = SinkBatch(target.info, subtask, batch_id, chain([first], own))
+                        write_in_task(sinks[uid], batch, target.name)
 
-        own = frames.where(F.col("slot").isin(self._slots)).repartition(self._partitions, "slot")
-        placed = own.sortWithinPartitions("slot", "seq", "channel").select("slot", "payload")
-        placed.mapInArrow(write_slots, "subtask int").collect()
+        placed = frames.repartition(self._partitions, "slot").sortWithinPartitions("slot", "seq", "channel")
+        return placed.mapInArrow(write_slots, ROW_SCHEMA).collect()
 
 
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
     for batch in batches:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        yield from zip(*(batch.column(name).to_pylist() for name in COLUMNS), strict=True)
 
 
-def _record_batches(payloads: Iterable[bytes], codec: Codec, owner: str) -> Iterator[RecordBatch[object]]:
-    for payload in payloads:
-        batch, _ = decode_frame(codec, payload, owner)
+def _record_batches(rows: Iterable[Row], codec: Codec, owner: str) -> Iterator[RecordBatch[object]]:
+    for row in rows:
+        batch, _ = decode_frame(codec, row[_PAYLOAD], owner)
         if batch:
             yield batch

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from dsv2.errors import SerializationError
-from dsv2.graph import Plan
+from dsv2.graph import OperatorKind, Plan
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Control, Frame
 from dsv2.runtime.exchange.packed_controls import pack_controls, unpack_controls
@@ -65,11 +65,13 @@ class FrameEncoder:
         self.size = 0  # bytes of the buffered payloads
 
     def emit(self, frame: Frame) -> None:
-        """Encode ``frame``. A frame that is too large is split.
+        """Encode ``frame``. A frame that is too large is split. Sinks receive no frames without records.
 
         Raises:
             SerializationError: A record cannot be serialized; the message names the record and its sender.
         """
+        if not frame.batch and self._plan.operators[frame.operator].kind is OperatorKind.SINK:
+            return
         try:
             payload = self._encoded(frame) if frame.batch else self._encoded_controls(frame)
         except SerializationError:

@@ -1,4 +1,8 @@
-"""Writes the frames of the last level to the sinks, in one pass over each micro-batch or over a batch job's result."""
+"""Writes the frames of the last level to the sinks, for each micro-batch or for a batch job's result.
+
+Sinks that are written in tasks or on the driver share one pass over the frames. Each file sink takes a pass of its own,
+because Spark's writer has one output, so the frames are kept for them.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +25,9 @@ from dsv2.runtime.report.sink_calls import write_on_driver
 from dsv2.sinks import DriverSink, FileSink, ParallelSink, SinkRunInfo
 from runtime_spark.file_sinks import FileSinkWriter
 from runtime_spark.layout import REPORT_SLOT, Layout
-from runtime_spark.parallel_sinks import ParallelWriter
+from runtime_spark.parallel_sinks import ParallelSinks
 from runtime_spark.report_rows import decode_reports
-from runtime_spark.rows import COLUMNS, decode_frame
+from runtime_spark.rows import COLUMNS, Row, decode_frame
 from runtime_spark.schema import schema_of
 from runtime_spark.sink_types import check_declared_type
 from runtime_spark.tasks import Tasks
@@ -64,7 +68,6 @@ class SinkWriter:
     ) -> None:
         """``job_id``: Identifies the checkpoint. ``run``: The run that writes."""
         self._job_id = job_id
-        self._run = run
         self._plan = plan
         sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
         self.tasks = Tasks(plan, layout)
@@ -77,9 +80,8 @@ class SinkWriter:
             if isinstance(operator.body, FileSink)
         ]
         """The file sinks. What is written to them must be published when it is committed."""
-        self._parallel = [
-            ParallelWriter(operator, layout, packed) for operator in sinks if isinstance(operator.body, ParallelSink)
-        ]
+        parallel = [operator for operator in sinks if isinstance(operator.body, ParallelSink)]
+        self._parallel = ParallelSinks(parallel, layout, packed, job_id, run)
         self.limits = FailureLimits(plan)
         """Checks what operators have skipped, before sinks receive a micro-batch."""
         self._on_driver = [operator for operator in sinks if isinstance(operator.body, DriverSink)]
@@ -90,32 +92,38 @@ class SinkWriter:
             return self._write(frames, batch_id)
 
     def _write(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
-        if not self.files and not self._parallel:
-            return self._write_on_driver(frames, batch_id)
+        self._parallel.begin(batch_id)
+        if self.files or (self._parallel and self.limits):
+            return self._write_in_steps(frames, batch_id)
+        rows = self._parallel.write(frames, batch_id) if self._parallel else frames.collect()
+        return self._write_on_driver(rows, batch_id)
+
+    def _write_in_steps(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
+        """Write file sinks, each of which takes a Spark job, and do nothing for sinks without records."""
         # The frames of a batch job may exceed memory, and every action would run the job again.
         frames = frames.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            if self.limits:
-                rows = frames.where(F.col("slot") == REPORT_SLOT).collect()
-                self.limits.check(_reports(row["payload"] for row in rows))
+            payload = F.when(F.col("slot").isin(self._slots_on_driver()), F.col("payload")).alias("payload")
+            rows = frames.select("slot", "channel", "seq", payload).collect()
+            self.limits.check(_reports(row["payload"] for row in rows if row["slot"] == REPORT_SLOT))
+            slots = {row["slot"] for row in rows}
             for files in self.files:
-                files.write(frames, batch_id)
-            for writer in self._parallel:
-                writer.write(frames, self._job_id, self._run, batch_id)
-            return self._write_on_driver(frames, batch_id)
+                if not slots.isdisjoint(self._layout.slots_of(files.operator)):
+                    files.write(frames, batch_id)
+            if not slots.isdisjoint(self._parallel.slots):
+                self._parallel.write(frames.where(F.col("slot").isin(list(self._parallel.slots))), batch_id)
+            return self._write_on_driver(rows, batch_id)
         finally:
             frames.unpersist()
 
-    def _write_on_driver(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
-        slots = [slot for operator in self._on_driver for slot in self._layout.slots_of(operator)]
-        wanted = [REPORT_SLOT, *slots]
-        if self.files or self._parallel:
-            frames = frames.where(
-                F.col("slot").isin(wanted)
-            )  # otherwise all rows are wanted, and a filter costs planning
-        by_slot: dict[int, list[bytes]] = {slot: [] for slot in wanted}
-        for slot, _, _, payload in sorted(frames.collect(), key=itemgetter(*_IN_ORDER)):
-            by_slot[slot].append(bytes(payload))
+    def _slots_on_driver(self) -> list[int]:
+        return [REPORT_SLOT, *(slot for operator in self._on_driver for slot in self._layout.slots_of(operator))]
+
+    def _write_on_driver(self, rows: list[Row], batch_id: int) -> list[dict[str, Any]]:
+        by_slot: dict[int, list[bytes]] = {slot: [] for slot in self._slots_on_driver()}
+        for slot, _, _, payload in sorted(rows, key=itemgetter(*_IN_ORDER)):
+            if slot in by_slot:
+                by_slot[slot].append(bytes(payload))
         reports = _reports(by_slot[REPORT_SLOT])
         self.limits.check(reports)
         codec = load_job(self._packed).codec()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ class Row:
     """The load average of the machine over the minute before."""
     missing: str = ""
     """The reason if there is no measurement."""
+    rounds: list[int] = field(default_factory=list)
+    """The number of ``seconds`` of each round. Empty: all belong to one."""
 
     @property
     def sample(self) -> Sample:
@@ -44,9 +47,25 @@ class Row:
         """The median throughput, in records per second."""
         return self.records / self.sample.median
 
+    @property
+    def paces(self) -> list[float]:
+        """The median throughput of each round, in records per second."""
+        ends = [0, *accumulate(self.rounds or [len(self.seconds)])]
+        return [self.records / Sample.of(self.seconds[begin:end]).median for begin, end in pairwise(ends)]
+
+    def ratios(self, other: Row) -> Sample:
+        """The throughput relative to that of ``other`` in each round; in all of them if their numbers differ."""
+        ours, theirs = self.paces, other.paces
+        if len(ours) != len(theirs):
+            ours, theirs = [self.pace], [other.pace]
+        return Sample.of(one / another for one, another in zip(ours, theirs, strict=True))
+
     def and_again(self, later: Row) -> Row:
         """Combine two measurements: the times of both, unless the later one is missing."""
-        return later if later.missing else replace(later, seconds=[*self.seconds, *later.seconds])
+        if later.missing:
+            return later
+        rounds = [*(self.rounds or [len(self.seconds)]), len(later.seconds)]
+        return replace(later, seconds=[*self.seconds, *later.seconds], rounds=rounds)
 
 
 class Rows:

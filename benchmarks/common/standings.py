@@ -23,7 +23,9 @@ _HEADER = (
     "ms per batch",
     "spread",
     "dsv2 / it",
+    "range of rounds",
     "of the plain loop",
+    "range of rounds",
     "results",
 )
 
@@ -60,7 +62,8 @@ def _judge(report: Report, job: Job, target: Target, size: int, rows: Sequence[R
     if target.pace < theirs.pace * target.times:
         report.at_least(f"{claim}, records/s", ours.pace, target.pace)
     else:
-        report.at_least(f"{claim} in times of {target.group}, fastest set-up", ours.pace / theirs.pace, target.times)
+        times = ours.ratios(theirs).median
+        report.at_least(f"{claim} in times of {target.group}, fastest set-up", times, target.times)
 
 
 def _in_order(job: Job, rows: Iterable[Row]) -> list[Row]:
@@ -80,10 +83,19 @@ def _cells(job: Job, row: Row, others: Sequence[Row]) -> tuple[Cell, ...]:
         row.records,
         round(row.sample.median * 1000),
         row.sample.spread,
-        ours.pace / row.pace if ours else "",
-        row.pace / plain.pace if plain else "",
+        *_compared(ours, row),
+        *_compared(row, plain),
         row.results,
     )
+
+
+def _compared(one: Row | None, other: Row | None) -> tuple[Cell, Cell]:
+    """The median and the range of the ratios of the rounds."""
+    if one is None or other is None:
+        return "", ""
+    ratios = one.ratios(other)
+    several = len(ratios.seconds) > 1
+    return ratios.median, f"{min(ratios.seconds):.2f} – {max(ratios.seconds):.2f}" if several else ""
 
 
 def _best(job: Job, rows: Iterable[Row], group: str) -> Row | None:
@@ -110,6 +122,7 @@ def _conditions(rows: Iterable[Row], command: str) -> dict[str, str]:
         "date": dates[0] if dates[0] == dates[-1] else f"{dates[0]} – {dates[-1]}",
         "command": command,
         **machine(),
+        "rounds": ", ".join(map(str, sorted({len(row.paces) for row in measured}))),
         "batches measured": ", ".join(map(str, sorted({len(row.seconds) for row in measured}))),
         "load average before": f"{min(loads):.2f} – {max(loads):.2f}" if loads else "",
     }

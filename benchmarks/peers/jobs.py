@@ -66,10 +66,10 @@ HOT_TOPICS = Job(
     ),
     keys=KEYS,
     targets=(
-        Target(PLAIN, 0.6, 1_000),
+        Target(PLAIN, 1.3, 1_000),
         Target(JAVA, 1.0, 1_000),
         Target(JAVA, 1.0, 1_000, ours=TABLES),
-        Target(BYTE, 1.5, 1_000),
+        Target(BYTE, 1.7, 1_000),
         Target(BYTE, 1.5, 1_000, ours=TABLES),
         Target(KEPT, 30, 1_000),
         Target(PYTHON, 30, 1_000),
@@ -85,6 +85,7 @@ RUNNING_COUNT = Job(
     (
         Contestant("plain loop", PLAIN, "plain", kinds=KINDS),
         Contestant("dsv2", DSV2, "on_dsv2", parallelism=2, kinds=KINDS),
+        Contestant("dsv2, single events", "dsv2, single", "on_dsv2", parallelism=2, mode="single", in_short=False),
         Contestant("Flink Java", JAVA, "RunningCount", FLINK),
         Contestant("Flink Java, parallelism 2", JAVA, "RunningCount", FLINK, parallelism=2),
         Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX, kinds=KINDS),
@@ -95,6 +96,7 @@ RUNNING_COUNT = Job(
     ),
     keys=KEYS,
     kinds=KINDS,
+    targets=(Target(PLAIN, 0.6, 1_000), Target(BYTE, 1.5, 1_000)),
     absent=((SQL, "no way to say it: a count per key and micro-batch, yes, but not one per event"),),
 )
 
@@ -157,6 +159,7 @@ BROADCAST_RULES = Job(
         Contestant("Spark SQL, rules as a table", SQL, "in_sql"),
     ),
     keys=(1_000,),
+    targets=(Target(PLAIN, 0.6, 1_000),),
     absent=(
         (PANDAS, "no way to hand rules to all groups but a join"),
         (TRANSFORM, "no way to hand rules to all groups but a join"),

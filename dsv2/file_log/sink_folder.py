@@ -146,11 +146,6 @@ class SinkFolder:
         self._folder.write(PENDING, to_json(values))
         self._pending = pending
 
-    def discard(self, staging: str) -> None:
-        """Delete a folder that was staged. A micro-batch without records needs no files."""
-        self._folder.remove(staging)
-        self._release(staging)
-
     def publish(self) -> None:
         """Make the prepared micro-batch part of the output. Call it when the micro-batch is committed.
 

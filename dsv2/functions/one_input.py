@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Generic, TypeAlias, TypeVar
 
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
@@ -26,6 +27,25 @@ class OneInputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OUT
     @abstractmethod
     def process_record(self, record: IN_contra, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
         """Called for every record."""
+
+    def process_records(
+        self, records: Sequence[IN_contra], output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]
+    ) -> None:
+        """Optional. Called instead of ``process_record`` with consecutive records of one key, if it is overridden.
+
+        It is faster for functions that read and write state, because they do so once for all ``records``. Its effects
+        must be those of ``process_record`` for each of them, in their order: the runtime chooses which one it calls. It
+        calls ``process_record`` for records with timestamps, under an error policy, on streams without keys, and to
+        find the record that caused a failure.
+
+        Args:
+            records: Records of the current key, at least one, in their order. No watermark arrived between them, but
+                records of other keys may have.
+            output: The collector for emitted records.
+            ctx: The context, bound to the key.
+        """
+        for record in records:
+            self.process_record(record, output, ctx)
 
     def end_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
         """Called once when every channel of the input has ended. May emit."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
@@ -31,11 +32,25 @@ class TwoInputNonBroadcastStreamProcessFunction(ProcessFunction, ABC, Generic[IN
     ) -> None:
         """Called for every record of the stream that ``connect_and_process`` was called on."""
 
+    def process_records_from_first_input(
+        self, records: Sequence[IN1_contra], output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]
+    ) -> None:
+        """Optional. Called with consecutive records of one key: see ``OneInputStreamProcessFunction``."""
+        for record in records:
+            self.process_record_from_first_input(record, output, ctx)
+
     @abstractmethod
     def process_record_from_second_input(
         self, record: IN2_contra, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]
     ) -> None:
         """Called for every record of the other stream."""
+
+    def process_records_from_second_input(
+        self, records: Sequence[IN2_contra], output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]
+    ) -> None:
+        """Optional. Called with consecutive records of one key: see ``OneInputStreamProcessFunction``."""
+        for record in records:
+            self.process_record_from_second_input(record, output, ctx)
 
     def end_first_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
         """Called once when the first input has ended. May emit."""
@@ -73,6 +88,13 @@ class TwoInputBroadcastStreamProcessFunction(ProcessFunction, ABC, Generic[IN1_c
         self, record: IN1_contra, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]
     ) -> None:
         """Called for every record of the partitioned stream."""
+
+    def process_records_from_non_broadcast_input(
+        self, records: Sequence[IN1_contra], output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]
+    ) -> None:
+        """Optional. Called with consecutive records of one key: see ``OneInputStreamProcessFunction``."""
+        for record in records:
+            self.process_record_from_non_broadcast_input(record, output, ctx)
 
     @abstractmethod
     def process_record_from_broadcast_input(self, record: IN2_contra, ctx: NonPartitionedContext[OUT_co]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from dsv2.context import Collector, TwoOutputNonPartitionedContext, TwoOutputPartitionedContext
@@ -31,6 +32,17 @@ class TwoOutputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OU
         ctx: TwoOutputPartitionedContext[OUT1_co, OUT2_co],
     ) -> None:
         """Called for every record."""
+
+    def process_records(
+        self,
+        records: Sequence[IN_contra],
+        first_output: Collector[OUT1_co],
+        second_output: Collector[OUT2_co],
+        ctx: TwoOutputPartitionedContext[OUT1_co, OUT2_co],
+    ) -> None:
+        """Optional. Called with consecutive records of one key: see ``OneInputStreamProcessFunction``."""
+        for record in records:
+            self.process_record(record, first_output, second_output, ctx)
 
     def end_input(self, ctx: TwoOutputNonPartitionedContext[OUT1_co, OUT2_co]) -> None:
         """Called once when every channel of the input has ended. May emit."""

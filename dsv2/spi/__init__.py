@@ -12,6 +12,7 @@ from dsv2.spi.kinds import (
     SkippableTimersFunction,
     TickingFunction,
     WrappingFunction,
+    comes_with,
 )
 from dsv2.spi.process_function import Position, ProcessFunction
 from dsv2.spi.returned import check_returned, refuse_returned
@@ -42,6 +43,7 @@ __all__ = (
     "check_returned",
     "check_timestamp",
     "check_window_end",
+    "comes_with",
     "greatest_timestamp",
     "partition_access",
     "refuse_returned",

@@ -19,6 +19,7 @@ __all__ = (
     "SkippableTimersFunction",
     "TickingFunction",
     "WrappingFunction",
+    "comes_with",
 )
 
 EmitBatch: TypeAlias = Callable[[RecordBatch[Any]], None]
@@ -83,9 +84,7 @@ class BatchFunction(ProcessFunction, ABC):
     @property
     def takes_batches(self) -> bool:
         """Whether it is called with batches. False if a subclass overrides only ``process_record``."""
-        names = ("process_record", "process_record_batch")
-        owners = [next(k for k in type(self).__mro__ if name in vars(k)) for name in names]
-        return owners[0] is owners[1]
+        return comes_with(type(self), "process_record", "process_record_batch")
 
     @property
     def keeps_nothing(self) -> bool:
@@ -156,3 +155,14 @@ class PaneFunction(ProcessFunction, ABC):
 
         There is no current key. The function sets the state manager's ``key`` before it calls user code.
         """
+
+
+def comes_with(kind: type, single: str, several: str) -> bool:
+    """Whether the method ``several`` of ``kind`` may be called instead of ``single``, for several records at once.
+
+    It must not be called if a subclass has overridden only ``single``.
+    """
+    definers = [
+        next(place for place, base in enumerate(kind.__mro__) if name in vars(base)) for name in (single, several)
+    ]
+    return definers[1] <= definers[0]

@@ -6,7 +6,7 @@ methods (``asyncValue``) have no counterpart, because the state of a key is in m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, overload
 
 from typing_extensions import TypeVar
@@ -19,10 +19,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 T_contra = TypeVar("T_contra", contravariant=True)
 OUT_co = TypeVar("OUT_co", covariant=True)
-R_co = TypeVar("R_co", covariant=True, default=T_contra | None)
+R_co = TypeVar("R_co", covariant=True, default=T | None)
 
 
-class ValueState(Protocol[T_contra, R_co]):
+class ValueState(Protocol[T, R_co]):
     """One value. ``value()`` of ``ValueState[int]`` is ``int | None``; ``ValueState[int, int]`` has a default."""
 
     def value(self) -> R_co:
@@ -31,8 +31,14 @@ class ValueState(Protocol[T_contra, R_co]):
         Call ``update`` after modifying the value in place.
         """
 
-    def update(self, value: T_contra, /) -> None:
+    def update(self, value: T, /) -> None:
         """Store ``value``. None is the same as ``clear()``."""
+
+    def update_with(self, function: Callable[[R_co], T], /) -> T:
+        """Store ``function(value())`` and return it. Faster than ``value`` and ``update``.
+
+        If ``function`` raises an exception, the state does not change.
+        """
 
     def clear(self) -> None:
         """Remove the value."""
@@ -69,6 +75,16 @@ class _Entries(Protocol[K, V]):
 
     def put(self, key: K, value: V, /) -> None:
         """Set the value of ``key``."""
+
+    @overload
+    def update_with(self, key: K, function: Callable[[V | None], V], /) -> V: ...
+    @overload
+    def update_with(self, key: K, function: Callable[[V], V], default: V, /) -> V: ...
+    def update_with(self, key: K, function: Callable[[V], V], default: V | None = None, /) -> V:
+        """Put ``function(get(key, default))`` and return it (Java ``Map.compute``). Faster than ``get`` and ``put``.
+
+        If ``function`` raises an exception, the state does not change.
+        """
 
     def put_all(self, entries: Mapping[K, V], /) -> None:
         """Set the value of every key of ``entries``."""

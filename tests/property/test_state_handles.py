@@ -164,9 +164,14 @@ class Model:
 
 
 def use_value(default: str | None, model: Model, state: Any, key: Any, what: int, arg: int) -> None:
-    if what < 3:
+    if what < 2:
         state.update(str(arg))
         model.write(key, None, str(arg))
+    elif what == 2:
+        before = model.read(key).get(None, default)
+        changed = None if arg == 0 else f"{before}, {arg}"  # None clears it
+        assert state.update_with(lambda value: changed if value == before else "another value") == changed
+        model.remove(key) if changed is None else model.write(key, None, changed)
     elif what == 3:
         [state.clear, lambda: state.update(None)][arg % 2]()
         model.remove(key)
@@ -213,6 +218,14 @@ def use_map(model: Model, state: Any, key: Any, what: int, arg: int) -> None:
         case 3:
             assert state.get(arg) == model.read(key, arg).get(arg)
             assert state.get(arg, "none") == model.read(key, arg).get(arg, "none")
+        case 4 if arg == 0:
+            before = model.read(key, 1).get(1, "none")
+            assert state.update_with(1, lambda value: f"{value}, {key}", "none") == f"{before}, {key}"
+            model.write(key, 1, f"{before}, {key}")
+        case 4 if arg == 1:
+            before = model.read(key, 2).get(2)
+            assert state.update_with(2, lambda value: f"{value}, {key}") == f"{before}, {key}"
+            model.write(key, 2, f"{before}, {key}")
         case 4:
             assert (len(state), state.is_empty()) == (len(model.peek(key)), not model.peek(key))
             assert state.contains(arg) is (arg in state) is (arg in model.read(key, arg))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -79,3 +80,17 @@ def test_stages_still_need_an_operator_between_them(spark: SparkSession, tmp_pat
         error = failed
     assert error is not None, "Rows may go straight from one stage into the next: runtime.py needs no barrier any more."
     assert re.search("cannot be cast to class .*UnsafeRow", str(error))
+
+
+def test_real_time_mode_still_runs_no_python(spark: SparkSession) -> None:
+    named: Any = spark._jvm.java.lang.Class.forName  # type: ignore[union-attr]
+    runtime = "org.apache.spark.sql.execution.streaming.runtime.RealTimeModeAllowlist$"
+    field = named(runtime).getDeclaredField("allowedOperators")
+    field.setAccessible(True)
+    operators = str(field.get(None))
+    assert "TransformWithStateExec" in operators  # the names are those of operators
+    in_python = re.findall(r"\w*(?:Python|Pandas|InArrow)\w*", operators)
+    assert not in_python, "Spark's real-time mode runs operators in Python now: see Trigger in dsv2/job.py."
+    source = named("org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream")
+    real_time = named("org.apache.spark.sql.connector.read.streaming.SupportsRealTimeMode")
+    assert not real_time.isAssignableFrom(source), "Python data sources can be read in real-time mode now."

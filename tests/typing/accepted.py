@@ -321,6 +321,8 @@ def states(manager: StateManager) -> None:
     counted = manager.get_state(StateDeclarations.value_state("s", int, default=0))
     assert_type(counted, ValueState[int, int])
     assert_type(counted.value(), int)
+    assert_type(counted.update_with(lambda count: count + 1), int)
+    assert_type(value.update_with(lambda count: (count or 0) + 1), int)
     assert_type(manager.get_state(ValueStateDeclaration("s", int, 0)).value() + 1, int)
     with_or_without: ValueState[int] = counted
     assert_type(with_or_without.value(), int | None)
@@ -334,6 +336,8 @@ def states(manager: StateManager) -> None:
     assert_type(delays.get("JFK", 0), int)
     assert_type(delays.get("JFK", "none"), int | str)
     assert_type(delays.items(), list[tuple[str, int]])
+    assert_type(delays.update_with("JFK", lambda delay: max(delay, 5), 0), int)
+    assert_type(delays.update_with("JFK", lambda delay: (delay or 0) + 5), int)
     assert_type([origin.lower() for origin in delays if origin in delays], list[str])
     rules = manager.get_state(StateDeclarations.map_state_builder("s", str, int).build_broadcast())
     assert_type(rules, BroadcastState[str, int])

@@ -89,7 +89,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
 
 
 def test_existing_measurements_are_kept_unless_asked(programs: Programs, tmp_path: Path) -> None:
-    results = ["--results", str(tmp_path)]
+    results = ["--results", str(tmp_path), "--rounds", "1"]
     suite.main(["job", *results, "--contestants", "plain"])
     assert programs.ran == ["plain"]
     suite.main(["job", *results])
@@ -102,8 +102,22 @@ def test_existing_measurements_are_kept_unless_asked(programs: Programs, tmp_pat
 
 def test_more_batches_are_measured_again(programs: Programs, tmp_path: Path) -> None:
     for batches in ("3", "5", "4"):
-        suite.main(["job", "--results", str(tmp_path), "--contestants", "dsv2", "--batches", batches])
-    assert len(programs.ran) == 2
+        suite.main(["job", "--results", str(tmp_path), "--contestants", "dsv2", "--rounds", "2", "--batches", batches])
+    assert len(programs.ran) == 4
+
+
+def test_ratios_are_those_of_the_rounds() -> None:
+    slow_then_fast = replace(row("plain loop", 1.0), seconds=[2.0, 2.0, 1.0, 1.0, 4.0, 4.0], rounds=[2, 2, 2])
+    ours = replace(row("dsv2", 1.0), seconds=[4.0, 4.0, 1.0, 1.0, 2.0, 2.0], rounds=[2, 2, 2])
+    assert ours.ratios(slow_then_fast).seconds == (0.5, 1.0, 2.0)
+    report = standings(JOB, [slow_then_fast, ours], "./run").markdown()
+    assert "0.50 – 2.00" in report
+
+
+def test_ratio_of_different_numbers_of_rounds_is_over_all() -> None:
+    once = replace(row("plain loop", 1.0), seconds=[2.0, 2.0])
+    ours = replace(row("dsv2", 1.0), seconds=[4.0, 1.0], rounds=[1, 1])
+    assert ours.ratios(once).seconds == (0.8,)
 
 
 def test_contestants_alternate_and_all_times_count(programs: Programs, tmp_path: Path) -> None:

@@ -141,14 +141,8 @@ class Job:
         sink.begin(self.committed)
         for batch in range(self.committed, BATCHES):
             self.clock.advance(timedelta(seconds=1))
-            staging = sink.stage(batch)
-            for part, record in enumerate(records_of(batch)):
-                folder.write(f"{staging}/day={record[0]}/part-{part}.json", f'"{record}"\n'.encode())
-            folder.write(f"{staging}/_SUCCESS", b"done")
             if records_of(batch):
-                sink.prepare(batch, staging)
-            else:
-                sink.discard(staging)
+                self._write(sink, folder, batch)
             self.committed = batch + 1
             sink.publish()
             due = sink.next_roll_ms()
@@ -156,6 +150,13 @@ class Job:
                 sink.roll(merger)
         sink.roll(merger)
         sink.close()
+
+    def _write(self, sink: SinkFolder, folder: Folder, batch: int) -> None:
+        staging = sink.stage(batch)
+        for part, record in enumerate(records_of(batch)):
+            folder.write(f"{staging}/day={record[0]}/part-{part}.json", f'"{record}"\n'.encode())
+        folder.write(f"{staging}/_SUCCESS", b"done")
+        sink.prepare(batch, staging)
 
 
 def listed(job: Job) -> Counter[str]:

@@ -16,10 +16,10 @@ from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import FileSink, ParallelSink, SinkBatch, SinkInfo, SinkRunInfo
-from runtime_spark import decoded, parallel_sinks, passages
+from runtime_spark import decoded, passages
 from runtime_spark.failures import job_failure
-from runtime_spark.layout import Layout
-from runtime_spark.parallel_sinks import ParallelWriter
+from runtime_spark.layout import REPORT_SLOT, Layout
+from runtime_spark.parallel_sinks import ParallelSinks
 from runtime_spark.rows import FrameEncoder, to_arrow
 from runtime_spark.through import RowsSink
 from runtime_spark.worker import load_job, pack_job
@@ -62,7 +62,7 @@ class Rows:
 def columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Conditions on columns, which need a session in Spark."""
     functions = SimpleNamespace(col=lambda name: SimpleNamespace(isin=lambda slots: slots))
-    for module in (decoded, parallel_sinks, passages):
+    for module in (decoded, passages):
         monkeypatch.setattr(module, "F", functions)
 
 
@@ -111,12 +111,21 @@ RUN = SinkRunInfo("run")
 
 def test_subtasks_of_a_sink_write_their_records_in_order() -> None:
     job = Job(Kept())
-    writer = ParallelWriter(job.sink, job.layout, job.packed)
+    sinks = ParallelSinks([job.sink], job.layout, job.packed, "job", RUN)
     WRITTEN.clear()
     for batch_id in (3, 4):
-        writer.write(job.frames((0, 1, [C]), (0, 0, [A, B]), (0, 0, []), (0, 1, [D]), (1, 0, [])), "job", RUN, batch_id)
+        sinks.begin(batch_id)
+        frames = job.frames((0, 1, [C]), (0, 0, [A, B]), (0, 0, []), (0, 1, [D]), (1, 0, []))
+        rows: list[Any] = sinks.write(frames, batch_id)
+        assert [row["slot"] for row in rows] == [REPORT_SLOT]  # all that is not for the sinks
     # A subtask without records has nothing to write. The sink begins once.
     assert [(-1, []), *[(0, [A, B, C, D])] * 2] == WRITTEN
+
+
+def test_sinks_receive_no_frames_without_records() -> None:
+    job = Job(Kept())
+    slots = [row["slot"] for row in job.frames((0, 0, []), (1, 0, [A])).collect()]
+    assert slots == [*job.layout.slots_of(job.sink)[1:], REPORT_SLOT]
 
 
 def test_records_of_a_sink_become_rows() -> None:

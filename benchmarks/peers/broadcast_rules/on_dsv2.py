@@ -12,7 +12,7 @@ from benchmarks.peers.spark import run_dsv2
 from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext
 from dsv2.functions import TwoInputBroadcastStreamProcessFunction
 from dsv2.sources import DataGeneratorSource
-from dsv2.state import StateDeclaration, StateDeclarations
+from dsv2.state import BroadcastState, StateDeclaration, StateDeclarations
 
 __all__ = ("measure", "pipeline")
 
@@ -22,19 +22,24 @@ RULES = StateDeclarations.map_state_builder("rules", int, Rule).build_broadcast(
 class Apply(TwoInputBroadcastStreamProcessFunction[EventTuple, Rule, tuple[int, int]]):
     """Emits user and value of the events that pass."""
 
+    rules: BroadcastState[int, Rule]
+
     def uses_states(self) -> Collection[StateDeclaration]:
         return [RULES]
+
+    def open(self, ctx: NonPartitionedContext[tuple[int, int]]) -> None:
+        self.rules = ctx.state_manager.get_state(RULES)
 
     def process_record_from_non_broadcast_input(
         self, record: EventTuple, output: Collector[tuple[int, int]], ctx: PartitionedContext[tuple[int, int]]
     ) -> None:
         category = category_of(record)
-        known = ctx.state_manager.get_state(RULES).get(category)
+        known = self.rules.get(category)
         if lets_through(known.limit if known else known_limit(category), record):
             output.collect((record[0], record[2]))
 
     def process_record_from_broadcast_input(self, record: Rule, ctx: NonPartitionedContext[tuple[int, int]]) -> None:
-        ctx.state_manager.get_state(RULES).put(record.category, record)
+        self.rules.put(record.category, record)
 
 
 def measure(task: Task) -> Outcome:

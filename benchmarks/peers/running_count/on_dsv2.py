@@ -1,8 +1,11 @@
-"""A keyed function with a value state."""
+"""A keyed function with a value state, which takes the waiting events of a user together.
+
+Mode ``single``: it takes single events.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from benchmarks.jobs.events import KINDS, Events
@@ -32,10 +35,22 @@ class Count(OneInputStreamProcessFunction[Any, tuple[int, int]]):
     def process_record(
         self, record: Any, output: Collector[tuple[int, int]], ctx: PartitionedContext[tuple[int, int]]
     ) -> None:
-        state = ctx.state_manager.get_state(COUNT)
-        count = one_more(state.value())
-        state.update(count)
+        count = ctx.state_manager.get_state(COUNT).update_with(one_more)
         output.collect((self.user_of(record), count))
+
+
+class CountTogether(Count):
+    """The same for several events of a user."""
+
+    def process_records(
+        self, records: Sequence[Any], output: Collector[tuple[int, int]], ctx: PartitionedContext[tuple[int, int]]
+    ) -> None:
+        state, user_of = ctx.state_manager.get_state(COUNT), self.user_of
+        count = state.value()
+        for record in records:
+            count = one_more(count)
+            output.collect((user_of(record), count))
+        state.update(count)
 
 
 def measure(task: Task) -> Outcome:
@@ -47,4 +62,5 @@ def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
     """Build the pipeline that counts events by user."""
     source = DataGeneratorSource(Events(task.keys, task.kind), count=task.total, records_per_batch=task.records)
     events = env.from_source(source, "events").with_uid("events")
-    return add_up(events.key_by(KINDS[task.kind].user).process(Count(task.kind)).with_uid("counts"))
+    function = Count if "single" in task.mode else CountTogether
+    return add_up(events.key_by(KINDS[task.kind].user).process(function(task.kind)).with_uid("counts"))

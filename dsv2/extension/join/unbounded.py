@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from itertools import product
 from typing import Any, Generic, TypeVar
 
 from dsv2.context import Collector, PartitionedContext
@@ -60,29 +61,39 @@ class UnboundedJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[
     def process_record_from_first_input(
         self, record: IN1, output: Collector[OUT], ctx: PartitionedContext[OUT]
     ) -> None:
+        self.process_records_from_first_input((record,), output, ctx)
+
+    def process_records_from_first_input(
+        self, records: Sequence[IN1], output: Collector[OUT], ctx: PartitionedContext[OUT]
+    ) -> None:
         states = ctx.state_manager
         join_pair: Callable[..., object] = self._function.process_record
         partners = states.get_state(self._right).get()
         try:
-            for right in partners:
-                returned = join_pair(record, right, output, ctx)
+            for left, right in product(records, partners):
+                returned = join_pair(left, right, output, ctx)
                 if returned is not None:
                     refuse_returned(returned)
         except BaseException as error:
             raise FailedCallbackError("process_record") from error
-        states.get_state(self._left).add(record)
+        states.get_state(self._left).add_all(records)
 
     def process_record_from_second_input(
         self, record: IN2, output: Collector[OUT], ctx: PartitionedContext[OUT]
+    ) -> None:
+        self.process_records_from_second_input((record,), output, ctx)
+
+    def process_records_from_second_input(
+        self, records: Sequence[IN2], output: Collector[OUT], ctx: PartitionedContext[OUT]
     ) -> None:
         states = ctx.state_manager
         join_pair: Callable[..., object] = self._function.process_record
         partners = states.get_state(self._left).get()
         try:
-            for left in partners:
-                returned = join_pair(left, record, output, ctx)
+            for right, left in product(records, partners):
+                returned = join_pair(left, right, output, ctx)
                 if returned is not None:
                     refuse_returned(returned)
         except BaseException as error:
             raise FailedCallbackError("process_record") from error
-        states.get_state(self._right).add(record)
+        states.get_state(self._right).add_all(records)

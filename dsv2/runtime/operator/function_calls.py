@@ -22,6 +22,7 @@ from dsv2.runtime.operator.contexts import (
     WatermarkEmitter,
 )
 from dsv2.runtime.operator.function_instance import FunctionInstance
+from dsv2.runtime.operator.grouping_processor import GroupingProcessor
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.processors import (
     BatchProcessor,
@@ -52,6 +53,7 @@ from dsv2.spi import (
     TickingFunction,
     WrappingFunction,
     check_returned,
+    comes_with,
 )
 from dsv2.state import StateDeclaration
 from dsv2.watermark import Watermark, WatermarkHandlingResult
@@ -357,13 +359,14 @@ class FunctionCalls:
         if isinstance(function, ColumnarFunction):
             return ColumnarProcessor(function, self._collectors[0], self._partitioned, self._new_fail("process_batch"))
         name = self._callbacks[input_index].process
-        process = self._adapted(getattr(function, name), input_index)
-        fail = self._new_fail(name, keyed=select is not None)
-        callback = RecordCallback(process, self._collectors[0], self._partitioned, fail)
+        callback = self._record_callback(name, input_index, keyed=select is not None)
         if select is not None:
             keyed = (callback, self._current, select, self._store, self._partition)
             if isinstance(function, KeyedBatchFunction) and not self._traces:
                 return KeyedBatchProcessor(*keyed, function, input_index)
+            together = name.replace("process_record", "process_records", 1)
+            if comes_with(type(function), name, together) and not self._traces:
+                return GroupingProcessor(*keyed, self._record_callback(together, input_index, keyed=True))
             return KeyedProcessor(*keyed)
         (emitter, *_) = self._emitters
         takes_batches = isinstance(function, BatchFunction) and function.takes_batches
@@ -371,6 +374,10 @@ class FunctionCalls:
             assert isinstance(function, BatchFunction)
             return BatchProcessor(callback, self._current, function, emitter.emit_batch)
         return RowProcessor(callback, self._current)
+
+    def _record_callback(self, name: str, input_index: int, *, keyed: bool) -> RecordCallback:
+        process = self._adapted(getattr(self._function, name), input_index)
+        return RecordCallback(process, self._collectors[0], self._partitioned, self._new_fail(name, keyed=keyed))
 
     def _adapted(self, process: Callable[..., object], input_index: int) -> Process:
         """Adapt ``process`` of any function kind to the arguments (record, output, ctx)."""

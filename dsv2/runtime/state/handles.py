@@ -134,6 +134,19 @@ class ValueHandle(PlainHandle):
             self._current.touch()
         self._column[key] = value
 
+    def update_with(self, function: Callable[[Any], Any]) -> Any:
+        """Store ``function(value())`` and return it."""
+        key, column = self._current.key, self._column
+        if key not in self._touched:
+            self._current.touch()
+        value = column.get(key)
+        value = function(value if value is not None else self._default())
+        if value is None:
+            column.pop(key, None)
+        else:
+            column[key] = value
+        return value
+
 
 class ListHandle(PlainHandle):
     """``ListState``."""
@@ -203,6 +216,17 @@ class MapHandle(PlainHandle):
             self._column[at] = {key: value}
         else:
             entries[key] = value
+
+    def update_with(self, key: Any, function: Callable[[Any], Any], default: Any = None) -> Any:
+        """Put ``function(get(key, default))`` and return it."""
+        at = self._key()
+        entries = self._column.get(at)
+        value = function(default if entries is None else entries.get(key, default))
+        if entries:
+            entries[key] = value
+        else:
+            self._column[at] = {key: value}
+        return value
 
     def put_all(self, entries: Mapping[Any, Any]) -> None:
         """Set several values."""

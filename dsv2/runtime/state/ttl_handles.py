@@ -223,6 +223,12 @@ class ExpiringValueHandle(_ExpiringCell):
         else:
             self._write(self._lookup(), value)
 
+    def update_with(self, function: Callable[[Any], Any]) -> Any:
+        """Store ``function(value())`` and return it."""
+        value = function(self.value())
+        self.update(value)
+        return value
+
 
 class ExpiringReducingHandle(_ExpiringCell):
     """``ReducingState``."""
@@ -346,6 +352,12 @@ class ExpiringMapHandle(ExpiringHandle):
     def put(self, key: Any, value: Any) -> None:
         """Set the value of ``key``."""
         self.put_all({key: value})
+
+    def update_with(self, key: Any, function: Callable[[Any], Any], default: Any = None) -> Any:
+        """Put ``function(get(key, default))`` and return it."""
+        value = function(self.get(key, default))
+        self.put(key, value)
+        return value
 
     def put_all(self, entries: Mapping[Any, Any]) -> None:
         """Set several values."""

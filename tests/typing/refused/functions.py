@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dsv2 import Collector, NonPartitionedContext, PartitionedContext
@@ -35,6 +36,12 @@ class Mistaken(OneInputStreamProcessFunction[int, bytes]):
 
 class OtherRecord(OneInputStreamProcessFunction[int, bytes]):
     def process_record(self, record: str, output: Collector[bytes], ctx: Any) -> None: ...  # E: override
+
+
+class OtherRecords(OneInputStreamProcessFunction[int, bytes]):
+    def process_record(self, record: int, output: Collector[bytes], ctx: Any) -> None: ...
+
+    def process_records(self, records: Sequence[str], output: Collector[bytes], ctx: Any) -> None: ...  # E: override
 
 
 class NoAnswer(OneInputStreamProcessFunction[int, bytes]):

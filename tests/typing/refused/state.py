@@ -37,6 +37,8 @@ def values(manager: StateManager) -> None:
     count.update("1")  # E: arg-type
     count.update(None)  # E: arg-type
     manager.get_state(COUNT_OR_0).value().upper()  # E: attr-defined
+    count.update_with(lambda value: value + 1)  # E: operator
+    count.update_with(str)  # E: arg-type
     never_none: ValueState[int, int] = count  # E: assignment
     print(never_none)
 
@@ -48,6 +50,8 @@ def others(manager: StateManager) -> None:
     manager.get_state(LENGTHS).get(1)  # E: call-overload
     manager.get_state(LENGTHS).get("a") + 1  # E: operator
     manager.get_state(LENGTHS).put("a", "b")  # E: arg-type
+    manager.get_state(LENGTHS).update_with("a", lambda length: length + 1)  # E: operator
+    manager.get_state(LENGTHS).update_with("a", lambda length: length + 1, "0")  # E: call-overload
     manager.get_state(LENGTHS).put_all({1: 1})  # E: dict-item
     manager.get_state(LONGEST).add(1)  # E: arg-type
     manager.get_state(LONGEST).get().upper()  # E: union-attr
