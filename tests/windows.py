@@ -226,6 +226,7 @@ class WindowDriver:
         for name in ("left", "right"):
             source = env.from_collection(list[Any](), name).with_parallelism(channels)
             timed = source.process(FlinkGenerator[Any](len)).with_parallelism(channels)
+            timed.to_sink(CollectSink()).with_uid(f"all of {name}")  # so that the function is not chained
             streams.append(timed.global_() if key is None else timed.key_by(key))
         if isinstance(function, TwoInputNonBroadcastStreamProcessFunction):
             result = streams[0].connect_and_process(streams[1], function)

@@ -269,7 +269,17 @@ class Plan:
     def _joins(self, operator: Operator, edge: Edge, head: int) -> bool:
         # Forward edges are chained as in Flink. Source subtasks have no state, so only stateless functions join them.
         at_source = AtSource.NOTHING < operator.at_source <= self.operators[head].at_source
-        return edge.exchange is Exchange.FORWARD and (at_source or not self._is_source(head))
+        return self._is_one_to_one(edge) and (at_source or not self._is_source(head))
+
+    def _is_one_to_one(self, edge: Edge) -> bool:
+        """Whether each subtask of the target receives only from the subtask with the same index.
+
+        Not if others receive the same records from a single subtask: an exchange gives each of them copies.
+        """
+        if edge.exchange is Exchange.FORWARD:
+            return True
+        both_single = self.operators[edge.source].parallelism == self.operators[edge.target].parallelism == 1
+        return both_single and sum(other.output == edge.output for other in self.edges_out_of[edge.source]) == 1
 
     @cached_property
     def chains(self) -> Mapping[int, tuple[Operator, ...]]:
@@ -307,7 +317,7 @@ class Plan:
         return tuple(self.operators[head] for head in sorted(heads) if self._is_source(head))
 
     def _may_read(self, edge: Edge, source: Operator) -> bool:
-        by_subtask = edge.target in self.chains and edge.exchange is Exchange.FORWARD
+        by_subtask = edge.target in self.chains and self._is_one_to_one(edge)
         return by_subtask and source.at_source is AtSource.MICRO_BATCHES
 
     @cached_property

@@ -357,7 +357,7 @@ def test_watermark_may_be_declared_anywhere_in_the_job(declared_upstream: bool) 
     env = local_environment()
     numbers = env.from_collection(list[Any]())
     source = numbers.process(knowing) if declared_upstream else numbers
-    stream = source.shuffle().process(unknowing).with_uid("f")
+    stream = source.shuffle().process(unknowing).with_uid("f").with_parallelism(2)
     stream.to_sink(CollectSink()).with_uid("out")
     if not declared_upstream:
         stream.shuffle().process(knowing).to_sink(CollectSink())

@@ -18,7 +18,7 @@ from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.state.key_groups import subtask_of
 
-__all__ = ("EdgeEmitter", "EdgeName", "HashEdge", "new_edge")
+__all__ = ("EdgeEmitter", "EdgeName", "HashEdge", "new_edge", "not_hashable")
 
 EdgeName: TypeAlias = tuple[str, int | str, str, int]
 """The upstream operator and its output, the downstream operator and its input."""
@@ -265,7 +265,7 @@ class HashEdge(EdgeEmitter):
                 try:
                     append = routes.get(key)
                 except TypeError as error:
-                    raise _not_hashable(key, error) from error
+                    raise not_hashable(key, error) from error
                 if append is None:
                     append = routes[key] = self._writer_of(key).append
                 append(record)
@@ -283,7 +283,7 @@ class HashEdge(EdgeEmitter):
                 try:
                     appends = routes.get(key)
                 except TypeError as error:
-                    raise _not_hashable(key, error) from error
+                    raise not_hashable(key, error) from error
                 if appends is None:
                     appends = routes[key] = self._writer_of(key).appends
                 appends[0](record)
@@ -300,7 +300,7 @@ class HashEdge(EdgeEmitter):
                 try:
                     append = routes.get(key)
                 except TypeError as error:
-                    raise _not_hashable(key, error) from error
+                    raise not_hashable(key, error) from error
                 if append is None:
                     append = routes[key] = self._writer_of(key).append
             except BaseException as error:
@@ -318,7 +318,7 @@ class HashEdge(EdgeEmitter):
                 try:
                     append = routes.get(key)
                 except TypeError as error:
-                    raise _not_hashable(key, error) from error
+                    raise not_hashable(key, error) from error
                 if append is None:
                     append = routes[key] = self._writer_of(key).append_stamped
             except BaseException as error:
@@ -355,5 +355,6 @@ def _tolerant(select: KeySelector) -> KeySelector:
     return tolerant
 
 
-def _not_hashable(key: Any, error: TypeError) -> InvalidKeyError:
+def not_hashable(key: Any, error: TypeError) -> InvalidKeyError:
+    """Return the error for a key of which Python has no hash."""
     return InvalidKeyError(f"The key {shorten(key)} is not hashable: {error}.")

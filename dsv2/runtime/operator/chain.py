@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from dsv2.graph import Edge, Operator, Plan
+from dsv2.graph import Edge, Exchange, Operator, Plan
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.edges import EdgeEmitter, new_edge
 from dsv2.runtime.exchange.emitter import Emitter, Observer, Tap, fan_out
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, EmitFrame
+from dsv2.runtime.exchange.key_check import KeyCheck
 from dsv2.runtime.exchange.traced import Origin
 from dsv2.runtime.operator.processors import Processor
 from dsv2.runtime.report.metrics import DefaultCounter
@@ -105,7 +106,13 @@ class ChainBuilder:
 
     def _consumer(self, edge: Edge) -> Emitter:
         if self._plan.is_chained(edge):
-            return self._new_chained(self._plan.operators[edge.target])
+            return self._chained(edge, self._plan.operators[edge.target])
         emitter = new_edge(self._plan, edge, self._subtask, self._origin)
         self.edges.append(emitter)
         return emitter
+
+    def _chained(self, edge: Edge, target: Operator) -> Emitter:
+        emitter = self._new_chained(target)
+        if edge.exchange is not Exchange.HASH or target.error_policy is not None:  # a policy covers the selector
+            return emitter
+        return KeyCheck(emitter, edge, target, self._subtask, self._origin)
