@@ -19,6 +19,7 @@ from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
 from components.prometheus import PrometheusServer
 from components.python_path import python_path
+from components.s3 import S3Server
 from components.server import MissingComponentError
 from tests.profiles import CI, NIGHTLY
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-ServerT = TypeVar("ServerT", KafkaBroker, PostgresServer, PrometheusServer)
+ServerT = TypeVar("ServerT", KafkaBroker, PostgresServer, PrometheusServer, S3Server)
 
 # Fixture -> the marker of the tests that use it.
 _MARKERS = {
@@ -37,6 +38,7 @@ _MARKERS = {
     "postgres_server": "postgres",
     "own_postgres_server": "postgres",
     "postgres_server_without_decoding": "postgres",
+    "s3_server": "s3",
     "new_prometheus_server": "prometheus",
 }
 _SERVERS = {name for name in _MARKERS if name not in ("spark", "new_prometheus_server")}
@@ -187,6 +189,13 @@ def own_postgres_server() -> Iterator[PostgresServer]:
 def postgres_server_without_decoding() -> Iterator[PostgresServer]:
     """A database server with default settings, which has no logical decoding."""
     with _running(partial(PostgresServer, wal_level="replica")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """A server with the interface of S3. Tests share its bucket, and use their own folders."""
+    with _running(S3Server) as server:
         yield server
 
 
