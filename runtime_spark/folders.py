@@ -13,6 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from dsv2.folders import Folder, LocalFolder
+from runtime_spark.connect import is_connect, shared_folder
 
 __all__ = ("driver_folder", "jvm_process", "open_folder")
 
@@ -180,7 +181,12 @@ def _unless_missing(call: Callable[[], T], otherwise: T) -> T:
 
 
 def open_folder(spark: SparkSession, path: str) -> Folder:
-    """Open the folder at ``path``, resolved as by Spark. Raises Hadoop's error for a path that it cannot use."""
+    """Open the folder at ``path``, resolved as by Spark. Raises Hadoop's error for a path that it cannot use.
+
+    Spark Connect has no access to files. There it must be a folder that this program and the server see.
+    """
+    if is_connect(spark):
+        return shared_folder(spark, path)
     jvm: Any = spark.sparkContext._jvm
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
     hadoop = _Hadoop(jvm, jvm.org.apache.hadoop.fs.Path(path), configuration)

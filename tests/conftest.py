@@ -21,13 +21,14 @@ from components.prometheus import PrometheusServer
 from components.python_path import python_path
 from components.s3 import S3Server
 from components.server import MissingComponentError
+from components.spark_connect import ConnectServer
 from tests.profiles import CI, NIGHTLY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-ServerT = TypeVar("ServerT", KafkaBroker, PostgresServer, PrometheusServer, S3Server)
+ServerT = TypeVar("ServerT", KafkaBroker, PostgresServer, PrometheusServer, S3Server, ConnectServer)
 
 # Fixture -> the marker of the tests that use it.
 _MARKERS = {
@@ -39,6 +40,7 @@ _MARKERS = {
     "own_postgres_server": "postgres",
     "postgres_server_without_decoding": "postgres",
     "s3_server": "s3",
+    "connect_server": "spark",
     "new_prometheus_server": "prometheus",
 }
 _SERVERS = {name for name in _MARKERS if name not in ("spark", "new_prometheus_server")}
@@ -196,6 +198,13 @@ def postgres_server_without_decoding() -> Iterator[PostgresServer]:
 def s3_server() -> Iterator[S3Server]:
     """A server with the interface of S3. Tests share its bucket, and use their own folders."""
     with _running(S3Server) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def connect_server() -> Iterator[ConnectServer]:
+    """A server of Spark Connect."""
+    with _running(ConnectServer) as server:
         yield server
 
 
