@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shutil
+import threading
 from abc import ABC, abstractmethod
 from pathlib import Path
 
@@ -108,14 +109,14 @@ class LocalFolder(Folder):
     def write(self, name: str, data: bytes) -> None:
         file = Path(self.path, name)
         file.parent.mkdir(parents=True, exist_ok=True)
-        new = file.with_name(f".{file.name}.{os.getpid()}.new")
+        new = _new_name(file)
         new.write_bytes(data)
         os.replace(new, file)
 
     def create(self, name: str, data: bytes) -> bool:
         file = Path(self.path, name)
         file.parent.mkdir(parents=True, exist_ok=True)
-        new = file.with_name(f".{file.name}.{os.getpid()}.new")
+        new = _new_name(file)
         new.write_bytes(data)
         try:
             os.link(new, file)
@@ -162,6 +163,11 @@ class LocalFolder(Folder):
 
     def uri(self, name: str) -> str:
         return f"file:{self.place(name)}"
+
+
+def _new_name(file: Path) -> Path:
+    """Return where this thread writes the content of a file before it gets its name."""
+    return file.with_name(f".{file.name}.{os.getpid()}-{threading.get_ident()}.new")
 
 
 def literal_path(path: str) -> str:

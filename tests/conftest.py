@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 from hypothesis import settings
 
+from components.hdfs import HdfsCluster
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
 from components.prometheus import PrometheusServer
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-ServerT = TypeVar("ServerT", KafkaBroker, PostgresServer, PrometheusServer, S3Server, ConnectServer)
+ServerT = TypeVar("ServerT", KafkaBroker, PostgresServer, PrometheusServer, S3Server, ConnectServer, HdfsCluster)
 
 # Fixture -> the marker of the tests that use it.
 _MARKERS = {
@@ -40,6 +41,7 @@ _MARKERS = {
     "own_postgres_server": "postgres",
     "postgres_server_without_decoding": "postgres",
     "s3_server": "s3",
+    "hdfs_cluster": "spark",
     "connect_server": "spark",
     "new_prometheus_server": "prometheus",
 }
@@ -199,6 +201,13 @@ def s3_server() -> Iterator[S3Server]:
     """A server with the interface of S3. Tests share its bucket, and use their own folders."""
     with _running(S3Server) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs_cluster() -> Iterator[HdfsCluster]:
+    """An HDFS cluster of one process. Tests share it, and use their own folders."""
+    with _running(HdfsCluster) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
