@@ -15,6 +15,7 @@ __all__ = ("HdfsCluster",)
 
 _POM = Path(__file__).with_name("hdfs-pom.xml")
 _JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
+_JVM += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
 
 
 class HdfsCluster:
