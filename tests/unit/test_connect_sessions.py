@@ -81,5 +81,5 @@ def test_folder_with_the_same_name_on_the_server(tmp_path: Path) -> None:
 
 def test_other_file_system_is_refused() -> None:
     session: Any = Session()
-    with pytest.raises(ConfigurationError, match=r"s3a://bucket/x is not on the local disk. On Spark Connect, use to_d"):
+    with pytest.raises(ConfigurationError, match=r"s3a://bucket/x is not on the local disk. On Spark Connect, use"):
         shared_folder(session, "s3a://bucket/x")
