@@ -6,15 +6,16 @@ import contextlib
 import os
 import re
 import shutil
+import threading
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-__all__ = ("Folder", "LocalFolder", "literal_path")
+__all__ = ("Folder", "LocalFolder", "ReadableFolder", "literal_path")
 
 _PATTERN = re.compile(r"([\\*?\[\]{}^])")
 
 
-class Folder(ABC):
+class ReadableFolder(ABC):
     """The files below ``path``, by relative names such as ``"offsets/3"``. The folder need not exist."""
 
     def __init__(self, path: str) -> None:
@@ -25,12 +26,33 @@ class Folder(ABC):
         """Return the names in the folder ``name`` with sizes in bytes (0 for folders); empty if it does not exist."""
 
     @abstractmethod
-    def links(self, name: str = "") -> list[str]:
-        """Return the names of the symbolic links in the folder ``name``."""
-
-    @abstractmethod
     def read(self, name: str) -> bytes | None:
         """Return the content of a file; None if it does not exist."""
+
+    @abstractmethod
+    def tree(self, name: str) -> dict[str, int]:
+        """Return the files below the folder ``name`` at any depth, by their names relative to it, with sizes."""
+
+    def numbers(self, name: str, prefix: str = "", suffix: str = "") -> list[int]:
+        """Return the sorted numbers of the entries ``<prefix><number><suffix>`` in the folder ``name``."""
+        inner = (
+            entry.removeprefix(prefix).removesuffix(suffix)
+            for entry in self.sizes(name)
+            if entry.startswith(prefix) and entry.endswith(suffix)
+        )
+        return sorted(int(number) for number in inner if number.isascii() and number.isdigit())
+
+    def place(self, name: str) -> str:
+        """Return the path of ``name``, for errors."""
+        return f"{self.path}/{name}"
+
+
+class Folder(ReadableFolder):
+    """A folder that can also be written."""
+
+    @abstractmethod
+    def links(self, name: str = "") -> list[str]:
+        """Return the names of the symbolic links in the folder ``name``."""
 
     @abstractmethod
     def write(self, name: str, data: bytes) -> None:
@@ -55,23 +77,6 @@ class Folder(ABC):
     @abstractmethod
     def subfolder(self, name: str) -> Folder:
         """Return the folder ``name``, which need not exist."""
-
-    @abstractmethod
-    def tree(self, name: str) -> dict[str, int]:
-        """Return the files below the folder ``name`` at any depth, by their names relative to it, with sizes."""
-
-    def numbers(self, name: str, prefix: str = "", suffix: str = "") -> list[int]:
-        """Return the sorted numbers of the entries ``<prefix><number><suffix>`` in the folder ``name``."""
-        inner = (
-            entry.removeprefix(prefix).removesuffix(suffix)
-            for entry in self.sizes(name)
-            if entry.startswith(prefix) and entry.endswith(suffix)
-        )
-        return sorted(int(number) for number in inner if number.isascii() and number.isdigit())
-
-    def place(self, name: str) -> str:
-        """Return the path of ``name``, for errors."""
-        return f"{self.path}/{name}"
 
     def uri(self, name: str) -> str:
         """Return the path of ``name`` as Spark records it: with its scheme, and not escaped."""
@@ -104,14 +109,14 @@ class LocalFolder(Folder):
     def write(self, name: str, data: bytes) -> None:
         file = Path(self.path, name)
         file.parent.mkdir(parents=True, exist_ok=True)
-        new = file.with_name(f".{file.name}.{os.getpid()}.new")
+        new = _new_name(file)
         new.write_bytes(data)
         os.replace(new, file)
 
     def create(self, name: str, data: bytes) -> bool:
         file = Path(self.path, name)
         file.parent.mkdir(parents=True, exist_ok=True)
-        new = file.with_name(f".{file.name}.{os.getpid()}.new")
+        new = _new_name(file)
         new.write_bytes(data)
         try:
             os.link(new, file)
@@ -158,6 +163,11 @@ class LocalFolder(Folder):
 
     def uri(self, name: str) -> str:
         return f"file:{self.place(name)}"
+
+
+def _new_name(file: Path) -> Path:
+    """Return where this thread writes the content of a file before it gets its name."""
+    return file.with_name(f".{file.name}.{os.getpid()}-{threading.get_ident()}.new")
 
 
 def literal_path(path: str) -> str:

@@ -5,7 +5,7 @@ from runtime_spark.versions import check_pyspark as _check_pyspark
 _check_pyspark()  # first, because the imports below fail with an older PySpark
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dsv2.errors import ConfigurationError
 from dsv2.job import JobRuntime
@@ -56,15 +56,16 @@ def create(spark: object) -> JobRuntime:
     """Create the runtime for ``get_instance(spark=session)``.
 
     Args:
-        spark: The ``SparkSession``.
+        spark: The ``SparkSession``, a classic one or one of Spark Connect.
 
     Raises:
         ConfigurationError: ``spark`` is not a ``SparkSession``.
     """
     from pyspark.sql import SparkSession
 
+    from runtime_spark.connect import is_connect
     from runtime_spark.runtime import SparkRuntime
 
-    if not isinstance(spark, SparkSession):
+    if not isinstance(spark, SparkSession) and not is_connect(spark):
         raise ConfigurationError(f"spark=... must be a SparkSession, got {type(spark).__name__}.")
-    return SparkRuntime(spark)
+    return SparkRuntime(cast("SparkSession", spark))

@@ -30,7 +30,7 @@ from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
 from runtime_spark.dead_letters import letters_in
 from runtime_spark.failures import job_failure
-from runtime_spark.job_group import JobGroup
+from runtime_spark.job_group import job_group
 from runtime_spark.job_waiting import running_in
 from runtime_spark.passages import PassedReports
 from runtime_spark.sinks import SinkWriter
@@ -76,7 +76,7 @@ class BatchJob(EndingJob, DisplayedJob):
         self._failure: Dsv2Error | None = None
         self._cancelled = False
         self._spark = frames.sparkSession
-        self._group = JobGroup(self._spark, plan.job_name)
+        self._group = job_group(self._spark, plan.job_name)
         self._is_over = threading.Event()
         self._keeper = Keeper(self._ends_within)
         self._thread = threading.Thread(target=self._run, name=f"dsv2-{plan.job_name}", daemon=True)

@@ -16,6 +16,7 @@ from dsv2.errors import InternalError
 from dsv2.file_log import DataFile, Merged, MergeGroup
 from dsv2.file_log.description import Description
 from dsv2.folders import Folder, literal_path
+from runtime_spark.connect import is_connect
 
 __all__ = ("SparkMerger",)
 
@@ -103,7 +104,7 @@ class SparkMerger:
             F.col("_metadata.file_block_start").alias("dsv2_block"),
             F.monotonically_increasing_id().alias("dsv2_row"),  # increases within a block
         ).join(F.broadcast(self._spark.createDataFrame(table)), _PATH)
-        tasks = min(groups, self._spark.sparkContext.defaultParallelism)
+        tasks = groups if is_connect(self._spark) else min(groups, self._spark.sparkContext.defaultParallelism)
         placed = ranked.repartition(tasks, _GROUP).sortWithinPartitions(_GROUP, _RANK, "dsv2_block", "dsv2_row")
         writer = placed.drop(_PATH, _RANK, "dsv2_block", "dsv2_row").write.partitionBy(_GROUP)
         if format == "parquet":

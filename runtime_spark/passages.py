@@ -16,6 +16,7 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import PlanError, SchemaError
 from dsv2.graph import Operator, Plan
 from dsv2.graph.sections import Passage
+from runtime_spark.connect import check_passages_on
 from runtime_spark.failures import marked_failures
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.report_rows import distinct_reports
@@ -61,7 +62,10 @@ def check_passages(spark: SparkSession, plan: Plan) -> tuple[tuple[str, ...], ..
 
     Raises:
         PlanError: Spark does not support a DataFrame, or its columns do not match.
+        ConfigurationError: The session is one of Spark Connect.
     """
+    if plan.passages:
+        check_passages_on(spark, plan.job_name)
     return tuple(_checked(spark, plan, passage) for passage in plan.passages)
 
 

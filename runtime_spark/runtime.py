@@ -36,6 +36,7 @@ from dsv2.sinks import SinkRunInfo
 from dsv2.sources import DataFrameSource
 from runtime_spark.batch_job import BatchJob
 from runtime_spark.checkpoint import Checkpoint
+from runtime_spark.connect import check_runs_on
 from runtime_spark.dead_letters import batch_letters
 from runtime_spark.executors import check_executors, check_planners
 from runtime_spark.explained import runtime_view
@@ -159,7 +160,9 @@ class SparkRuntime:
         Raises:
             PlanError: A source is not valid.
             JobError: Spark cannot create the DataFrame.
+            ConfigurationError: The session is one of Spark Connect, which cannot run the plan.
         """
+        check_runs_on(self._spark, plan)
         try:
             return compile_plan(
                 self._spark,
@@ -205,6 +208,7 @@ class SparkRuntime:
             IncompatibleCheckpointError: The program cannot continue from the checkpoint.
         """
         check_spark(self._spark)
+        check_runs_on(self._spark, plan)
         leave_out_warnings(self._spark)
         streaming = plan.mode is RuntimeExecutionMode.STREAMING
         if streaming:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from urllib.parse import urlparse
 
 from pyspark.sql import SparkSession
 
+from dsv2.folders import Folder, LocalFolder
+from runtime_spark.folders import open_folder
 from runtime_spark.layout import StateLayout
 
-__all__ = ("SESSION_SETTINGS", "settings", "starting")
+__all__ = ("SESSION_SETTINGS", "SHARED_FOLDERS", "all_see", "settings", "starting")
 
 SESSION_SETTINGS: Mapping[str, str] = MappingProxyType({"spark.python.unix.domain.socket.enabled": "true"})
 """Settings for the builder of your session that make micro-batches of small jobs faster."""
+
+SHARED_FOLDERS = "spark.dsv2.sharedFolders"
+"""The setting with the folders, separated by commas, that all machines of a cluster have mounted at the same path."""
 
 # On a local disk, the default manager of checkpoint files starts processes to set permissions; this one rarely does.
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -53,8 +57,9 @@ def starting(
         partitions: The parallelism of the pipeline.
         unchecked: Whether the pipeline has several levels or reads a DataFrame, which Spark's check of streaming
             queries rejects. Default: True.
-        checkpoint: The checkpoint. On a local disk, its files are then written faster, unless your settings choose a
-            file manager. None (default): the file manager does not change.
+        checkpoint: The checkpoint. On the local disk of a session on one machine, or in a folder that
+            ``spark.dsv2.sharedFolders`` declares, its files are then written faster, unless your settings choose a file
+            manager. None (default): the file manager does not change.
         state_layout: The state layout of the runtime.
     """
     needed = {"spark.sql.shuffle.partitions": str(partitions)}
@@ -64,7 +69,11 @@ def starting(
     if state_layout is StateLayout.MAP:
         needed |= _MAP_SETTINGS
     with _STARTING:
-        if checkpoint is not None and _is_local(spark, checkpoint) and spark.conf.get(_FILE_MANAGER, None) is None:
+        if (
+            checkpoint is not None
+            and spark.conf.get(_FILE_MANAGER, None) is None
+            and _is_for_local_files(spark, checkpoint)
+        ):
             needed[_FILE_MANAGER] = _FOR_LOCAL_FILES
         with settings(spark, needed):
             yield
@@ -87,6 +96,22 @@ def settings(spark: SparkSession, needed: Mapping[str, str]) -> Iterator[None]:
                     spark.conf.set(name, old)
 
 
-def _is_local(spark: SparkSession, path: str) -> bool:
-    scheme = urlparse(path).scheme
-    return scheme == "file" or (not scheme and (spark.conf.get("spark.master", None) or "").startswith("local"))
+def _is_for_local_files(spark: SparkSession, checkpoint: str) -> bool:
+    shared = spark.conf.get(SHARED_FOLDERS, None) or ""
+    return all_see(open_folder(spark, checkpoint), spark.conf.get("spark.master", None) or "", shared.split(","))
+
+
+def all_see(folder: Folder, master: str, shared: Sequence[str]) -> bool:
+    """Whether the driver and all tasks see the same files on their local disks.
+
+    Args:
+        folder: The folder.
+        master: The master of the session. On a cluster, the folder must be declared.
+        shared: The folders that are declared to be shared.
+    """
+    if not isinstance(folder, LocalFolder):
+        return False
+    if master == "local" or master.startswith("local["):
+        return True
+    declared = [path.strip().rstrip("/") for path in shared]
+    return any(path and f"{folder.path}/".startswith(f"{path}/") for path in declared)

@@ -15,18 +15,21 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 from hypothesis import settings
 
+from components.hdfs import HdfsCluster
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
 from components.prometheus import PrometheusServer
 from components.python_path import python_path
+from components.s3 import S3Server
 from components.server import MissingComponentError
+from components.spark_connect import ConnectServer
 from tests.profiles import CI, NIGHTLY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-ServerT = TypeVar("ServerT", KafkaBroker, PostgresServer, PrometheusServer)
+ServerT = TypeVar("ServerT", KafkaBroker, PostgresServer, PrometheusServer, S3Server, ConnectServer, HdfsCluster)
 
 # Fixture -> the marker of the tests that use it.
 _MARKERS = {
@@ -37,6 +40,9 @@ _MARKERS = {
     "postgres_server": "postgres",
     "own_postgres_server": "postgres",
     "postgres_server_without_decoding": "postgres",
+    "s3_server": "s3",
+    "hdfs_cluster": "spark",
+    "connect_server": "spark",
     "new_prometheus_server": "prometheus",
 }
 _SERVERS = {name for name in _MARKERS if name not in ("spark", "new_prometheus_server")}
@@ -187,6 +193,27 @@ def own_postgres_server() -> Iterator[PostgresServer]:
 def postgres_server_without_decoding() -> Iterator[PostgresServer]:
     """A database server with default settings, which has no logical decoding."""
     with _running(partial(PostgresServer, wal_level="replica")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """A server with the interface of S3. Tests share its bucket, and use their own folders."""
+    with _running(S3Server) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs_cluster() -> Iterator[HdfsCluster]:
+    """An HDFS cluster of one process. Tests share it, and use their own folders."""
+    with _running(HdfsCluster) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def connect_server() -> Iterator[ConnectServer]:
+    """A server of Spark Connect."""
+    with _running(ConnectServer) as server:
         yield server
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.file_log.names import DESCRIPTION
 from dsv2.file_log.state import read_checked
-from dsv2.folders import Folder
+from dsv2.folders import Folder, ReadableFolder
 from dsv2.program.checked_json import to_json
 
 __all__ = ("Description",)
@@ -30,7 +30,7 @@ class Description:
     schemas: tuple[dict[str, Any], ...]
 
     @staticmethod
-    def read(folder: Folder) -> Description | None:
+    def read(folder: ReadableFolder) -> Description | None:
         """Read the description in the folder of a sink; None if there is none. Raises ``CorruptDataError``."""
         values = read_checked(folder, DESCRIPTION)
         if values is None:

@@ -11,7 +11,7 @@ from dsv2.errors import CorruptDataError
 from dsv2.file_log.entry import DataFile
 from dsv2.file_log.names import SEGMENTS, partition_folder
 from dsv2.file_log.state import read_checked
-from dsv2.folders import Folder
+from dsv2.folders import Folder, ReadableFolder
 from dsv2.program.checked_json import to_json
 
 __all__ = ("MergeGroup", "Merged", "Merger", "in_order", "merge_groups", "read_ends", "segments_name", "write_ends")
@@ -114,7 +114,7 @@ def write_ends(folder: Folder, group: MergeGroup, lengths: Sequence[int], path: 
         folder.write(segments_name(path), to_json({"ends": list(ends.items())}))
 
 
-def read_ends(folder: Folder, file: DataFile) -> dict[int, int]:
+def read_ends(folder: ReadableFolder, file: DataFile) -> dict[int, int]:
     """Return where the records of each micro-batch end in ``file``, by micro-batch, in order; empty if it has only one.
 
     Raises:

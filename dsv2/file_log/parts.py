@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dsv2.file_log.entry import DataFile
 from dsv2.file_log.merging import in_order, read_ends
 from dsv2.file_log.state import LogState
-from dsv2.folders import Folder
+from dsv2.folders import ReadableFolder
 
 __all__ = ("Part", "parts_between")
 
@@ -28,7 +28,7 @@ class Part:
     stop: int | None = None
 
 
-def parts_between(folder: Folder, state: LogState, after: int, last: int) -> Iterator[Part]:
+def parts_between(folder: ReadableFolder, state: LogState, after: int, last: int) -> Iterator[Part]:
     """Yield the parts with the records of the micro-batches from ``after + 1`` to ``last``.
 
     Their order does not change when files are merged: by partition, then by micro-batch.

@@ -12,7 +12,7 @@ from typing import Any
 from dsv2.errors import CorruptDataError
 from dsv2.file_log.entry import DataFile, Entry, as_data_file, as_values
 from dsv2.file_log.names import LOG
-from dsv2.folders import Folder
+from dsv2.folders import ReadableFolder
 from dsv2.program.checked_json import from_json, to_json
 
 __all__ = ("LogState", "entry_name", "has_log", "read_checked", "read_log", "snapshot_name", "snapshots", "versions")
@@ -85,12 +85,12 @@ class LogState:
         return state
 
 
-def has_log(folder: Folder) -> bool:
+def has_log(folder: ReadableFolder) -> bool:
     """Whether the folder of a sink has a log."""
     return bool(folder.sizes(LOG))
 
 
-def read_log(folder: Folder) -> LogState:
+def read_log(folder: ReadableFolder) -> LogState:
     """Read the log in the folder of a sink, which may be written meanwhile.
 
     Raises:
@@ -111,12 +111,12 @@ def read_log(folder: Folder) -> LogState:
     )
 
 
-def snapshots(folder: Folder) -> list[int]:
+def snapshots(folder: ReadableFolder) -> list[int]:
     """Return the versions of snapshots."""
     return folder.numbers(LOG, suffix=_SNAPSHOT)
 
 
-def versions(folder: Folder) -> list[int]:
+def versions(folder: ReadableFolder) -> list[int]:
     """Return the versions of entries."""
     return folder.numbers(LOG, suffix=_ENTRY)
 
@@ -131,7 +131,7 @@ def snapshot_name(version: int) -> str:
     return f"{LOG}/{version:020}{_SNAPSHOT}"
 
 
-def read_checked(folder: Folder, name: str) -> dict[str, Any] | None:
+def read_checked(folder: ReadableFolder, name: str) -> dict[str, Any] | None:
     """Read a file of JSON with a checksum; None if it does not exist. Raises ``CorruptDataError``, naming it."""
     data = folder.read(name)
     if data is None:
@@ -142,7 +142,7 @@ def read_checked(folder: Folder, name: str) -> dict[str, Any] | None:
         raise _damaged(folder, name, error) from error
 
 
-def _read_snapshot(folder: Folder, version: int) -> LogState | None:
+def _read_snapshot(folder: ReadableFolder, version: int) -> LogState | None:
     name = snapshot_name(version)
     values = read_checked(folder, name)
     try:
@@ -151,7 +151,7 @@ def _read_snapshot(folder: Folder, version: int) -> LogState | None:
         raise _damaged(folder, name, error) from error
 
 
-def _read_entries(folder: Folder, state: LogState, newest: int) -> str:
+def _read_entries(folder: ReadableFolder, state: LogState, newest: int) -> str:
     """Apply the entries up to ``newest``. Returns the name of an entry that does not exist, or nothing."""
     while state.version < newest:
         name = entry_name(state.version + 1)
@@ -165,7 +165,7 @@ def _read_entries(folder: Folder, state: LogState, newest: int) -> str:
     return ""
 
 
-def _damaged(folder: Folder, name: str, error: Exception) -> CorruptDataError:
+def _damaged(folder: ReadableFolder, name: str, error: Exception) -> CorruptDataError:
     return CorruptDataError(
         f"{folder.place(name)} is damaged: {error}. It is part of the log of a file sink. Restore it from a backup."
     )

@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, RuntimeExecutionMode
-from dsv2.connectors.files import FileFormat, FilesSource, csv_rows, json_lines, parquet_rows, text_lines
+from dsv2.connectors.files import FileFormat, FilesSource, LocalFile, csv_rows, json_lines, parquet_rows, text_lines
 from dsv2.errors import ConfigurationError, JobError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.local import LocalRuntime
@@ -102,7 +102,9 @@ def test_lines_are_the_same_wherever_a_file_is_split(
     file.write_bytes(text.encode())
     size = file.stat().st_size
     places = sorted({0, size, *(cut for cut in cuts if cut < size)})
-    batches = [batch for start, stop in pairwise(places) for batch in text_lines(str).read(file, start, stop)]
+    batches = [
+        batch for start, stop in pairwise(places) for batch in text_lines(str).read(LocalFile(str(file)), start, stop)
+    ]
     found = [line for batch in batches for line in batch.records]
     expected = [(number, line) for number, line in enumerate(text.split(end), 1) if line.encode().strip()]
     assert found == [line for _, line in expected]  # ASCII white space
@@ -111,7 +113,7 @@ def test_lines_are_the_same_wherever_a_file_is_split(
 
 def test_long_file_is_read_in_batches(tmp_path: Path) -> None:
     (tmp_path / "long").write_text("".join(f"{number:09}\n" for number in range(300_000)))
-    batches = list(text_lines(int).read(tmp_path / "long", 5, 2_900_000))
+    batches = list(text_lines(int).read(LocalFile(str(tmp_path / "long")), 5, 2_900_000))
     assert [number for batch in batches for number in batch.records] == list(range(1, 290_000))
     assert [offset for batch in batches for offset in offsets_of(batch)] == list(range(2, 290_001))
     assert len(batches) == 3
@@ -121,13 +123,14 @@ def test_parquet_is_split_between_row_groups(tmp_path: Path) -> None:
     file = tmp_path / "sales.parquet"
     write("parquet", file, SALES)
     places = parquet_rows(lambda row: row["place"], columns=["place"])
-    end, position, found = places.end(file), 0, []
+    sales = LocalFile(str(file))
+    end, position, found = places.end(sales), 0, []
     while position < end:
-        stop = places.stop(file, position, end, 1)
-        found.append([place for some in places.read(file, position, stop) for place in some.records])
+        stop = places.stop(sales, position, end, 1)
+        found.append([place for some in places.read(sales, position, stop) for place in some.records])
         position = stop
     assert found == [[sale.place for sale in SALES[first : first + 2]] for first in range(0, len(SALES), 2)]
-    assert places.stop(file, 0, end, end) == end
+    assert places.stop(sales, 0, end, end) == end
 
 
 class Driver:
@@ -265,7 +268,7 @@ def test_missing_directory_or_file(tmp_path: Path) -> None:
 def test_truncated_file_is_detected(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1\n")
     with pytest.raises(JobError, match="a ends at byte 2, but it was longer"):
-        list(text_lines(str).read(tmp_path / "a", 0, 4))
+        list(text_lines(str).read(LocalFile(str(tmp_path / "a")), 0, 4))
 
 
 def test_invalid_limits(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_settings_are_restored_after_an_error(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "local"), [("/some/folder", True), ("file:///some/folder", True), ("s3a://bucket/job", False)]
+    ("checkpoint", "local"), [("/some/folder", True), ("file:///some/folder", True), ("hdfs://127.0.0.1:1/job", False)]
 )
 def test_files_of_a_local_checkpoint_are_written_faster(spark: SparkSession, checkpoint: str, local: bool) -> None:
     before = settings(spark)

@@ -10,6 +10,7 @@ from dsv2 import ExecutionEnvironment
 from dsv2.connectors.files import FilesSource, parquet_rows, text_lines
 from dsv2.folders import LocalFolder
 from dsv2.sinks import CollectSink
+from tests.folder_contract import check_folder
 
 PATTERNS = ["ck[1]", "run*", "a?", "{a,b}", "with space", "100%20", "[!x]", "#1", "späti"]
 
@@ -29,6 +30,10 @@ def test_names_are_literal(tmp_path: Path, name: str) -> None:
     folder.delete("offsets/3")
     folder.delete("offsets/3")
     assert folder.read("offsets/3") is None
+
+
+def test_local_folder_does_what_every_folder_does(tmp_path: Path) -> None:
+    check_folder(LocalFolder(str(tmp_path / "new")))
 
 
 def test_numbers_match_whole_names(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ MAY_IMPORT = {
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
-    | {"dead_letters", "file_log", "folders", "program", "progress_log", "savepoint"}
+    | {"dead_letters", "file_log", "folders", "paths", "program", "progress_log", "savepoint"}
     | {"job_configuration", "watermark_report"}
     | {"optional_types", "version"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
@@ -189,7 +189,7 @@ def test_own_imports_follow_the_table(file: Path) -> None:
 def test_dsv2_needs_only_its_dependencies(file: Path) -> None:
     allowed = sys.stdlib_module_names | DEPENDENCIES | {"dsv2"}
     if part_of(name_of(file)) == "runtime_spark":
-        allowed |= {"pyspark", "pandas", "pyarrow", "numpy", "runtime_spark"}
+        allowed |= {"pyspark", "py4j", "pandas", "pyarrow", "numpy", "runtime_spark"}
     elif part_of(name_of(file)) in ("savepoint", "cli", "dead_letters", "stream_samples"):
         allowed |= {"pandas", "pyarrow", "pyspark"}  # for a caller that asks for their types
     elif file == ROOT / "dsv2" / "terminal" / "screen.py":

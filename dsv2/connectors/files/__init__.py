@@ -3,6 +3,7 @@
 Parquet requires pyarrow: ``pip install "dsv2[files]"``. The Spark runtime installs it as well.
 """
 
+from dsv2.connectors.files.directory import LocalFile, SourceFile
 from dsv2.connectors.files.discovery import FileSplit
 from dsv2.connectors.files.format import FileFormat
 from dsv2.connectors.files.lines import json_lines, text_lines
@@ -17,7 +18,9 @@ __all__ = (
     "FileSinkSource",
     "FileSplit",
     "FilesSource",
+    "LocalFile",
     "MicroBatches",
+    "SourceFile",
     "WrittenFiles",
     "csv_rows",
     "json_lines",

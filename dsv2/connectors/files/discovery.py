@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
+from dsv2.connectors.files.directory import Directory, SourceFile
 from dsv2.connectors.files.format import FileFormat
 from dsv2.errors import JobError
 from dsv2.sources import Portion, SplitDiscovery
@@ -40,7 +40,7 @@ class FilesDiscovery(SplitDiscovery[FileSplit]):
     ``by_files``: the limit of a micro-batch counts files instead of bytes.
     """
 
-    def __init__(self, directory: Path, file_format: FileFormat[Any], pattern: str, *, by_files: bool) -> None:
+    def __init__(self, directory: Directory, file_format: FileFormat[Any], pattern: str, *, by_files: bool) -> None:
         self._directory = directory
         self._format = file_format
         self._pattern = pattern
@@ -48,13 +48,12 @@ class FilesDiscovery(SplitDiscovery[FileSplit]):
         self._open: dict[str, int] = {}  # the unread size of each file that is being read
 
     def discover(self) -> list[FileSplit]:
-        if not self._directory.is_dir():
+        if not self._directory.exists():
             raise JobError(
-                f"The directory {self._directory} of a FilesSource does not exist. Create it, or correct the path."
+                f"The directory {self._directory.path} of a FilesSource does not exist. Create it, or correct the path."
             )
-        matches = self._directory.glob(self._pattern)
-        found = [file.relative_to(self._directory) for file in matches if file.is_file()]
-        names = [file.as_posix() for file in found if not any(part.startswith((".", "_")) for part in file.parts)]
+        found = self._directory.names(self._pattern)
+        names = [name for name in found if not any(part.startswith((".", "_")) for part in name.split("/"))]
         return [FileSplit(name) for name in sorted(names)]
 
     def ready(self, waiting: Sequence[FileSplit], limit: int | None, /) -> list[FileSplit]:
@@ -85,8 +84,8 @@ class FilesDiscovery(SplitDiscovery[FileSplit]):
             self._open[split.name] = self._left(reached)
         return Portion(reached, size, last)
 
-    def _file(self, split: FileSplit) -> Path:
-        return self._directory / split.name
+    def _file(self, split: FileSplit) -> SourceFile:
+        return self._directory.file(split.name)
 
     def _measured(self, split: FileSplit) -> FileSplit:
         if split.end is not None:

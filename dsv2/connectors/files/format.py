@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from dsv2.connectors.files.directory import SourceFile
 from dsv2.sources import SplitBatch
 
 __all__ = ("FileFormat",)
@@ -20,11 +20,11 @@ class FileFormat(ABC, Generic[T_co]):
     Files must not change once they are in the directory. Write them elsewhere and rename them into it.
     """
 
-    def end(self, file: Path) -> int:
+    def end(self, file: SourceFile) -> int:
         """Return the position at the end of ``file``. Called on the driver."""
-        return file.stat().st_size
+        return file.size()
 
-    def stop(self, file: Path, position: int, end: int, limit: int) -> int:
+    def stop(self, file: SourceFile, position: int, end: int, limit: int) -> int:
         """Choose where a micro-batch stops reading. Called on the driver.
 
         Args:
@@ -38,7 +38,7 @@ class FileFormat(ABC, Generic[T_co]):
         """
         return end
 
-    def decode_again(self, file: Path, value: Any) -> SplitBatch[T_co]:
+    def decode_again(self, file: SourceFile, value: Any) -> SplitBatch[T_co]:
         """Return a batch with one value, that of a dead letter, as ``read`` yields it. Called in tasks.
 
         By default, dead letters cannot be processed again.
@@ -50,5 +50,5 @@ class FileFormat(ABC, Generic[T_co]):
         raise NotImplementedError
 
     @abstractmethod
-    def read(self, file: Path, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
+    def read(self, file: SourceFile, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
         """Yield the records between two positions that ``stop`` returned, some thousands at a time. Called in tasks."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
+from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat
 from dsv2.errors import JobError
 from dsv2.sources import SplitBatch
@@ -43,14 +43,14 @@ class _Lines(FileFormat[T_co], Generic[T_co]):
     def __init__(self, decode: Callable[[bytes], T_co]) -> None:
         self._decode = decode
 
-    def stop(self, file: Path, position: int, end: int, limit: int) -> int:
+    def stop(self, file: SourceFile, position: int, end: int, limit: int) -> int:
         return min(end, position + limit)
 
-    def decode_again(self, file: Path, value: Any) -> SplitBatch[T_co]:
+    def decode_again(self, file: SourceFile, value: Any) -> SplitBatch[T_co]:
         return SplitBatch([value], self._decode)
 
-    def read(self, file: Path, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
-        with file.open("rb") as opened:
+    def read(self, file: SourceFile, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
+        with file.open() as opened:
             if start > 0:  # a line that begins before ``start`` belongs to the range before
                 opened.seek(start - 1)
                 opened.readline()
@@ -79,14 +79,14 @@ class _Lines(FileFormat[T_co], Generic[T_co]):
 class _LineNumbers:
     """Counts the lines of a file, from 1. Only errors and skipped records require it."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: SourceFile) -> None:
         self._file = file
         self._counted = (0, 1)  # a position, and the number of the line that begins there
 
     def at(self, position: int) -> int:
         """Return the number of the line that begins at ``position``."""
         start, number = self._counted if self._counted[0] <= position else (0, 1)
-        with self._file.open("rb") as opened:
+        with self._file.open() as opened:
             opened.seek(start)
             for begin in range(start, position, _BYTES_AT_ONCE):
                 number += opened.read(min(_BYTES_AT_ONCE, position - begin)).count(b"\n")

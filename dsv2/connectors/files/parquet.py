@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dsv2.connectors.client_library import require_client_library
+from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat
 from dsv2.sources import SplitBatch
 
@@ -43,19 +43,19 @@ class _Rows(FileFormat[T_co], Generic[T_co]):
         self._decode = decode
         self._columns = columns
 
-    def end(self, file: Path) -> int:
+    def end(self, file: SourceFile) -> int:
         with _opened(file) as opened:
             return _bounds(opened)[-1]
 
-    def stop(self, file: Path, position: int, end: int, limit: int) -> int:
+    def stop(self, file: SourceFile, position: int, end: int, limit: int) -> int:
         with _opened(file) as opened:
             after = [bound for bound in _bounds(opened) if bound > position]
         return max((bound for bound in after if bound <= position + limit), default=min(after, default=end))
 
-    def decode_again(self, file: Path, value: Any) -> SplitBatch[T_co]:
+    def decode_again(self, file: SourceFile, value: Any) -> SplitBatch[T_co]:
         return SplitBatch([value], self._decode)
 
-    def read(self, file: Path, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
+    def read(self, file: SourceFile, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
         with _opened(file) as opened:
             done = 0
             for group, (begin, _) in enumerate(pairwise(_bounds(opened))):
@@ -69,10 +69,10 @@ class _Rows(FileFormat[T_co], Generic[T_co]):
                     done += len(rows)
 
 
-def _opened(file: Path) -> pq.ParquetFile:
+def _opened(file: SourceFile) -> pq.ParquetFile:
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(file)
+    return pq.ParquetFile(file.open_in_arrow())
 
 
 def _bounds(opened: pq.ParquetFile) -> list[int]:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from os import PathLike, fspath
-from typing import Any, Generic, TypeVar
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dsv2.arguments import as_milliseconds, check_whole_number
 from dsv2.connectors.client_library import require_client_library
+from dsv2.connectors.files.directory import FileLocation
 from dsv2.connectors.files.written import WrittenFiles
 from dsv2.errors import JobError
 from dsv2.file_log import read_log
-from dsv2.folders import LocalFolder
 from dsv2.record_position import SplitName
 from dsv2.sources import DataclassSerializer, Portion, Serializer, SplitBatch, SplitSource
+
+if TYPE_CHECKING:
+    import pyarrow.fs as pafs
 
 __all__ = ("FileSinkSource", "MicroBatches")
 
@@ -50,15 +53,18 @@ class FileSinkSource(SplitSource[T_co, MicroBatches], Generic[T_co]):
         *,
         discovery_interval: timedelta | None = None,
         micro_batches_per_batch: int = 100,
+        filesystem: pafs.FileSystem | None = None,
     ) -> None:
         """Create the source.
 
         Args:
-            path: The folder of the sink. It must be valid on the driver and on all workers, and need not exist yet.
+            path: The folder of the sink, a path or a URI such as ``s3://bucket/folder``. It must be valid on the driver
+                and on all workers, and need not exist yet.
             decode: Creates the record from a row, a dict by column name.
             discovery_interval: None: the source is bounded, and reads what was written when the job first starts.
                 Otherwise it is unbounded. It looks for new micro-batches before each of its own.
             micro_batches_per_batch: How many micro-batches of the sink are read in one.
+            filesystem: Arrow's file system that reads ``path``, as for ``FilesSource``.
 
         Raises:
             ConfigurationError: An argument is invalid, or pyarrow is not installed.
@@ -67,7 +73,7 @@ class FileSinkSource(SplitSource[T_co, MicroBatches], Generic[T_co]):
         check_whole_number(micro_batches_per_batch, "micro_batches_per_batch")
         if discovery_interval is not None:
             as_milliseconds(discovery_interval, "discovery_interval", at_least=1)
-        self._path = fspath(path)
+        self._location = FileLocation(path, filesystem, "FileSinkSource")
         self._decode = decode
         self._interval = discovery_interval
         self._limit = micro_batches_per_batch
@@ -94,7 +100,7 @@ class FileSinkSource(SplitSource[T_co, MicroBatches], Generic[T_co]):
         return DataclassSerializer(MicroBatches)
 
     def refresh(self) -> None:
-        self._available = read_log(LocalFolder(self._path)).last_batch
+        self._available = read_log(self._location.open().folder()).last_batch
 
     def discover(self) -> list[MicroBatches]:
         return [MicroBatches(last=self._available if self.bounded else None)]
@@ -103,8 +109,8 @@ class FileSinkSource(SplitSource[T_co, MicroBatches], Generic[T_co]):
         end = self._available if split.last is None else split.last
         if self._available < (split.position if split.last is None else split.last):
             raise JobError(
-                f"{self._path} ends with micro-batch {self._available}, before position {split.position}: it was "
-                f"replaced by other output. Start the job with a new checkpoint_location."
+                f"{self._location.path} ends with micro-batch {self._available}, before position {split.position}: it "
+                f"was replaced by other output. Start the job with a new checkpoint_location."
             )
         stop = end if limit is None else min(end, split.position + limit)
         if stop <= split.position and split.last is None:
@@ -119,7 +125,8 @@ class FileSinkSource(SplitSource[T_co, MicroBatches], Generic[T_co]):
             return
         done = 0
         place = f"{start.position + 1}-{stop.position}"
-        for batch in WrittenFiles(self._path, start.position, stop.position).batches():
+        written = WrittenFiles(self._location.path, start.position, stop.position, self._location.filesystem)
+        for batch in written.batches():
             offsets = [f"{place}:{number}" for number in range(done, done + batch.num_rows)]
             yield SplitBatch(batch.to_pylist(), self._decode, offsets=lambda offsets=offsets: offsets)  # type: ignore[misc]
             done += batch.num_rows

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from os import PathLike, fspath
-from pathlib import Path
-from typing import Any, Generic, TypeVar
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dsv2.arguments import as_milliseconds
+from dsv2.connectors.files.directory import Directory, FileLocation
 from dsv2.connectors.files.discovery import FilesDiscovery, FileSplit
 from dsv2.connectors.files.format import FileFormat
 from dsv2.connectors.options import check_at_least_one
@@ -30,6 +30,9 @@ from dsv2.sources import (
     SplitEnumeratorContext,
     SupportsSplitReassignmentOnRecovery,
 )
+
+if TYPE_CHECKING:
+    import pyarrow.fs as pafs
 
 __all__ = ("FilesSource",)
 
@@ -58,6 +61,7 @@ class FilesSource(
         discovery_interval: timedelta | None = None,
         bytes_per_batch: int | None = None,
         files_per_batch: int | None = None,
+        filesystem: pafs.FileSystem | None = None,
     ) -> None:
         """Create the source.
 
@@ -65,7 +69,7 @@ class FilesSource(
         before there are tens of thousands. A file that is missing when the job restarts is not read further.
 
         Args:
-            directory: A path that is valid on the driver and on all workers.
+            directory: A path or a URI, such as ``s3://bucket/folder``, that is valid on the driver and on all workers.
             file_format: ``json_lines(...)``, ``text_lines(...)``, ``csv_rows(...)`` or ``parquet_rows(...)``.
             pattern: A glob pattern for file names; ``"**/*.json"`` includes subdirectories. Names that begin with a dot
                 or an underscore are ignored.
@@ -73,16 +77,20 @@ class FilesSource(
                 exist when the job first starts.
             bytes_per_batch: The approximate size of a micro-batch in bytes (default: 128 MiB).
             files_per_batch: The number of files in a micro-batch, instead of ``bytes_per_batch``.
+            filesystem: Arrow's file system that reads ``directory``, which is then a path within it. None (default):
+                the local disk, or the file system of the URI. It is sent to the workers with what it contains, such as
+                credentials.
 
         Raises:
-            ConfigurationError: An argument is invalid, or both limits are given.
+            ConfigurationError: An argument is invalid, or both limits are given. Also if Arrow does not support the
+                file system of ``directory``.
         """
         check_at_least_one(bytes_per_batch=bytes_per_batch, files_per_batch=files_per_batch)
         if discovery_interval is not None:
             as_milliseconds(discovery_interval, "discovery_interval", at_least=1)
         if bytes_per_batch is not None and files_per_batch is not None:
             raise ConfigurationError("FilesSource accepts bytes_per_batch or files_per_batch, not both.")
-        self._directory = fspath(directory)
+        self._location = FileLocation(directory, filesystem, "FilesSource")
         self._format = file_format
         self._pattern = pattern
         self._interval = discovery_interval
@@ -104,11 +112,10 @@ class FilesSource(
     def create_enumerator(
         self, ctx: SplitEnumeratorContext[FileSplit], restored: AssignmentState[FileSplit] | None, /
     ) -> SplitEnumerator[FileSplit, AssignmentState[FileSplit]]:
-        directory = Path(self._directory)
         return AssigningEnumerator(
             ctx,
             restored,
-            FilesDiscovery(directory, self._format, self._pattern, by_files=self._by_files),
+            FilesDiscovery(self._location.open(), self._format, self._pattern, by_files=self._by_files),
             RoundRobinSplitAssigner(),
             bounded=self.bounded,
             discovery_interval=self._interval,
@@ -117,16 +124,16 @@ class FilesSource(
         )
 
     def decode_again(self, value: Any, split: SplitName, /) -> SplitBatch[T_co]:
-        return self._format.decode_again(Path(self._directory) / str(split), value)
+        return self._format.decode_again(self._location.open().file(str(split)), value)
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, FileSplit]:
-        return _Reader(Path(self._directory), self._format)
+        return _Reader(self._location.open(), self._format)
 
 
 class _Reader(SourceReader[T_co, FileSplit], Generic[T_co]):
-    def __init__(self, directory: Path, file_format: FileFormat[T_co]) -> None:
+    def __init__(self, directory: Directory, file_format: FileFormat[T_co]) -> None:
         self._directory = directory
         self._format = file_format
 
     def read(self, start: FileSplit, stop: FileSplit, /) -> Iterator[RecordBatch[T_co]]:
-        return self._format.read(self._directory / start.name, start.position, stop.position)
+        return self._format.read(self._directory.file(start.name), start.position, stop.position)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator
+from io import TextIOWrapper
 from itertools import islice
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat
 from dsv2.sources import SplitBatch
 
@@ -36,11 +37,11 @@ class _Rows(FileFormat[T_co], Generic[T_co]):
         self._decode = decode
         self._delimiter = delimiter
 
-    def decode_again(self, file: Path, value: Any) -> SplitBatch[T_co]:
+    def decode_again(self, file: SourceFile, value: Any) -> SplitBatch[T_co]:
         return SplitBatch([value], self._decode)
 
-    def read(self, file: Path, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
-        with file.open(encoding="utf-8-sig", newline="") as opened:
+    def read(self, file: SourceFile, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
+        with TextIOWrapper(file.open(), "utf-8-sig", newline="") as opened:
             rows = csv.DictReader(opened, delimiter=self._delimiter, strict=True)
             done = 0
             while some := list(islice(rows, _ROWS_AT_ONCE)):

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from os import PathLike, fspath
-from pathlib import Path
+from os import PathLike
 from typing import TYPE_CHECKING
 
 from dsv2.connectors.client_library import require_client_library
+from dsv2.connectors.files.directory import Directory, FileLocation
 from dsv2.connectors.files.written_tables import read_part, table_schema
 from dsv2.errors import ConfigurationError, JobError
 from dsv2.file_log import Part, parts_between, read_log
 from dsv2.file_log.description import Description
-from dsv2.folders import LocalFolder
+from dsv2.folders import ReadableFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.fs as pafs
 
 __all__ = ("WrittenFiles", "read_files")
 
@@ -31,11 +32,13 @@ class WrittenFiles:
         path: The folder of the sink.
         after: The micro-batch before the first one; -1 if the range begins with the first.
         position: The last micro-batch. Pass it to ``read_files`` as ``after`` to read what was written since.
+        filesystem: The file system that was given to ``read_files``.
     """
 
     path: str
     after: int
     position: int
+    filesystem: pafs.FileSystem | None = None
 
     @property
     def files(self) -> list[str]:
@@ -44,7 +47,7 @@ class WrittenFiles:
         Raises:
             ConfigurationError: A file also has records of micro-batches that are not in the range.
         """
-        folder = LocalFolder(self.path)
+        folder = self._directory().folder()
         parts = list(self._parts(folder))
         if any(part.start > 0 or part.stop is not None for part in parts):
             raise ConfigurationError(
@@ -82,29 +85,37 @@ class WrittenFiles:
         """Return the records as a table. Raises as ``batches`` does."""
         import pyarrow as pa
 
-        return pa.Table.from_batches(self.batches(), table_schema(_describe(LocalFolder(self.path)).schemas[-1]))
+        return pa.Table.from_batches(self.batches(), table_schema(_describe(self._directory().folder()).schemas[-1]))
 
-    def _parts(self, folder: LocalFolder) -> Iterator[Part]:
+    def _directory(self) -> Directory:
+        return FileLocation(self.path, self.filesystem, "read_files").open()
+
+    def _parts(self, folder: ReadableFolder) -> Iterator[Part]:
         return parts_between(folder, read_log(folder), self.after, self.position)
 
     def _batches_now(self) -> Iterator[pa.RecordBatch]:
-        folder = LocalFolder(self.path)
+        directory = self._directory()
+        folder = directory.folder()
         description = _describe(folder)
         schema = table_schema(description.schemas[-1])
         for part in self._parts(folder):
-            for batch in read_part(Path(self.path), description, part):
+            for batch in read_part(directory, description, part):
                 yield _with_schema(batch, schema)
 
 
-def read_files(path: str | PathLike[str], *, after: int = -1) -> WrittenFiles:
+def read_files(
+    path: str | PathLike[str], *, after: int = -1, filesystem: pafs.FileSystem | None = None
+) -> WrittenFiles:
     """Read the output of a ``FileSink`` as of now: all records of the micro-batches that were published, exactly once.
 
     A later call with ``after`` set to the ``position`` of the last result reads what was written since, although files
     may have been merged in the meantime.
 
     Args:
-        path: The folder of the sink, on the local disk.
+        path: The folder of the sink: a path, or a URI such as ``s3://bucket/folder``.
         after: The last micro-batch that was already read. -1 (default): none.
+        filesystem: Arrow's file system that reads ``path``, which is then a path within it. None (default): the local
+            disk, or the file system of the URI.
 
     Raises:
         ConfigurationError: The folder is not that of a sink, or has no micro-batch ``after``. Also if pyarrow is not
@@ -112,7 +123,8 @@ def read_files(path: str | PathLike[str], *, after: int = -1) -> WrittenFiles:
         CorruptDataError: The log of the sink is damaged.
     """
     require_client_library("pyarrow", "files", "read_files")
-    folder = LocalFolder(fspath(path))
+    location = FileLocation(path, filesystem, "read_files")
+    folder = location.open().folder()
     _describe(folder)
     last = read_log(folder).last_batch
     if after > last:
@@ -120,10 +132,10 @@ def read_files(path: str | PathLike[str], *, after: int = -1) -> WrittenFiles:
             f"{folder.path} ends with micro-batch {last}, before position {after}: it was replaced by other output. "
             f"Read it from the beginning."
         )
-    return WrittenFiles(folder.path, after, last)
+    return WrittenFiles(location.path, after, last, filesystem)
 
 
-def _describe(folder: LocalFolder) -> Description:
+def _describe(folder: ReadableFolder) -> Description:
     description = Description.read(folder)
     if description is None:
         raise ConfigurationError(f"{folder.path} is not the folder of a FileSink that has begun to write.")

@@ -8,9 +8,9 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dsv2.connectors.files.directory import Directory, SourceFile
 from dsv2.errors import SchemaError
 from dsv2.file_log import Part
 from dsv2.file_log.description import Description
@@ -31,7 +31,7 @@ def table_schema(schema: dict[str, Any]) -> pa.Schema:
     return pa.schema([pa.field(field["name"], _arrow_type(field["type"])) for field in schema["fields"]])
 
 
-def read_part(root: Path, description: Description, part: Part) -> Iterator[pa.RecordBatch]:
+def read_part(root: Directory, description: Description, part: Part) -> Iterator[pa.RecordBatch]:
     """Yield the records of a part in batches of the schema of its file.
 
     Args:
@@ -48,7 +48,7 @@ def read_part(root: Path, description: Description, part: Part) -> Iterator[pa.R
     stored = pa.schema([field for field in schema if field.name not in description.partition_by])
     folders = partition_values(partition_folder(part.file.path))
     constant = {name: _parsed(value, schema.field(name).type) for name, value in folders.items()}
-    for batch in _READERS[description.format](root / part.file.path, part, stored):
+    for batch in _READERS[description.format](root.file(part.file.path), part, stored):
         columns = [
             pa.repeat(pa.scalar(constant[field.name], field.type), len(batch))
             if field.name in constant
@@ -58,10 +58,10 @@ def read_part(root: Path, description: Description, part: Part) -> Iterator[pa.R
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _read_parquet(file: Path, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read_parquet(file: SourceFile, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
-    with file.open("rb") as source, pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as opened:
+    with file.open_in_arrow() as source, pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as opened:
         position = 0
         for group in range(opened.metadata.num_row_groups):
             rows = opened.metadata.row_group(group).num_rows
@@ -76,7 +76,7 @@ def _read_parquet(file: Path, part: Part, schema: pa.Schema) -> Iterator[pa.Reco
                 position += rows
 
 
-def _read_json(file: Path, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read_json(file: SourceFile, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     convert = [(field.name, _from_json(field.type)) for field in schema]
@@ -88,7 +88,7 @@ def _read_json(file: Path, part: Part, schema: pa.Schema) -> Iterator[pa.RecordB
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _read_csv(file: Path, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read_csv(file: SourceFile, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     import pyarrow.csv as pc
 
     table = pc.read_csv(
@@ -106,15 +106,15 @@ def _read_csv(file: Path, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBa
     yield from table.to_batches()
 
 
-_READERS: dict[str, Callable[[Path, Part, Any], Iterator[Any]]] = {
+_READERS: dict[str, Callable[[SourceFile, Part, Any], Iterator[Any]]] = {
     "parquet": _read_parquet,
     "json": _read_json,
     "csv": _read_csv,
 }
 
 
-def _bytes(file: Path, part: Part) -> bytes:
-    with file.open("rb") as opened:
+def _bytes(file: SourceFile, part: Part) -> bytes:
+    with file.open() as opened:
         opened.seek(part.start)
         return opened.read(-1 if part.stop is None else part.stop - part.start)
 

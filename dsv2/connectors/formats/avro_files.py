@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from dsv2.connectors.client_library import require_client_library
+from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat
 from dsv2.connectors.formats.avro import parsed_schema
 from dsv2.connectors.formats.avro_types import reader_of
@@ -48,18 +48,18 @@ class _AvroFiles(FileFormat[T_co], Generic[T_co]):
         self._record_type = record_type
         self._schema = schema
 
-    def decode_again(self, file: Path, value: Any) -> SplitBatch[T_co]:
+    def decode_again(self, file: SourceFile, value: Any) -> SplitBatch[T_co]:
         if self._schema is not None:
             wanted = parsed_schema("avro_files", self._schema)
             return SplitBatch([value], reader_of(self._record_type, wanted.schema, wanted.named))
-        with file.open("rb") as opened:  # its schema describes the value
+        with file.open() as opened:  # its schema describes the value
             _, build = self._opened(opened)
         return SplitBatch([value], build)
 
-    def read(self, file: Path, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
+    def read(self, file: SourceFile, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
         done = 0
         try:
-            with file.open("rb") as opened:
+            with file.open() as opened:
                 rows, build = self._opened(opened)
                 while some := list(islice(rows, _RECORDS_AT_ONCE)):
                     numbers = range(done + 1, done + 1 + len(some))

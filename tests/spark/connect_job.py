@@ -1,0 +1,188 @@
+"""A client of Spark Connect. The arguments are the address of the server and a folder; prints what it found as JSON.
+
+A process that has a classic session cannot have one of Spark Connect.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+
+from dsv2 import (
+    Collector,
+    CollectSink,
+    Dsv2Error,
+    ExecutionEnvironment,
+    OneInputStreamProcessFunction,
+    PartitionedContext,
+    RuntimeExecutionMode,
+)
+from dsv2.connectors.files import FilesSource, json_lines, read_files
+from dsv2.sinks import FileSink
+from runtime_spark import SparkRuntime, through_dataframe, to_dataframe
+from tests.conformance.harness import Setting, run_programs
+from tests.conformance.programs import PROGRAMS
+
+NUMBERS = list(range(1_000))
+
+
+class Number(NamedTuple):
+    """A number, and whether it is even."""
+
+    n: int
+    even: bool
+
+
+class Doubled(OneInputStreamProcessFunction[Number, Number]):
+    """Doubles numbers. One cannot be doubled."""
+
+    def process_record(self, record: Number, output: Collector[Number], ctx: PartitionedContext[Number]) -> None:
+        if record.n == 13:
+            raise ValueError("13 cannot be doubled")
+        output.collect(Number(2 * record.n, record.even))
+
+
+class Slow(OneInputStreamProcessFunction[Number, Number]):
+    """Never ends."""
+
+    def process_record(self, record: Number, output: Collector[Number], ctx: PartitionedContext[Number]) -> None:
+        time.sleep(600)
+
+
+class Client:
+    """The jobs of a client. ``spark``: Its session."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder
+
+    def env(self) -> ExecutionEnvironment:
+        env = ExecutionEnvironment.get_instance(spark=self.spark)
+        env.set_parallelism(2)
+        env.set_execution_mode(RuntimeExecutionMode.BATCH)
+        return env
+
+    def numbers(self) -> DataFrame:
+        return self.spark.range(20, 120).selectExpr("int(id) AS n", "id % 2 = 0 AS even")
+
+    def conformance(self) -> list[str]:
+        """Run the programs of the conformance suite. Returns what is wrong."""
+        setting = Setting(2, mode=RuntimeExecutionMode.BATCH)
+        runs = run_programs(PROGRAMS, setting, SparkRuntime(self.spark), self.folder / "programs")
+        wrong = []
+        for program in PROGRAMS:
+            try:
+                program.check(runs[program.name])
+                runs[program.name].expect_counts()
+                runs[program.name].expect_ended_watermarks()
+            except AssertionError as error:
+                wrong.append(f"{program.name}: {error}")
+        return wrong
+
+    def dataframes(self) -> list[int]:
+        """From a DataFrame to a DataFrame."""
+        env = self.env()
+        doubled = env.from_dataframe(self.numbers(), Number).process(Doubled())
+        rows = to_dataframe(env, doubled, Number).where("even").collect()
+        return sorted(row.n for row in rows)
+
+    def files(self) -> list[int]:
+        """From files to files, of which small ones are merged. Returns what two readers find."""
+        (self.folder / "in").mkdir()
+        for part in range(3):
+            lines = [json.dumps({"n": n, "even": n % 2 == 0}) for n in NUMBERS if n % 3 == part and n != 13]
+            (self.folder / "in" / f"{part}.json").write_text("\n".join(lines))
+        env = self.env()
+        source = FilesSource(self.folder / "in", json_lines(lambda row: Number(row["n"], row["even"])))
+        out = self.folder / "out"
+        env.from_source(source).process(Doubled()).to_sink(FileSink(out, schema=Number, partition_by=["even"]))
+        env.execute("files")
+        found = read_files(out).to_arrow()["n"].to_pylist()
+        assert sorted(found) == sorted(row.n for row in self.spark.read.parquet(str(out)).collect())
+        return sorted(found)
+
+    def used_output(self) -> str:
+        """Write to a folder that has output already."""
+        env = self.env()
+        env.from_dataframe(self.numbers(), Number).to_sink(FileSink(self.folder / "out", schema=Number))
+        return failure_of(env)
+
+    def failure(self) -> str:
+        """Fail in a function."""
+        env = self.env()
+        numbers = env.from_collection([Number(13, False)])
+        numbers.process(Doubled()).with_name("doubled").to_sink(CollectSink())
+        return failure_of(env)
+
+    def streaming(self) -> str:
+        """Start a streaming job."""
+        env = self.env()
+        env.set_execution_mode(RuntimeExecutionMode.STREAMING)
+        env.from_collection([1]).with_uid("in").to_sink(CollectSink())
+        return failure_of(env, checkpoint_location=str(self.folder / "checkpoint"))
+
+    def through(self) -> str:
+        """Pass records through a DataFrame."""
+        env = self.env()
+        numbers = env.from_collection([Number(1, False)])
+        through_dataframe(env, numbers, lambda rows: rows, Number, Number).to_sink(CollectSink())
+        return failure_of(env)
+
+    def elsewhere(self) -> str:
+        """Write files to a file system that the client does not see."""
+        env = self.env()
+        env.from_collection([Number(1, False)]).to_sink(FileSink("hdfs://127.0.0.1:1/out", schema=Number))
+        return failure_of(env)
+
+    def cancelled(self) -> str:
+        """Cancel a job."""
+        env = self.env()
+        env.from_collection([Number(1, False)]).process(Slow()).to_sink(CollectSink())
+        job = env.execute_async("cancelled")
+        job.stop(timedelta(seconds=3))
+        return job.status.value
+
+
+def failure_of(env: ExecutionEnvironment, **options: Any) -> str:
+    """Return the error of a job that fails."""
+    try:
+        env.execute("a job", **options)
+    except Dsv2Error as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+JOBS = (
+    Client.streaming,
+    Client.through,
+    Client.elsewhere,
+    Client.dataframes,
+    Client.files,
+    Client.used_output,
+    Client.failure,
+    Client.cancelled,
+)
+
+
+def main(url: str, folder: str, *chosen: str) -> None:
+    """Run the jobs."""
+    spark = SparkSession.builder.remote(url).getOrCreate()
+    client = Client(spark, Path(folder))
+    jobs = [job for job in (*JOBS, Client.conformance) if not chosen or job.__name__ in chosen]
+    found = {}
+    for job in jobs:
+        began = time.monotonic()
+        found[job.__name__] = job(client)
+        print(f"{job.__name__}: {time.monotonic() - began:.1f} s", file=sys.stderr)
+    print(json.dumps(found))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,85 @@
+"""What is decided about sessions of Spark Connect without a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsv2 import CollectSink, ConfigurationError, ExecutionEnvironment
+from runtime_spark.connect import is_connect, shared_folder
+
+
+class Reader:
+    """Reads files of another machine, whose root is ``root``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def text(self, path: str) -> Reader:
+        self.lines = (self.root / path.lstrip("/")).read_text().splitlines()
+        return self
+
+    def collect(self) -> list[tuple[str]]:
+        return [(line,) for line in self.lines]
+
+
+class Session:
+    """A session whose server sees ``root`` as the root of its disk."""
+
+    version = "4.3.0"
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self.read = Reader(root)
+
+
+Session.__module__ = "pyspark.sql.connect.session"
+
+
+class Own(Session):
+    """A session of a platform, which is a subclass."""
+
+
+def test_sessions_are_told_apart() -> None:
+    assert is_connect(Session())
+    assert is_connect(Own())
+    assert not is_connect(object())
+
+
+def test_streaming_job_is_refused_when_it_starts(tmp_path: Path) -> None:
+    env = ExecutionEnvironment.get_instance(spark=Session())
+    env.from_collection([1]).with_uid("in").to_sink(CollectSink()).with_uid("out")
+    with pytest.raises(ConfigurationError, match=r"'job' is a STREAMING job, which cannot run on Spark Connect: what"):
+        env.execute("job", checkpoint_location=tmp_path / "checkpoint")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_that_the_server_sees(tmp_path: Path) -> None:
+    session: Any = Session()
+    assert shared_folder(session, f"{tmp_path}/new/").path == f"{tmp_path}/new"
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_folder_that_the_server_does_not_see(tmp_path: Path) -> None:
+    session: Any = Session(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"does not see the files of this program in .* Choose a folder that"):
+        shared_folder(session, f"{tmp_path}/new")
+
+
+def test_folder_with_the_same_name_on_the_server(tmp_path: Path) -> None:
+    class Another(Reader):
+        def text(self, path: str) -> Reader:
+            self.lines = ["another file"]
+            return self
+
+    session: Any = Session()
+    session.read = Another(tmp_path)
+    with pytest.raises(ConfigurationError, match="does not see the files"):
+        shared_folder(session, f"{tmp_path}/new")
+
+
+def test_other_file_system_is_refused() -> None:
+    session: Any = Session()
+    with pytest.raises(ConfigurationError, match=r"s3a://bucket/x is not on the local disk. On Spark Connect, use"):
+        shared_folder(session, "s3a://bucket/x")
