@@ -127,7 +127,11 @@ class _BlobState:
         return in_blob
 
     def read(self) -> bytes | bytearray | None:
-        return self._state.get[0] if self._state.exists else None
+        if not self._state.exists:
+            return None
+        (blob,) = self._state.get
+        self._state.update((b"",))  # so that Spark does not hold the blob, which may be large, until ``write``
+        return blob  # type: ignore[no-any-return]
 
     def write(self, blob: bytearray) -> None:
         self._state.update((blob,))
