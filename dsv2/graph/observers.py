@@ -67,5 +67,8 @@ def _receives(operator: Operator, number: int) -> bool:
     if operator.broadcast_wait is not None and number == 1:
         return True
     names = _ON_WATERMARK.get(operator.kind, ("on_watermark",))
-    callback = getattr(operator.body, names[min(number, len(names) - 1)], None)
-    return not getattr(callback, "__module__", "").startswith("dsv2.functions.")
+    name = names[min(number, len(names) - 1)]
+    if name in vars(operator.body):
+        return True
+    owner = next((base for base in type(operator.body).__mro__ if name in vars(base)), None)
+    return owner is None or not owner.__module__.startswith("dsv2.functions.")

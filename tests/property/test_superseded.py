@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import wraps
 from typing import Any
 from unittest.mock import patch
 
@@ -16,6 +17,8 @@ from dsv2 import (
     NonPartitionedContext,
     OneInputStreamProcessFunction,
     PartitionedContext,
+    TwoInputBroadcastStreamProcessFunction,
+    WaitForBroadcast,
     Watermark,
     WatermarkDeclaration,
     WatermarkHandlingResult,
@@ -158,3 +161,33 @@ def test_all_values_reach_sinks_and_chains() -> None:
     stream.to_sink(CollectSink()).with_parallelism(1)
     plan = env.build_plan()
     assert [edge.last_only for edge in plan.edges if edge.source] == [frozenset()] * 2
+
+
+def test_each_input_counts_for_itself() -> None:
+    """An overridden callback is recognized although it looks like the original, and so is a wait."""
+
+    class Main(TwoInputBroadcastStreamProcessFunction[Any, Any, Any]):
+        def process_record_from_non_broadcast_input(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+        def process_record_from_broadcast_input(self, record: Any, ctx: Any) -> None: ...
+
+    class Wrapped(Main):
+        @wraps(Main.on_watermark_from_broadcast_input)
+        def on_watermark_from_broadcast_input(self, *given: Any) -> WatermarkHandlingResult:
+            return WatermarkHandlingResult.PEEK
+
+    def last_only(function: Main, wait: WaitForBroadcast | None = None) -> list[set[str]]:
+        env = ExecutionEnvironment.get_instance("local")
+        env.set_parallelism(2)
+        emitted = env.from_collection([(("", 1),)]).shuffle().process(Emit())
+        rules = emitted.shuffle().process(Pass()).broadcast()
+        main = emitted.shuffle().connect_and_process(rules, function, wait_for_broadcast=wait).with_uid("both")
+        main.to_sink(CollectSink())
+        plan = env.build_plan()
+        (both,) = (operator.id for operator in plan.operators if operator.uid == "both")
+        return [{*edge.last_only} for edge in plan.edges_into[both]]
+
+    everything = {"a", "b", "local"}
+    assert last_only(Main()) == [everything, everything]
+    assert last_only(Wrapped()) == [everything, set()]
+    assert last_only(Main(), WaitForBroadcast(B)) == [everything, set()]

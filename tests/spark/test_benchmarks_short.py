@@ -128,6 +128,17 @@ def test_batch_overhead(process: ProgramProcess, tmp_path: Path) -> None:
     assert total == pytest.approx(sum(took for _, took in parts))
 
 
+def test_transit(process: ProgramProcess, tmp_path: Path) -> None:
+    report = run_short(process, "transit", tmp_path)
+    check(report, rows=[6, 6, 2], verdicts=4)
+    sent = {tuple(row[:2]): row[2:5] for row in report["tables"][0]["rows"]}
+    assert sent["50 watermarks after a record", 4][:2] == [16, 800]
+    assert sent["the same, which nothing receives", 4][:2] == [16, 16]
+    assert all(
+        row[:3] == wanted for row, wanted in zip(report["tables"][2]["rows"], ([1, 1, 3], [4, 2, 5]), strict=True)
+    )
+
+
 def test_state(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "state", tmp_path)
     check(report, rows=[4, 1, 1, 2], verdicts=6)
