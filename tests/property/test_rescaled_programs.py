@@ -26,6 +26,7 @@ from dsv2.runtime.rescale import EarlierInput, EarlierOperator, changes, rescale
 from dsv2.runtime.rescale.snapshots import rescaled_stores
 from dsv2.runtime.serde.codec import BlobKind
 from dsv2.runtime.sources.source_task import SourceTask
+from dsv2.runtime.state.rows import unsealed_state
 from dsv2.sinks import CollectSink
 from dsv2.watermark import WatermarkDeclaration, new_builder
 from dsv2.watermark.event_time import LONG_MIN, SentEventTime
@@ -117,7 +118,7 @@ class Program:
         """The snapshots of the subtasks of each operator."""
         found: dict[str, list[Any]] = {}
         for (_, index), subtask in self._subtasks.items():
-            state, _ = self._job.codec.unseal(BlobKind.STATE, subtask.snapshot(), f"Subtask {index}")
+            state, _ = unsealed_state(subtask.snapshot(), self._job.codec, f"Subtask {index}")
             for uid, of_operator in state.items():
                 found.setdefault(uid, []).append(of_operator)
         return found

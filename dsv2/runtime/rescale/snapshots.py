@@ -15,6 +15,7 @@ from dsv2.runtime.rescale.change import InputChange, OperatorChange, Senders
 from dsv2.runtime.rescale.operator_states import owner_of, rescaled_states
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.state.keyed_store import PagedKeyedStore, timers_in
+from dsv2.runtime.state.rows import unsealed_state
 from dsv2.watermark import WatermarkDeclaration
 
 __all__ = ("rescale", "rescaled_stores")
@@ -40,12 +41,10 @@ def rescale(
         IncompatibleCheckpointError: See ``rescaled_states``. Or two subtasks have state for the same key.
     """
     owner = f"State of {operators[0]}"
-    old = [codec.unseal(BlobKind.STATE, blob, f"{owner}, subtask {index}")[0] for index, blob in enumerate(snapshots)]
+    old = [unsealed_state(blob, codec, f"{owner}, subtask {index}")[0] for index, blob in enumerate(snapshots)]
     new: list[dict[str, Any]] = [{} for _ in range(parallelism)]
     for number, operator in enumerate(replace(operator, parallelism=parallelism) for operator in operators):
         states = [state[operator.uid] for state in old]
-        for state in states:
-            state["fields"] = codec.dumps_nested(state["fields"])
         change = _change(operator, states, is_chained=number > 0)
         parts = rescaled_states(operator, change, states, declarations, codec)
         stores = rescaled_stores(operator, [state["store"] for state in states], codec)

@@ -15,7 +15,7 @@ from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.state.keyed_store import Domain
 from dsv2.runtime.state.page_store import BlobPages, PageStores
 
-__all__ = ("PARTS", "TIMERS", "RowKind", "StateRow", "StoredPages", "StoredState", "rows_of")
+__all__ = ("PARTS", "TIMERS", "RowKind", "StateRow", "StoredPages", "StoredState", "rows_of", "unsealed_state")
 
 PARTS = (
     "fields",
@@ -124,6 +124,20 @@ def rows_of(
             yield from state.page_rows(name, payload)
 
 
+def unsealed_state(blob: bytes | memoryview, codec: Codec, owner: str) -> tuple[dict[str, Any], dict[Any, Any]]:
+    """Return the snapshot of each operator by uid, with its fields as bytes, and the positions of edges.
+
+    Args:
+        blob: What ``Subtask.snapshot`` returned.
+        codec: Decodes it.
+        owner: Names the subtask in error messages.
+    """
+    state, edges = codec.unseal(BlobKind.STATE, blob, owner)
+    for snapshot in state.values():
+        snapshot["fields"] = codec.dumps_nested(snapshot["fields"])
+    return state, edges
+
+
 class StoredPages(NamedTuple):
     """The pages of one map.
 
@@ -148,9 +162,7 @@ class StoredState:
     """
 
     def __init__(self, blob: bytes | memoryview, subtask: int, codec: Codec, owner: str) -> None:
-        self._state, self._edges = codec.unseal(BlobKind.STATE, blob, owner)
-        for snapshot in self._state.values():
-            snapshot["fields"] = codec.dumps_nested(snapshot["fields"])
+        self._state, self._edges = unsealed_state(blob, codec, owner)
         self._subtask = subtask
         self._codec = codec
         self._owner = owner
