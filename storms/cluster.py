@@ -30,7 +30,7 @@ from storms.common.folders import scratch_folder
 from storms.common.outputs import differences
 from storms.common.processes import Gate, JobOverError, JobProcess
 from storms.common.results import Results
-from storms.common.text import one_line
+from storms.common.text import last_error, one_line
 from storms.kills import EQUAL, JOBS, SMALL, Job, Life, prepared
 
 __all__ = ("VICTIMS", "executor_of", "main", "worker_port")
@@ -99,7 +99,7 @@ def live(job: Job, name: str, folder: Path, victims: Sequence[str], cluster: Spa
             process.finish()
             output = differences(ready.expected, ready.written(folder, 0)) or EQUAL
         except JobOverError as error:
-            output = f"failed: {error}"
+            output = f"failed: {last_error(process.log_file.read_text(errors='replace')) or error}"
     return Life(name, job.name, output, counted, len(victims) - len(counted), round(time.monotonic() - begun, 1))
 
 
