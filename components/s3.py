@@ -81,6 +81,11 @@ class S3Server:
             allow_bucket_creation=True,
         )
 
+    def in_environment(self) -> dict[str, str]:
+        """Return environment variables with which Arrow uses the server for ``s3://tests/...``."""
+        keys = {"AWS_ACCESS_KEY_ID": _KEY, "AWS_SECRET_ACCESS_KEY": _KEY}
+        return {**keys, "AWS_ENDPOINT_URL": self.endpoint, "AWS_DEFAULT_REGION": _REGION}
+
     def in_spark(self) -> dict[str, str]:
         """Return settings of a session with which Spark uses the server for ``s3a://tests/...``."""
         return {

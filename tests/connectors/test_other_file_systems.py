@@ -114,12 +114,7 @@ def test_patterns_match_as_on_the_local_disk(pattern: str, tmp_path: Path) -> No
 
 
 def test_uri_needs_no_file_system(s3_server: S3Server, folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (
-        ("AWS_ENDPOINT_URL", s3_server.endpoint),
-        ("AWS_ACCESS_KEY_ID", "any"),
-        ("AWS_SECRET_ACCESS_KEY", "any"),
-        ("AWS_DEFAULT_REGION", "us-east-1"),
-    ):
+    for name, value in s3_server.in_environment().items():
         monkeypatch.setenv(name, value)
     folder.put("a", b"a line\n")
     assert read(FilesSource(f"s3a://{folder.path}/", text_lines(str))) == ["a line"]

@@ -9,17 +9,18 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 
 from dsv2 import Collector, ErrorPolicy, ExecutionEnvironment, PartitionedContext
+from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.dead_letters import DeadLetters
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.savepoint import Savepoint
-from dsv2.sinks import FileSink
+from dsv2.sinks import CollectSink, FileSink
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import Stop, TestSource
 from runtime_spark import SparkRuntime, create_savepoint
 from runtime_spark.folders import open_folder
 from tests.folder_contract import check_folder
 
-__all__ = ("Lives", "check", "lives_of_a_job")
+__all__ = ("Lives", "check", "lines_of_files", "lives_of_a_job")
 
 PER_LIFE, KEYS = 24, 5
 TIMES = StateDeclarations.value_state("times", int, default=0)
@@ -116,10 +117,24 @@ def check(lives: Lives) -> None:
     assert lives.new_files == []
 
 
+def lines_of_files(spark: SparkSession, root: str) -> list[int]:
+    """Read files in ``root`` in several micro-batches, in a job with its checkpoint there."""
+    folder = open_folder(spark, f"{root}/in")
+    for part in range(3):
+        folder.write(f"{part}.txt", "".join(f"{part * 20 + line}\n" for line in range(20)).encode())
+    env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
+    env.set_parallelism(2)
+    source = FilesSource(f"{root}/in", text_lines(int), bytes_per_batch=40)
+    env.from_source(source).with_uid("files").to_sink(sink).with_uid("lines")
+    env.execute("reading", checkpoint_location=f"{root}/reading")
+    return sorted(sink.results)
+
+
 def main(settings: str, root: str) -> None:
     """Run the lives with a session of its own, and check them."""
     spark = SparkSession.builder.master("local[2]").config(map=json.loads(settings)).getOrCreate()
     check(lives_of_a_job(spark, root))
+    assert lines_of_files(spark, root) == list(range(60))
     spark.stop()
     print("checked")
 

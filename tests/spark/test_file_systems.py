@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -44,7 +45,13 @@ def test_job_in_an_object_store(s3_server: S3Server, tmp_path: Path) -> None:
     folder = f"{S3Server.BUCKET}/{uuid4()}"
     command = [sys.executable, "-m", "tests.spark.remote_job", json.dumps(settings), f"s3a://{folder}"]
     ran = subprocess.run(
-        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False, timeout=560
+        command,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, **s3_server.in_environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=560,
     )
     assert ran.stdout.endswith("checked\n"), ran.stderr[-5_000:]
     written = read_files(f"{folder}/out", filesystem=s3_server.in_arrow()).to_arrow()
