@@ -23,9 +23,9 @@ _HEADER = (
     "ms per batch",
     "spread",
     "dsv2 / it",
-    "range of rounds",
+    "dsv2 / it, range of rounds",
     "of the plain loop",
-    "range of rounds",
+    "of the plain loop, range of rounds",
     "results",
 )
 

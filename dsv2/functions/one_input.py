@@ -36,7 +36,8 @@ class OneInputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OUT
         It is faster for functions that read and write state, because they do so once for all ``records``. Its effects
         must be those of ``process_record`` for each of them, in their order: the runtime chooses which one it calls. It
         calls ``process_record`` for records with timestamps, under an error policy, on streams without keys, and to
-        find the record that caused a failure.
+        find the record that caused a failure. Do not define it if the function derives watermarks from its records: the
+        records of other keys that arrived in between are processed before or after ``records``.
 
         Args:
             records: Records of the current key, at least one, in their order. No watermark arrived between them, but

@@ -104,6 +104,10 @@ def test_latency(process: ProgramProcess, tmp_path: Path) -> None:
     assert 0 < delays[0] <= delays[-1] < 60_000
     assert delays == sorted(delays)
     assert growth > 0
+    parts = dict(report["tables"][1]["rows"])
+    assert parts["stage 1"] > 0
+    assert parts["stage 2"] > 0
+    assert parts["sum of the medians"] < 60_000
 
 
 def test_suite(process: ProgramProcess, tmp_path: Path) -> None:
