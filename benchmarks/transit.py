@@ -194,7 +194,7 @@ class _Nothing:
 
 
 def _report_combining(report: Report, numbers: Sequence[int]) -> None:
-    kinds = {
+    kinds: dict[str, tuple[WatermarkDeclaration | str, int]] = {
         "MAX": (SIGNAL, 1),
         "MAX, 50 at once": (SIGNAL, WATERMARKS),
         "MIN, wait for all": (SLOWEST, 1),
@@ -202,13 +202,16 @@ def _report_combining(report: Report, numbers: Sequence[int]) -> None:
         "event time": (EVENT_TIME, 1),
         "event time, 50 at once": (EVENT_TIME, WATERMARKS),
     }
-    rows = [
-        (kind, *(_combining(declared, channels, at_once) for channels in numbers))
+    times = {
+        kind: [_combining(declared, channels, at_once) for channels in numbers]
         for kind, (declared, at_once) in kinds.items()
-    ]
+    }
     header = ("combination", *(f"{number:,} channels" for number in numbers))
-    report.table("Receiving a watermark of one of several channels, µs", header, rows)
-    report.at_most(f"µs of a watermark of {numbers[-1]:,} channels", max(row[-1] for row in rows), MOST_MICROSECONDS)
+    report.table(
+        "Receiving a watermark of one of several channels, µs", header, [(kind, *row) for kind, row in times.items()]
+    )
+    most = max(row[-1] for row in times.values())
+    report.at_most(f"µs of a watermark of {numbers[-1]:,} channels", most, MOST_MICROSECONDS)
 
 
 def _combining(declared: WatermarkDeclaration | str, channels: int, at_once: int) -> float:

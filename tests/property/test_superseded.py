@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import wraps
 from typing import Any
 from unittest.mock import patch
 
@@ -172,9 +171,13 @@ def test_each_input_counts_for_itself() -> None:
         def process_record_from_broadcast_input(self, record: Any, ctx: Any) -> None: ...
 
     class Wrapped(Main):
-        @wraps(Main.on_watermark_from_broadcast_input)
-        def on_watermark_from_broadcast_input(self, *given: Any) -> WatermarkHandlingResult:
+        def on_watermark_from_broadcast_input(
+            self, watermark: Watermark, output: Collector[Any], ctx: NonPartitionedContext[Any]
+        ) -> WatermarkHandlingResult:
             return WatermarkHandlingResult.PEEK
+
+    # As functools.wraps does to a decorated method.
+    Wrapped.on_watermark_from_broadcast_input.__module__ = Main.on_watermark_from_broadcast_input.__module__
 
     def last_only(function: Main, wait: WaitForBroadcast | None = None) -> list[set[str]]:
         env = ExecutionEnvironment.get_instance("local")
