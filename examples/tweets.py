@@ -31,9 +31,9 @@ class TweetGenerator:
 
     def __init__(self, topics: int = 1000, interval: int = 450) -> None:
         self.interval = interval
-        weights = [1 / rank for rank in range(1, topics + 1)]
-        drawn = random.Random(467).choices(range(1, topics + 1), weights, k=1 << self._BITS)
-        self.table = [f"topic-{rank}" for rank in drawn]
+        ranks = range(1, topics + 1)
+        names, weights = [f"topic-{rank}" for rank in ranks], [1 / rank for rank in ranks]
+        self.table = random.Random(467).choices(names, weights, k=1 << self._BITS)
 
     def __call__(self, index: int) -> Tweet:
         # Fibonacci hashing visits the table evenly, in an order that repeats only after 2**32 tweets.

@@ -76,9 +76,9 @@ def table(printed: str) -> list[str]:
 def submit(master: str, python: str, program: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Submit ``program``, which gets the arguments of the first example."""
     inherited = {name: value for name, value in os.environ.items() if name not in PROJECT_VARIABLES}
-    command = [spark_home() / "bin" / "spark-submit", "--master", master, "--conf", "spark.executor.memory=768m"]
+    command = [str(spark_home() / "bin" / "spark-submit"), "--master", master, "--conf", "spark.executor.memory=768m"]
     return subprocess.run(
-        [*command, *options, program, *TWEETS, "--work-dir", str(program.parent / "work")],
+        [*command, *options, str(program), *TWEETS, "--work-dir", str(program.parent / "work")],
         cwd=program.parent,
         env={**inherited, "PYSPARK_PYTHON": python},
         capture_output=True,
