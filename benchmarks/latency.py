@@ -117,7 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     report.table("From due to the sink", header, rows)
     names = dict.fromkeys(name for _, _, parts in measured for name in parts)
-    table = [(name, *(round(parts.get(name, 0), 1) for _, _, parts in measured)) for name in names]
+    table: list[tuple[str | float, ...]] = [
+        (name, *(round(parts.get(name, 0), 1) for _, _, parts in measured)) for name in names
+    ]
     whole = [round(sum(parts.values()), 1) for _, _, parts in measured]
     title = "Parts of a micro-batch, median in ms, by records/s"
     report.table(title, ("part", *map(str, options.rates)), [*table, ("sum of the medians", *whole)])

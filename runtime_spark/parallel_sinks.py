@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 
 from dsv2.graph import Operator
 from dsv2.log_scope import LogScope, in_scope
@@ -20,14 +20,14 @@ from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo, SinkRunInfo
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
 from runtime_spark.layout import Layout
-from runtime_spark.rows import COLUMNS, ROW_SCHEMA, Row, decode_frame, to_arrow
+from runtime_spark.rows import COLUMNS, ROW_SCHEMA, decode_frame, to_arrow
+from runtime_spark.rows import Row as FrameRow
 from runtime_spark.worker import load_job, patient_collector
 from runtime_spark.worker_resources import worker_resources
 
 __all__ = ("ParallelSinks",)
 
 _SLOT = COLUMNS.index("slot")
-_PAYLOAD = COLUMNS.index("payload")
 
 
 @dataclass(frozen=True)
@@ -104,13 +104,13 @@ class ParallelSinks:
         return placed.mapInArrow(write_slots, ROW_SCHEMA).collect()
 
 
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[FrameRow]:
     for batch in batches:
         yield from zip(*(batch.column(name).to_pylist() for name in COLUMNS), strict=True)
 
 
-def _record_batches(rows: Iterable[Row], codec: Codec, owner: str) -> Iterator[RecordBatch[object]]:
-    for row in rows:
-        batch, _ = decode_frame(codec, row[_PAYLOAD], owner)
+def _record_batches(rows: Iterable[FrameRow], codec: Codec, owner: str) -> Iterator[RecordBatch[object]]:
+    for _, _, _, payload in rows:
+        batch, _ = decode_frame(codec, payload, owner)
         if batch:
             yield batch

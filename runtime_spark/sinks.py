@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.storagelevel import StorageLevel
 
@@ -27,7 +27,7 @@ from runtime_spark.file_sinks import FileSinkWriter
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.parallel_sinks import ParallelSinks
 from runtime_spark.report_rows import decode_reports
-from runtime_spark.rows import COLUMNS, Row, decode_frame
+from runtime_spark.rows import COLUMNS, decode_frame
 from runtime_spark.schema import schema_of
 from runtime_spark.sink_types import check_declared_type
 from runtime_spark.tasks import Tasks

@@ -168,9 +168,9 @@ def use_value(default: str | None, model: Model, state: Any, key: Any, what: int
         state.update(str(arg))
         model.write(key, None, str(arg))
     elif what == 2:
-        before = model.read(key).get(None, default)
-        changed = None if arg == 0 else f"{before}, {arg}"  # None clears it
-        assert state.update_with(lambda value: changed if value == before else "another value") == changed
+        found = model.read(key).get(None, default)
+        changed = None if arg == 0 else f"{found}, {arg}"  # None clears it
+        assert state.update_with(lambda value: changed if value == found else "another value") == changed
         model.remove(key) if changed is None else model.write(key, None, changed)
     elif what == 3:
         [state.clear, lambda: state.update(None)][arg % 2]()
@@ -223,9 +223,9 @@ def use_map(model: Model, state: Any, key: Any, what: int, arg: int) -> None:
             assert state.update_with(1, lambda value: f"{value}, {key}", "none") == f"{before}, {key}"
             model.write(key, 1, f"{before}, {key}")
         case 4 if arg == 1:
-            before = model.read(key, 2).get(2)
-            assert state.update_with(2, lambda value: f"{value}, {key}") == f"{before}, {key}"
-            model.write(key, 2, f"{before}, {key}")
+            old = f"{model.read(key, 2).get(2)}"
+            assert state.update_with(2, lambda value: f"{value}, {key}") == f"{old}, {key}"
+            model.write(key, 2, f"{old}, {key}")
         case 4:
             assert (len(state), state.is_empty()) == (len(model.peek(key)), not model.peek(key))
             assert state.contains(arg) is (arg in state) is (arg in model.read(key, arg))
