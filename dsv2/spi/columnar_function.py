@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from dsv2.record_batch import RecordBatch
+from dsv2.spi.keyed_columns import KeyedColumns
 from dsv2.spi.kinds import EmitBatch
 from dsv2.spi.process_function import ProcessFunction
 
@@ -37,3 +38,12 @@ class ColumnarFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):
     @abstractmethod
     def dsv2_collect_columns(self, emit: EmitBatch) -> Callable[..., None]:
         """Return the ``collect_batch`` of the function's collector; it passes each table to ``emit`` as a batch."""
+
+    @abstractmethod
+    def dsv2_keyed_columns(self, environment: Any, fail: Callable[..., NoReturn]) -> KeyedColumns:
+        """Create the keyed states and timers of a subtask.
+
+        Args:
+            environment: A ``ColumnsEnvironment`` of the runtime.
+            fail: Called with the state, the key and the error, if a converter of a state raises an exception.
+        """
