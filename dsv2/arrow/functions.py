@@ -31,33 +31,17 @@ from dsv2.spi import (
 )
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
-__all__ = ("ArrowEventTimeProcessFunction", "ArrowProcessFunction", "MapTables", "map_tables")
+__all__ = ("ArrowEventTimeProcessFunction", "ArrowProcessFunction", "MapTables", "TableFunction", "map_tables")
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 
 
-class ArrowProcessFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
-    """A function with one input and one output that receives its records as Arrow tables.
-
-    Declare ``IN`` and ``OUT`` in the class statement: ``class Sums(ArrowProcessFunction[Click, Total])``. They are
-    NamedTuple classes or dataclasses whose fields have column types. Single records from upstream functions are
-    gathered into tables, and tables are converted to records for downstream functions that process single records.
-
-    On a keyed stream a table contains records of several keys. There is no current key: ``ctx.keyed_state`` and the
-    timers of ``ctx`` take keys as columns. Instance fields are for small state. All of it is part of the checkpoint.
-    """
+class TableFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
+    """What functions on tables have in common: all callbacks but that for records."""
 
     def open(self, ctx: ArrowNonPartitionedContext[OUT]) -> None:
         """Called once per subtask, before the first record. It may emit watermarks."""
-
-    @abstractmethod
-    def process_batch(self, batch: pa.Table, output: ArrowCollector[OUT], ctx: ArrowContext[OUT]) -> None:
-        """Called with up to some thousand records of one channel, in order. Watermarks arrive between tables.
-
-        The size of the tables is unspecified. It depends on how the records arrive and is the same when a micro-batch
-        is retried.
-        """
 
     def end_input(self, output: ArrowCollector[OUT], ctx: ArrowNonPartitionedContext[OUT]) -> None:
         """Called once, after every channel of the input has ended."""
@@ -86,10 +70,30 @@ class ArrowProcessFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
         """
 
     def dsv2_uses_processing_timers(self) -> bool:
-        return type(self).on_processing_timers is not ArrowProcessFunction.on_processing_timers
+        return type(self).on_processing_timers is not TableFunction.on_processing_timers
 
     def dsv2_keyed_columns(self, environment: ColumnsEnvironment, fail: Callable[..., NoReturn]) -> ArrowKeyedColumns:
         return ArrowKeyedColumns(list(self.uses_states()), environment, fail)
+
+
+class ArrowProcessFunction(TableFunction[IN, OUT], ABC, Generic[IN, OUT]):
+    """A function with one input and one output that receives its records as Arrow tables.
+
+    Declare ``IN`` and ``OUT`` in the class statement: ``class Sums(ArrowProcessFunction[Click, Total])``. They are
+    NamedTuple classes or dataclasses whose fields have column types. Single records from upstream functions are
+    gathered into tables, and tables are converted to records for downstream functions that process single records.
+
+    On a keyed stream a table contains records of several keys. There is no current key: ``ctx.keyed_state`` and the
+    timers of ``ctx`` take keys as columns. Instance fields are for small state. All of it is part of the checkpoint.
+    """
+
+    @abstractmethod
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[OUT], ctx: ArrowContext[OUT]) -> None:
+        """Called with up to some thousand records of one channel, in order. Watermarks arrive between tables.
+
+        The size of the tables is unspecified. It depends on how the records arrive and is the same when a micro-batch
+        is retried.
+        """
 
     @property
     def record_types(self) -> tuple[type, type]:

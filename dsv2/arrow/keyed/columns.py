@@ -26,7 +26,7 @@ from dsv2.spi import KeyedColumns
 from dsv2.state import RedistributionMode, StateDeclaration, TtlTimeCharacteristic, ValueStateDeclaration
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN, EventTimeOfInputs
 
-__all__ = ("ArrowKeyedColumns", "check_column_states")
+__all__ = ("ArrowKeyedColumns", "ColumnsLoader", "check_column_states", "empty_value")
 
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ class ArrowKeyedColumns(KeyedColumns):
     def snapshot(self) -> dict[str, Any]:
         self._finder.forget()
         tables = {
-            name: (*self._layouts[name][:-1], tuple(state))
+            name: (*self._layouts[name][:-2], tuple(state), self._layouts[name].deadline)
             for name, table in self._tables.items()
             if (state := table.snapshot()).stored
         }
@@ -200,7 +200,7 @@ class ArrowKeyedColumns(KeyedColumns):
             clock = _EventClock(environment.event_time) if by_event else _BatchClock(environment.time)
             expiry = Expiry(ttl, clock)
         kind = RowKind.KEYED if ttl is None else RowKind.EXPIRING
-        template = _template(declaration.value_type, len(schema))
+        template = empty_value(declaration.value_type)
         types = tuple(type_name(field.type) for field in schema)
         layout = StoredTable(kind.value, stored, domain, tuple(schema.names), types, template, _NONE)
         name, table = self._new_table(layout, schema.types)
@@ -274,6 +274,9 @@ class ColumnsLoader:
             if value is None:
                 return
             stored = stored_name(declaration)
+        self._add(kind, stored, key, value)
+
+    def _add(self, kind: RowKind, stored: str, key: Any, value: Any) -> None:
         waiting = self._waiting.setdefault((kind, stored), {})
         waiting[key] = value
         if len(waiting) >= _AT_ONCE:
@@ -326,10 +329,10 @@ class _EventClock:
         return self.now_ms
 
 
-def _template(kind: Any, fields: int) -> Any:
-    """A value of a class, without contents: only its class is used."""
+def empty_value(kind: Any) -> Any:
+    """Return a value of a class whose fields are all None."""
     if issubclass(kind, tuple):
-        return kind(*[None] * fields)
+        return kind(*[None] * len(kind._fields))
     value = object.__new__(kind)
     for name in schema_of(kind).names:
         object.__setattr__(value, name, None)

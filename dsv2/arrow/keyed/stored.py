@@ -42,6 +42,7 @@ class StoredTable(NamedTuple):
         types: Their types.
         template: A value, whose class the values have; None for timers.
         table: The table.
+        deadline: When the pane is due, of values in a pane, in ms.
     """
 
     row_kind: str
@@ -51,6 +52,7 @@ class StoredTable(NamedTuple):
     types: tuple[str, ...]
     template: Any
     table: TableState
+    deadline: int = 0
 
     def has_layout_of(self, other: StoredTable) -> bool:
         """Whether the pages have the same columns."""
@@ -71,7 +73,7 @@ class StoredTable(NamedTuple):
         keys, columns, deadlines = decoded_page(self.table.kind, types, self.has_deadlines, pages)
         if self.row_kind == RowKind.TIMERS:
             return keys, columns[0].to_pylist(), deadlines
-        make = _maker(type(self.template), self.names)
+        make = _maker(self.template, self.names)
         return keys, [make(row) for row in zip(*(column.to_pylist() for column in columns), strict=True)], deadlines
 
     def rows(self, page: bytes, subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:
@@ -99,8 +101,8 @@ def stored_columns(snapshot: Mapping[str, Any]) -> dict[str, StoredTable]:
 
 def stored_table(state: Any) -> StoredTable:
     """Return the table from its snapshot as plain values."""
-    *parts, table = state
-    return StoredTable(*parts, TableState(*table))
+    *parts, table, deadline = state
+    return StoredTable(*parts, TableState(*table), deadline)
 
 
 def type_name(kind: pa.DataType) -> str:
@@ -121,14 +123,18 @@ def type_named(name: str) -> pa.DataType:
     return _TYPES[name]
 
 
-def _maker(kind: type, names: Sequence[str]) -> Callable[[Sequence[Any]], Any]:
-    if kind.__init__ is object.__init__ and not issubclass(kind, tuple):  # a stand-in for the class of another program
+def _maker(template: Any, names: Sequence[str]) -> Callable[[Sequence[Any]], Any]:
+    """Return what creates values like ``template`` from columns with these ``names``."""
+    kind = type(template)
+    if kind.__init__ is object.__init__ and not isinstance(template, tuple):  # a stand-in for a class
 
         def stand_in(row: Sequence[Any]) -> Any:
             value = kind.__new__(kind)
+            vars(value).update(vars(template))
             vars(value).update(zip(names, row, strict=True))
             return value
 
         return stand_in
-    known = set(field_names(kind))
-    return lambda row: kind(**{name: part for name, part in zip(names, row, strict=True) if name in known})
+    known = field_names(kind)
+    others = {name: getattr(template, name) for name in known if name not in names}
+    return lambda row: kind(**others, **{name: part for name, part in zip(names, row, strict=True) if name in known})

@@ -171,6 +171,13 @@ class KeyedTable:
             if len(rows):
                 yield rows
 
+    def discard(self) -> None:
+        """Remove all keys and all pages. Called once, at the end."""
+        self._clear()
+        if self._due is not None:
+            self._due.snapshot()
+        self._store.snapshot()
+
     def snapshot(self) -> TableState:
         """Return the state. Only changed pages are encoded, and all pages are forgotten."""
         if not self.count:

@@ -13,10 +13,11 @@ __all__ = ("ColumnarNonPartitioned", "ColumnarPartitioned")
 class ColumnarNonPartitioned(NonPartitioned):
     """``ArrowNonPartitionedContext``."""
 
-    __slots__ = ("event_timers", "keyed_state", "processing_timers")
+    __slots__ = ("columns", "event_timers", "keyed_state", "processing_timers")
 
     def __init__(self, columns: KeyedColumns, *parts: Any) -> None:
         super().__init__(*parts)
+        self.columns = columns
         self.keyed_state = columns.keyed_state
         self.event_timers = columns.event_timers
         self.processing_timers = columns.processing_timers
@@ -25,10 +26,11 @@ class ColumnarNonPartitioned(NonPartitioned):
 class ColumnarPartitioned(Partitioned):
     """``ArrowContext``."""
 
-    __slots__ = ("event_timers", "keyed_state", "processing_timers")
+    __slots__ = ("columns", "event_timers", "keyed_state", "processing_timers")
 
     def __init__(self, columns: KeyedColumns, *parts: Any) -> None:
         super().__init__(*parts)
+        self.columns = columns
         self.keyed_state = columns.keyed_state
         self.event_timers = columns.event_timers
         self.processing_timers = columns.processing_timers

@@ -170,6 +170,10 @@ class StoredState:
         for uid, snapshot in self._state.items():
             for row in _part_rows(snapshot, self._subtask, self._codec):
                 yield uid, row
+        for name, columns in self._columns.items():
+            if columns.row_kind == RowKind.IN_PANE:
+                pane = self._codec.dumps((columns.deadline, True, ()))
+                yield self.pages[name].uid, StateRow(self._subtask, RowKind.PANE, columns.state, None, pane)
         for name, position in self._edges.items():
             value = self._codec.dumps((name, position))
             yield name[0], StateRow(self._subtask, RowKind.EDGE, None, None, value)
