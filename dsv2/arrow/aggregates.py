@@ -139,8 +139,11 @@ class WindowColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction):
 
     @property
     def state_layout(self) -> str:
-        """The windows, for explanations."""
-        return self.strategy.layout
+        return f"{self.strategy.layout}, which hold {self.contents}"
+
+    @property
+    def contents(self) -> str:
+        return "accumulators"
 
     def dsv2_keyed_columns(self, environment: ColumnsEnvironment, fail: Callable[..., NoReturn]) -> ArrowPanes:
         size = self.strategy.size

@@ -15,7 +15,6 @@ from dsv2.state import ValueStateDeclaration
 __all__ = ("ArrowCollector", "ArrowContext", "ArrowNonPartitionedContext", "ArrowStates")
 
 T = TypeVar("T")
-OUT = TypeVar("OUT")
 OUT_contra = TypeVar("OUT_contra", contravariant=True)
 
 
@@ -54,12 +53,14 @@ class ArrowStates(Protocol):
         """Timers in processing time, for ``ArrowProcessFunction.on_processing_timers``."""
 
 
-class ArrowContext(PartitionedContext[OUT], ArrowStates, Protocol[OUT]):
+class ArrowContext(PartitionedContext[OUT_contra], ArrowStates, Protocol[OUT_contra]):
     """The context of ``process_batch`` and of timers."""
 
 
-class ArrowNonPartitionedContext(NonPartitionedContext[OUT], ArrowStates, Protocol[OUT]):
+class ArrowNonPartitionedContext(NonPartitionedContext[OUT_contra], ArrowStates, Protocol[OUT_contra]):
     """The context of all other callbacks. All keys of the subtask form one partition, so it offers the same."""
 
-    def apply_to_all_partitions(self, function: Callable[[ArrowCollector[OUT], ArrowContext[OUT]], None], /) -> None:
+    def apply_to_all_partitions(
+        self, function: Callable[[ArrowCollector[OUT_contra], ArrowContext[OUT_contra]], None], /
+    ) -> None:
         """Call ``function`` once, for all keys. ``ctx.keyed_state(...).tables()`` has their values."""

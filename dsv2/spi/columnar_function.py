@@ -31,6 +31,16 @@ class ColumnarFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):
     def record_types(self) -> Collection[type]:
         """The classes of the input and output records."""
 
+    @property
+    def state_layout(self) -> str:
+        """As for a ``WrappingFunction``, of one that keeps the same state on single records. Empty: none."""
+        return ""
+
+    @property
+    def contents(self) -> str:
+        """As for a ``WrappingFunction``."""
+        return ""
+
     @abstractmethod
     def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
         """Process records of one channel, columnar or not. There is no current key and no current timestamp."""

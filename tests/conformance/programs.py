@@ -62,6 +62,7 @@ PROGRAMS = (
 
 # Programs with states, timers, windows and join buffers.
 WITH_KEYED_STATE = (
+    *programs_keyed_columns.PROGRAMS,
     *programs_state.PROGRAMS,
     *programs_errors.PROGRAMS,
     *programs_joins.PROGRAMS,

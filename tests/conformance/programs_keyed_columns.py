@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import timedelta
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dsv2.aggregates import Count, Key, Max, Sum, WindowStart
 from dsv2.arrow import (
     ArrowCollector,
     ArrowContext,
@@ -17,10 +19,14 @@ from dsv2.arrow import (
     schema_of,
 )
 from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.window import WindowStrategy
+from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.state import StateDeclaration, StateDeclarations
 from tests.conformance.harness import Pipeline, Program, Run
 
 __all__ = ("PROGRAMS",)
+
+T = TypeVar("T")
 
 
 class Click(NamedTuple):
@@ -116,4 +122,67 @@ class StateInColumns(Program):
             run.expect_all(*expected, name=name)
 
 
-PROGRAMS = (StateInColumns(),)
+class Sums(NamedTuple):
+    """Running aggregates."""
+
+    user: str
+    clicks: int
+    pages: int
+    last: int
+
+
+class WindowSums(NamedTuple):
+    """Aggregates of a window."""
+
+    user: str
+    start: int
+    clicks: int
+    pages: int
+
+
+class DeclaredAggregates(Program):
+    """Declared aggregates on columns and on single records are equal, as are their timestamps."""
+
+    def build(self, p: Pipeline) -> None:
+        times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time")).per_event_watermark()
+        timed = p.source(CLICKS, 1).process(times.build_as_process_function()).with_parallelism(1)
+        windows = WindowStrategy.sliding(timedelta(milliseconds=10), timedelta(milliseconds=5))
+        for name, keyed in (("columns", timed.key_by(attrgetter("user"))), ("rows", timed.key_by(user_of))):
+            running = keyed.aggregate(Sums, user=Key(), clicks=Count(), pages=Sum("page"), last=Max("time"))
+            p.collect(running.process(Stamped[Sums]()), f"running on {name}")
+            of_windows = keyed.window(windows).aggregate(
+                WindowSums, user=Key(), start=WindowStart(), clicks=Count(), pages=Sum("page")
+            )
+            p.collect(of_windows.process(Stamped[WindowSums]()), f"windows on {name}")
+
+    def check(self, run: Run) -> None:
+        for name in ("columns", "rows"):
+            expected: list[Any] = []
+            of_windows: list[Any] = []
+            for user in {click.user for click in CLICKS}:
+                own = [click for click in CLICKS if click.user == user]
+                for number, click in enumerate(own, start=1):
+                    pages = sum(one.page for one in own[:number])
+                    expected.append((Sums(user, number, pages, click.time), click.time))
+                for start in range(-5, 60, 5):
+                    inside = [click for click in own if start <= click.time < start + 10]
+                    if inside:
+                        pages = sum(click.page for click in inside)
+                        of_windows.append((WindowSums(user, start, len(inside), pages), start + 9))
+            run.expect_all(*expected, name=f"running on {name}")
+            run.expect_all(*of_windows, name=f"windows on {name}")
+
+
+def user_of(click: Click) -> str:
+    """The key, not as a column."""
+    return click.user
+
+
+class Stamped(OneInputStreamProcessFunction[T, tuple[T, int | None]], Generic[T]):
+    """Emits records with their timestamps."""
+
+    def process_record(self, record: T, output: Any, ctx: Any) -> None:
+        output.collect((record, ctx.timestamp))
+
+
+PROGRAMS = (StateInColumns(), DeclaredAggregates())

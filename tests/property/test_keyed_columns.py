@@ -29,7 +29,7 @@ from tests.support import KeptEntries
 class Topic(NamedTuple):
     """A value."""
 
-    count: int
+    total: int
     last: str | None
     tags: list[str]
 
@@ -97,7 +97,7 @@ def steps(kind: str) -> Any:
 
 
 def schema() -> Any:
-    return {"count": pa.int64(), "last": pa.string(), "tags": pa.list_(pa.string())}
+    return {"total": pa.int64(), "last": pa.string(), "tags": pa.list_(pa.string())}
 
 
 def columns_for(values: list[Topic]) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def test_behaves_like_a_dict(
     model: dict[Any, tuple[Topic, int]] = {}
     if before and kind in ("numbers", "texts"):
         old = [1000 + n if kind == "numbers" else f"old {n}" for n in range(before)]
-        state.update(as_keys(kind, old), {"count": 1, "last": None, "tags": pa.array([["t"]] * before)})
+        state.update(as_keys(kind, old), {"total": 1, "last": None, "tags": pa.array([["t"]] * before)})
         model = {key: (Topic(1, None, ["t"]), 3) for key in old}
     for what, rows in of_steps:
         keys, values = [key for key, _ in rows], [value for _, value in rows]
@@ -133,16 +133,16 @@ def test_behaves_like_a_dict(
             case "count" | "accumulate":
                 known = [(key, value) for key, value in rows if key in model]
                 keys, values = [key for key, _ in known], [value for _, value in known]
-                how = {"count": "sum", "last": "max"}
+                how = {"total": "sum", "last": "max"}
                 added = {name: column for name, column in columns_for(values).items() if name in how}
                 expected = []
                 for key, value in known:
                     old_value = model[key][0]
                     texts = [text for text in (old_value.last, value.last) if text is not None]
-                    new = old_value._replace(count=old_value.count + value.count, last=max(texts, default=None))
+                    new = old_value._replace(total=old_value.total + value.total, last=max(texts, default=None))
                     model[key] = new, time.now_ms + 3
-                    expected.append({"count": new.count, "last": new.last})
-                if what == "count":
+                    expected.append({"total": new.total, "last": new.last})
+                if what == "total":
                     state.aggregate(as_keys(kind, keys), added, how)
                 else:
                     assert state.accumulate(as_keys(kind, keys), added, how).to_pylist() == expected

@@ -41,7 +41,7 @@ class Sale(NamedTuple):
 class Sold(NamedTuple):
     """The state, and part of the output."""
 
-    count: int
+    sold: int
     largest: int
 
 
@@ -49,7 +49,7 @@ class Report(NamedTuple):
     """Output."""
 
     product: str
-    count: int
+    sold: int
     largest: int
 
 
@@ -70,7 +70,7 @@ class OfRecords(OneInputStreamProcessFunction[Sale, Report]):
     def process_record(self, record: Sale, output: Any, ctx: Any) -> None:
         state = ctx.state_manager.get_state(self.state)
         before = state.value() or Sold(0, 0)
-        after = Sold(before.count + 1, max(before.largest, record.amount))
+        after = Sold(before.sold + 1, max(before.largest, record.amount))
         state.update(after)
         ctx.processing_time_manager.register_timer(1000)
         output.collect(Report(record.product, *after))
@@ -89,8 +89,8 @@ class OfTables(ArrowProcessFunction[Sale, Report]):
         return [self.state]
 
     def process_batch(self, batch: pa.Table, output: ArrowCollector[Report], ctx: ArrowContext[Report]) -> None:
-        added = {"count": pa.array([1] * batch.num_rows), "largest": batch["amount"]}
-        how = {"count": "sum", "largest": "max"}
+        added = {"sold": pa.array([1] * batch.num_rows), "largest": batch["amount"]}
+        how = {"sold": "sum", "largest": "max"}
         after = ctx.keyed_state(self.state).accumulate(batch["product"], added, how)
         ctx.processing_timers.register(batch["product"], 1000)
         output.collect_batch(pa.table([batch["product"], *after.columns], schema_of(Report)))
@@ -137,7 +137,7 @@ def test_savepoint_shows_state_of_tables_like_that_of_records(tmp_path: Path) ->
         _, job = run(kind(), stop=100)
         path = job.savepoint(tmp_path / kind.__name__)
         rows = Savepoint.open(path).state("f", "sold").to_arrow().to_pylist()
-        shown.append(sorted((row["key"], row["value"]["count"], row["value"]["largest"]) for row in rows))
+        shown.append(sorted((row["key"], row["value"]["sold"], row["value"]["largest"]) for row in rows))
     assert shown[0] == shown[1]
     assert len(shown[0]) == 11
 
@@ -204,31 +204,31 @@ class Calls(ArrowProcessFunction[Sale, Report]):
         (lambda state, batch, ctx: state.get("a"), ContractError, "Keys are Arrow arrays or numpy arrays, not str"),
         (lambda state, batch, ctx: state.get([]), ContractError, "Keys are an array"),
         (lambda state, batch, ctx: state.update(batch["product"], {"sum": 1}), SchemaError, "has no field 'sum'"),
-        (lambda state, batch, ctx: state.update(batch["product"], {"count": "x"}), SchemaError, "'count' is not int64"),
+        (lambda state, batch, ctx: state.update(batch["product"], {"sold": "x"}), SchemaError, "'sold' is not int64"),
         (
-            lambda state, batch, ctx: state.update(batch["product"], {"count": 1}),
+            lambda state, batch, ctx: state.update(batch["product"], {"sold": 1}),
             SchemaError,
             "'largest' of Sold",
         ),
         (
-            lambda state, batch, ctx: state.update(batch["product"], {"count": pa.array([1, 2]), "largest": 1}),
+            lambda state, batch, ctx: state.update(batch["product"], {"sold": pa.array([1, 2]), "largest": 1}),
             SchemaError,
             "has 2 rows, the keys 1",
         ),
         (
-            lambda state, batch, ctx: state.aggregate(batch["product"], {"count": 1}, {"count": "mean"}),
+            lambda state, batch, ctx: state.aggregate(batch["product"], {"sold": 1}, {"sold": "mean"}),
             ConfigurationError,
             "cannot be aggregated with 'mean'",
         ),
         (
-            lambda state, batch, ctx: state.aggregate(batch["product"], {"count": 1}, {"largest": "sum"}),
+            lambda state, batch, ctx: state.aggregate(batch["product"], {"sold": 1}, {"largest": "sum"}),
             ConfigurationError,
             "differ",
         ),
         (
             lambda state, batch, ctx: [
-                state.update(batch["product"], {"count": 1 << 62, "largest": 0}),
-                state.aggregate(batch["product"], {"count": 1 << 62}, {"count": "sum"}),
+                state.update(batch["product"], {"sold": 1 << 62, "largest": 0}),
+                state.aggregate(batch["product"], {"sold": 1 << 62}, {"sold": "sum"}),
             ],
             SchemaError,
             "exceeds 64 bits",

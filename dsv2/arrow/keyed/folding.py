@@ -90,7 +90,7 @@ def fold(how: str, current: pa.Array, values: pa.Array, groups: Groups) -> pa.Ar
         return _decimal_sums(current, values, groups)
     places = groups.places
     if how == "sum":
-        total, is_present, added, of = _start(current, values, places, 0)
+        total, is_present, added, of = _start(current, values, places, _nothing(current.type))
         if pa.types.is_int64(current.type) and not _fits(total, added):
             return _exact_sums(total, is_present, added, of)
         np.add.at(total, of, added)
@@ -130,7 +130,7 @@ def _after(how: str, current: pa.Array, values: pa.Array, starts: Numbers, sizes
         return _decimals_after(current, values, sizes)
     of = np.repeat(np.arange(len(sizes)), sizes)
     if how == "sum":
-        total, _, added, _ = _start(current, values, of, 0, keep=True)
+        total, _, added, _ = _start(current, values, of, _nothing(current.type), keep=True)
         seen = _seen(current, values, starts, sizes)
         if pa.types.is_float64(current.type):
             return _masked(_float_sums(total, added, starts, sizes), seen, current.type)
@@ -155,6 +155,11 @@ def _after(how: str, current: pa.Array, values: pa.Array, starts: Numbers, sizes
         return found
 
     return _extremes(how, current, values, find, seen)
+
+
+def _nothing(kind: pa.DataType) -> float:
+    """What can be added to a number without changing it. 0.0 would change -0.0."""
+    return -0.0 if pa.types.is_float64(kind) else 0
 
 
 def _start(

@@ -138,7 +138,7 @@ def stored_type(kind: str) -> pa.DataType:
     return _STORED[kind]
 
 
-def _normalized(column: object) -> pa.Array:
+def _normalized(column: Any) -> pa.Array:
     if isinstance(column, np.ndarray):
         column = pa.array(column)
     elif isinstance(column, pa.ChunkedArray):

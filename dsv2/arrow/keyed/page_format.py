@@ -177,7 +177,8 @@ def _valid(part: _Part, counts: Numbers) -> Numbers | None:
     if not any(part):
         return None
     joined = b"".join(piece or b"\1" * count for piece, count in zip(part, counts.tolist(), strict=True))
-    return _fixed([joined], np.uint8, int(counts.sum())) != 0
+    valid: Numbers = _fixed([joined], np.uint8, int(counts.sum())) != 0
+    return valid
 
 
 def _whole_numbers(numbers: Numbers, bounds: Numbers) -> Iterator[_Part]:
@@ -234,7 +235,8 @@ def _inverted(valid: Numbers | None) -> Numbers | None:
 
 
 def _bytes_of(values: Numbers) -> memoryview:
-    return memoryview(np.ascontiguousarray(values)).cast("B")
+    data: Any = np.ascontiguousarray(values)
+    return memoryview(data).cast("B")
 
 
 def _sliced(data: memoryview, bounds: Numbers) -> _Part:

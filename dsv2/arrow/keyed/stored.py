@@ -101,8 +101,8 @@ def stored_columns(snapshot: Mapping[str, Any]) -> dict[str, StoredTable]:
 
 def stored_table(state: Any) -> StoredTable:
     """Return the table from its snapshot as plain values."""
-    *parts, table, deadline = state
-    return StoredTable(*parts, TableState(*table), deadline)
+    row_kind, named, expiry, names, types, template, table, deadline = state
+    return StoredTable(row_kind, named, expiry, names, types, template, TableState(*table), deadline)
 
 
 def type_name(kind: pa.DataType) -> str:
@@ -125,7 +125,7 @@ def type_named(name: str) -> pa.DataType:
 
 def _maker(template: Any, names: Sequence[str]) -> Callable[[Sequence[Any]], Any]:
     """Return what creates values like ``template`` from columns with these ``names``."""
-    kind = type(template)
+    kind: Any = type(template)
     if kind.__init__ is object.__init__ and not isinstance(template, tuple):  # a stand-in for a class
 
         def stand_in(row: Sequence[Any]) -> Any:

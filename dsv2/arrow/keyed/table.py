@@ -37,14 +37,14 @@ class TableState(NamedTuple):
 
     Attributes:
         kind: The kind of the keys; empty if there are none.
-        count: The number of keys.
+        keys: The number of keys.
         stored: The number of pages.
         pages: The pages that are stored in the state blob.
         deadlines: The deadlines of the pages.
     """
 
     kind: str
-    count: int
+    keys: int
     stored: int
     pages: dict[int, bytes]
     deadlines: DeadlinesState | None
@@ -64,6 +64,8 @@ class KeyedTable:
         self.count = 0
         self._types = types
         self._store = store
+        self._keys: Any
+        self._live: Numbers
         self._due = deadlines
         self._owner = owner
         self._kind = ""
@@ -229,7 +231,8 @@ class KeyedTable:
     def _key_cells(self) -> Cells:
         if self._keys is None:
             self._keys = new_cells(stored_type(self._kind))
-        return self._keys
+        cells: Cells = self._keys
+        return cells
 
     def _load(self, pages: Numbers) -> None:
         if not self._stored:
@@ -304,7 +307,7 @@ class KeyedTable:
 
     def _forget(self) -> None:
         self._index = RowIndex()
-        self._keys: Any = None
+        self._keys = None
         self._live = np.zeros(0, np.bool_)
         self._cells = [new_cells(kind) for kind in self._types]
         self._deadlines = FixedCells(pa.int64())
