@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dsv2.aggregates import Part
 from dsv2.aggregates.result import DeclaredResult, field_types
-from dsv2.aggregates.rows import FoldedRecords, RunningAggregate
+from dsv2.aggregates.rows import EmitWindow, FoldedRecords, RunningAggregate
 from dsv2.columnar import column_names
 from dsv2.errors import PlanError
 from dsv2.functions import ProcessFunction
-from dsv2.graph import InputRef, OperatorKind
+from dsv2.graph import Exchange, InputRef, OperatorKind
 from dsv2.graph.builder import caller_location
 from dsv2.graph.record_types import UNDECLARED, declared_type_of
 from dsv2.stream_base import Stream
@@ -25,7 +25,7 @@ __all__ = ("KeyedAggregates", "WindowedStream")
 T_co = TypeVar("T_co", covariant=True)
 OUT = TypeVar("OUT")
 
-_ARROW = "dsv2.arrow.aggregates"
+_ARROW, _COMBINING = "dsv2.arrow.aggregates", "dsv2.arrow.combining"
 
 
 class KeyedAggregates(Stream[T_co], Generic[T_co]):
@@ -76,31 +76,24 @@ class WindowedStream(Generic[T_co]):
         """Emit the aggregates of each window when it fires, as ``dsv2.extension.window.aggregate`` does.
 
         The arguments and errors are those of ``KeyedPartitionStream.aggregate``. Tumbling and sliding windows in event
-        time without allowed lateness, early firing and triggers are aggregated in columns.
+        time without allowed lateness, early firing and triggers are aggregated in columns. Counts, and sums, minima and
+        maxima of whole numbers are also combined before the exchange, if the result has the key.
         """
         from dsv2.extension.window import aggregate
 
         declared = DeclaredResult(result, parts, windowed=True)
         chosen = _columns_of_windows(self._strategy) or _choose(self._stream._ref, declared, records)
-        function: ProcessFunction
         if isinstance(chosen, str):
-            function = aggregate(self._strategy, FoldedRecords(declared), EmitWindow(declared, chosen))
-        else:
-            function = import_module(_ARROW).WindowColumns(declared, *chosen, self._strategy)
-        return _configured(self._stream, function)
-
-
-class EmitWindow(Generic[OUT]):
-    """Creates the result of a window."""
-
-    def __init__(self, result: DeclaredResult[OUT], why: str) -> None:
-        self.result = result
-        self.why = why
-        """Why it does not run on columns."""
-
-    def __call__(self, partial: Any, window: Any, ctx: Any) -> OUT:
-        key = ctx.state_manager.current_key
-        return self.result.finished(partial, key, window.start_time, window.end_time)
+            function = aggregate(self._strategy, FoldedRecords[Any, OUT](declared), EmitWindow(declared, chosen))
+            return _configured(self._stream, function)
+        made = import_module(_COMBINING).combined(declared, *chosen, self._strategy)
+        if made is None or self._stream._ref.exchange is not Exchange.HASH:
+            return _configured(self._stream, import_module(_ARROW).WindowColumns(declared, *chosen, self._strategy))
+        before, select, after = made
+        ref = self._stream._ref
+        node = self._stream._builder.add(OperatorKind.ONE_INPUT, before, "Combine", (InputRef(ref.node, ref.output),))
+        sent = InputRef(node, 0, Exchange.HASH, select, ref.key_version)
+        return _configured(Stream[Any](self._stream._builder, sent), after)
 
 
 def _choose(

@@ -10,7 +10,7 @@ from dsv2.context import Collector, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.state import AggregateFunction, StateDeclaration, ValueStateDeclaration
 
-__all__ = ("FoldedRecords", "RunningAggregate", "new_state")
+__all__ = ("EmitWindow", "FoldedRecords", "RunningAggregate", "new_state")
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
@@ -63,3 +63,16 @@ class FoldedRecords(AggregateFunction[IN, OUT, OUT], Generic[IN, OUT]):
 
     def get_result(self, accumulator: OUT) -> OUT:
         return accumulator
+
+
+class EmitWindow(Generic[OUT]):
+    """Creates the result of a window."""
+
+    def __init__(self, result: DeclaredResult[OUT], why: str) -> None:
+        self.result = result
+        self.why = why
+        """Why it does not run on columns."""
+
+    def __call__(self, partial: Any, window: Any, ctx: Any) -> OUT:
+        key = ctx.state_manager.current_key
+        return self.result.finished(partial, key, window.start_time, window.end_time)

@@ -26,7 +26,7 @@ from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.spi import EmitBatch, check_window_end
 from dsv2.state import StateDeclaration
 
-__all__ = ("ColumnAggregate", "RunningColumns", "WindowColumns", "why_not_columns")
+__all__ = ("ColumnAggregate", "RunningColumns", "WindowColumns", "times_of", "why_not_columns")
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
@@ -152,7 +152,7 @@ class WindowColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction):
 
     def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
         table = table_of(batch.records, self.kind)
-        times, event_time = _times_of(batch), ctx.event_timers.current_time()
+        times, event_time = times_of(batch), ctx.event_timers.current_time()
         strategy, panes = self.strategy, ctx.columns
         last = times - (times - strategy.offset) % strategy.slide
         keys, columns = self._keys_of(table), self._added(table)
@@ -195,7 +195,7 @@ class WindowColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction):
         return records_of(pa.table(columns), self.result.kind)
 
 
-def _times_of(batch: RecordBatch[Any]) -> Numbers:
+def times_of(batch: RecordBatch[Any]) -> Numbers:
     """The timestamps of a batch.
 
     Raises:

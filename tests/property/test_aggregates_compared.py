@@ -179,3 +179,53 @@ def test_savepoint_continues_either_way(events: list[Event], what: str, share: f
         job.savepoint(Path(folder, "savepoint"))
         more, _, _ = run(events, what, second, None, Path(folder, "savepoint"), 5)
     assert by_key(found + more) == by_key(expected)
+
+
+class Sums(NamedTuple):
+    """Aggregates that are combined before the exchange."""
+
+    end: int
+    day: int
+    user: str
+    events: int
+    prices: int
+    amount: int
+    least: int
+    most: int
+
+
+@settings(max_examples=30)
+@given(EVENTS, st.sampled_from(["tumbling", "sliding", "with gaps", "halves"]), st.sampled_from([1, 3, 100]))
+def test_combining_before_the_exchange_changes_nothing(events: list[Event], what: str, batch: int) -> None:
+    halves = WindowStrategy.sliding(
+        timedelta(milliseconds=12), timedelta(milliseconds=6), offset=timedelta(milliseconds=1)
+    )
+    strategy = STRATEGIES.get(what) or halves
+    found = []
+    for key in (key_of, attrgetter("user", "day")):
+        env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), fast=True))
+        sink = CollectSink[Any]()
+        times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time"))
+        generator = times.with_max_out_of_order_time(timedelta(milliseconds=4)).build_as_process_function()
+        timed = env.from_collection(events * 3).with_parallelism(2).process(generator).with_parallelism(2)
+        sums = (
+            timed.key_by(key)
+            .window(strategy)
+            .aggregate(
+                Sums,
+                Event,
+                end=WindowEnd(),
+                day=Key(1),
+                user=Key(0),
+                events=Count(),
+                prices=Count("price"),
+                amount=Sum("amount"),
+                least=Min("amount"),
+                most=Max("amount"),
+            )
+        )
+        sums.process(Stamps()).to_sink(sink)
+        assert ("  Combine " in str(env.explain())) is (key is not key_of and what in ("tumbling", "halves"))
+        env.execute("combined")
+        found.append(sorted(sink.results))
+    assert found[0] == found[1]

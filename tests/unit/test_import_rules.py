@@ -59,7 +59,7 @@ MAY_IMPORT = {
     "sources": {"arguments", "clock", "errors", "record_batch", "record_position", "watermark"},
     "graph": MODEL | {"callables", "cells", "explain"},  # Plan.explain imports it when it is called
     "runtime_view": {"folders", "graph"},
-    "explain": PLAN | {"extension", "runtime_view"},
+    "explain": PLAN | {"aggregates", "extension", "runtime_view"},
     "progress": set[str](),
     "metrics": PLAN | {"arguments", "clock", "connectors", "runtime.report", "version"},
     "log_scope": set[str](),

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from dsv2.arrow.encoding import Numbers
 from dsv2.errors import ConfigurationError, SchemaError
 
-__all__ = ("HOWS", "Groups", "check_how", "fold", "running")
+__all__ = ("HOWS", "Groups", "check_how", "fits_in_sum", "fold", "running")
 
 HOWS: Final = ("sum", "min", "max", "first", "last")
 
@@ -91,7 +91,7 @@ def fold(how: str, current: pa.Array, values: pa.Array, groups: Groups) -> pa.Ar
     places = groups.places
     if how == "sum":
         total, is_present, added, of = _start(current, values, places, _nothing(current.type))
-        if pa.types.is_int64(current.type) and not _fits(total, added):
+        if pa.types.is_int64(current.type) and not fits_in_sum(added, total):
             return _exact_sums(total, is_present, added, of)
         np.add.at(total, of, added)
         return _masked(total, is_present, current.type)
@@ -134,7 +134,7 @@ def _after(how: str, current: pa.Array, values: pa.Array, starts: Numbers, sizes
         seen = _seen(current, values, starts, sizes)
         if pa.types.is_float64(current.type):
             return _masked(_float_sums(total, added, starts, sizes), seen, current.type)
-        if not _fits(total, added):
+        if not fits_in_sum(added, total):
             return _exact_after(total, added, seen, sizes)
         sums = np.cumsum(added)
         before = np.where(starts[:-1] > 0, sums[starts[:-1] - 1] if len(sums) else 0, 0)
@@ -190,9 +190,9 @@ def _masked(values: Numbers, valid: Numbers, kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind, mask=None if valid.all() else ~valid)
 
 
-def _fits(total: Numbers, added: Numbers) -> bool:
-    """Whether no sum can exceed 64 bits."""
-    greatest = float(np.abs(total.astype(np.float64)).max(initial=0))
+def fits_in_sum(added: Numbers, total: Numbers | None = None) -> bool:
+    """Whether no sum of ``added`` numbers, beginning with one of ``total``, can exceed 64 bits."""
+    greatest = 0.0 if total is None else float(np.abs(total.astype(np.float64)).max(initial=0))
     return greatest + float(np.abs(added.astype(np.float64)).sum()) < 2.0**62
 
 
