@@ -85,6 +85,7 @@ RUNNING_COUNT = Job(
     (
         Contestant("plain loop", PLAIN, "plain", kinds=KINDS),
         Contestant("dsv2", DSV2, "on_dsv2", parallelism=2, kinds=KINDS),
+        Contestant("dsv2, on tables", TABLES, "on_tables", parallelism=2),
         Contestant("Flink Java", JAVA, "RunningCount", FLINK),
         Contestant("Flink Java, parallelism 2", JAVA, "RunningCount", FLINK, parallelism=2),
         Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX, kinds=KINDS),
@@ -95,6 +96,7 @@ RUNNING_COUNT = Job(
     ),
     keys=KEYS,
     kinds=KINDS,
+    targets=(Target(JAVA, 1.5, 1_000_000, ours=TABLES),),
     absent=((SQL, "no way to say it: a count per key and micro-batch, yes, but not one per event"),),
 )
 
@@ -104,6 +106,7 @@ WINDOWS = Job(
     (
         Contestant("plain loop", PLAIN, "plain"),
         Contestant("dsv2", DSV2, "on_dsv2", parallelism=2),
+        Contestant("dsv2, on tables", TABLES, "on_tables", parallelism=2),
         Contestant("Flink Java", JAVA, "Windows", FLINK),
         Contestant("Flink Java, parallelism 2", JAVA, "Windows", FLINK, parallelism=2),
         Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX, most=MANY_WINDOWS),
@@ -112,7 +115,7 @@ WINDOWS = Job(
         Contestant(SQL, SQL, "in_sql"),
     ),
     keys=KEYS,
-    targets=(Target(PLAIN, 0.3, 50_000),),
+    targets=(Target(PLAIN, 0.3, 50_000), Target(JAVA, 2.0, 50_000, ours=TABLES)),
     absent=(
         (PANDAS, "by hand one would use Spark's own windows"),
         (TRANSFORM, "by hand one would use Spark's own windows"),
