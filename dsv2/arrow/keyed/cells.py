@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dsv2.arrow.encoding import Numbers
 
-__all__ = ("Cells", "FixedCells", "new_cells")
+__all__ = ("Cells", "FixedCells", "VariableCells", "new_cells")
 
 _FIXED: dict[Any, Any] = {
     pa.int64(): np.int64,

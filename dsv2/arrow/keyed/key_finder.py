@@ -12,7 +12,6 @@ import pyarrow as pa
 from dsv2.arrow.encoding import Numbers
 from dsv2.arrow.keyed.keys import OTHER, KeyArray, Keys, decoded_keys, distinct_keys, key_columns
 from dsv2.errors import ContractError
-from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
 
 __all__ = ("FoundKeys", "KeyFinder")
@@ -103,7 +102,7 @@ class KeyFinder:
         if foreign.any():
             (key, *_) = self.decoded(keys.take(np.flatnonzero(foreign)[:1]))
             raise ContractError(
-                f"{self._owner}: the key {shorten(key)} belongs to another subtask. Pass the columns by which the "
+                f"{self._owner}: the key {key!r:.80} belongs to another subtask. Pass the columns by which the "
                 f"stream is partitioned (key_by), as they are."
             )
 

@@ -105,7 +105,7 @@ class ArrowPanes(ArrowKeyedColumns):
 
     def put(self, kind: RowKind, stored: str, keys: Keys, values: Sequence[Any]) -> None:
         table = self._table(int(stored))
-        columns = rows_to_columns(values, type(self._template), list(self._hows))
+        columns = _columns_of(values, type(self._template), list(self._hows))
         self._put(table, keys, columns)
 
     def loader(self) -> ColumnsLoader:
@@ -147,7 +147,7 @@ class _PanesLoader(ColumnsLoader):
             self._add(row.kind, row.state, codec.loads(row.key, owner), codec.loads(row.value, owner))
 
 
-def rows_to_columns(values: Sequence[Any], kind: type, names: Sequence[str]) -> list[pa.Array]:
+def _columns_of(values: Sequence[Any], kind: type, names: Sequence[str]) -> list[pa.Array]:
     """Return fields of records as columns. Other fields may be None."""
     schema = schema_of(kind)
     return [pa.array([getattr(value, name) for value in values], schema.field(name).type) for name in names]

@@ -14,7 +14,7 @@ from dsv2.arrow.encoding import Numbers
 
 __all__ = ("RowIndex",)
 
-Equal: TypeAlias = Callable[[Numbers, Numbers], Numbers]
+_Equal: TypeAlias = Callable[[Numbers, Numbers], Numbers]
 """Compares stored keys at ``rows`` with wanted keys at ``places``. Returns a boolean for each pair."""
 
 _FEWEST_BITS = 10
@@ -36,7 +36,7 @@ class RowIndex:
         """The hash of each row."""
         return self._hashes[: self.count]
 
-    def find(self, hashes: Numbers, equal: Equal) -> Numbers:
+    def find(self, hashes: Numbers, equal: _Equal) -> Numbers:
         """Return the row of each wanted key, -1 if it has none."""
         rows = np.full(len(hashes), -1, np.int64)
         if not self.count:

@@ -66,6 +66,7 @@ class KeyedTable:
         self._store = store
         self._keys: Any
         self._live: Numbers
+        self._last: tuple[Keys, Numbers] | None
         self._due = deadlines
         self._owner = owner
         self._kind = ""
@@ -85,9 +86,8 @@ class KeyedTable:
         rows = self._find(keys)
         missing = np.flatnonzero(rows < 0)
         if len(missing):
-            added = keys.take(missing)
-            self._kind = keys.kind
-            rows[missing] = self._append(added)
+            rows[missing] = self._append(keys.take(missing))
+            self._last = keys, rows.copy()
         new = ~self._live[rows]
         if new.any():
             self._live[rows[new]] = True
@@ -201,6 +201,12 @@ class KeyedTable:
         self._forget()
 
     def _find(self, keys: Keys) -> Numbers:
+        """The row of each key, in use or not. The last keys are looked up once, for reading and writing."""
+        if self._last is None or self._last[0] is not keys:
+            self._last = keys, self._found(keys)
+        return self._last[1].copy()
+
+    def _found(self, keys: Keys) -> Numbers:
         if keys.kind != self._kind:
             if self.count:
                 raise InvalidKeyError(f"{self._owner}: its keys are of kind {self._kind}, these are {keys.kind}.")
@@ -221,6 +227,7 @@ class KeyedTable:
         return found
 
     def _append(self, keys: Keys) -> Numbers:
+        self._last = None
         rows = self._index.add(keys.hashes)
         self._key_cells().put(rows, keys.values)
         if self._index.count > len(self._live):
@@ -306,6 +313,7 @@ class KeyedTable:
         self._set_pages(1)
 
     def _forget(self) -> None:
+        self._last = None
         self._index = RowIndex()
         self._keys = None
         self._live = np.zeros(0, np.bool_)
