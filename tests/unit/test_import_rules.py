@@ -51,7 +51,8 @@ MAY_IMPORT = {
     "functions": {"async_settings", "context", "errors", "record_batch", "spi", "state", "watermark"},
     "extension": MODEL - {"sinks"} | {"arguments", "callables", "columnar", "streams"},
     "arrow": MODEL
-    | {"aggregates", "callables", "columnar", "connectors", "extension", "optional_types", "runtime.serde", "runtime.state"},
+    | {"aggregates", "callables", "columnar", "connectors", "extension"}
+    | {"optional_types", "runtime.serde", "runtime.state"},
     "file_log": {"clock", "errors", "folders", "optional_types", "program"},
     "connectors": {"arguments", "clock", "errors", "extension", "record_batch", "record_position"}
     | {"file_log", "folders", "resource", "sinks", "sources", "watermark"},
