@@ -96,11 +96,17 @@ class ExecutionEnvironment:
                 ``dsv2.sources.Source``, which have splits.
 
         Raises:
-            PlanError: ``source`` is not a source, or ``watermarks`` is given for a source without splits.
+            PlanError: ``source`` is not a source, ``name`` is not a string, or ``watermarks`` is given for a source
+                without splits.
         """
         if not isinstance(source, BaseSource):
             raise PlanError(
                 f"from_source at {caller_location()} takes a source of dsv2.sources, not {kind_of(source)}."
+            )
+        if not isinstance(name, str):
+            raise PlanError(
+                f"from_source at {caller_location()}: name must be a string, not {kind_of(name)}. A watermark strategy "
+                f"is passed as watermarks=..."
             )
         if watermarks is not None and not isinstance(source, Source):
             raise PlanError(

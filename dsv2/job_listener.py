@@ -25,8 +25,8 @@ class JobListener:
     def on_started(self, job: JobHandle, plan: Plan) -> None:
         """Called once, when ``job`` is running. ``plan``: Its plan."""
 
-    def on_progress(self, progress: JobProgress) -> None:
-        """Called after each micro-batch."""
+    def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
+        """Called after each micro-batch of ``job``."""
 
     def on_ended(self, job: JobHandle) -> None:
         """Called once, when the job has finished, stopped or failed."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
-__all__ = ("DOCUMENTS", "PROGRAMS", "ROOT", "program_of", "documented_output")
+__all__ = ("DOCUMENTS", "PROGRAMS", "ROOT", "documented_output", "program_of", "running_program")
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -31,3 +36,19 @@ PROGRAMS = {
     str(document.relative_to(ROOT)): program for document in DOCUMENTS if (program := program_of(document)).strip()
 }
 """Programs by the path of the document."""
+
+
+@contextmanager
+def running_program(name: str) -> Iterator[Any]:
+    """Run the program of the document ``name``, as a module, because its classes are serialized by their names.
+
+    At the end its variables are deleted: caches of the module ``typing`` keep its classes and with them all it created.
+    """
+    module = ModuleType(f"document_{Path(name).stem}")
+    sys.modules[module.__name__] = module
+    try:
+        exec(compile(PROGRAMS[name], name, "exec"), vars(module))
+        yield module
+    finally:
+        del sys.modules[module.__name__]
+        vars(module).clear()

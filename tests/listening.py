@@ -21,7 +21,7 @@ class Told(JobListener):
     def on_started(self, job: JobHandle, plan: Plan) -> None:
         self.events.append(("started", job.status.value, plan.job_name))
 
-    def on_progress(self, progress: JobProgress) -> None:
+    def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
         self.events.append((progress.batch_id, progress.operators[self._uid].records_in))
 
     def on_ended(self, job: JobHandle) -> None:

@@ -49,7 +49,8 @@ class PlayedJob:
 
     def report(self, batch_id: int = 0, **counts: Any) -> PlayedJob:
         """Complete a micro-batch. ``counts``: Arguments of ``progress``."""
-        self._listener.on_progress(replace(progress(batch_id, **counts), job_name=self.name))
+        handle: Any = self
+        self._listener.on_progress(handle, replace(progress(batch_id, **counts), job_name=self.name))
         return self
 
     def end(self, status: JobStatus = JobStatus.FINISHED) -> None:

@@ -44,7 +44,7 @@ def spark_session(name: str, settings: Mapping[str, str] | None = None) -> Itera
 @contextmanager
 def checkpoint() -> Iterator[str]:
     """Create a temporary folder for the checkpoint of one query."""
-    # A job that was stopped may still write its progress, which nothing waits for.
+    # Threads of Spark may still write files of a query that has stopped.
     with tempfile.TemporaryDirectory(prefix="dsv2-benchmark-", ignore_cleanup_errors=True) as folder:
         yield f"{folder}/checkpoint"
 

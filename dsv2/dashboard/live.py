@@ -49,7 +49,7 @@ class LiveJob(WatchedJob, JobListener):
         self._job = job
         self.record.end(Status.RUNNING)
 
-    def on_progress(self, progress: JobProgress) -> None:
+    def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
         self.record.add(progress)
 
     def on_ended(self, job: JobHandle) -> None:

@@ -112,15 +112,15 @@ class JobsListener(JobListener):
                 oldest = next((name for name in self._ends if name not in self._running), plan.job_name)
                 del self._ends[oldest]
 
-    def on_progress(self, progress: JobProgress) -> None:
+    def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
         """Note the progress of a job."""
         with self._lock:
-            if (job := self._running.get(progress.job_name)) is not None:
-                before = job.progress
-                new = job.update(progress)
-            else:
+            running = next((one for one in self._running.values() if one.handle is job), None)
+            if running is None:  # another job has its name
                 return
-        self.completed(job, before, new)
+            before = running.progress
+            new = running.update(progress)
+        self.completed(running, before, new)
 
     def on_ended(self, job: JobHandle) -> None:
         """Remove a job."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Generic, TypeVar
@@ -15,6 +16,8 @@ __all__ = ("CollectSink", "DriverSink", "ForeachBatchSink", "PrintSink", "Sink")
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
+
+_PRINTING = threading.Lock()  # some Pythons lose what several threads print at a time (CPython issue 119506)
 
 
 class Sink(ABC, Generic[T_contra]):
@@ -172,9 +175,10 @@ class PrintSink(DriverSink[T], Generic[T]):
 
     def write_batch(self, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
         head = f"{self.prefix}> " if self.prefix else ""
-        for record in _records_of(batches):
-            print(f"{head}{self.format(record)}")
-        sys.stdout.flush()  # a killed process would lose lines of a micro-batch that is not repeated
+        text = "".join([f"{head}{self.format(record)}\n" for record in _records_of(batches)])
+        with _PRINTING:
+            sys.stdout.write(text)
+            sys.stdout.flush()  # a killed process would lose lines of a micro-batch that is not repeated
 
 
 class ForeachBatchSink(DriverSink[T], Generic[T]):

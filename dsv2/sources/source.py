@@ -192,7 +192,7 @@ class SplitEnumerator(ABC, Generic[SplitT, StateT]):
             limit: The maximum size of the portion. The source may exceed it to make progress. None: no limit.
 
         Returns:
-            The next portion; None if there is nothing new.
+            The next portion; None if there is nothing new. A portion of size 0 up to the same position means the same.
         """
 
     def lag(self, split: SplitT, /) -> int | None:

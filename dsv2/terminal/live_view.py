@@ -51,9 +51,9 @@ class LiveView(JobListener):
         self._views[id(job)] = view = JobView(job, plan, display_on(self._stream or sys.stderr))
         view.start()
 
-    def on_progress(self, progress: JobProgress) -> None:
+    def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
         """Show the progress now, not only with the next second."""
-        for view in list(self._views.values()):
+        if (view := self._views.get(id(job))) is not None:
             view.refresh()
 
     def on_ended(self, job: JobHandle) -> None:

@@ -177,6 +177,7 @@ class Sending:
     def __init__(self, senders: int) -> None:
         self.expected: dict[tuple[int, int], list[int]] = {}
         self._times = [LONG_MIN] * senders
+        self._rounds = [0] * senders
         self._idle = set[int]()
         self._count = 0
 
@@ -185,6 +186,7 @@ class Sending:
         if senders != len(self._times):
             active = [time for sender, time in enumerate(self._times) if sender not in self._idle]
             self._times = [min(active) if active else max(self._times)] * senders
+            self._rounds = [0] * senders
             self._idle.clear()
 
     def step(self, program: Program, channel: int, what: str, amount: int) -> None:
@@ -192,10 +194,14 @@ class Sending:
         if what == "run":
             program.run()
         elif what == "idle":
-            sender.sender.declare_status(True)
-            self._idle.add(channel)
+            # Behind a round that is not complete it would count later, when event time may have passed what follows it.
+            if self._rounds[channel] == min(self._rounds):
+                sender.sender.declare_status(True)
+                self._idle.add(channel)
+                self._rounds[channel] = max(self._rounds)  # the others do not wait for it
         elif what == "round":
             sender.control(WATERMARK, "round", 1)
+            self._rounds[channel] += 1
         elif what == "time":
             self._wake(program, channel)
             self._times[channel] = max(self._times[channel], 0) + amount

@@ -1,7 +1,8 @@
-"""Fixtures for plans: one environment, streams of every kind, and a function of every kind."""
+"""Fixtures for plans (one environment, streams of every kind, a function of every kind), and for resources."""
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -53,6 +54,12 @@ class Streams:
         self.broadcast = side.broadcast()
         self.one, self.two_out, self.two_in, self.with_side = One(), TwoOut(), TwoIn(), WithSide()
         self.declaring = Declaring
+
+
+@pytest.fixture(scope="module")
+def no_other_harnesses() -> None:
+    """Harnesses of other tests that were not closed would keep resources open."""
+    gc.collect()
 
 
 @pytest.fixture

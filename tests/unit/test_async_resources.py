@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from typing import Any
 
 import pytest
@@ -14,13 +13,9 @@ from dsv2.local import LocalRuntime
 from dsv2.testing import OneInputHarness
 from tests.durations import ms
 
+pytestmark = pytest.mark.usefixtures("no_other_harnesses")
+
 EVENTS: list[str] = []
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_other_harnesses() -> None:
-    """Harnesses of other tests that were not closed would keep resources open."""
-    gc.collect()
 
 
 @pytest.fixture(autouse=True)

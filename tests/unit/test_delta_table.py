@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from dsv2.record_batch import RecordBatch
 from dsv2.sinks import SinkInfo
-from tests.documents import PROGRAMS
+from tests.documents import running_program
 
 pytest.importorskip("deltalake")
 
@@ -21,11 +20,9 @@ class CrashError(Exception):
 
 
 @pytest.fixture
-def document(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    module = ModuleType("document_files")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(compile(PROGRAMS["docs/files.md"], "docs/files.md", "exec"), vars(module))
-    return module
+def document(capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
+    with running_program("docs/files.md") as module:
+        yield module
 
 
 @pytest.mark.parametrize("crash", ["before", "after", "never"])

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator
 from html import escape
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from tests import documented_views
-from tests.documents import PROGRAMS, ROOT, documented_output
+from tests.documents import PROGRAMS, ROOT, documented_output, running_program
 
 NEED_SERVERS = {"docs/connectors.md"}  # tests/spark/test_connectors_document.py runs it
 
@@ -32,19 +29,10 @@ def logging_as_before() -> Iterator[None]:
     root.handlers[:] = handlers
 
 
-def run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the blocks of a document in order."""
-    # An importable module, because records are serialized under their class's module name.
-    module = ModuleType(f"document_{Path(name).stem}")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(compile(PROGRAMS[name], name, "exec"), vars(module))
-
-
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - NEED_SERVERS))
-def test_blocks_run_and_print_what_is_shown(
-    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(name, monkeypatch)
+def test_blocks_run_and_print_what_is_shown(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with running_program(name):
+        pass
     assert capsys.readouterr().out.splitlines() == documented_output(PROGRAMS[name])
 
 

@@ -62,6 +62,8 @@ REFUSED_CALLS: list[tuple[Build, str]] = [
     (lambda s: s.non_keyed.to_sink(7), "to_sink at HERE takes a sink of dsv2.sinks, not int."),
     (lambda s: s.global_.to_sink(CollectSink), "at HERE takes a sink of dsv2.sinks, not the class CollectSink itself."),
     (lambda s: s.env.from_source([1]), "from_source at HERE takes a source of dsv2.sources, not list."),
+    (lambda s: s.env.from_source(CollectionSource([1]), s.one),
+     "from_source at HERE: name must be a string, not One. A watermark strategy is passed as watermarks=..."),
     (lambda s: s.env.from_source(CollectionSource), "at HERE takes a source of dsv2.sources, not the class Coll"),
 
     (lambda s: s.non_keyed.connect_and_process(s.other_non_keyed, s.with_side),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,7 +15,7 @@ from dsv2 import CollectSink, ExecutionEnvironment, Trigger
 from dsv2.errors import JobError
 from dsv2.local import LocalRuntime
 from dsv2.testing import Crash, ManualClock, Pause, Stop, TestSource
-from tests.documents import PROGRAMS
+from tests.documents import running_program
 
 SILENCE = timedelta(seconds=10)
 EVERY = {"a": 1, "b": 1, "c": 8, "d": 1}  # seconds between the beats of a device
@@ -27,11 +25,7 @@ SECONDS = 120
 
 @pytest.fixture(scope="module")
 def document() -> Iterator[Any]:
-    """The program of the document, as a module, because its classes are serialized by their names."""
-    with pytest.MonkeyPatch.context() as patch:
-        module = ModuleType("document_monitoring")
-        patch.setitem(sys.modules, module.__name__, module)
-        exec(compile(PROGRAMS["docs/monitoring.md"], "docs/monitoring.md", "exec"), vars(module))
+    with running_program("docs/monitoring.md") as module:
         yield module
 
 

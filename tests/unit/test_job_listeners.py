@@ -30,7 +30,7 @@ class Failing(JobListener):
     def on_started(self, job: JobHandle, plan: Plan) -> None:
         raise ValueError("at the start")
 
-    def on_progress(self, progress: JobProgress) -> None:
+    def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
         raise ValueError("after a micro-batch")
 
     def on_ended(self, job: JobHandle) -> None:
@@ -40,11 +40,9 @@ class Failing(JobListener):
 class Stopping(JobListener):
     """Stops the job after its first micro-batch."""
 
-    def on_started(self, job: JobHandle, plan: Plan) -> None:
+    def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
         self.job = job
-
-    def on_progress(self, progress: JobProgress) -> None:
-        self.job.stop()
+        job.stop()
 
 
 def environment(*listeners: JobListener, count: int | None = 4, function: Any = abs) -> ExecutionEnvironment:

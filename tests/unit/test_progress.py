@@ -105,7 +105,7 @@ class StopsSecond(KeptPlan):
         super().on_started(job, plan)
         self.job = job
 
-    def on_progress(self, progress: JobProgress) -> None:
+    def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
         if progress.batch_id == 1:
             self.job.stop()
 
@@ -128,7 +128,7 @@ def test_progress_is_stored_in_the_checkpoint(tmp_path: Path) -> None:
     told: list[JobProgress] = []
 
     class Told(KeptPlan):
-        def on_progress(self, progress: JobProgress) -> None:
+        def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
             told.append(progress)
 
     environment(kept=Told()).execute("sums", checkpoint_location=tmp_path)
@@ -163,7 +163,7 @@ def test_rates_are_those_of_the_last_micro_batch(monkeypatch: pytest.MonkeyPatch
     told: list[tuple[float, float]] = []
 
     class Told(KeptPlan):
-        def on_progress(self, progress: JobProgress) -> None:
+        def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
             even = progress.operators["even"]
             told.append((even.records_in_per_second, even.records_out_per_second))
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.progress import report_of
-from dsv2 import Collector, ExecutionEnvironment, JobListener, JobProgress, PartitionedContext
+from dsv2 import Collector, ExecutionEnvironment, JobHandle, JobListener, JobProgress, PartitionedContext
 from dsv2.folders import LocalFolder
 from dsv2.graph import Plan
 from dsv2.progress_log import ProgressLog, read_job, read_progress
@@ -118,7 +118,7 @@ class Told(JobListener):
     def on_started(self, job: Any, plan: Plan) -> None:
         self.events.append("started")
 
-    def on_progress(self, progress: JobProgress) -> None:
+    def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
         self.events.append(progress.batch_id)
         self.changed.set()
         self._react(progress)

@@ -20,6 +20,7 @@ from dsv2 import (
     Collector,
     ConfigurationError,
     ExecutionEnvironment,
+    JobHandle,
     JobListener,
     JobProgress,
     JobStatus,
@@ -275,7 +276,7 @@ class Scraping(JobListener):
         self._name = name
         self.values: list[float] = []
 
-    def on_progress(self, progress: JobProgress) -> None:
+    def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
         self.values.append(scraped(self._registry)[self._name])
 
 
@@ -327,10 +328,14 @@ def test_several_jobs(listener: PrometheusListener, registry: CollectorRegistry)
     assert found["dsv2_operator_records_in_total{job_name=stock,operator=join}"] == 20
 
 
-def test_two_jobs_of_one_name(listener: PrometheusListener, caplog: pytest.LogCaptureFixture) -> None:
-    PlayedJob(listener).start()
-    PlayedJob(listener).start()
+def test_two_jobs_of_one_name(
+    listener: PrometheusListener, registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = PlayedJob(listener).start(), PlayedJob(listener).start()
     assert "Two jobs named 'shop' run in this process." in caplog.text
+    second.report(records=20)
+    first.report(records=10)
+    assert scraped(registry)["dsv2_operator_records_in_total{operator=join}"] == 20
 
 
 def test_progress_of_an_unknown_job_is_ignored(listener: PrometheusListener, registry: CollectorRegistry) -> None:

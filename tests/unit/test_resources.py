@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 import os
 import pickle
 from collections.abc import Callable, Iterator
@@ -23,6 +22,8 @@ from dsv2.resource import any_open, close_resources, resources_in_use
 from dsv2.testing import OneInputHarness
 from tests.durations import ms
 
+pytestmark = pytest.mark.usefixtures("no_other_harnesses")
+
 EVENTS: list[str] = []
 
 
@@ -41,12 +42,6 @@ class Model:
 
     def __reduce__(self) -> Any:
         raise TypeError("a model is not pickled")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_other_harnesses() -> None:
-    """Harnesses of other tests that were not closed would keep resources open."""
-    gc.collect()
 
 
 @pytest.fixture(autouse=True)

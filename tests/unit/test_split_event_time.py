@@ -193,8 +193,15 @@ def signals_of(found: dict[int, ReaderOrder]) -> dict[int, tuple[str, ...]]:
     return {subtask: order.signals for subtask, order in found.items()}
 
 
-def spans(ends: dict[str, int], **options: Any) -> Spans:
-    return Spans(ends, bounded=False, assigner=RoundRobinSplitAssigner(), **options)
+class SpansWithEmptyPortions(Spans):
+    """Answers with an empty portion if there is nothing new."""
+
+    def advance(self, split: Span, limit: int | None, /) -> Portion[Span]:
+        return super().advance(split, limit) or Portion(split, size=0)
+
+
+def spans(ends: dict[str, int], kind: type[Spans] = Spans, **options: Any) -> Spans:
+    return kind(ends, bounded=False, assigner=RoundRobinSplitAssigner(), **options)
 
 
 IDLE_AFTER_A_SECOND = builder().with_idleness(SECOND).build_as_watermark_strategy()
@@ -209,8 +216,9 @@ def test_reader_without_splits_is_idle() -> None:
     assert signals_of(driver.batch(1)) == {1: ("active",)}
 
 
-def test_split_without_data_becomes_idle() -> None:
-    source = spans({"a": 1, "b": 1, "c": 1})
+@pytest.mark.parametrize("kind", [Spans, SpansWithEmptyPortions])
+def test_split_without_data_becomes_idle(kind: type[Spans]) -> None:
+    source = spans({"a": 1, "b": 1, "c": 1}, kind)
     driver = Driver(source, IDLE_AFTER_A_SECOND)
     assert signals_of(driver.batch(a=4, b=4, c=2)) == {0: (), 1: ()}
     source.ends |= {"a": 2}

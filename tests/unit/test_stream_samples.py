@@ -151,6 +151,7 @@ def test_async_functions_also_within_the_event_loop_of_a_notebook() -> None:
     gc.collect()  # a coroutine that was not awaited would warn
 
 
+@pytest.mark.usefixtures("no_other_harnesses")
 def test_resources_are_closed() -> None:
     closed: list[str] = []
     resource = Resource(lambda: "client", close=closed.append)

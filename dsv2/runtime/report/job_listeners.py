@@ -24,6 +24,7 @@ class JobListeners:
 
     def __init__(self, listeners: Sequence[JobListener]) -> None:
         self._listeners = listeners
+        self._job: JobHandle
         self._thread: threading.Thread | None = None  # the one that calls ``ended``
         self._has_ended = threading.Event()
 
@@ -31,12 +32,13 @@ class JobListeners:
         return bool(self._listeners)
 
     def started(self, job: JobHandle, plan: Plan) -> None:
-        """Called when the job is running."""
+        """Called first, when the job is running."""
+        self._job = job
         self._call("on_started", lambda listener: listener.on_started(job, plan))
 
     def progress(self, progress: JobProgress) -> None:
         """Called after each micro-batch."""
-        self._call("on_progress", lambda listener: listener.on_progress(progress))
+        self._call("on_progress", lambda listener: listener.on_progress(self._job, progress))
 
     def ended(self, job: JobHandle) -> None:
         """Called once, when the status of the job is final. Then those who wait for its end continue."""

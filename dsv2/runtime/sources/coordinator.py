@@ -240,6 +240,8 @@ class SourceCoordinator:
                 raise ContractError(
                     f"advance must return a position of the same split, but for {held.at} it returned {portion.stop}."
                 )
+        if portion is not None and not portion.size and not portion.last and portion.stop == held.at:
+            return None  # otherwise the split would never be idle
         return portion
 
     def _snapshot(self, batch: int, now_ms: int, failures: int) -> SourceOffset:
