@@ -48,6 +48,7 @@ HOT_TOPICS = Job(
             near=0.1,
         ),
         Contestant("dsv2, on tables", TABLES, "on_tables", parallelism=2, near=0.1),
+        Contestant("dsv2, on tables, keyed state", TABLES, "on_tables", parallelism=2, mode="state", near=0.1),
         Contestant("Flink Java", JAVA, "HotTopics", FLINK),
         Contestant("Flink Java, parallelism 2", JAVA, "HotTopics", FLINK, parallelism=2, near=0.1),
         Contestant("Flink Java, records copied (its default)", JAVA, "HotTopics", FLINK, mode="copying"),

@@ -61,8 +61,9 @@ def _is_exact(kind: type) -> Any:
     def is_exact(part: Aggregate) -> bool:
         if isinstance(part, Count):
             return True
-        is_number = isinstance(part, Sum | Min | Max) and pa.types.is_int64(schema.field(part.field).type)
-        return is_number and part.field in required  # a partial result must not be None
+        # A partial result must not be None.
+        is_complete = isinstance(part, Sum | Min | Max) and part.field in required
+        return is_complete and bool(pa.types.is_int64(schema.field(part.field).type))
 
     return is_exact
 

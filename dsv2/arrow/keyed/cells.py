@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dsv2.arrow.encoding import Numbers
 
@@ -91,7 +92,7 @@ class VariableCells(Cells):
     __slots__ = ("_places", "_rows", "_values")
 
     def __init__(self, kind: pa.DataType) -> None:
-        self._values = _Arrays(kind)
+        self._values = _new_values(kind)
         self._places = np.zeros(0, np.int64)
         self._rows = 0
 
@@ -107,17 +108,66 @@ class VariableCells(Cells):
         first = self._values.append(values)
         self._places[rows] = np.arange(first, first + len(values))
         if first > 2 * self._rows + 1024:
-            self._values = _Arrays(values.type, self.get(np.arange(self._rows)))
+            kept = self.get(np.arange(self._rows))
+            self._values = _new_values(values.type)
+            self._values.append(kept)
             self._places[: self._rows] = np.arange(self._rows)
 
 
-class _Arrays:
-    """An array that grows. It consists of arrays of which each is more than twice as long as the next."""
+class _Values(Protocol):
+    """An array that grows."""
 
-    def __init__(self, kind: pa.DataType, first: pa.Array | None = None) -> None:
-        self._arrays: list[pa.Array] = [pa.array([], kind) if first is None else first]
-        self._starts = [0]
+    def append(self, values: pa.Array) -> int:
+        """Append values and return the place of the first."""
+
+    def take(self, places: Numbers) -> pa.Array:
+        """Return the values at ``places``."""
+
+
+class _Texts:
+    """Texts or bytes, in two buffers."""
+
+    def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
+        self._large = pa.large_string() if pa.types.is_string(kind) else pa.large_binary()
+        self._count = 0
+        self._ends = np.zeros(1, np.int64)  # and the start of the first
+        self._data = np.zeros(0, np.uint8)
+        self._valid: list[tuple[int, Numbers]] = []  # the places from which on values may be null, and which are not
+
+    def append(self, values: pa.Array) -> int:
+        first, count = self._count, self._count + len(values)
+        lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy()
+        self._ends = _reserved(self._ends, count + 1)
+        before = int(self._ends[first])
+        np.cumsum(lengths, out=self._ends[first + 1 : count + 1])
+        self._ends[first + 1 : count + 1] += before
+        after = int(self._ends[count])
+        self._data = _reserved(self._data, after)
+        joined = b"".join(values.cast(pa.binary()).drop_null().to_pylist()) if values.null_count else _bytes(values)
+        self._data[before:after] = np.frombuffer(joined, np.uint8)
+        if values.null_count:
+            self._valid.append((first, values.is_valid().to_numpy(zero_copy_only=False)))
+        self._count = count
+        return first
+
+    def take(self, places: Numbers) -> pa.Array:
+        buffers = [None, pa.py_buffer(self._ends), pa.py_buffer(self._data)]
+        found = pa.Array.from_buffers(self._large, self._count, buffers).take(pa.array(places)).cast(self._kind)
+        if not self._valid:
+            return found
+        valid = np.ones(self._count, np.bool_)
+        for first, part in self._valid:
+            valid[first : first + len(part)] = part
+        return pc.if_else(pa.array(valid[places]), found, pa.scalar(None, self._kind))
+
+
+class _Arrays:
+    """Values of any type. There are several arrays, of which each is more than twice as long as the next."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._arrays: list[pa.Array] = [pa.array([], kind)]
+        self._starts = [0]
 
     def append(self, values: pa.Array) -> int:
         first = self._starts[-1] + len(self._arrays[-1])
@@ -144,6 +194,26 @@ class _Arrays:
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         return pa.concat_arrays(parts).take(pa.array(back))
+
+
+def _new_values(kind: pa.DataType) -> _Values:
+    return _Texts(kind) if pa.types.is_string(kind) or pa.types.is_binary(kind) else _Arrays(kind)
+
+
+def _bytes(values: pa.Array) -> memoryview:
+    """The bytes of all values, none of which is null."""
+    _, offsets, data = values.buffers()
+    if data is None:
+        return memoryview(b"")
+    if not len(values):
+        return memoryview(b"")
+    ends = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * 4)
+    return memoryview(data)[int(ends[0]) : int(ends[-1])]
+
+
+def _reserved(values: Numbers, size: int) -> Numbers:
+    """The numbers, with space for ``size``."""
+    return values if size <= len(values) else _grown(values, max(size, 2 * len(values)))
 
 
 def new_cells(kind: pa.DataType) -> Cells:

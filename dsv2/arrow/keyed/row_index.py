@@ -42,18 +42,27 @@ class RowIndex:
         if not self.count:
             return rows
         wanted, slots = np.arange(len(hashes)), self._first_slots(hashes)
-        last = len(self._slots) - 1
+        while len(wanted):
+            wanted, slots, found = self._candidates(wanted, slots, hashes)
+            same = equal(found, wanted)
+            rows[wanted[same]] = found[same]
+            others = ~same  # their hash is that of another key
+            wanted, slots = wanted[others], slots[others] + 1 & len(self._slots) - 1
+        return rows
+
+    def _candidates(self, wanted: Numbers, slots: Numbers, hashes: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """Return wanted keys that have a row with the same hash, its slot from ``slots`` on, and the row."""
+        last, parts = len(self._slots) - 1, []
         while len(wanted):
             found = self._slots[slots]
-            taken = found >= 0
-            wanted, slots, found = wanted[taken], slots[taken], found[taken]
-            same = np.flatnonzero(self._hashes[found] == hashes[wanted])
-            same = same[equal(found[same], wanted[same])]
-            rows[wanted[same]] = found[same]
-            others = np.ones(len(wanted), np.bool_)
-            others[same] = False
+            same = self._hashes[found] == hashes[wanted]
+            same &= found >= 0
+            parts.append((wanted[same], slots[same], found[same]))
+            others = ~same
+            others &= found >= 0
             wanted, slots = wanted[others], slots[others] + 1 & last
-        return rows
+        joined, at, rows = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return joined, at, rows
 
     def add(self, hashes: Numbers) -> Numbers:
         """Add keys that are not in the index, and return their rows."""
