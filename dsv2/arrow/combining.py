@@ -63,7 +63,7 @@ def _is_exact(kind: type) -> Any:
             return True
         # A partial result must not be None.
         is_complete = isinstance(part, Sum | Min | Max) and part.field in required
-        return is_complete and bool(pa.types.is_int64(schema.field(part.field).type))
+        return bool(is_complete and pa.types.is_int64(schema.field(part.field).type))
 
     return is_exact
 
