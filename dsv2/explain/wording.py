@@ -124,7 +124,10 @@ def short_location(location: str) -> str:
     file, _, line = location.rpartition(":")
     if not os.path.isabs(file):
         return location
-    relative = os.path.relpath(file)
+    try:
+        relative = os.path.relpath(file)
+    except (OSError, ValueError):  # the current directory has been removed, or is on another drive
+        return location
     return location if relative.startswith(os.pardir) else f"{relative}:{line}"
 
 

@@ -19,6 +19,7 @@ from dsv2 import ConfigurationError, ErrorPolicy, ExecutionEnvironment
 from dsv2.explain import Explanation, Fact, PlanView, Processing, RuntimeView, json_schema
 from dsv2.explain.code import code_of
 from dsv2.explain.operators import processing_of
+from dsv2.explain.wording import short_location
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, reduce
 from dsv2.functions import MapFunction
@@ -333,3 +334,15 @@ def test_explanation_of_a_plan_equals_that_of_the_environment_without_runtime() 
     env.from_collection([1]).to_sink(CollectSink())
     assert isinstance(env.build_plan().explain(), Explanation)
     assert str(env.build_plan().explain("json")) == str(env.explain("json"))
+
+
+def test_locations_are_relative_to_the_current_directory_if_it_exists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert short_location(f"{folder / 'jobs.py'}:3") == "jobs.py:3"
+    assert short_location(f"{tmp_path / 'jobs.py'}:3") == f"{tmp_path / 'jobs.py'}:3"
+    folder.rmdir()
+    assert short_location(f"{folder / 'jobs.py'}:3") == f"{folder / 'jobs.py'}:3"
