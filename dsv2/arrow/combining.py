@@ -121,7 +121,8 @@ class CombineColumns(ColumnAggregate[IN, OUT], BatchFunction):
     def _repeats(self, partial: pa.Table) -> bool:
         """Whether enough of the first records have the same key and windows, so that combining saves something."""
         first = partial.slice(0, _SAMPLE)
-        return 2 * first.group_by(self._groups()).aggregate([]).num_rows <= first.num_rows
+        different: int = first.group_by(self._groups()).aggregate([]).num_rows
+        return 2 * different <= len(first)
 
     def _fits(self, partial: pa.Table) -> bool:
         """Whether no sum can exceed 64 bits. If one may, the sums are checked after the exchange."""

@@ -9,6 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -239,6 +240,38 @@ class Calls(ArrowProcessFunction[Sale, Report]):
 def test_wrong_use_is_refused(call: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(UserFunctionError, match=f"{error.__name__}: .*{text}"):
         harness(Calls(call), parallelism=2, subtask=1).input.push(Sale("product 1", 1))
+
+
+def test_array_of_keys_may_change_between_calls() -> None:
+    found: list[Any] = []
+
+    def call(state: Any, batch: pa.Table, ctx: Any) -> None:
+        numbers = np.array([1, 2])
+        state.update(numbers, {"sold": pa.array([10, 20]), "largest": 0})
+        numbers[:] = 2
+        found.append(state.get(numbers)["sold"].to_pylist())
+
+    harness(Calls(call)).input.push(Sale("a", 1))
+    assert found == [[20, 20]]
+
+
+def test_nothing_happens_without_keys() -> None:
+    found: list[Any] = []
+
+    def call(state: Any, batch: pa.Table, ctx: Any) -> None:
+        nothing = batch["product"].slice(0, 0)
+        state.update(nothing, {"sold": 1, "largest": 1})
+        state.aggregate(nothing, {"sold": 1}, {"sold": "sum"})
+        ctx.processing_timers.register(nothing, 5)
+        ctx.processing_timers.delete(nothing, 5)
+        state.remove(nothing)
+        after = state.accumulate(nothing, {"sold": 1, "largest": 2}, {"sold": "sum", "largest": "max"})
+        found.append((state.get(nothing).num_rows, after.num_rows, list(state.tables())))
+
+    one = harness(Calls(call))
+    one.input.push(Sale("a", 1))
+    one.snapshot()
+    assert found == [(0, 0, [])]
 
 
 def test_state_of_other_kinds_is_refused_when_the_plan_is_built() -> None:

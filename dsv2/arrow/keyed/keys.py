@@ -140,7 +140,7 @@ def stored_type(kind: str) -> pa.DataType:
 
 def _normalized(column: Any) -> pa.Array:
     if isinstance(column, np.ndarray):
-        column = pa.array(column)
+        column = pa.array(column.copy())  # the caller may change it before the next call with it
     elif isinstance(column, pa.ChunkedArray):
         column = in_one_piece(column)
     if not isinstance(column, pa.Array):
