@@ -109,6 +109,13 @@ def _choose(
     types = field_types(kind)
     if types is None or not set(names) <= types.keys():
         return f"the records are {getattr(kind, '__qualname__', kind)}, which has no columns"
+    for name, part in result.aggregates.items():
+        if part.field and part.field not in types:
+            fields = ", ".join(types)
+            raise PlanError(
+                f"aggregate at {caller_location()}: {name} aggregates {part.field!r}, but {kind.__qualname__} has the "
+                f"fields {fields}."
+            )
     try:
         reason: str | None = import_module(_ARROW).why_not_columns(result, kind, names)
     except ImportError:

@@ -207,8 +207,8 @@ def times_of(batch: RecordBatch[Any]) -> Numbers:
         return found
     if timestamps is None or None in timestamps:
         raise ContractError(
-            "A record has no timestamp, which windows in event time require. Put a generator before the windows "
-            "(EventTimeExtension.new_watermark_generator_builder)."
+            "Windows in event time require records with timestamps, but a record has none. Put a generator before the "
+            "window (EventTimeExtension.new_watermark_generator_builder), or use windows with TimeType.PROCESSING."
         )
     return np.array(timestamps, np.int64)
 
