@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection
+from dataclasses import make_dataclass
 from datetime import timedelta
 from operator import attrgetter
 from pathlib import Path
@@ -30,6 +31,7 @@ from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
 from dsv2.testing import ManualClock, OneInputHarness, Stop, TestSource
 from tests.durations import ms
+from tests.support import Driver, KeptEntries
 
 
 class Sale(NamedTuple):
@@ -272,6 +274,58 @@ def test_nothing_happens_without_keys() -> None:
     one.input.push(Sale("a", 1))
     one.snapshot()
     assert found == [(0, 0, [])]
+
+
+def order(*fields: Any) -> Any:
+    """A version of the class ``shop.Order``."""
+    kind = make_dataclass("Order", fields)
+    kind.__module__, kind.__qualname__ = "shop", "Order"
+    return kind
+
+
+def driver_of(kind: type, entries: KeptEntries | None, **options: Any) -> tuple[Driver, Any]:
+    """A driver of a function whose state has values of ``kind``, and the state."""
+    state: Any = StateDeclarations.value_state("orders", kind, **options)
+    env = ExecutionEnvironment.get_instance("local")
+    keyed = env.from_collection(list[Sale](), "in").key_by(attrgetter("product"))
+    kept = keyed.process(Calls(lambda *_: None, state)).with_uid("keep").with_parallelism(1)
+    kept.to_sink(CollectSink()).with_uid("out")
+    return Driver(env.build_plan("job"), "keep", entries=entries), state
+
+
+def state_in(driver: Driver, state: Any) -> Any:
+    return driver.subtask.head.visit("a", lambda ctx: ctx.keyed_state(state))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("in_map", [False, True])
+@pytest.mark.parametrize(
+    ("after", "options", "expected"),
+    [
+        (order(("text", str), ("number", int)), {}, [{"text": "x", "number": 1}, {"text": "x", "number": 2}]),
+        (
+            order(("number", int), ("more", str, "new")),
+            {},
+            [{"number": 1, "more": "new"}, {"number": 2, "more": "new"}],
+        ),
+        (
+            order(("number", int)),
+            {"version": 2, "migrate": lambda old, version: order(("number", int))(old.number * 10)},
+            [{"number": 10}, {"number": 20}],
+        ),
+    ],
+)
+def test_classes_of_values_may_change(in_map: bool, after: Any, options: Any, expected: Any) -> None:
+    entries = KeptEntries() if in_map else None
+    keys = pa.array(["a", "b"])
+    driver, state = driver_of(order(("number", int), ("text", str)), entries)
+    driver.open()
+    state_in(driver, state).update(keys, {"number": pa.array([1, 2]), "text": "x"})
+    blob = driver.subtask.snapshot()
+    for _ in range(2):
+        driver, state = driver_of(after, entries, **options)
+        driver.subtask.restore(blob)
+        assert state_in(driver, state).get(keys).to_pylist() == expected
+        blob = driver.subtask.snapshot()
 
 
 def test_state_of_other_kinds_is_refused_when_the_plan_is_built() -> None:
