@@ -294,7 +294,7 @@ def driver_of(kind: type, entries: KeptEntries | None, **options: Any) -> tuple[
 
 
 def state_in(driver: Driver, state: Any) -> Any:
-    return driver.subtask.head.visit("a", lambda ctx: ctx.keyed_state(state))  # type: ignore[attr-defined]
+    return driver.subtask.head.visit("a", lambda ctx: ctx.keyed_state(state))
 
 
 @pytest.mark.parametrize("in_map", [False, True])
