@@ -24,6 +24,7 @@ from dsv2.graph import InputRef, KeySelector, OperatorKind, PlanBuilder, WaitFor
 from dsv2.graph.builder import caller_location
 from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
+from dsv2.stream_aggregates import KeyedAggregates
 from dsv2.stream_arguments import (
     AnyTwoInput,
     OneInputOrCallable,
@@ -125,7 +126,7 @@ class NonKeyedPartitionStream(ParallelStream[T_co], StreamOperators[T_co], Gener
         return ConfiguredStream[Any](self._builder, ref)
 
 
-class KeyedPartitionStream(ParallelStream[T_co], Generic[K, T_co]):
+class KeyedPartitionStream(ParallelStream[T_co], KeyedAggregates[T_co], Generic[K, T_co]):
     """A stream partitioned by key."""
 
     _kind = "KeyedPartitionStream"

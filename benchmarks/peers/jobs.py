@@ -48,6 +48,7 @@ HOT_TOPICS = Job(
             near=0.1,
         ),
         Contestant("dsv2, on tables", TABLES, "on_tables", parallelism=2, near=0.1),
+        Contestant("dsv2, on tables, keyed state", TABLES, "on_tables", parallelism=2, mode="state", near=0.1),
         Contestant("Flink Java", JAVA, "HotTopics", FLINK),
         Contestant("Flink Java, parallelism 2", JAVA, "HotTopics", FLINK, parallelism=2, near=0.1),
         Contestant("Flink Java, records copied (its default)", JAVA, "HotTopics", FLINK, mode="copying"),
@@ -86,6 +87,7 @@ RUNNING_COUNT = Job(
         Contestant("plain loop", PLAIN, "plain", kinds=KINDS),
         Contestant("dsv2", DSV2, "on_dsv2", parallelism=2, kinds=KINDS),
         Contestant("dsv2, single events", "dsv2, single", "on_dsv2", parallelism=2, mode="single", in_short=False),
+        Contestant("dsv2, on tables", TABLES, "on_tables", parallelism=2),
         Contestant("Flink Java", JAVA, "RunningCount", FLINK),
         Contestant("Flink Java, parallelism 2", JAVA, "RunningCount", FLINK, parallelism=2),
         Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX, kinds=KINDS),
@@ -96,7 +98,11 @@ RUNNING_COUNT = Job(
     ),
     keys=KEYS,
     kinds=KINDS,
-    targets=(Target(PLAIN, 0.6, 1_000), Target(BYTE, 1.5, 1_000)),
+    targets=(
+        Target(PLAIN, 0.6, 1_000),
+        Target(BYTE, 1.5, 1_000),
+        Target(JAVA, 1.5, 1_000_000, ours=TABLES),
+    ),
     absent=((SQL, "no way to say it: a count per key and micro-batch, yes, but not one per event"),),
 )
 
@@ -106,6 +112,7 @@ WINDOWS = Job(
     (
         Contestant("plain loop", PLAIN, "plain"),
         Contestant("dsv2", DSV2, "on_dsv2", parallelism=2),
+        Contestant("dsv2, on tables", TABLES, "on_tables", parallelism=2),
         Contestant("Flink Java", JAVA, "Windows", FLINK),
         Contestant("Flink Java, parallelism 2", JAVA, "Windows", FLINK, parallelism=2),
         Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX, most=MANY_WINDOWS),
@@ -114,7 +121,7 @@ WINDOWS = Job(
         Contestant(SQL, SQL, "in_sql"),
     ),
     keys=KEYS,
-    targets=(Target(PLAIN, 0.3, 50_000),),
+    targets=(Target(PLAIN, 0.3, 50_000), Target(JAVA, 2.0, 50_000, ours=TABLES)),
     absent=(
         (PANDAS, "by hand one would use Spark's own windows"),
         (TRANSFORM, "by hand one would use Spark's own windows"),

@@ -7,12 +7,18 @@ from dsv2.connectors.client_library import require_client_library
 
 require_client_library("pyarrow", "arrow", "dsv2.arrow")
 
-from dsv2.arrow.functions import (  # noqa: E402 - names the extra, where pyarrow is missing
+from dsv2.arrow.context import (  # noqa: E402 - names the extra, where pyarrow is missing
     ArrowCollector,
+    ArrowContext,
+    ArrowNonPartitionedContext,
+)
+from dsv2.arrow.functions import (  # noqa: E402
     ArrowEventTimeProcessFunction,
     ArrowProcessFunction,
     map_tables,
 )
+from dsv2.arrow.keyed.state import ArrowKeyedState  # noqa: E402
+from dsv2.arrow.keyed.timers import ArrowTimers  # noqa: E402
 from dsv2.arrow.records import records_of  # noqa: E402
 from dsv2.arrow.schema import schema_of  # noqa: E402
 from dsv2.arrow.sinks import ArrowForeachBatchSink, ArrowSink, ArrowSinkBatch  # noqa: E402
@@ -20,11 +26,15 @@ from dsv2.arrow.table_source import TableSource  # noqa: E402
 
 __all__ = (
     "ArrowCollector",
+    "ArrowContext",
     "ArrowEventTimeProcessFunction",
     "ArrowForeachBatchSink",
+    "ArrowKeyedState",
+    "ArrowNonPartitionedContext",
     "ArrowProcessFunction",
     "ArrowSink",
     "ArrowSinkBatch",
+    "ArrowTimers",
     "TableSource",
     "map_tables",
     "records_of",

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import pyarrow as pa
 
+from dsv2.arrow.context import ArrowCollector, ArrowContext, ArrowNonPartitionedContext
 from dsv2.arrow.declared_types import declared_types
+from dsv2.arrow.keyed.columns import ArrowKeyedColumns, check_column_states
 from dsv2.arrow.records import records_of, table_of
 from dsv2.arrow.schema import schema_of
 from dsv2.callables import takes
 from dsv2.columnar import Columnar
-from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.errors import ConfigurationError, PlanError, SchemaError
 from dsv2.extension.event_time import EventTimeProcessFunction
 from dsv2.functions import OneInput
 from dsv2.record_batch import RecordBatch
+from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.spi import (
     BatchFunction,
     ColumnarFunction,
@@ -29,56 +31,23 @@ from dsv2.spi import (
 )
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
-__all__ = ("ArrowCollector", "ArrowEventTimeProcessFunction", "ArrowProcessFunction", "MapTables", "map_tables")
+__all__ = ("ArrowEventTimeProcessFunction", "ArrowProcessFunction", "MapTables", "TableFunction", "map_tables")
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
-OUT_contra = TypeVar("OUT_contra", contravariant=True)
 
 
-class ArrowCollector(Collector[OUT_contra], Protocol[OUT_contra]):
-    """The collector of an ``ArrowProcessFunction``. It emits tables, and single records like any collector."""
+class TableFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
+    """What functions on tables have in common: all callbacks but that for records."""
 
-    def collect_batch(self, batch: pa.Table, /, *, time_column: str | None = None) -> None:
-        """Emit the rows of ``batch`` in order.
-
-        Args:
-            batch: A table with the columns of the record class. Other columns are dropped and numbers are cast.
-            time_column: The integer column that contains the timestamps of the records, in ms. By default, records
-                have no timestamps.
-
-        Raises:
-            SchemaError: The table does not match the record class, or has no such time column.
-        """
-
-
-class ArrowProcessFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
-    """A function with one input and one output that receives its records as Arrow tables.
-
-    Declare ``IN`` and ``OUT`` in the class statement: ``class Sums(ArrowProcessFunction[Click, Total])``. They are
-    NamedTuple classes or dataclasses whose fields have column types. Single records from upstream functions are
-    gathered into tables, and tables are converted to records for downstream functions that process single records.
-
-    On a keyed stream a table contains records of several keys. There is no current key, and therefore neither keyed
-    state nor timers. Keep state in instance fields, which are part of the checkpoint.
-    """
-
-    def open(self, ctx: NonPartitionedContext[OUT]) -> None:
+    def open(self, ctx: ArrowNonPartitionedContext[OUT]) -> None:
         """Called once per subtask, before the first record. It may emit watermarks."""
 
-    @abstractmethod
-    def process_batch(self, batch: pa.Table, output: ArrowCollector[OUT], ctx: PartitionedContext[OUT]) -> None:
-        """Called with up to some thousand records of one channel, in order. Watermarks arrive between tables.
-
-        The size of the tables is unspecified. It depends on how the records arrive and is the same when a micro-batch
-        is retried.
-        """
-
-    def end_input(self, output: ArrowCollector[OUT], ctx: NonPartitionedContext[OUT]) -> None:
+    def end_input(self, output: ArrowCollector[OUT], ctx: ArrowNonPartitionedContext[OUT]) -> None:
         """Called once, after every channel of the input has ended."""
 
     def on_watermark(
-        self, watermark: Watermark, output: ArrowCollector[OUT], ctx: NonPartitionedContext[OUT]
+        self, watermark: Watermark, output: ArrowCollector[OUT], ctx: ArrowNonPartitionedContext[OUT]
     ) -> WatermarkHandlingResult:
         """Called for each watermark, between tables, as in every function."""
         return WatermarkHandlingResult.PEEK
@@ -92,6 +61,39 @@ class ArrowProcessFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
             )
         for kind in self.record_types:
             schema_of(kind)
+        check_column_states(self.uses_states(), type(self).__qualname__)
+
+    def on_processing_timers(self, timers: pa.Table, output: ArrowCollector[OUT], ctx: ArrowContext[OUT]) -> None:
+        """Called with the timers in processing time that are due, ordered by time.
+
+        The columns of ``timers`` are those of the key, see ``ArrowKeyedState.tables``, and ``timestamp``.
+        """
+
+    def dsv2_uses_processing_timers(self) -> bool:
+        return type(self).on_processing_timers is not TableFunction.on_processing_timers
+
+    def dsv2_keyed_columns(self, environment: ColumnsEnvironment, fail: Callable[..., NoReturn]) -> ArrowKeyedColumns:
+        return ArrowKeyedColumns(list(self.uses_states()), environment, fail)
+
+
+class ArrowProcessFunction(TableFunction[IN, OUT], ABC, Generic[IN, OUT]):
+    """A function with one input and one output that receives its records as Arrow tables.
+
+    Declare ``IN`` and ``OUT`` in the class statement: ``class Sums(ArrowProcessFunction[Click, Total])``. They are
+    NamedTuple classes or dataclasses whose fields have column types. Single records from upstream functions are
+    gathered into tables, and tables are converted to records for downstream functions that process single records.
+
+    On a keyed stream a table contains records of several keys. There is no current key: ``ctx.keyed_state`` and the
+    timers of ``ctx`` take keys as columns. Instance fields are for small state. All of it is part of the checkpoint.
+    """
+
+    @abstractmethod
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[OUT], ctx: ArrowContext[OUT]) -> None:
+        """Called with up to some thousand records of one channel, in order. Watermarks arrive between tables.
+
+        The size of the tables is unspecified. It depends on how the records arrive and is the same when a micro-batch
+        is retried.
+        """
 
     @property
     def record_types(self) -> tuple[type, type]:
@@ -118,12 +120,15 @@ class ArrowProcessFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
 
 
 class ArrowEventTimeProcessFunction(ArrowProcessFunction[IN, OUT], EventTimeProcessFunction, Generic[IN, OUT]):
-    """An ``ArrowProcessFunction`` with event time. It has no event timers, because those belong to a key."""
+    """An ``ArrowProcessFunction`` with event time and timers in event time."""
 
     def on_event_time_watermark(
-        self, timestamp: int, output: ArrowCollector[OUT], ctx: NonPartitionedContext[OUT]
+        self, timestamp: int, output: ArrowCollector[OUT], ctx: ArrowNonPartitionedContext[OUT]
     ) -> None:
         """Called when event time has reached ``timestamp`` (ms), before it is forwarded."""
+
+    def on_event_timers(self, timers: pa.Table, output: ArrowCollector[OUT], ctx: ArrowContext[OUT]) -> None:
+        """Called with the timers in event time that are due, ordered by time. As ``on_processing_timers``."""
 
 
 class MapTables(ArrowProcessFunction[IN, OUT], BatchFunction, Generic[IN, OUT]):
@@ -144,7 +149,7 @@ class MapTables(ArrowProcessFunction[IN, OUT], BatchFunction, Generic[IN, OUT]):
     def keeps_nothing(self) -> bool:
         return True
 
-    def process_batch(self, batch: pa.Table, output: ArrowCollector[OUT], ctx: PartitionedContext[OUT]) -> None:
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[OUT], ctx: ArrowContext[OUT]) -> None:
         output.collect_batch(self.function(batch), time_column=self._time_column)
 
     def process_record_batch(self, batch: RecordBatch[IN], emit: EmitBatch) -> None:

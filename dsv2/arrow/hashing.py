@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from dsv2.runtime.state.key_groups import subtask_of
 
-__all__ = ("subtasks_of",)
+__all__ = ("distinct", "hash_texts", "hash_whole_numbers", "subtasks_of")
 
 _Numbers: TypeAlias = np.ndarray[Any, Any]
 
@@ -36,13 +36,13 @@ def subtasks_of(columns: Sequence[pa.Array], max_parallelism: int, parallelism: 
     """
     plain = columns[0].type if len(columns) == 1 and not columns[0].null_count else pa.null()
     if pa.types.is_int64(plain):
-        return _subtasks(_hash_whole_numbers(columns[0].to_numpy()), max_parallelism, parallelism)
+        return _subtasks(hash_whole_numbers(columns[0].to_numpy()), max_parallelism, parallelism)
     if pa.types.is_string(plain):
         coded = pc.dictionary_encode(columns[0])
-        targets = _subtasks(_hash_texts(coded.dictionary), max_parallelism, parallelism)
+        targets = _subtasks(hash_texts(coded.dictionary), max_parallelism, parallelism)
         places = coded.indices.to_numpy()
     else:
-        values, places = _distinct(columns)
+        values, places = distinct(columns)
         targets = np.array([subtask_of(value, max_parallelism, parallelism) for value in values], dtype=np.uint16)
     by_row: _Numbers = targets[places]
     return by_row
@@ -59,7 +59,7 @@ def _remainders(hashes: _Numbers, divisor: int) -> _Numbers:
     return remainders
 
 
-def _distinct(columns: Sequence[pa.Array]) -> tuple[list[Any], _Numbers]:
+def distinct(columns: Sequence[pa.Array]) -> tuple[list[Any], _Numbers]:
     """The distinct keys, and the index of each row's key among them."""
     coded = [pc.dictionary_encode(column, null_encoding="encode") for column in columns]
     if len(coded) == 1:
@@ -73,13 +73,13 @@ def _distinct(columns: Sequence[pa.Array]) -> tuple[list[Any], _Numbers]:
     return list(zip(*(column.take(chosen).to_pylist() for column in columns), strict=True)), places
 
 
-def _hash_texts(values: pa.StringArray) -> _Numbers:
+def hash_texts(values: pa.StringArray) -> _Numbers:
     """``stable_hash`` of each string. Arrow stores strings as UTF-8."""
     encoded = values.cast(pa.binary()).to_pylist()
     return _hash_small_numbers(np.fromiter(map(crc32, encoded), np.uint64, len(encoded)))
 
 
-def _hash_whole_numbers(values: _Numbers) -> _Numbers:
+def hash_whole_numbers(values: _Numbers) -> _Numbers:
     """``stable_hash`` of each integer: bits 32 to 63 of value times multiplier, XOR the bits above."""
     least, greatest = (values.min(), values.max()) if len(values) else (0, 0)
     if least >= 0 and greatest <= _LOW:

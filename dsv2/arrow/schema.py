@@ -16,7 +16,15 @@ import pyarrow as pa
 from dsv2.errors import SchemaError
 from dsv2.optional_types import without_none
 
-__all__ = ("can_be_columns", "names_without_none", "refuse_nulls", "rows_to_table", "schema_of", "table_to_rows")
+__all__ = (
+    "can_be_columns",
+    "field_names",
+    "names_without_none",
+    "refuse_nulls",
+    "rows_to_table",
+    "schema_of",
+    "table_to_rows",
+)
 
 _TYPES: dict[Any, pa.DataType] = {
     bool: pa.bool_(),
@@ -50,7 +58,7 @@ def names_without_none(kind: type) -> Sequence[str]:
 @cache
 def _columns(kind: type) -> tuple[pa.Schema, tuple[str, ...]]:
     """The schema, and the names of the columns that must not contain nulls."""
-    names = _field_names(kind)
+    names = field_names(kind)
     try:
         hints = typing.get_type_hints(kind)
     except NameError as error:
@@ -109,12 +117,13 @@ def table_to_rows(table: pa.Table, kind: type) -> list[Any]:
 @cache
 def _maker(kind: type) -> Callable[..., Any]:
     if dataclasses.is_dataclass(kind) and any(field.kw_only for field in dataclasses.fields(kind)):
-        names = _field_names(kind)
+        names = field_names(kind)
         return lambda *values: kind(**dict(zip(names, values, strict=True)))
     return kind
 
 
-def _field_names(kind: type) -> list[str]:
+def field_names(kind: type) -> list[str]:
+    """Return the names of the fields of a NamedTuple class or dataclass. Raises ``SchemaError`` for other classes."""
     if dataclasses.is_dataclass(kind):
         return [field.name for field in dataclasses.fields(kind) if field.init]
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from dsv2.aggregates.rows import EmitWindow, RunningAggregate
 from dsv2.context import RuntimeExecutionMode
 from dsv2.explain.event_time_findings import event_time_findings
 from dsv2.explain.flow import Flow
@@ -20,6 +21,7 @@ from dsv2.graph.plan import AtSource
 from dsv2.graph.stateful import may_keep_state
 from dsv2.graph.unread import unread_outputs
 from dsv2.sinks import DriverSink
+from dsv2.spi import WrappingFunction
 
 __all__ = ("findings_of",)
 
@@ -39,6 +41,7 @@ def findings_of(flow: Flow, *, in_one_process: bool) -> tuple[Finding, ...]:
         _waits_for_end,
         _unread,
         _joins_without_ttl,
+        _aggregates_by_record,
     ]
     if not in_one_process:
         checks += [_source_parallelism, _sinks_on_driver, _without_uid]
@@ -65,6 +68,21 @@ def _unread(flow: Flow) -> Iterator[Finding]:
         yield Finding(
             "unread-output", _WARNING, (operator.id,), f"nothing reads {what}, so its records are lost.", advice
         )
+
+
+def _aggregates_by_record(flow: Flow) -> Iterator[Finding]:
+    for operator in _functions(flow):
+        function: object = operator.function
+        parts = function.written_by_user if isinstance(function, WrappingFunction) else (function,)
+        for part in parts:
+            if isinstance(part, RunningAggregate | EmitWindow):
+                yield Finding(
+                    "aggregates-by-record",
+                    _NOTE,
+                    (operator.id,),
+                    f"aggregates record by record instead of in columns: {part.why}.",
+                    "This only matters for speed.",
+                )
 
 
 def _joins_without_ttl(flow: Flow) -> Iterator[Finding]:

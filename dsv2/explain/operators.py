@@ -62,7 +62,7 @@ def _function_view(view: OperatorView, operator: Operator, function: ProcessFunc
         view,
         processing=processing_of(operator),
         states=tuple(map(_state_view, _states(function))),
-        layout=function.state_layout if isinstance(function, WrappingFunction) else "",
+        layout=function.state_layout if isinstance(function, WrappingFunction | ColumnarFunction) else "",
         handlers=tuple(name for _, name in handlers(operator)),
         event_time=function.dsv2_has_event_time,
         error_policy=_policy_text(operator.error_policy),

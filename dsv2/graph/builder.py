@@ -279,7 +279,8 @@ def _at_source(
 
 def _inherited_parallelism(node: Node) -> int | None:
     # A sink has the parallelism of its input, so that records are not exchanged.
-    if node.kind is not OperatorKind.SINK:
+    inherits = isinstance(node.body, ProcessFunction) and node.body.dsv2_inherits_parallelism
+    if node.kind is not OperatorKind.SINK and not inherits:
         return None
     source = node.inputs[0].node
     return 1 if source.non_parallel else source.parallelism

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, TypeVar, get_args, get_origin
 
-from dsv2.functions import CallableFunction, FlatMapFunction, MapFunction
+from dsv2.functions import CallableFunction, FlatMapFunction, MapFunction, ProcessFunction
+from dsv2.graph.builder import InputRef, Node
 from dsv2.graph.plan import Operator, OperatorKind, Plan
 from dsv2.sources import CollectionSource, DataFrameSource
 from dsv2.spi import ColumnarFunction, WrappingFunction
 
-__all__ = ("UNDECLARED", "declared_type")
+__all__ = ("UNDECLARED", "declared_type", "declared_type_of")
 
 UNDECLARED: Any = object()
 _PASSING = (OperatorKind.ONE_INPUT, OperatorKind.UNION)
@@ -20,8 +21,25 @@ _ITERABLES = (Iterable, Iterator, Generator, list, tuple, set)
 
 def declared_type(plan: Plan, operator: Operator, output: int) -> Any:
     """The record type of an output of ``operator``, as in an annotation, or ``UNDECLARED``."""
-    tag = operator.side_output(output)
-    if tag is not None:
+
+    def upstream() -> Any:
+        edge = plan.edges_into[operator.id][0]
+        return declared_type(plan, plan.operators[edge.source], edge.output)
+
+    return _declared(operator, output, upstream)
+
+
+def declared_type_of(ref: InputRef) -> Any:
+    """The same for an output of a node, while the pipeline is built."""
+    node = ref.node
+    return _declared(node, ref.output, lambda: declared_type_of(node.inputs[0]))
+
+
+def _declared(operator: Operator | Node, output: int, upstream: Callable[[], Any]) -> Any:
+    """``upstream`` returns the record type of the first input."""
+    main = len(operator.output_keys)
+    if output >= main:
+        tag = operator.side_outputs[output - main]
         return UNDECLARED if tag.record_type is None else tag.record_type
     match operator.body:
         case CollectionSource(items=items):
@@ -36,20 +54,18 @@ def declared_type(plan: Plan, operator: Operator, output: int) -> Any:
         case CallableFunction(function=function):
             return _collected(function)
         case ColumnarFunction():
-            return operator.function.record_types[1]  # type: ignore[attr-defined]
-    if operator.kind is OperatorKind.SOURCE:
+            return operator.body.record_types[1]  # type: ignore[index]
+    if not isinstance(operator.body, ProcessFunction):
         return UNDECLARED
-    called = operator.function
+    called = operator.body
     given = _arguments_of_ours(type(called.wrapped if isinstance(called, WrappingFunction) else called))
-    outputs = len(operator.output_keys)
-    if len(given) <= outputs:
+    if len(given) <= main:
         return UNDECLARED
-    declared = given[output - outputs]
+    declared = given[output - main]
     if not isinstance(declared, TypeVar):
         return declared
     if operator.kind in _PASSING and declared is given[0]:  # it emits what it receives
-        edge = plan.edges_into[operator.id][0]
-        return declared_type(plan, plan.operators[edge.source], edge.output)
+        return upstream()
     return UNDECLARED
 
 

@@ -19,7 +19,7 @@ from dsv2.program.type_shapes import Shape, name_of, shape_of
 from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sinks import Sink
 from dsv2.sources import HybridSource, Source
-from dsv2.spi import WrappingFunction
+from dsv2.spi import ColumnarFunction, WrappingFunction
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateTtl, TtlTimeCharacteristic
 from dsv2.watermark import WatermarkDeclaration
 
@@ -34,6 +34,7 @@ __all__ = (
     "state_shape",
 )
 
+_WITH_LAYOUT = (WrappingFunction, ColumnarFunction)
 Description: TypeAlias = dict[str, Any]
 """The description of a program, as JSON values."""
 
@@ -104,8 +105,8 @@ def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
         "states": {name: describe_state(declaration) for name, declaration in declared_states(operator).items()},
         "split_sources": _split_sources(operator.body),
         "needs_clock": plan.needs_clock(operator),
-        "state_layout": operator.body.state_layout if isinstance(operator.body, WrappingFunction) else "",
-        "contents": operator.body.contents if isinstance(operator.body, WrappingFunction) else "",
+        "state_layout": operator.body.state_layout if isinstance(operator.body, _WITH_LAYOUT) else "",
+        "contents": operator.body.contents if isinstance(operator.body, _WITH_LAYOUT) else "",
     }
 
 

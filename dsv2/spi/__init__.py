@@ -4,6 +4,7 @@ from dsv2.spi.async_function import AsyncFunction
 from dsv2.spi.collector import StampingCollector, stamping_collector
 from dsv2.spi.columnar_function import ColumnarFunction
 from dsv2.spi.failures import FailedCallbackError, FailedRecordError
+from dsv2.spi.keyed_columns import KeyedColumns
 from dsv2.spi.kinds import (
     BatchFunction,
     EmitBatch,
@@ -29,6 +30,7 @@ __all__ = (
     "FailedRecordError",
     "KeyEntry",
     "KeyedBatchFunction",
+    "KeyedColumns",
     "Pane",
     "PaneFunction",
     "Panes",

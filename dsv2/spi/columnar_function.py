@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from dsv2.record_batch import RecordBatch
+from dsv2.spi.keyed_columns import KeyedColumns
 from dsv2.spi.kinds import EmitBatch
 from dsv2.spi.process_function import ProcessFunction
 
@@ -30,6 +31,16 @@ class ColumnarFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):
     def record_types(self) -> Collection[type]:
         """The classes of the input and output records."""
 
+    @property
+    def state_layout(self) -> str:
+        """As for a ``WrappingFunction``, of one that keeps the same state on single records. Empty: none."""
+        return ""
+
+    @property
+    def contents(self) -> str:
+        """As for a ``WrappingFunction``."""
+        return ""
+
     @abstractmethod
     def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
         """Process records of one channel, columnar or not. There is no current key and no current timestamp."""
@@ -37,3 +48,12 @@ class ColumnarFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):
     @abstractmethod
     def dsv2_collect_columns(self, emit: EmitBatch) -> Callable[..., None]:
         """Return the ``collect_batch`` of the function's collector; it passes each table to ``emit`` as a batch."""
+
+    @abstractmethod
+    def dsv2_keyed_columns(self, environment: Any, fail: Callable[..., NoReturn]) -> KeyedColumns:
+        """Create the keyed states and timers of a subtask.
+
+        Args:
+            environment: A ``ColumnsEnvironment`` of the runtime.
+            fail: Called with the state, the key and the error, if a converter of a state raises an exception.
+        """

@@ -71,6 +71,9 @@ class ProcessFunction:
         """Whether the function emits nothing before the end of its input. Explanations of plans use it."""
         return self.dsv2_emits_only_at_end
 
+    dsv2_inherits_parallelism = False
+    """Whether it has the parallelism of its input, so that records are not exchanged. For extensions."""
+
     dsv2_partition_by_constant = False
     """Whether the function runs on a non-keyed stream as if all records had the same key. For extensions."""
 

@@ -14,6 +14,7 @@ from tests.conformance import (
     programs_formats,
     programs_functions,
     programs_joins,
+    programs_keyed_columns,
     programs_lifecycle,
     programs_operators,
     programs_partitioning,
@@ -43,6 +44,7 @@ PROGRAMS = (
     *programs_side_outputs.PROGRAMS,
     *programs_errors.PROGRAMS,
     *programs_columns.PROGRAMS,
+    *programs_keyed_columns.PROGRAMS,
     *programs_sources.PROGRAMS,
     *programs_state.PROGRAMS,
     *programs_joins.PROGRAMS,
@@ -60,6 +62,7 @@ PROGRAMS = (
 
 # Programs with states, timers, windows and join buffers.
 WITH_KEYED_STATE = (
+    *programs_keyed_columns.PROGRAMS,
     *programs_state.PROGRAMS,
     *programs_errors.PROGRAMS,
     *programs_joins.PROGRAMS,

@@ -25,6 +25,7 @@ RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange
 # Part of dsv2 (or runtime_spark) -> the parts of dsv2 that it may import in addition to itself. A new part needs a row.
 # The packages of dsv2.runtime are parts.
 MAY_IMPORT = {
+    "aggregates": MODEL | {"optional_types"},
     "arguments": {"errors"},
     "async_resource": {"callables", "errors", "event_loop", "resource"},
     "async_settings": {"arguments", "errors"},
@@ -50,7 +51,8 @@ MAY_IMPORT = {
     "functions": {"async_settings", "context", "errors", "record_batch", "spi", "state", "watermark"},
     "extension": MODEL - {"sinks"} | {"arguments", "callables", "columnar", "streams"},
     "arrow": MODEL
-    | {"callables", "columnar", "connectors", "extension", "optional_types", "runtime.serde", "runtime.state"},
+    | {"aggregates", "callables", "columnar", "connectors", "extension"}
+    | {"optional_types", "runtime.serde", "runtime.state"},
     "file_log": {"clock", "errors", "folders", "optional_types", "program"},
     "connectors": {"arguments", "clock", "errors", "extension", "record_batch", "record_position"}
     | {"file_log", "folders", "resource", "sinks", "sources", "watermark"},
@@ -58,7 +60,7 @@ MAY_IMPORT = {
     "sources": {"arguments", "clock", "errors", "record_batch", "record_position", "watermark"},
     "graph": MODEL | {"callables", "cells", "explain"},  # Plan.explain imports it when it is called
     "runtime_view": {"folders", "graph"},
-    "explain": PLAN | {"extension", "runtime_view"},
+    "explain": PLAN | {"aggregates", "extension", "runtime_view"},
     "progress": set[str](),
     "metrics": PLAN | {"arguments", "clock", "connectors", "runtime.report", "version"},
     "log_scope": set[str](),
@@ -74,6 +76,7 @@ MAY_IMPORT = {
     "tracebacks": {"cells", "errors"},
     "unfinished": {"errors", "job"},
     "configurable": MODEL | {"graph"},
+    "stream_aggregates": MODEL | {"aggregates", "columnar", "extension", "graph", "stream_base", "streams"},
     "stream_arguments": MODEL | {"callables", "graph"},
     "stream_base": MODEL | {"configurable", "graph", "stream_arguments", "stream_samples", "stream_sinks"},
     "stream_samples": MODEL | {"arguments", "graph", "record_table", "tracebacks"},  # imports the local runtime by name
@@ -84,7 +87,7 @@ MAY_IMPORT = {
     "stream_operators": MODEL | {"arguments", "graph", "stream_arguments", "stream_base", "streams"},
     "streams": MODEL
     | {"configurable", "graph", "stream_arguments", "stream_base"}
-    | {"stream_broadcast", "stream_operators", "stream_partitioning", "stream_sinks"},
+    | {"stream_aggregates", "stream_broadcast", "stream_operators", "stream_partitioning", "stream_sinks"},
     "environment": PLAN
     | {"arguments", "explain", "streams", "tracebacks", "unfinished"}  # imports its runtime by name
     | {"dashboard"},  # when a job asks for it

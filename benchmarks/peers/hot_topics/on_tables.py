@@ -1,12 +1,16 @@
 """The same job with functions on Arrow tables: watermarks are between tables, and tweets are held in columns.
 
+Mode ``state``: the detector keeps its counts in keyed state instead of a field.
+
 An extractor emits its watermark after some thousand tweets rather than after each newer tweet, so a topic may hold
 tweets that are correspondingly older than the window.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +21,16 @@ from benchmarks.jobs.hot_topics import START, WINDOW, place_bits, rank_table, th
 from benchmarks.peers.protocol import Outcome, Task
 from benchmarks.peers.spark import run_dsv2
 from dsv2 import ExecutionEnvironment
-from dsv2.arrow import ArrowCollector, ArrowForeachBatchSink, ArrowProcessFunction, schema_of
+from dsv2.arrow import (
+    ArrowCollector,
+    ArrowContext,
+    ArrowForeachBatchSink,
+    ArrowNonPartitionedContext,
+    ArrowProcessFunction,
+    schema_of,
+)
 from dsv2.context import NonPartitionedContext, PartitionedContext
+from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from examples.hot_topics import NEWEST_POSTING_TIME, HotTopic, PostingTimeExtractor
 from examples.tweets import Tweet
@@ -27,6 +39,15 @@ __all__ = ("measure", "pipeline")
 
 _PIECE = 1 << 14
 """The number of tweets between two watermarks, about 16 seconds of one extractor."""
+
+
+class Held(NamedTuple):
+    """The number of tweets of a topic in the window."""
+
+    tweets: int
+
+
+HELD = StateDeclarations.value_state("held", Held, default=Held(0))
 
 
 class TweetTables:
@@ -142,6 +163,54 @@ class TableDetector(ArrowProcessFunction[Tweet, HotTopic]):
         return found
 
 
+class StateDetector(ArrowProcessFunction[Tweet, HotTopic]):
+    """The same with the counts in keyed state, of which a micro-batch reads and writes only what it touches."""
+
+    def __init__(self, threshold: int, window: int) -> None:
+        self.threshold = threshold
+        self.window = window
+        self.tweets: list[tuple[int, pa.Table]] = []  # the oldest posting time of a table, and the table
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return [HELD]
+
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[HotTopic], ctx: ArrowContext[HotTopic]) -> None:
+        held = ctx.keyed_state(HELD).accumulate(batch["topic"], {"tweets": 1}, {"tweets": "sum"})["tweets"]
+        hot = batch.append_column("held", held).filter(pc.greater(held, self.threshold))
+        for topic in hot["topic"].unique() if hot.num_rows else ():
+            self._report(topic, batch, hot, output)
+        self.tweets.append((pc.min(batch["posting_time"]).as_py(), batch))
+
+    def on_watermark(
+        self, watermark: Watermark, output: ArrowCollector[HotTopic], ctx: ArrowNonPartitionedContext[HotTopic]
+    ) -> WatermarkHandlingResult:
+        if watermark.identifier == NEWEST_POSTING_TIME:
+            oldest_kept = watermark.value - self.window
+            old = [tweets for oldest, tweets in self.tweets if oldest < oldest_kept]
+            self.tweets = [(oldest, tweets) for oldest, tweets in self.tweets if oldest >= oldest_kept]
+            for tweets in old:
+                is_kept = pc.greater_equal(tweets["posting_time"], oldest_kept)
+                evicted = tweets.filter(pc.invert(is_kept))
+                ctx.keyed_state(HELD).aggregate(evicted["topic"], {"tweets": -1}, {"tweets": "sum"})
+                kept = tweets.filter(is_kept)
+                if kept.num_rows:
+                    self.tweets.append((pc.min(kept["posting_time"]).as_py(), kept))
+        return WatermarkHandlingResult.PEEK
+
+    def _report(self, topic: pa.Scalar, batch: pa.Table, hot: pa.Table, output: ArrowCollector[HotTopic]) -> None:
+        """Emit a row for each new tweet of the topic with which the count exceeds the threshold."""
+        times = batch.filter(pc.equal(batch["topic"], topic))["posting_time"].to_numpy()
+        oldest = times[0]
+        for oldest_of_all, tweets in sorted(self.tweets, key=itemgetter(0)):
+            if oldest_of_all >= oldest:
+                break  # neither this table nor a later one has an older tweet
+            own = tweets.filter(pc.equal(tweets["topic"], topic))["posting_time"].to_numpy()
+            oldest = own.min(initial=oldest)
+        own = hot.filter(pc.equal(hot["topic"], topic))
+        oldest_then = np.minimum.accumulate(np.minimum(times, oldest))[len(times) - own.num_rows :]
+        output.collect_batch(pa.table([own["topic"], oldest_then, own["held"]], schema_of(HotTopic)))
+
+
 def _tweets(topics: Numbers, times: Numbers) -> pa.Table:
     return pa.table({"topic": topics, "posting_time": times})
 
@@ -157,7 +226,8 @@ def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
     source = GeneratedTables(TweetTables(task.keys), Tweet, task.total, task.records, task.parallelism)
     tweets = env.from_source(source, "tweets").with_uid("tweets").with_parallelism(task.parallelism)
     extracted = tweets.process(TableExtractor()).with_uid("extractor").with_parallelism(task.parallelism)
-    hot = extracted.key_by(attrgetter("topic")).process(TableDetector(threshold(task), WINDOW)).with_uid("detector")
+    kind = StateDetector if task.mode == "state" else TableDetector
+    hot = extracted.key_by(attrgetter("topic")).process(kind(threshold(task), WINDOW)).with_uid("detector")
     totals: list[tuple[int, int]] = []
 
     def write(events: pa.Table, batch_id: int) -> None:

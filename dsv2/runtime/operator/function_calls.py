@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
-from dsv2.errors import ContractError
+from dsv2.errors import ContractError, IncompatibleCheckpointError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import KeySelector, OperatorKind
 from dsv2.runtime.exchange.collector import CurrentTimestamp, OutputCollector
 from dsv2.runtime.exchange.emitter import Emitter, EndGuard, KeyGuard
+from dsv2.runtime.operator.columnar_contexts import ColumnarNonPartitioned, ColumnarPartitioned
 from dsv2.runtime.operator.contexts import (
     DefaultJobInfo,
     DefaultTaskInfo,
@@ -39,6 +40,7 @@ from dsv2.runtime.operator.side_outputs import SideOutputs
 from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.report.metrics import DefaultCounter, DefaultHistogram, DefaultMetricGroup
 from dsv2.runtime.serde.codec import References
+from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.runtime.state.function_states import FunctionStates
 from dsv2.runtime.state.handles import Handle
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
@@ -49,6 +51,7 @@ from dsv2.spi import (
     BatchFunction,
     ColumnarFunction,
     KeyedBatchFunction,
+    KeyedColumns,
     PaneFunction,
     TickingFunction,
     WrappingFunction,
@@ -87,6 +90,7 @@ class CallEnvironment:
         has_ended: Whether all inputs have ended.
         new_dict: Creates the dict that holds states of the subtask.
         current: The timestamp of the current record, if it is shared.
+        columns: What a function on tables gets for its keyed state.
     """
 
     instance: FunctionInstance
@@ -98,6 +102,7 @@ class CallEnvironment:
     has_ended: Callable[[], bool]
     new_dict: Callable[[], dict[Any, Any]] = dict
     current: CurrentTimestamp | None = None
+    columns: ColumnsEnvironment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +193,11 @@ class FunctionCalls:
         task_info = DefaultTaskInfo(
             operator.name, operator.parallelism, operator.max_parallelism, instance.subtask, job.attempt_number
         )
-        self._non_partitioned = NonPartitioned(
+        self.columns: KeyedColumns | None = None
+        """The keyed state of a function on tables."""
+        if isinstance(function, ColumnarFunction) and environment.columns is not None:
+            self.columns = function.dsv2_keyed_columns(environment.columns, self._fail_migration)
+        of_job = (
             DefaultJobInfo(job.job_name, job.mode),
             task_info,
             self.metrics,
@@ -198,7 +207,13 @@ class FunctionCalls:
             self._apply_to_all_partitions,
         )
         processing_time = PartitionTimers(self._partition, timing.processing_timers, job.time)
-        self._partitioned = Partitioned(self._non_partitioned, self._partition, processing_time, self._current)
+        of_key = (self._partition, processing_time, self._current)
+        if self.columns is None:
+            self._non_partitioned = NonPartitioned(*of_job)
+            self._partitioned = Partitioned(self._non_partitioned, *of_key)
+        else:
+            self._non_partitioned = ColumnarNonPartitioned(self.columns, *of_job)
+            self._partitioned = ColumnarPartitioned(self.columns, self._non_partitioned, *of_key)
         self._callbacks = [_callbacks_of(operator.kind, number) for number in range(len(operator.input_keys))]
         self.processors = [self._new_processor(index) for index in range(len(self._callbacks))]
         """The processor of each input."""
@@ -253,6 +268,36 @@ class FunctionCalls:
         outputs = self._collectors if isinstance(self._function, ColumnarFunction) else ()
         self._notify(self._callbacks[input_index].end, *outputs, self._non_partitioned)
 
+    def expire(self) -> None:
+        """Remove expired values."""
+        self.states.expire()
+        if self.columns is not None:
+            self.columns.expire()
+
+    def columns_snapshot(self) -> dict[str, Any]:
+        """Return the part of the snapshot with the keyed state of a function on tables; empty if there is none."""
+        found = {} if self.columns is None else self.columns.snapshot()
+        return {"columns": found} if found else {}
+
+    def restore_columns(self, state: dict[str, Any]) -> None:
+        """Restore the part ``columns`` of a snapshot, after the keyed store.
+
+        Raises:
+            IncompatibleCheckpointError: The state is that of a function on single records, or the reverse.
+        """
+        if self.columns is not None:
+            self.columns.restore(state)
+        if self._has_state_of_records() if self.columns is not None else bool(state):
+            was, is_now = ("single records", "tables") if self.columns is not None else ("tables", "single records")
+            raise IncompatibleCheckpointError(
+                f"{self._operator}, defined at {self._operator.location}: the keyed state in the checkpoint is that of "
+                f"a function on {was}, and this is one on {is_now}. Take a savepoint with the program that wrote it, "
+                f"and start from the savepoint, which holds both alike."
+            )
+
+    def _has_state_of_records(self) -> bool:
+        return self._store.values_held > 0
+
     def begin_micro_batch(self) -> None:
         """Called after each snapshot."""
 
@@ -273,17 +318,25 @@ class FunctionCalls:
         self._current.begin()
         try:
             self._end_panes(time, by_event=True)
-            self._timing.event_timers.advance(time, self._fire_event_timer)
+            if self.columns is None:
+                self._timing.event_timers.advance(time, self._fire_event_timer)
+            else:
+                self.columns.fire(True, time, self._fire_event_timers)
         finally:
             self._current.end()
 
     def fire_processing_timers(self, time: int, *, last: bool = False) -> None:
         """Call ``on_processing_timer`` for each timer up to ``time`` ms. For ``last``, see ``TimerService.advance``."""
         self._end_panes(time, by_event=False)
-        self._timing.processing_timers.advance(time, self._fire_processing_timer, last=last)
+        if self.columns is None:
+            self._timing.processing_timers.advance(time, self._fire_processing_timer, last=last)
+        else:
+            self.columns.fire(False, time, self._fire_processing_timers, last=last)
 
     def next_time_by_clock(self) -> int | None:
         """Return the earliest wall-clock deadline in ms, or a lower bound of it; None if there is none."""
+        if self.columns is not None:
+            return self._next_column_time(self.columns)
         timing, panes = self._timing, self._store.panes
         times = [panes.next_deadline(by_event=False), timing.processing_timers.next_time(), self._next_tick()]
         if timing.event_time.uses_processing_time:
@@ -319,6 +372,21 @@ class FunctionCalls:
 
     def _fire_processing_timer(self, timestamp: int, key: Any) -> None:
         self._fire("on_processing_timer", timestamp, key)
+
+    def _next_column_time(self, columns: KeyedColumns) -> int | None:
+        times = [columns.next_time(False), self._next_tick()]
+        if self._timing.event_time.uses_processing_time:
+            times.append(columns.next_time(True))
+        return min((time for time in times if time is not None), default=None)
+
+    def _fire_event_timers(self, timers: Any) -> None:
+        self._fire_timers("on_event_timers", timers)
+
+    def _fire_processing_timers(self, timers: Any) -> None:
+        self._fire_timers("on_processing_timers", timers)
+
+    def _fire_timers(self, callback: str, timers: Any) -> None:
+        self._notify(callback, timers, *self._collectors, self._partitioned)
 
     def _end_panes(self, time: int, *, by_event: bool) -> None:
         function, panes, partition = self._function, self._store.panes, self._partition

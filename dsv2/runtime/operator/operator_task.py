@@ -25,6 +25,7 @@ from dsv2.runtime.operator.time_sender import TimeSender
 from dsv2.runtime.operator.waiting_input import WaitingInput
 from dsv2.runtime.report.metrics import DefaultCounter
 from dsv2.runtime.report.subtask_report import new_report
+from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.runtime.state.fields import FunctionFields
 from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.state.page_store import PageStore
@@ -81,8 +82,9 @@ class OperatorTask:
         event_timers = TimerService(Domain.EVENT_TIME, self._store)
         processing_timers = TimerService(Domain.PROCESSING_TIME, self._store)
         timing = Timing(self._event_time, event_timers, processing_timers)
+        columns = ColumnsEnvironment.of(operator, subtask, job, self._page_store, owner, self._event_time)
         environment = CallEnvironment(
-            instance, outputs, job, self._store, timing, self._emit_watermark, self._all_inputs_ended
+            instance, outputs, job, self._store, timing, self._emit_watermark, self._all_inputs_ended, columns=columns
         )
         listener: GateListener = self
         self._calls: FunctionCalls
@@ -157,7 +159,7 @@ class OperatorTask:
                 self._settle()
 
     def _begin_batch(self) -> None:
-        self._calls.states.expire()
+        self._calls.expire()
         self._calls.fire_processing_timers(self._job.time.now_ms)
         self._follow_clock()
 
@@ -294,7 +296,7 @@ class OperatorTask:
 
     def _end_time(self, input_index: int) -> None:
         if self._all_inputs_ended():
-            self._calls.states.expire()  # the end of the input expires nothing more
+            self._calls.expire()  # the end of the input expires nothing more
         if self._passes_time(input_index, LongWatermark(LONG_MAX, EVENT_TIME)):
             self._move_event_time(self._event_time.end(input_index))
         if self._all_inputs_ended():
@@ -315,7 +317,8 @@ class OperatorTask:
 
     def keys(self) -> list[Any]:
         """Return the partitions of a keyed function. For test harnesses."""
-        return list(self._store)
+        columns = self._calls.columns
+        return list(self._store) if columns is None else list(columns.keys())
 
     def timers(self, domain: int, key: Any) -> list[int]:
         """Return the pending timers of ``key``, in ms. For test harnesses."""
@@ -323,6 +326,7 @@ class OperatorTask:
 
     def progress(self) -> dict[str, Any]:
         """Return counts, watermarks and metrics: a report of ``subtask_report``."""
+        columns = self._calls.columns
         return new_report(
             self.operator.uid,
             self._subtask,
@@ -336,8 +340,8 @@ class OperatorTask:
             },
             histograms={name: one.parts() for name, one in self._calls.metrics.histograms.items()},
             records_held=self.records_held,
-            keys=self._store.values_held,
-            timers=self._store.timers,
+            keys=self._store.values_held if columns is None else columns.count,
+            timers=self._store.timers if columns is None else columns.timers,
             event_time=self._event_time.reached,
             user_ns=self._user_ns,
             ended=self._closed,
@@ -406,15 +410,20 @@ class OperatorTask:
             "records_in": self.records_received(),
             "counters": {name: counter.count for name, counter in self._calls.metrics.counters.items()},
             **({"metrics": metrics} if (metrics := self._calls.metrics.snapshot()) else {}),
+            **self._calls.columns_snapshot(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a ``snapshot``. The function is not opened again."""
         self._store.restore(state["store"])
+        self._calls.restore_columns(state.get("columns", {}))
         self.restore_parts(state)
 
     def row_loader(self) -> RowLoader:
         """Return a loader for rows of a savepoint that belong to keys. ``restore_parts`` or ``open`` must follow."""
+        if self._calls.columns is not None:
+            loader: RowLoader = self._calls.columns.loader()
+            return loader
         states = {declaration.name for declaration in self.operator.function.uses_states()}
         return RowLoader(self._store, states, self._job.codec, self._owner)
 

@@ -326,6 +326,8 @@ class ColumnarProcessor(Processor):
         self._ctx = ctx
         self._fail = fail
         self._buffer: list[Any] = []
+        self._timestamps: list[int | None] = []
+        self._tally = DefaultCounter()
 
     def process(self, batch: RecordBatch[Any]) -> None:
         self.flush()
@@ -334,27 +336,31 @@ class ColumnarProcessor(Processor):
     def flush(self) -> None:
         if self._buffer:
             records, self._buffer[:] = self._buffer[:], []
-            self._call(RecordBatch(records))
+            timestamps, self._timestamps[:] = self._timestamps[:], []
+            have_none = timestamps.count(None) == len(timestamps)
+            self._call(RecordBatch(records, None if have_none else timestamps))
 
     def new_emit(self, tally: DefaultCounter) -> Emit:
-        buffer, append = self._buffer, self._buffer.append
-
-        def emit(record: Any) -> None:
-            tally.count += 1
-            append(record)
-            if len(buffer) >= MAX_FRAME_RECORDS:
-                self.flush()
-
-        return emit
+        self._tally = tally
+        emit_stamped = self._emit_stamped
+        return lambda record: emit_stamped(record, None)
 
     def new_emit_stamped(self, emit: Emit) -> EmitStamped:
-        return lambda record, timestamp: emit(record)
+        return self._emit_stamped
 
     def process_chained(self, batch: RecordBatch[Any]) -> None:
         if batch.is_columnar:
             self.process(batch)
             return
         self._buffer.extend(batch.records)
+        self._timestamps.extend([None] * len(batch) if batch.timestamps is None else batch.timestamps)
+        if len(self._buffer) >= MAX_FRAME_RECORDS:
+            self.flush()
+
+    def _emit_stamped(self, record: Any, timestamp: int | None) -> None:
+        self._tally.count += 1
+        self._buffer.append(record)
+        self._timestamps.append(timestamp)
         if len(self._buffer) >= MAX_FRAME_RECORDS:
             self.flush()
 

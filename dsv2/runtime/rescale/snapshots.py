@@ -12,6 +12,7 @@ from typing import Any
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Exchange, Operator, OperatorKind
 from dsv2.runtime.rescale.change import InputChange, OperatorChange, Senders
+from dsv2.runtime.rescale.columns import rescaled_columns
 from dsv2.runtime.rescale.operator_states import owner_of, rescaled_states
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.state.keyed_store import PagedKeyedStore, timers_in
@@ -48,8 +49,9 @@ def rescale(
         change = _change(operator, states, is_chained=number > 0)
         parts = rescaled_states(operator, change, states, declarations, codec)
         stores = rescaled_stores(operator, [state["store"] for state in states], codec)
-        for of_subtask, part, store in zip(new, parts, stores, strict=True):
-            of_subtask[operator.uid] = {**part, "store": store}
+        columns = rescaled_columns(operator, [state.get("columns", {}) for state in states], codec)
+        for of_subtask, part, store, of_columns in zip(new, parts, stores, columns, strict=True):
+            of_subtask[operator.uid] = {**part, "store": store, **({"columns": of_columns} if of_columns else {})}
     return [codec.seal(BlobKind.STATE, (of_subtask, {})) for of_subtask in new]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from dsv2.errors import CorruptDataError
@@ -15,7 +16,17 @@ from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.state.keyed_store import Domain
 from dsv2.runtime.state.page_store import BlobPages, PageStores
 
-__all__ = ("PARTS", "TIMERS", "RowKind", "StateRow", "StoredPages", "StoredState", "rows_of", "unsealed_state")
+__all__ = (
+    "PARTS",
+    "TIMERS",
+    "RowKind",
+    "StateRow",
+    "StoredPages",
+    "StoredState",
+    "column_rows",
+    "rows_of",
+    "unsealed_state",
+)
 
 PARTS = (
     "fields",
@@ -167,17 +178,26 @@ class StoredState:
         self._codec = codec
         self._owner = owner
         self.pages: dict[str, StoredPages] = {}
+        self._columns: dict[str, Any] = {}
         for uid, snapshot in self._state.items():
             _, keys, *_, panes = snapshot["store"]
             self.pages[f"{uid}/keys"] = StoredPages(uid, None, *keys[:2])
             for slot, (*_, (_, of_pane)) in panes.items():
                 self.pages[f"{uid}/pane/{slot}"] = StoredPages(uid, slot, *of_pane[:2])
+            for name, columns in _stored_columns(snapshot.get("columns", {})).items():
+                of_columns = f"{uid}/columns/{name}"
+                self.pages[of_columns] = StoredPages(uid, None, columns.table.stored, columns.table.pages)
+                self._columns[of_columns] = columns
 
     def rows(self) -> Iterator[tuple[str, StateRow]]:
         """Return the rows that are not in pages, each with the uid of its operator."""
         for uid, snapshot in self._state.items():
             for row in _part_rows(snapshot, self._subtask, self._codec):
                 yield uid, row
+        for name, columns in self._columns.items():
+            if columns.row_kind == RowKind.IN_PANE:
+                pane = self._codec.dumps((columns.deadline, True, ()))
+                yield self.pages[name].uid, StateRow(self._subtask, RowKind.PANE, columns.state, None, pane)
         for name, position in self._edges.items():
             value = self._codec.dumps((name, position))
             yield name[0], StateRow(self._subtask, RowKind.EDGE, None, None, value)
@@ -185,7 +205,9 @@ class StoredState:
     def page_rows(self, name: str, payload: bytes) -> Iterator[tuple[str, StateRow]]:
         """Return the rows of a page of the map ``name``, each with the uid of its operator."""
         uid, pane, _, _ = self.pages[name]
-        if pane is None:
+        if name in self._columns:
+            rows = self._columns[name].rows(payload, self._subtask, self._codec, self._owner)
+        elif pane is None:
             rows = _key_rows(payload, self._subtask, self._codec, self._owner)
         else:
             rows = _pane_rows(payload, pane, self._subtask, self._codec, self._owner)
@@ -202,6 +224,22 @@ def _part_rows(snapshot: Mapping[str, Any], subtask: int, codec: Codec) -> Itera
     *_, panes = snapshot["store"]
     for slot, (deadline, by_event, layout, _) in panes.items():
         yield StateRow(subtask, RowKind.PANE, str(slot), None, codec.dumps((deadline, by_event, layout)))
+
+
+def column_rows(columns: Mapping[str, Any], subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:
+    """Return the rows of the keyed state of a function on tables, whose pages are in the blob."""
+    for name, table in _stored_columns(columns).items():
+        pages = StoredPages("", None, table.table.stored, table.table.pages)
+        for payload in _payloads(name, owner, pages, None):
+            yield from table.rows(payload, subtask, codec, owner)
+
+
+def _stored_columns(columns: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The tables of a function on tables, by the name of their pages."""
+    if not columns:
+        return {}
+    found: Mapping[str, Any] = import_module("dsv2.arrow.keyed.stored").stored_columns(columns)
+    return found
 
 
 def _key_rows(payload: bytes, subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:

@@ -1,0 +1,144 @@
+"""What a field of the result of an aggregation holds."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dsv2.errors import SchemaError
+
+__all__ = ("Aggregate", "Count", "First", "Key", "Last", "Max", "Min", "Part", "Sum", "WindowEnd", "WindowStart")
+
+_INT64 = 1 << 63
+
+
+class Part:
+    """A part of the result: an aggregate, the key, or the bounds of the window."""
+
+
+@dataclass(frozen=True)
+class Aggregate(Part):
+    """An aggregate of a field of the records. Records whose field is None are left out.
+
+    Args:
+        field: The name of the field.
+    """
+
+    field: str
+    how: ClassVar[str]
+    """How columns are aggregated, see ``ArrowKeyedState.aggregate``."""
+
+    def first(self, value: Any) -> Any:
+        """Return the aggregate of one value."""
+        return value
+
+    @abstractmethod
+    def fold(self, before: Any, value: Any) -> Any:
+        """Return the aggregate of the values before and one more. Neither is None."""
+
+    def merge(self, first: Any, second: Any) -> Any:
+        """Return the aggregate of the values of two aggregates. Neither is None."""
+        return self.fold(first, second)
+
+    def is_exact_for(self, kind: object) -> bool:
+        """Whether partial results can be combined in any order for values of type ``kind``."""
+        return True
+
+
+@dataclass(frozen=True)
+class Sum(Aggregate):
+    """The sum of a number field. Whole numbers must fit 64 bits; floats are added in the order of arrival."""
+
+    how: ClassVar[str] = "sum"
+
+    def fold(self, before: Any, value: Any) -> Any:
+        total = before + value
+        if isinstance(total, int) and not -_INT64 <= total < _INT64:
+            raise SchemaError(f"A sum exceeds 64 bits: {before} + {value}.")
+        return total
+
+    def is_exact_for(self, kind: object) -> bool:
+        return kind is int
+
+
+@dataclass(frozen=True)
+class Count(Aggregate):
+    """The number of records, or of those whose ``field`` is not None."""
+
+    field: str = ""
+    how: ClassVar[str] = "sum"
+
+    def first(self, value: Any) -> int:
+        return 1
+
+    def fold(self, before: int, value: Any) -> int:
+        return before + 1
+
+    def merge(self, first: int, second: int) -> int:
+        return first + second
+
+
+@dataclass(frozen=True)
+class Min(Aggregate):
+    """The least value of a field. NaN is less than all numbers."""
+
+    how: ClassVar[str] = "min"
+
+    def fold(self, before: Any, value: Any) -> Any:
+        return value if value < before or value != value else before
+
+
+@dataclass(frozen=True)
+class Max(Aggregate):
+    """The greatest value of a field. NaN is greater than all numbers."""
+
+    how: ClassVar[str] = "max"
+
+    def fold(self, before: Any, value: Any) -> Any:
+        return value if value > before or value != value else before
+
+
+@dataclass(frozen=True)
+class First(Aggregate):
+    """The first value of a field, in the order of arrival."""
+
+    how: ClassVar[str] = "first"
+
+    def fold(self, before: Any, value: Any) -> Any:
+        return before
+
+
+@dataclass(frozen=True)
+class Last(Aggregate):
+    """The last value of a field, in the order of arrival."""
+
+    how: ClassVar[str] = "last"
+
+    def fold(self, before: Any, value: Any) -> Any:
+        return value
+
+
+@dataclass(frozen=True)
+class Key(Part):
+    """The key.
+
+    Args:
+        index: The part of a key that is a tuple. None: the whole key.
+    """
+
+    index: int | None = None
+
+    def of(self, key: Any) -> Any:
+        """Return the part of a key."""
+        return key if self.index is None else key[self.index]
+
+
+@dataclass(frozen=True)
+class WindowStart(Part):
+    """The start of the window in ms."""
+
+
+@dataclass(frozen=True)
+class WindowEnd(Part):
+    """The end of the window in ms: the first ms after it."""

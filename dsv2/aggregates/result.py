@@ -1,0 +1,147 @@
+"""The result of an aggregation: its class, and what each field holds. Also its use record by record."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Mapping
+from operator import attrgetter, itemgetter
+from typing import Any, Generic, TypeVar
+
+from dsv2.aggregates.declared import Aggregate, Count, Key, Part, WindowEnd, WindowStart
+from dsv2.errors import PlanError, SchemaError
+from dsv2.optional_types import without_none
+
+__all__ = ("DeclaredResult", "field_types")
+
+OUT = TypeVar("OUT")
+
+
+class DeclaredResult(Generic[OUT]):
+    """The declaration of an aggregation.
+
+    A partial result is a record of the class whose key and bounds are None. An aggregate without values is None, and a
+    count is 0.
+
+    Args:
+        kind: The class of the results, a NamedTuple class or dataclass.
+        parts: What each of its fields holds.
+        windowed: Whether the results are those of windows.
+
+    Raises:
+        PlanError: ``kind`` has no fields, or they are not those of ``parts``.
+    """
+
+    def __init__(self, kind: type[OUT], parts: Mapping[str, Part], *, windowed: bool) -> None:
+        self.kind = kind
+        types = field_types(kind)
+        if types is None:
+            raise PlanError(
+                f"aggregate: the class of the results must be a NamedTuple class or a dataclass, not {kind!r}."
+            )
+        if types.keys() != parts.keys():
+            missing = ", ".join(map(repr, types.keys() - parts.keys())) or "no field"
+            unknown = ", ".join(map(repr, parts.keys() - types.keys())) or "no other"
+            raise PlanError(
+                f"aggregate: say for each field of {kind.__qualname__} what it holds. Missing: {missing}; unknown: "
+                f"{unknown}."
+            )
+        for name, part in parts.items():
+            if not isinstance(part, Part):
+                raise PlanError(
+                    f"aggregate: {name}={part!r} is not an aggregate. Use Sum, Count, Min, Max, First, Last or Key."
+                )
+            if isinstance(part, WindowStart | WindowEnd) and not windowed:
+                raise PlanError(f"aggregate: {name} is a bound of a window, but there is none. Call window(...) first.")
+        self.types = types
+        self.parts: dict[str, Part] = {name: parts[name] for name in types}
+        self.aggregates = {name: part for name, part in self.parts.items() if isinstance(part, Aggregate)}
+        self._required = [name for name, kind in types.items() if not without_none(kind)[1]]
+
+    def new(self, values: Mapping[str, Any]) -> OUT:
+        """Return a record of the class."""
+        return self.kind(**values)
+
+    def empty(self) -> OUT:
+        """Return the partial result of no records."""
+        return self.new({name: 0 if isinstance(part, Count) else None for name, part in self.parts.items()})
+
+    def adder(self) -> Callable[[Any, Any], OUT]:
+        """Return a function ``(record, partial result) -> partial result``."""
+        names, parts, kind = list(self.parts), list(self.parts.values()), self.kind
+        read = attrgetter(*names) if len(names) > 1 else lambda record: (getattr(record, names[0]),)
+        getters: list[Callable[[Any], Any] | None] = []
+
+        def add(record: Any, before: Any) -> OUT:
+            if not getters:
+                getters.extend(_getter(part, record) for part in parts)
+            values = []
+            for part, get, old in zip(parts, getters, read(before), strict=True):
+                value = None if get is None else get(record)
+                if value is None:
+                    values.append(old)
+                else:
+                    values.append(part.first(value) if old is None else part.fold(old, value))  # type: ignore[attr-defined]
+            return kind(**dict(zip(names, values, strict=True)))
+
+        return add
+
+    def merge(self, first: Any, second: Any) -> OUT:
+        """Return the partial result of two."""
+        values: dict[str, Any] = dict.fromkeys(self.parts)
+        for name, part in self.aggregates.items():
+            one, other = getattr(first, name), getattr(second, name)
+            values[name] = other if one is None else one if other is None else part.merge(one, other)
+        return self.new(values)
+
+    def finished(self, partial: Any, key: Any, start: int = -1, end: int = -1) -> OUT:
+        """Return the result of a key.
+
+        Raises:
+            SchemaError: An aggregate has no values, and its field is not optional.
+        """
+        values: dict[str, Any] = {}
+        for name, part in self.parts.items():
+            match part:
+                case Key():
+                    values[name] = part.of(key)
+                case WindowStart():
+                    values[name] = start
+                case WindowEnd():
+                    values[name] = end
+                case _:
+                    values[name] = getattr(partial, name)
+        for name in self._required:
+            if values[name] is None:
+                raise SchemaError(f"Field {name!r} of {self.kind.__qualname__} is None in a record.")
+        return self.new(values)
+
+
+def field_types(kind: object) -> dict[str, Any] | None:
+    """Return the types of the fields of a NamedTuple class or dataclass; None if it is neither."""
+    if not isinstance(kind, type):
+        return None
+    if dataclasses.is_dataclass(kind):
+        names = [field.name for field in dataclasses.fields(kind) if field.init]
+    elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        names = list(kind._fields)
+    else:
+        return None
+    try:
+        hints = typing.get_type_hints(kind)
+    except NameError:
+        hints = {}
+    return {name: hints.get(name, object) for name in names}
+
+
+def _getter(part: Part, record: Any) -> Callable[[Any], Any] | None:
+    """Returns what a part aggregates; None if it is not an aggregate."""
+    if not isinstance(part, Aggregate):
+        return None
+    if not part.field:
+        return _one
+    return itemgetter(part.field) if isinstance(record, dict) else attrgetter(part.field)
+
+
+def _one(record: Any) -> int:
+    return 1

@@ -1,0 +1,78 @@
+"""Declared aggregates, record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Generic, TypeVar
+
+from dsv2.aggregates.result import DeclaredResult
+from dsv2.context import Collector, PartitionedContext
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.state import AggregateFunction, StateDeclaration, ValueStateDeclaration
+
+__all__ = ("EmitWindow", "FoldedRecords", "RunningAggregate", "new_state")
+
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+
+def new_state(result: DeclaredResult[Any]) -> ValueStateDeclaration[Any, Any]:
+    """The state of a running aggregation: the last result of the key."""
+    return ValueStateDeclaration("aggregates", result.kind)
+
+
+class RunningAggregate(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT]):
+    """Emits the result of a key with each of its records."""
+
+    dsv2_remember_keys = False
+
+    def __init__(self, result: DeclaredResult[OUT], why: str) -> None:
+        self.result = result
+        self.why = why
+        """Why it does not run on columns."""
+        self._state = new_state(result)
+        self._add = result.adder()
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return [self._state]
+
+    def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
+        state = ctx.state_manager.get_state(self._state)
+        before = state.value()
+        partial = self._add(record, self.result.empty() if before is None else before)
+        after = self.result.finished(partial, ctx.state_manager.current_key)
+        state.update(after)
+        output.collect(after)
+
+
+class FoldedRecords(AggregateFunction[IN, OUT, OUT], Generic[IN, OUT]):
+    """The aggregation of the records of a window. The result has no key and no bounds."""
+
+    def __init__(self, result: DeclaredResult[OUT]) -> None:
+        self.result = result
+        self._add = result.adder()
+
+    def create_accumulator(self) -> OUT:
+        return self.result.empty()
+
+    def add(self, value: IN, accumulator: OUT) -> OUT:
+        return self._add(value, accumulator)
+
+    def merge(self, first: OUT, second: OUT) -> OUT:
+        return self.result.merge(first, second)
+
+    def get_result(self, accumulator: OUT) -> OUT:
+        return accumulator
+
+
+class EmitWindow(Generic[OUT]):
+    """Creates the result of a window."""
+
+    def __init__(self, result: DeclaredResult[OUT], why: str) -> None:
+        self.result = result
+        self.why = why
+        """Why it does not run on columns."""
+
+    def __call__(self, partial: Any, window: Any, ctx: Any) -> OUT:
+        key = ctx.state_manager.current_key
+        return self.result.finished(partial, key, window.start_time, window.end_time)

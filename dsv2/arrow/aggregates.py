@@ -1,0 +1,227 @@
+"""Declared aggregates on columns: running, and in windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from dsv2.aggregates import Aggregate, Count, Key, WindowEnd, WindowStart
+from dsv2.aggregates.result import DeclaredResult
+from dsv2.aggregates.rows import new_state
+from dsv2.arrow.encoding import Numbers, in_one_piece
+from dsv2.arrow.functions import TableFunction
+from dsv2.arrow.keyed.columns import empty_value
+from dsv2.arrow.keyed.folding import check_how
+from dsv2.arrow.keyed.panes import ArrowPanes
+from dsv2.arrow.records import ArrowRecords, ArrowWholeNumbers, records_of, table_of
+from dsv2.arrow.schema import schema_of
+from dsv2.errors import ConfigurationError, ContractError, SchemaError
+from dsv2.extension.event_time import EventTimeProcessFunction
+from dsv2.extension.window.strategy import SlidingWindowStrategy
+from dsv2.record_batch import RecordBatch
+from dsv2.runtime.state.columns_environment import ColumnsEnvironment
+from dsv2.spi import EmitBatch, check_window_end
+from dsv2.state import StateDeclaration
+
+__all__ = ("ColumnAggregate", "RunningColumns", "WindowColumns", "times_of", "why_not_columns")
+
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+
+def why_not_columns(result: DeclaredResult[Any], kind: type, key_names: Sequence[str]) -> str | None:
+    """Return why records of ``kind`` cannot be aggregated in columns; None if they can be.
+
+    Args:
+        result: The declaration.
+        kind: The class of the records.
+        key_names: The fields that are the key.
+    """
+    try:
+        given, made = schema_of(kind), schema_of(result.kind)
+    except SchemaError as error:
+        return str(error).rstrip(".")
+    for name, part in result.parts.items():
+        field = made.field(name)
+        if isinstance(part, Key):
+            source = given.field(key_names[part.index or 0]) if len(key_names) == 1 or part.index is not None else None
+            if source is None or source.type != field.type:
+                return f"{name!r} of {result.kind.__qualname__} is not a column with the type of the key"
+        if isinstance(part, Aggregate) and (reason := _misfit(part, given, field)) is not None:
+            return f"{name!r} of {result.kind.__qualname__} {reason}"
+    return None
+
+
+def _misfit(part: Aggregate, given: pa.Schema, field: pa.Field) -> str | None:
+    if part.field and given.get_field_index(part.field) < 0:
+        return f"aggregates {part.field!r}, which is not a column"
+    kind = pa.int64() if isinstance(part, Count) else given.field(part.field).type
+    if kind != field.type:
+        return f"is {field.type}, and what it aggregates is {kind}"
+    try:
+        check_how(part.how, field.name, kind)
+    except ConfigurationError as error:
+        return str(error).rstrip(".")
+    return None
+
+
+class ColumnAggregate(TableFunction[IN, OUT]):
+    """Base class of the functions that aggregate columns."""
+
+    def __init__(self, result: DeclaredResult[OUT], kind: type[IN], key_names: Sequence[str]) -> None:
+        self.result = result
+        self.kind = kind
+        self.key_names = tuple(key_names)
+
+    @property
+    def record_types(self) -> tuple[type, type]:
+        return self.kind, self.result.kind
+
+    def dsv2_collect_columns(self, emit: EmitBatch) -> Callable[..., None]:
+        return emit
+
+    def _keys_of(self, table: pa.Table) -> list[pa.ChunkedArray]:
+        return [table[name] for name in self.key_names]
+
+    def _added(self, table: pa.Table) -> dict[str, pa.Array]:
+        """The columns that are aggregated, by field of the result."""
+        added: dict[str, Any] = {}
+        for name, part in self.result.aggregates.items():
+            if isinstance(part, Count):
+                added[name] = _ones(table[part.field] if part.field else None, table.num_rows)
+            else:
+                added[name] = table[part.field]
+        return added
+
+    def _key_columns(self, table: pa.Table) -> dict[str, pa.ChunkedArray]:
+        """The fields of the result that are the key."""
+        return {
+            name: table[self.key_names[part.index or 0]]
+            for name, part in self.result.parts.items()
+            if isinstance(part, Key)
+        }
+
+
+class RunningColumns(ColumnAggregate[IN, OUT]):
+    """Emits the result of a key with each of its records."""
+
+    def __init__(self, result: DeclaredResult[OUT], kind: type[IN], key_names: Sequence[str]) -> None:
+        super().__init__(result, kind, key_names)
+        self._state = new_state(result)
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return [self._state]
+
+    def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
+        table = table_of(batch.records, self.kind)
+        keys, of_key = self._keys_of(table), self._key_columns(table)
+        hows = {name: part.how for name, part in self.result.aggregates.items()}
+        columns, hows = {**of_key, **self._added(table)}, {**dict.fromkeys(of_key, "first"), **hows}
+        after = ctx.keyed_state(self._state).accumulate(keys, columns, hows)
+        output.collect_batch(RecordBatch(records_of(after, self.result.kind), batch.timestamps))
+
+
+class WindowColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction):
+    """Emits the results of windows when event time has reached their end."""
+
+    def __init__(
+        self,
+        result: DeclaredResult[OUT],
+        kind: type[IN],
+        key_names: Sequence[str],
+        strategy: SlidingWindowStrategy,
+    ) -> None:
+        super().__init__(result, kind, key_names)
+        self.strategy = strategy
+
+    @property
+    def state_layout(self) -> str:
+        return f"{self.strategy.layout}, which hold {self.contents}"
+
+    @property
+    def contents(self) -> str:
+        return "accumulators"
+
+    def dsv2_keyed_columns(self, environment: ColumnsEnvironment, fail: Callable[..., NoReturn]) -> ArrowPanes:
+        size = self.strategy.size
+        hows = {name: part.how for name, part in self.result.aggregates.items()}
+        return ArrowPanes(empty_value(self.result.kind), hows, lambda slot: slot + size - 1, environment, fail)
+
+    def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
+        table = table_of(batch.records, self.kind)
+        times, event_time = times_of(batch), ctx.event_timers.current_time()
+        strategy, panes = self.strategy, ctx.columns
+        last = times - (times - strategy.offset) % strategy.slide
+        keys, columns = self._keys_of(table), self._added(table)
+        for start in range(0, strategy.size, strategy.slide):
+            starts = last - start
+            is_in = (starts > times - strategy.size) & (starts + (strategy.size - 1) > event_time)
+            for slot in np.unique(starts[is_in]).tolist():
+                check_window_end(slot + strategy.size - 1, f"The window that starts at {slot} ms")
+                chosen = is_in & (starts == slot)
+                if chosen.all():
+                    panes.fold(slot, keys, {name: _one_array(column) for name, column in columns.items()})
+                    continue
+                rows = pa.array(np.flatnonzero(chosen))
+                own = {name: _one_array(column.take(rows)) for name, column in columns.items()}
+                panes.fold(slot, [key.take(rows) for key in keys], own)
+
+    def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
+        panes: ArrowPanes = ctx.columns
+        for slot in panes.due(timestamp):
+            end = slot + self.strategy.size
+            for keys, values in panes.contents(slot):
+                records = self._results(keys, values, slot, end)
+                output.collect_batch(RecordBatch(records, ArrowWholeNumbers(_repeated(end - 1, len(records)))))
+            panes.drop(slot)
+
+    def _results(
+        self, keys: Sequence[pa.Array], values: Mapping[str, pa.Array], start: int, end: int
+    ) -> ArrowRecords[OUT]:
+        columns = {}
+        for name, part in self.result.parts.items():
+            match part:
+                case Key():
+                    columns[name] = keys[part.index or 0]
+                case WindowStart():
+                    columns[name] = _repeated(start, len(keys[0]))
+                case WindowEnd():
+                    columns[name] = _repeated(end, len(keys[0]))
+                case _:
+                    columns[name] = values[name]
+        return records_of(pa.table(columns), self.result.kind)
+
+
+def times_of(batch: RecordBatch[Any]) -> Numbers:
+    """The timestamps of a batch.
+
+    Raises:
+        ContractError: A record has none.
+    """
+    timestamps = batch.timestamps
+    if isinstance(timestamps, ArrowWholeNumbers):
+        found: Numbers = timestamps.array.to_numpy()
+        return found
+    if timestamps is None or None in timestamps:
+        raise ContractError(
+            "Windows in event time require records with timestamps, but a record has none. Put a generator before the "
+            "window (EventTimeExtension.new_watermark_generator_builder), or use windows with TimeType.PROCESSING."
+        )
+    return np.array(timestamps, np.int64)
+
+
+def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return in_one_piece(column) if isinstance(column, pa.ChunkedArray) else column
+
+
+def _repeated(number: int, count: int) -> pa.Int64Array:
+    return pa.array(np.full(count, number, np.int64))
+
+
+def _ones(column: pa.ChunkedArray | None, rows: int) -> pa.Array:
+    if column is None or not column.null_count:
+        return pa.array(np.ones(rows, np.int64))
+    return pa.array(column.is_valid().to_numpy().astype(np.int64))

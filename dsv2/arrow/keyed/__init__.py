@@ -1,0 +1,3 @@
+"""Keyed state in columns. ``dsv2.arrow.ArrowKeyedState`` is the interface for users."""
+
+__all__ = ()

@@ -1,0 +1,167 @@
+"""The keys of a batch: distinct, with their stable hashes.
+
+Keys are stored as whole numbers, as texts, or, if they are anything else, as the encoded key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dsv2.arrow.encoding import Numbers, in_one_piece
+from dsv2.arrow.hashing import distinct, hash_texts, hash_whole_numbers
+from dsv2.errors import ContractError, InvalidKeyError
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.state.key_groups import stable_hash
+
+__all__ = (
+    "NUMBER",
+    "OTHER",
+    "TEXT",
+    "KeyArray",
+    "Keys",
+    "decoded_keys",
+    "distinct_keys",
+    "encoded_keys",
+    "key_columns",
+    "stored_type",
+)
+
+NUMBER: Final = "number"
+TEXT: Final = "text"
+OTHER: Final = "other"
+
+KeyArray = Any
+"""A key column: an Arrow array or chunked array, or a numpy array."""
+
+_STORED = {NUMBER: pa.int64(), TEXT: pa.string(), OTHER: pa.binary()}
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Distinct keys.
+
+    Attributes:
+        kind: ``NUMBER``, ``TEXT`` or ``OTHER``.
+        values: The keys as they are stored, without nulls.
+        hashes: The stable hash of each, in 32 bits.
+    """
+
+    kind: str
+    values: pa.Array
+    hashes: Numbers
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def take(self, places: Numbers) -> Keys:
+        """Return the keys at ``places``."""
+        return Keys(self.kind, self.values.take(pa.array(places)), self.hashes[places])
+
+    @staticmethod
+    def stored(kind: str, values: pa.Array, hashes: Numbers | None = None) -> Keys:
+        """Return keys as they are stored. ``hashes``: They are stored for all kinds but numbers."""
+        return Keys(kind, values, hash_whole_numbers(values.to_numpy()) if hashes is None else hashes)
+
+
+def key_columns(keys: object) -> list[pa.Array]:
+    """Return the key columns that the user passed: one array, or a list or tuple with one for each part of the key.
+
+    Raises:
+        ContractError: They are something else, or differ in length.
+    """
+    given = list(keys) if isinstance(keys, list | tuple) else [keys]
+    columns = [_normalized(column) for column in given]
+    if not columns or len(set(map(len, columns))) != 1:
+        raise ContractError("Keys are an array, or a list of arrays of the same length for keys of several parts.")
+    return columns
+
+
+def distinct_keys(columns: Sequence[pa.Array], codec: Codec) -> tuple[Keys, Numbers]:
+    """Return the distinct keys, in the order of their first occurrence if there is one column.
+
+    Args:
+        columns: Those of ``key_columns``.
+        codec: Encodes keys that are neither numbers nor texts.
+
+    Returns:
+        The keys, and the place of each row's key among them.
+
+    Raises:
+        InvalidKeyError: A key is null, or of a type that cannot be a key.
+    """
+    if len(columns) == 1:
+        (column,) = columns
+        if column.null_count:
+            raise InvalidKeyError("The assigned key must not be None.")
+        if pa.types.is_int64(column.type) or pa.types.is_string(column.type):
+            coded = pc.dictionary_encode(column)
+            values, places = coded.dictionary, coded.indices.to_numpy()
+            if pa.types.is_int64(column.type):
+                return Keys(NUMBER, values, hash_whole_numbers(values.to_numpy())), places
+            return Keys(TEXT, values, hash_texts(values)), places
+    found, places = distinct(columns)
+    return encoded_keys(found, codec), places
+
+
+def encoded_keys(keys: Iterable[Any], codec: Codec) -> Keys:
+    """Return distinct keys that are Python values."""
+    values = [_canonical(key) for key in keys]
+    kinds = set(map(type, values))
+    hashes = np.fromiter(map(stable_hash, values), np.uint32, len(values))
+    if kinds == {int}:
+        try:
+            return Keys(NUMBER, pa.array(values, pa.int64()), hashes)
+        except (OverflowError, pa.ArrowInvalid):
+            pass  # more than 64 bits
+    if kinds == {str}:
+        return Keys(TEXT, pa.array(values, pa.string()), hashes)
+    return Keys(OTHER, pa.array(map(codec.dumps, values), pa.binary()), hashes)
+
+
+def decoded_keys(kind: str, values: pa.Array, codec: Codec, owner: str) -> list[Any]:
+    """Return stored keys as Python values."""
+    if kind == OTHER:
+        return [codec.loads(key, owner) for key in values.to_pylist()]
+    found: list[Any] = values.to_pylist()
+    return found
+
+
+def stored_type(kind: str) -> pa.DataType:
+    """Return the type of the column of stored keys."""
+    return _STORED[kind]
+
+
+def _normalized(column: Any) -> pa.Array:
+    if isinstance(column, np.ndarray):
+        column = pa.array(column.copy())  # the caller may change it before the next call with it
+    elif isinstance(column, pa.ChunkedArray):
+        column = in_one_piece(column)
+    if not isinstance(column, pa.Array):
+        raise ContractError(f"Keys are Arrow arrays or numpy arrays, not {type(column).__qualname__}.")
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_integer(column.type):
+        return column.cast(pa.int64())
+    return column.cast(pa.string()) if pa.types.is_large_string(column.type) else column
+
+
+def _canonical(key: Any) -> Any:
+    """The form of a key in which equal keys have equal bytes."""
+    if isinstance(key, tuple):
+        return tuple(map(_canonical, key))
+    if isinstance(key, float):
+        return key + 0.0  # -0.0 is equal to 0.0
+    if isinstance(key, Decimal):
+        return key.normalize() + 0
+    if isinstance(key, bool):
+        return key
+    if isinstance(key, int):
+        return int(key)
+    return str(key) if isinstance(key, str) else key

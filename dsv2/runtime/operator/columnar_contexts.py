@@ -1,0 +1,36 @@
+"""The contexts of functions on tables, which also give access to states and timers of all keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dsv2.runtime.operator.contexts import NonPartitioned, Partitioned
+from dsv2.spi import KeyedColumns
+
+__all__ = ("ColumnarNonPartitioned", "ColumnarPartitioned")
+
+
+class ColumnarNonPartitioned(NonPartitioned):
+    """``ArrowNonPartitionedContext``."""
+
+    __slots__ = ("columns", "event_timers", "keyed_state", "processing_timers")
+
+    def __init__(self, columns: KeyedColumns, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.columns = columns
+        self.keyed_state = columns.keyed_state
+        self.event_timers = columns.event_timers
+        self.processing_timers = columns.processing_timers
+
+
+class ColumnarPartitioned(Partitioned):
+    """``ArrowContext``."""
+
+    __slots__ = ("columns", "event_timers", "keyed_state", "processing_timers")
+
+    def __init__(self, columns: KeyedColumns, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.columns = columns
+        self.keyed_state = columns.keyed_state
+        self.event_timers = columns.event_timers
+        self.processing_timers = columns.processing_timers

@@ -1,0 +1,141 @@
+"""Declared aggregates of keyed streams."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from dsv2.aggregates import Part
+from dsv2.aggregates.result import DeclaredResult, field_types
+from dsv2.aggregates.rows import EmitWindow, FoldedRecords, RunningAggregate
+from dsv2.columnar import column_names
+from dsv2.errors import PlanError
+from dsv2.functions import ProcessFunction
+from dsv2.graph import Exchange, InputRef, OperatorKind
+from dsv2.graph.builder import caller_location
+from dsv2.graph.record_types import UNDECLARED, declared_type_of
+from dsv2.stream_base import Stream
+
+if TYPE_CHECKING:
+    from dsv2.extension.window import WindowStrategy
+    from dsv2.streams import ConfiguredStream
+
+__all__ = ("KeyedAggregates", "WindowedStream")
+
+T_co = TypeVar("T_co", covariant=True)
+OUT = TypeVar("OUT")
+
+_ARROW, _COMBINING = "dsv2.arrow.aggregates", "dsv2.arrow.combining"
+
+
+class KeyedAggregates(Stream[T_co], Generic[T_co]):
+    """The aggregations, as a base of ``KeyedPartitionStream``."""
+
+    def aggregate(self, result: type[OUT], records: type[Any] | None = None, /, **parts: Part) -> ConfiguredStream[OUT]:
+        """Emit the aggregates of a key with each of its records (running aggregates).
+
+        Args:
+            result: The class of the results, a NamedTuple class or dataclass.
+            records: The class of the records. None: as the stream declares it.
+            parts: What each field of ``result`` holds: ``Sum("amount")``, ``Count()``, ``Key()`` and so on, see
+                ``dsv2.aggregates``.
+
+        Records with columns are aggregated in columns, if the key selector is an ``operator.attrgetter``: a NamedTuple
+        class or dataclass whose fields have column types, and a ``result`` with the same types. Otherwise, they are
+        aggregated one by one, with the same results. ``explain`` says which, and why.
+
+        Raises:
+            PlanError: ``parts`` are not those of the fields of ``result``.
+        """
+        declared = DeclaredResult(result, parts, windowed=False)
+        chosen = _choose(self._ref, declared, records)
+        function: ProcessFunction
+        if isinstance(chosen, str):
+            function = RunningAggregate[Any, OUT](declared, chosen)
+        else:
+            function = import_module(_ARROW).RunningColumns(declared, *chosen)
+        return _configured(self, function)
+
+    def window(self, strategy: WindowStrategy) -> WindowedStream[T_co]:
+        """Divide the records of each key into windows, for ``aggregate``."""
+        return WindowedStream(self, strategy)
+
+
+class WindowedStream(Generic[T_co]):
+    """A keyed stream whose records are in windows."""
+
+    def __init__(self, stream: Stream[T_co], strategy: WindowStrategy) -> None:
+        from dsv2.extension.window import WindowStrategy
+
+        if not isinstance(strategy, WindowStrategy):
+            raise PlanError(f"window at {caller_location()} takes a WindowStrategy, not {strategy!r}.")
+        self._stream = stream
+        self._strategy = strategy
+
+    def aggregate(self, result: type[OUT], records: type[Any] | None = None, /, **parts: Part) -> ConfiguredStream[OUT]:
+        """Emit the aggregates of each window when it fires, as ``dsv2.extension.window.aggregate`` does.
+
+        The arguments and errors are those of ``KeyedPartitionStream.aggregate``. Tumbling and sliding windows in event
+        time without allowed lateness, early firing and triggers are aggregated in columns. Counts, and sums, minima and
+        maxima of whole numbers are also combined before the exchange, if the result has the key.
+        """
+        from dsv2.extension.window import aggregate
+
+        declared = DeclaredResult(result, parts, windowed=True)
+        chosen = _columns_of_windows(self._strategy) or _choose(self._stream._ref, declared, records)
+        if isinstance(chosen, str):
+            function = aggregate(self._strategy, FoldedRecords[Any, OUT](declared), EmitWindow(declared, chosen))
+            return _configured(self._stream, function)
+        made = import_module(_COMBINING).combined(declared, *chosen, self._strategy)
+        if made is None or self._stream._ref.exchange is not Exchange.HASH:
+            return _configured(self._stream, import_module(_ARROW).WindowColumns(declared, *chosen, self._strategy))
+        before, select, after = made
+        ref = self._stream._ref
+        node = self._stream._builder.add(OperatorKind.ONE_INPUT, before, "Combine", (InputRef(ref.node, ref.output),))
+        sent = InputRef(node, 0, Exchange.HASH, select, ref.key_version)
+        return _configured(Stream[Any](self._stream._builder, sent), after)
+
+
+def _choose(
+    ref: InputRef, result: DeclaredResult[Any], records: type[Any] | None
+) -> tuple[type[Any], tuple[str, ...]] | str:
+    """Return the class of the records and the fields of the key, for columns; or why they are aggregated one by one."""
+    names = None if ref.key_selector is None else column_names(ref.key_selector)
+    if names is None:
+        return "the key selector is not an operator.attrgetter"
+    kind = declared_type_of(ref) if records is None else records
+    if kind is UNDECLARED:
+        return "the class of the records is not declared: pass it after the class of the results"
+    types = field_types(kind)
+    if types is None or not set(names) <= types.keys():
+        return f"the records are {getattr(kind, '__qualname__', kind)}, which has no columns"
+    for name, part in result.aggregates.items():
+        if part.field and part.field not in types:
+            fields = ", ".join(types)
+            raise PlanError(
+                f"aggregate at {caller_location()}: {name} aggregates {part.field!r}, but {kind.__qualname__} has the "
+                f"fields {fields}."
+            )
+    try:
+        reason: str | None = import_module(_ARROW).why_not_columns(result, kind, names)
+    except ImportError:
+        return "pyarrow is not installed"
+    return (kind, names) if reason is None else reason
+
+
+def _columns_of_windows(strategy: WindowStrategy) -> str | None:
+    """Why windows of a strategy are not aggregated in columns; None if they are."""
+    from dsv2.extension.window.strategy import SlidingWindowStrategy, TimeType
+
+    if not isinstance(strategy, SlidingWindowStrategy) or strategy.time_type is not TimeType.EVENT:
+        return "the windows are not tumbling or sliding windows in event time"
+    if strategy.allowed_lateness or strategy.early_firing is not None or strategy.trigger is not None:
+        return "the windows have allowed lateness, early firing or a trigger"
+    return None
+
+
+def _configured(stream: Stream[Any], function: ProcessFunction) -> ConfiguredStream[Any]:
+    from dsv2.streams import ConfiguredStream
+
+    ref = stream._add(OperatorKind.ONE_INPUT, function, "Aggregate")
+    return ConfiguredStream[Any](stream._builder, ref)

@@ -1,0 +1,188 @@
+"""Programs for functions on tables with keyed state and timers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dsv2.aggregates import Count, Key, Max, Sum, WindowStart
+from dsv2.arrow import (
+    ArrowCollector,
+    ArrowContext,
+    ArrowEventTimeProcessFunction,
+    ArrowNonPartitionedContext,
+    schema_of,
+)
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.window import WindowStrategy
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.state import StateDeclaration, StateDeclarations
+from tests.conformance.harness import Pipeline, Program, Run
+
+__all__ = ("PROGRAMS",)
+
+T = TypeVar("T")
+
+
+class Click(NamedTuple):
+    """A click."""
+
+    user: str
+    page: int
+    time: int
+
+
+class Seen(NamedTuple):
+    """What is known of a user, and why it is emitted."""
+
+    user: str
+    clicks: int
+    last: int
+    why: str
+
+
+class Known(NamedTuple):
+    """The state of a user."""
+
+    clicks: int
+    last: int
+    pages: list[int]
+
+
+CLICKS = [Click(f"user {number * number % 7}", number % 3, number) for number in range(60)]
+KNOWN = StateDeclarations.value_state("known", Known, default=Known(0, 0, []))
+
+
+class Follow(ArrowEventTimeProcessFunction[Click, Seen]):
+    """Counts the clicks of each user. Emits the count at round times, and at the end."""
+
+    key: tuple[str, ...] = ("user",)
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return [KNOWN]
+
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[Seen], ctx: ArrowContext[Seen]) -> None:
+        known = ctx.keyed_state(KNOWN)
+        keys = [batch[name] for name in self.key]
+        added = {"clicks": pa.array([1] * batch.num_rows), "last": batch["time"]}
+        known.aggregate(keys, added, {"clicks": "sum", "last": "max"})
+        known.update(keys, {"pages": pa.array([[page] for page in batch["page"].to_pylist()], pa.list_(pa.int64()))})
+        times = batch["time"].to_numpy()
+        ctx.event_timers.register(keys, times - times % 20 + 20)
+
+    def on_event_timers(self, timers: pa.Table, output: ArrowCollector[Seen], ctx: ArrowContext[Seen]) -> None:
+        times = timers["timestamp"].unique().to_pylist()
+        for time in times:
+            keys = timers.filter(pc.equal(timers["timestamp"], time))
+            found = ctx.keyed_state(KNOWN).get([keys[name] for name in self.key])
+            users = keys[self.key[0]]
+            why = pa.array([f"at {time}"] * len(users))
+            output.collect_batch(pa.table([users, found["clicks"], found["last"], why], schema_of(Seen)))
+
+    def end_input(self, output: ArrowCollector[Seen], ctx: ArrowNonPartitionedContext[Seen]) -> None:
+        ctx.apply_to_all_partitions(self.report)
+
+    def report(self, output: ArrowCollector[Seen], ctx: ArrowContext[Seen]) -> None:
+        """Emit all users."""
+        for table in ctx.keyed_state(KNOWN).tables():
+            why = pa.array(["end"] * table.num_rows)
+            output.collect_batch(pa.table([table["user"], table["clicks"], table["last"], why], schema_of(Seen)))
+
+
+class FollowPages(Follow):
+    """By user and page."""
+
+    key = ("user", "page")
+
+
+class StateInColumns(Program):
+    """State and timers of many keys at once are those of single keys."""
+
+    def build(self, p: Pipeline) -> None:
+        times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time")).per_event_watermark()
+        timed = p.source(CLICKS, 1).process(times.build_as_process_function()).with_parallelism(1)
+        p.collect(timed.key_by(attrgetter("user")).process(Follow()), "users")
+        p.collect(timed.key_by(attrgetter("user", "page")).process(FollowPages()), "pages")
+
+    def check(self, run: Run) -> None:
+        for name, key in (("users", attrgetter("user")), ("pages", attrgetter("user", "page"))):
+            expected = []
+            for group in {key(click) for click in CLICKS}:
+                own = [click for click in CLICKS if key(click) == group]
+                expected.append(Seen(own[0].user, len(own), own[-1].time, "end"))
+                for until in {click.time - click.time % 20 + 20 for click in own}:
+                    # The click at t is followed by the watermark t - 1.
+                    so_far = [click for click in own if click.time <= until + 1]
+                    expected.append(Seen(own[0].user, len(so_far), so_far[-1].time, f"at {until}"))
+            run.expect_all(*expected, name=name)
+
+
+class Sums(NamedTuple):
+    """Running aggregates."""
+
+    user: str
+    clicks: int
+    pages: int
+    last: int
+
+
+class WindowSums(NamedTuple):
+    """Aggregates of a window."""
+
+    user: str
+    start: int
+    clicks: int
+    pages: int
+
+
+class DeclaredAggregates(Program):
+    """Declared aggregates on columns and on single records are equal, as are their timestamps."""
+
+    def build(self, p: Pipeline) -> None:
+        times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time")).per_event_watermark()
+        timed = p.source(CLICKS, 1).process(times.build_as_process_function()).with_parallelism(1)
+        windows = WindowStrategy.sliding(timedelta(milliseconds=10), timedelta(milliseconds=5))
+        for name, keyed in (("columns", timed.key_by(attrgetter("user"))), ("rows", timed.key_by(user_of))):
+            running = keyed.aggregate(Sums, user=Key(), clicks=Count(), pages=Sum("page"), last=Max("time"))
+            p.collect(running.process(Stamped[Sums]()), f"running on {name}")
+            of_windows = keyed.window(windows).aggregate(
+                WindowSums, user=Key(), start=WindowStart(), clicks=Count(), pages=Sum("page")
+            )
+            p.collect(of_windows.process(Stamped[WindowSums]()), f"windows on {name}")
+
+    def check(self, run: Run) -> None:
+        for name in ("columns", "rows"):
+            expected: list[Any] = []
+            of_windows: list[Any] = []
+            for user in {click.user for click in CLICKS}:
+                own = [click for click in CLICKS if click.user == user]
+                for number, click in enumerate(own, start=1):
+                    pages = sum(one.page for one in own[:number])
+                    expected.append((Sums(user, number, pages, click.time), click.time))
+                for start in range(-5, 60, 5):
+                    inside = [click for click in own if start <= click.time < start + 10]
+                    if inside:
+                        pages = sum(click.page for click in inside)
+                        of_windows.append((WindowSums(user, start, len(inside), pages), start + 9))
+            run.expect_all(*expected, name=f"running on {name}")
+            run.expect_all(*of_windows, name=f"windows on {name}")
+
+
+def user_of(click: Click) -> str:
+    """The key, not as a column."""
+    return click.user
+
+
+class Stamped(OneInputStreamProcessFunction[T, tuple[T, int | None]], Generic[T]):
+    """Emits records with their timestamps."""
+
+    def process_record(self, record: T, output: Any, ctx: Any) -> None:
+        output.collect((record, ctx.timestamp))
+
+
+PROGRAMS = (StateInColumns(), DeclaredAggregates())

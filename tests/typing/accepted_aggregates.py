@@ -1,0 +1,77 @@
+"""The types of declared aggregates and of keyed state in columns. Checked by ``test_typing.py``, never run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple, assert_type
+
+import pyarrow as pa
+
+from dsv2 import ConfiguredStream, KeyedPartitionStream, PartitionedContext
+from dsv2.aggregates import Count, Key, Sum, WindowStart
+from dsv2.arrow import (
+    ArrowCollector,
+    ArrowContext,
+    ArrowEventTimeProcessFunction,
+    ArrowKeyedState,
+    ArrowNonPartitionedContext,
+    ArrowProcessFunction,
+)
+from dsv2.extension.window import WindowStrategy
+from dsv2.state import StateDeclarations
+
+
+class Click(NamedTuple):
+    user: str
+    value: int
+
+
+@dataclass
+class Total:
+    user: str
+    value: int
+
+
+TOTALS = StateDeclarations.value_state("totals", Total)
+
+
+def aggregates(keyed: KeyedPartitionStream[str, Click]) -> None:
+    running = keyed.aggregate(Total, user=Key(), value=Sum("value"))
+    assert_type(running, ConfiguredStream[Total])
+    windows = keyed.window(WindowStrategy.tumbling(timedelta(seconds=1)))
+    assert_type(windows.aggregate(Total, Click, user=Key(), value=Count()), ConfiguredStream[Total])
+    windows.aggregate(Total, user=Key(), value=WindowStart()).with_uid("totals").with_parallelism(2)
+
+
+class Totals(ArrowEventTimeProcessFunction[Click, Total]):
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[Total], ctx: ArrowContext[Total]) -> None:
+        state = ctx.keyed_state(TOTALS)
+        assert_type(state, ArrowKeyedState[Total])
+        state.update(batch["user"], {"value": batch["value"], "user": "nobody"})
+        ctx.event_timers.register(batch["user"], 5)
+        assert_type(ctx.task_info.parallelism, int)
+
+    def on_event_timers(self, timers: pa.Table, output: ArrowCollector[Total], ctx: ArrowContext[Total]) -> None:
+        output.collect(Total("a", ctx.event_timers.current_time()))
+
+    def on_event_time_watermark(
+        self, timestamp: int, output: ArrowCollector[Total], ctx: ArrowNonPartitionedContext[Total]
+    ) -> None:
+        ctx.apply_to_all_partitions(self.report)
+
+    def report(self, output: ArrowCollector[Total], ctx: ArrowContext[Total]) -> None:
+        for table in ctx.keyed_state(TOTALS).tables():
+            output.collect_batch(table)
+
+
+class WithoutState(ArrowProcessFunction[Click, Total]):
+    """The context may be declared with less."""
+
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[Total], ctx: PartitionedContext[Total]) -> None:
+        output.collect_batch(batch)
+
+
+def functions(keyed: KeyedPartitionStream[str, Click]) -> None:
+    assert_type(keyed.process(Totals()), ConfiguredStream[Total])
+    assert_type(keyed.process(WithoutState()), ConfiguredStream[Total])

@@ -1,0 +1,43 @@
+"""Mistakes with declared aggregates and with keyed state in columns."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from dsv2 import KeyedPartitionStream
+from dsv2.aggregates import Count, Key, Sum
+from dsv2.arrow import ArrowCollector, ArrowContext, ArrowProcessFunction
+from dsv2.sinks import CollectSink
+from dsv2.state import StateDeclarations
+
+
+class Click(NamedTuple):
+    user: str
+    value: int
+
+
+class Total(NamedTuple):
+    user: str
+    value: int
+
+
+LIST = StateDeclarations.list_state("list", Total)
+TOTALS = StateDeclarations.value_state("totals", Total)
+
+
+def aggregates(keyed: KeyedPartitionStream[str, Click]) -> None:
+    keyed.aggregate(Total, user=Key(), value="sum")  # E: arg-type
+    keyed.aggregate(Total, user=Key(), value=Sum(5))  # E: arg-type
+    keyed.aggregate(Total, user=Key(), value=Sum())  # E: call-arg
+    keyed.aggregate(Total, user=Key("user"), value=Count())  # E: arg-type
+    keyed.aggregate(Total, user=Key(), value=Count()).to_sink(CollectSink[Click]())  # E: arg-type
+    keyed.window(5)  # E: arg-type
+
+
+class Totals(ArrowProcessFunction[Click, Total]):
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[Total], ctx: ArrowContext[Total]) -> None:
+        ctx.keyed_state(LIST)  # E: arg-type
+        ctx.keyed_state(TOTALS).value()  # E: attr-defined
+        ctx.keyed_state(TOTALS).aggregate(batch["user"], {"value": 1}, {"value": 5})  # E: dict-item

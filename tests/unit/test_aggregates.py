@@ -1,0 +1,181 @@
+"""Declared aggregates: what is refused, and whether they run on columns. Results: tests/property."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from dsv2 import ExecutionEnvironment, PlanError, UserFunctionError
+from dsv2.aggregates import Count, First, Key, Max, Sum, WindowEnd, WindowStart
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.window import WindowStrategy
+from dsv2.sinks import CollectSink
+from dsv2.sources import DataGeneratorSource
+
+
+class Sale(NamedTuple):
+    """A record."""
+
+    product: str
+    time: int
+    amount: int
+    price: float | None
+
+
+class Total(NamedTuple):
+    """A result."""
+
+    product: str
+    value: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """A result with an aggregate that may be missing."""
+
+    product: str
+    value: float | None
+
+
+SALES = [Sale("tea", 1, 3, None), Sale("milk", 2, 8, 0.5), Sale("tea", 3, 5, None)]
+SECOND = WindowStrategy.tumbling(timedelta(seconds=1))
+BY_PRODUCT = attrgetter("product")
+
+
+def keyed(key: Any = BY_PRODUCT, sales: Any = SALES) -> tuple[ExecutionEnvironment, Any]:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    return env, env.from_collection(sales).key_by(key)
+
+
+def explained(env: ExecutionEnvironment, stream: Any) -> str:
+    stream.to_sink(CollectSink[Any]())
+    return str(env.explain())
+
+
+def product_of(sale: Any) -> str:
+    found: str = sale.product
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "text"),
+    [
+        (Total, {"product": Key()}, "Missing: 'value'; unknown: no other"),
+        (Total, {"product": Key(), "value": Count(), "more": Count()}, "Missing: no field; unknown: 'more'"),
+        (Total, {"product": Key(), "value": "sum"}, "value='sum' is not an aggregate"),
+        (Total, {"product": Key(), "value": WindowEnd()}, "value is a bound of a window, but there is none"),
+        (
+            Total,
+            {"product": Key(), "value": Sum("cost")},
+            "value aggregates 'cost', but Sale has the fields",
+        ),
+        (int, {"value": Count()}, "must be a NamedTuple class or a dataclass, not <class 'int'>"),
+    ],
+)
+def test_wrong_declarations_are_refused(kind: Any, parts: Any, text: str) -> None:
+    with pytest.raises(PlanError, match=text):
+        keyed()[1].aggregate(kind, **parts)
+
+
+def test_windows_need_a_strategy() -> None:
+    with pytest.raises(PlanError, match=r"window at .*test_aggregates.py:\d+ takes a WindowStrategy, not 5"):
+        keyed()[1].window(5)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "parts", "why"),
+    [
+        (product_of, Total, {"product": Key(), "value": Count()}, "the key selector is not an operator.attrgetter"),
+        (BY_PRODUCT, Total, {"product": Key(), "value": Sum("price")}, "is int64, and what it aggregates is double"),
+        (attrgetter("product", "time"), Total, {"product": Key(), "value": Count()}, "with the type of the key"),
+        (attrgetter("time"), Total, {"product": Key(), "value": Count()}, "not a column with the type of the key"),
+        (BY_PRODUCT, Price, {"product": Key(), "value": Max("price")}, None),
+        (BY_PRODUCT, Total, {"product": Key(), "value": Count("price")}, None),
+    ],
+)
+def test_explanation_says_whether_columns_are_aggregated(key: Any, kind: Any, parts: Any, why: str | None) -> None:
+    env, stream = keyed(key)
+    text = " ".join(explained(env, stream.aggregate(kind, **parts)).split())
+    assert ("called with Arrow tables" in text) is (why is None)
+    assert ("aggregates record by record instead of in columns" in text) is (why is not None)
+    assert why is None or why in text
+
+
+def test_class_of_the_records_may_be_given() -> None:
+    for records, on_columns in ((None, False), (Sale, True)):
+        env = ExecutionEnvironment.get_instance(runtime="local")
+        source = DataGeneratorSource(lambda index: SALES[index % 3], count=5)
+        stream = env.from_source(source, "sales").key_by(BY_PRODUCT)
+        total = stream.aggregate(Total, records, product=Key(), value=Count())
+        text = explained(env, total)
+        assert ("called with Arrow tables" in text) is on_columns
+        assert ("pass it after the class of the results" in " ".join(text.split())) is not on_columns
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        WindowStrategy.session(timedelta(seconds=1)),
+        WindowStrategy.count(2),
+        WindowStrategy.tumbling(timedelta(seconds=1), "processing"),
+        WindowStrategy.tumbling(timedelta(seconds=1), allowed_lateness=timedelta(seconds=1)),
+        SECOND.with_early_firing(timedelta(seconds=1)),
+    ],
+)
+def test_other_windows_are_aggregated_record_by_record(strategy: WindowStrategy) -> None:
+    env, stream = keyed()
+    text = explained(env, stream.window(strategy).aggregate(Total, product=Key(), value=Count()))
+    assert "aggregates record by record" in text
+
+
+@pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
+def test_missing_values(key: Any) -> None:
+    env, stream = keyed(key)
+    prices = CollectSink[Price]()
+    stream.aggregate(Price, product=Key(), value=First("price")).to_sink(prices)
+    env.execute()
+    expected = [Price(product="milk", value=0.5), Price(product="tea", value=None), Price(product="tea", value=None)]
+    assert sorted(prices.results, key=BY_PRODUCT) == expected
+
+
+@pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
+def test_sums_of_more_than_64_bits_are_refused(key: Any) -> None:
+    env, stream = keyed(key, [Sale("a", 1, 1 << 62, None)] * 2)
+    stream.aggregate(Total, product=Key(), value=Sum("amount")).to_sink(CollectSink())
+    with pytest.raises(UserFunctionError, match="A sum exceeds 64 bits"):
+        env.execute()
+
+
+@pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
+def test_windows_need_timestamps(key: Any) -> None:
+    env, stream = keyed(key)
+    stream.window(SECOND).aggregate(Total, product=Key(), value=WindowStart()).to_sink(CollectSink())
+    with pytest.raises(UserFunctionError, match="Windows in event time require records with timestamps"):
+        env.execute()
+
+
+def test_dicts_are_aggregated() -> None:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    totals = CollectSink[Total]()
+    records = [{"product": "tea", "amount": 2}, {"product": "tea", "amount": 5}]
+    stream = env.from_collection(records).key_by(lambda record: str(record["product"]))
+    stream.aggregate(Total, product=Key(), value=Sum("amount")).to_sink(totals)
+    env.execute()
+    assert totals.results == [Total("tea", 2), Total("tea", 7)]
+
+
+def test_sessions_merge() -> None:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    totals = CollectSink[Total]()
+    sales = [Sale("tea", time, amount, None) for time, amount in ((0, 1), (1500, 2), (800, 4))]
+    generator = EventTimeExtension.new_watermark_generator_builder(attrgetter("time"))
+    times = generator.with_max_out_of_order_time(timedelta(seconds=5)).build_as_process_function()
+    by_product = env.from_collection(sales).process(times).key_by(BY_PRODUCT)
+    sessions = by_product.window(WindowStrategy.session(timedelta(seconds=1)))
+    sessions.aggregate(Total, product=Key(), value=Sum("amount")).to_sink(totals)
+    env.execute()
+    assert totals.results == [Total("tea", 7)]
