@@ -65,7 +65,7 @@ def test_failure_names_the_operator_and_the_record(found: dict[str, Any]) -> Non
 
 
 def test_job_is_cancelled(found: dict[str, Any]) -> None:
-    assert found["cancelled"] == "stopped"
+    assert found["cancelled"] == "STOPPED"
 
 
 @pytest.mark.nightly

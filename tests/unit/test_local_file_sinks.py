@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from dsv2 import ConfigurationError, ExecutionEnvironment, IncompatibleCheckpointError, SchemaError
 from dsv2.connectors.files import read_files
+from dsv2.connectors.files.directory import FileLocation
 from dsv2.connectors.files.table_files import encoded, joined, table_of
 from dsv2.connectors.files.written_tables import read_part
 from dsv2.file_log import DataFile, Part
@@ -153,11 +154,12 @@ def test_values_are_read_as_they_were_written(first: list[Everything], second: l
     with TemporaryDirectory() as folder:
         file = Path(folder, f"x.{format}")
         file.write_bytes(data)
+        directory = FileLocation(folder, None, "a test").open()
         part = Part(DataFile(file.name, len(data), 0, 1, 0), 0, None)
-        found = [row for batch in read_part(Path(folder), description, part) for row in batch.to_pylist()]
+        found = [row for batch in read_part(directory, description, part) for row in batch.to_pylist()]
         assert found == [vars(record) for record in first + second]
         part = Part(DataFile(file.name, len(data), 0, 1, 0), lengths[0], None)
-        found = [row for batch in read_part(Path(folder), description, part) for row in batch.to_pylist()]
+        found = [row for batch in read_part(directory, description, part) for row in batch.to_pylist()]
         assert found == [vars(record) for record in second]
 
 

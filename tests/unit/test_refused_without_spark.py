@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from unittest.mock import MagicMock, Mock
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
@@ -29,7 +30,7 @@ from dsv2.sources import BaseSource
 from runtime_spark import SparkRuntime, command_line, create_savepoint, runtime, to_dataframe, worker
 from runtime_spark.explained import runtime_view
 from runtime_spark.file_merges import SparkMerger
-from runtime_spark.folders import _HadoopFolder
+from runtime_spark.folders import _Hadoop, _HadoopFolder
 from runtime_spark.layout import Layout
 from runtime_spark.manifest import has_spark_state, manifest_of, read_manifest
 from runtime_spark.python_of_workers import use_this_python
@@ -144,6 +145,9 @@ class Files:
     def create(self, path: str, overwrite: bool) -> Any:
         return SimpleNamespace(write=lambda data: None, close=lambda: None)
 
+    def makeQualified(self, path: HadoopPath) -> HadoopPath:  # noqa: N802 - Hadoop's name, as all below
+        return path
+
     def delete(self, path: str, recursive: bool) -> None: ...
     def mkdirs(self, path: str) -> None: ...
 
@@ -151,15 +155,28 @@ class Files:
         return False
 
 
+class NoContext:
+    """A file system without a ``FileContext``."""
+
+    def getFileContext(self, uri: str, configuration: object) -> Any:  # noqa: N802
+        raise Py4JJavaError("unsupported", SimpleNamespace(_target_id="o1", _gateway_client=SimpleNamespace()))
+
+
 class HadoopPath(str):
-    def getParent(self) -> str:  # noqa: N802 - Hadoop's name
+    def getFileSystem(self, configuration: object) -> Files:  # noqa: N802
+        return Files()
+
+    def toUri(self) -> str:  # noqa: N802
+        return str(self)
+
+    def getParent(self) -> str:  # noqa: N802
         return self.rpartition("/")[0]
 
 
 def test_failed_renames_are_errors() -> None:
     jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(hadoop=SimpleNamespace(fs=None))))
-    jvm.org.apache.hadoop.fs = SimpleNamespace(Path=HadoopPath)
-    folder = _HadoopFolder("hdfs://a", jvm, Files())
+    jvm.org.apache.hadoop.fs = SimpleNamespace(Path=HadoopPath, FileContext=NoContext())
+    folder = _HadoopFolder("hdfs://a", _Hadoop(jvm, HadoopPath("hdfs://a"), None))
     with pytest.raises(OSError, match=r"hdfs://a/b/_c\.new cannot be renamed to hdfs://a/b/c"):
         folder.write("b/c", b"")
     with pytest.raises(OSError, match="hdfs://a/b cannot be renamed to hdfs://a/c"):

@@ -262,10 +262,10 @@ def with_method(name: str) -> Any:
 class Helped(One):
     def process_record(self, record: Any, output: Any, ctx: Any) -> Any:
         _ = [self.on_hit(each) for each in [record]]
-        self.process_records([record])
+        self.process_hits([record])
 
     def on_hit(self, record: Any) -> Any: ...
-    def process_records(self, records: Any) -> None: ...
+    def process_hits(self, records: Any) -> None: ...
     def describe(self) -> str:
         return "a name that is like no callback's"
 

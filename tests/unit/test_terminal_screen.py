@@ -74,7 +74,7 @@ def test_view_of_a_wide_terminal() -> None:
 def test_timers_have_a_column_if_there_are_any() -> None:
     progress = hot_topics_progress(8)
     detector = progress.operators["detector"]
-    subtasks = [replace(subtask, timers=1_200 + subtask.subtask) for subtask in detector.subtasks]
+    subtasks = tuple(replace(subtask, timers=1_200 + subtask.subtask) for subtask in detector.subtasks)
     operators = {**progress.operators, "detector": replace(detector, subtasks=subtasks)}
     header, *_, line, _ = text(shown(HOT_TOPICS, replace(progress, operators=operators)), 140).splitlines()[3:]
     assert header.endswith("keys  timers")
