@@ -13,7 +13,8 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.program.description import describe
 from dsv2.program.difference import Difference
-from dsv2.program.savepoint_check import check_savepoint
+from dsv2.program.savepoint_check import carried_differences, check_savepoint
+from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import PrintSink
 from dsv2.state import StateDeclaration, StateDeclarations
@@ -135,3 +136,13 @@ def test_permission_to_drop_state_allows_nothing_else() -> None:
         "  - the keys have changed. A savepoint does not carry this change.",
         "Undo the changes that a savepoint does not carry.",
     ]
+
+
+def test_checkpoint_of_another_state_format_is_refused() -> None:
+    plan = PROGRAM.plan()
+    before = describe(plan) | {"format_version": FORMAT_VERSION - 1}
+    options: dict[str, Any] = {"allow_dropped_state": False}
+    with pytest.raises(IncompatibleCheckpointError, match="take a savepoint with that version, and start from it"):
+        carried_differences("checkpoint", "/checkpoint", plan, [before], TypeRegistry.of(plan), **options)
+    (found,) = carried_differences("savepoint", "/savepoint", plan, [before], TypeRegistry.of(plan), **options)
+    assert found.subject == "format version"
