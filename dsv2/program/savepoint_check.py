@@ -105,7 +105,7 @@ def carried_differences(
         for operator, what in dropped_state(plan, programs, fields or {})
     ]
     if stored_in == "checkpoint" and programs[-1]["format_version"] != now["format_version"]:
-        advice = "Only the version of dsv2 that wrote it reads it: take a savepoint with that version, and start from it."
+        advice = "Only the version that wrote it can read it: take a savepoint with that version, and start from it."
     elif not all(difference.carried for difference in found):
         advice = "Undo the changes that a savepoint does not carry"
         advice += "." if stored_in == "savepoint" else ", or start from a new checkpoint_location with empty state."
