@@ -96,6 +96,7 @@ def new_driver(entries: KeptEntries | None) -> Driver:
     env = local_environment()
     times: Any = EventTimeExtension.new_watermark_generator_builder(hash).per_event_watermark()
     timed: Any = env.from_collection(list[Order](), "in").process(times.build_as_process_function())
+    timed.to_sink(CollectSink()).with_uid("all")  # so that the function is not chained
     alarms = timed.key_by(lambda order: order.key).process(Alarms()).with_uid("f")
     alarms.with_error_policy(ErrorPolicy().skip(ValueError))
     alarms.to_sink(CollectSink())

@@ -47,6 +47,7 @@ def settings(spark: SparkSession) -> dict[str, str]:
 def environment(spark: SparkSession, levels: int, **source: Any) -> tuple[ExecutionEnvironment, CollectSink[int]]:
     """A pipeline with that many levels, over the numbers starting at 0."""
     env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
+    env.set_parallelism(2)  # single subtasks would share a level
     stream = env.from_source(DataGeneratorSource(int, **source))
     for _ in range(levels):
         stream = stream.key_by(lambda number: number % 2).process(lambda record, output, ctx: output.collect(record))
@@ -111,7 +112,7 @@ def test_settings_of_the_job_apply_during_its_start_only(
         assert sorted(sink.results) == [0, 1, 2, 3]
         assert settings(spark) == before
     # One level needs no exception from Spark's rules.
-    assert during_start == [("true", "1"), ("false", "1")]
+    assert during_start == [("true", "2"), ("false", "2")]
     assert spark.range(5).count() == 5
 
 
@@ -129,7 +130,7 @@ def test_settings_are_restored_when_a_start_fails(
         assert settings(spark) == before
     finally:
         job.stop()
-    assert during_start == [("false", "1")] * 2
+    assert during_start == [("false", "2")] * 2
     env, _ = environment(spark, 2)
     env.from_collection([1]).map(Unpicklable(spark)).to_sink(CollectSink())
     with pytest.raises(SerializationError):

@@ -17,6 +17,7 @@ from runtime_spark.dataframe_source import _begin, _ColumnReader, _control_maker
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.rows import decode_frame
 from runtime_spark.worker import load_job, pack_job
+from tests.support import one_input
 
 STRIDE = 1 << 33  # between the ids of the first rows of two partitions of Spark
 
@@ -27,7 +28,7 @@ class Source:
     def __init__(self) -> None:
         env = ExecutionEnvironment.get_instance("local")
         env.set_parallelism(2)
-        env.from_collection([""]).to_sink(CollectSink())
+        env.from_collection([""]).process(one_input()).to_sink(CollectSink())
         plan = env.build_plan()
         self.packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
         self.operator: Operator = next(one for one in plan.operators if one.kind is OperatorKind.SOURCE)

@@ -69,16 +69,17 @@ class Driver:
         source: IndexedSource[Any],
         parallelism: int = 2,
         clock: Clock | None = None,
-        sink_parallelism: int | None = None,
+        receiver_parallelism: int | None = None,
         target_batch_ms: int | None = None,
     ) -> None:
         env = ExecutionEnvironment.get_instance("local")
         env.set_parallelism(parallelism)
-        env.from_source(source).to_sink(CollectSink()).with_parallelism(sink_parallelism or parallelism)
+        receiver = env.from_source(source).process(one_input()).with_parallelism(receiver_parallelism or parallelism)
+        receiver.to_sink(CollectSink())
         plan = env.build_plan()
         packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
         self._job = load_job(packed)
-        self._slots = [self._job.layout.slots[1, subtask] for subtask in range(parallelism)]  # of the sink
+        self._slots = [self._job.layout.slots[1, subtask] for subtask in range(parallelism)]  # of the receiver
         feed, clock = IndexedFeed(source, target_batch_ms), clock or SystemClock()
         self.reader = FrameStreamReader(feed, clock, to_bytes((feed, clock)), packed, 0, None)
         self.offset = self.reader.initialOffset()
@@ -143,7 +144,7 @@ def packed_job(parallelism: int = 1) -> bytes:
     """A job with one source, packed for the tasks."""
     env = ExecutionEnvironment.get_instance("local")
     env.set_parallelism(parallelism)
-    env.from_source(numbers(3)).to_sink(CollectSink())
+    env.from_source(numbers(3)).process(one_input()).to_sink(CollectSink())
     plan = env.build_plan()
     return pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
 
@@ -223,7 +224,8 @@ def test_same_offsets_give_the_same_frames(source: IndexedSource[int]) -> None:
     def frames(reader: FrameStreamReader) -> list[Any]:
         splits = reader.partitions({"position": 4}, {"position": 8})
         rows = (row for split in splits for batch in reader.read(split) for row in batch.to_pylist())
-        return [row for row in rows if row["slot"] != REPORT_SLOT]  # reports have times
+        # Reports have times, and a new reader wakes all subtasks.
+        return [row for row in rows if row["slot"] != REPORT_SLOT and driver.decode(row) != ([], [])]
 
     driver = Driver(source)
     driver.batches()
@@ -234,7 +236,7 @@ def test_same_offsets_give_the_same_frames(source: IndexedSource[int]) -> None:
 def test_distribution_does_not_depend_on_the_micro_batches() -> None:
     def distributed(records_per_batch: int) -> dict[tuple[int, int], list[int]]:
         """Records by slot and channel, where two source subtasks send to three."""
-        driver = Driver(numbers(20, records_per_batch=records_per_batch), sink_parallelism=3)
+        driver = Driver(numbers(20, records_per_batch=records_per_batch), receiver_parallelism=3)
         received: dict[tuple[int, int], list[int]] = defaultdict(list)
         for start, end in pairwise([driver.log[0], *driver.offsets()]):
             for split in driver.reader.partitions(start, end):
@@ -263,7 +265,7 @@ def test_source_read_to_its_end_has_no_new_data() -> None:
     after_restart = Driver(numbers(3))
     after_restart.offset = driver.offset
     assert after_restart.batch() is None
-    assert list(after_restart.reader.partitions(driver.offset, driver.offset)) == []
+    assert all(isinstance(one, FramePartition) for one in after_restart.reader.partitions(driver.offset, driver.offset))
     shorter = Driver(numbers(2))  # than when it was read
     shorter.offset = driver.offset
     assert shorter.batch() is None

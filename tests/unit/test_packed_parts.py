@@ -38,7 +38,7 @@ class PaddedGenerator:
 
 
 def two_levels() -> Plan:
-    env = local_environment()
+    env = local_environment(parallelism=2)
     numbers = env.from_source(DataGeneratorSource(PaddedGenerator(), count=3)).process(Padded("a"))
     numbers.key_by(abs).process(Padded("b")).to_sink(CollectSink())
     return env.build_plan()
