@@ -26,6 +26,7 @@ def test_job_on_hdfs(spark: SparkSession, hdfs_cluster: HdfsCluster) -> None:
     check(lives_of_a_job(spark, f"{hdfs_cluster.uri}/jobs/{uuid4()}"))
 
 
+@pytest.mark.skip(reason="moto does not complete the uploads of S3A (status 100). Run this with another server of S3.")
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_job_in_an_object_store(s3_server: S3Server, tmp_path: Path) -> None:
