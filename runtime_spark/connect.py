@@ -71,7 +71,7 @@ def _sees(spark: SparkSession, path: str, local: str) -> bool:
     folder.write(name, content.encode())
     try:
         rows: Any = spark.read.text(literal_path(f"{path.rstrip('/')}/{name}")).collect()
-    except Exception:  # of which many mean that there is no such file
+    except Exception:  # many of them mean that there is no such file
         return False
     finally:
         folder.delete(name)

@@ -99,7 +99,7 @@ class SinkWriter:
         return self._write_on_driver(rows, batch_id)
 
     def _write_in_steps(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
-        """Write file sinks, each of which takes a Spark job, and do nothing for sinks without records."""
+        """Write the sinks that have records: each file sink with a Spark job of its own, then the others."""
         # The frames of a batch job may exceed memory, and every action would run the job again.
         frames = frames.persist(StorageLevel.MEMORY_AND_DISK)
         try:

@@ -74,7 +74,7 @@ class StateSizes:
             self._warn(task, places, sum(self._sizes.get(place, 0) for place in places), LARGEST_OF_A_TASK)
 
     def _warn_of_time(self, place: _Place, size: int) -> None:
-        """Warn at ``SLOW_STATE``, and again when the size has doubled, up to the sizes of which ``_warn`` warns."""
+        """Warn at ``SLOW_STATE``, and again when the size has doubled. ``_warn`` takes over near the limit."""
         if size < self._slow.get(place, SLOW_STATE) or size * 2 >= LARGEST_STATE:
             return
         self._slow[place] = 2 * size

@@ -26,7 +26,7 @@ from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.spi import EmitBatch, check_window_end
 from dsv2.state import StateDeclaration
 
-__all__ = ("ColumnAggregate", "RunningColumns", "WindowColumns", "times_of", "why_not_columns")
+__all__ = ("ColumnAggregate", "RunningColumns", "WindowAggregate", "WindowColumns", "times_of", "why_not_columns")
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
@@ -124,8 +124,8 @@ class RunningColumns(ColumnAggregate[IN, OUT]):
         output.collect_batch(RecordBatch(records_of(after, self.result.kind), batch.timestamps))
 
 
-class WindowColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction):
-    """Emits the results of windows when event time has reached their end."""
+class WindowAggregate(ColumnAggregate[IN, OUT]):
+    """Base class of the functions that aggregate the columns of windows."""
 
     def __init__(
         self,
@@ -136,6 +136,10 @@ class WindowColumns(ColumnAggregate[IN, OUT], EventTimeProcessFunction):
     ) -> None:
         super().__init__(result, kind, key_names)
         self.strategy = strategy
+
+
+class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction):
+    """Emits the results of windows when event time has reached their end."""
 
     @property
     def state_layout(self) -> str:

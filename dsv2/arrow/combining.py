@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dsv2.aggregates import Aggregate, Count, Key, Max, Min, Part, Sum
 from dsv2.aggregates.result import DeclaredResult
-from dsv2.arrow.aggregates import ColumnAggregate, WindowColumns, times_of
+from dsv2.arrow.aggregates import WindowAggregate, WindowColumns, times_of
 from dsv2.arrow.keyed.folding import fits_in_sum
 from dsv2.arrow.records import ArrowWholeNumbers, records_of, table_of
 from dsv2.arrow.schema import names_without_none, schema_of
@@ -75,20 +75,10 @@ def _again(name: str, part: Part) -> Part:
     return type(part)(name) if isinstance(part, Aggregate) else part
 
 
-class CombineColumns(ColumnAggregate[IN, OUT], BatchFunction):
+class CombineColumns(WindowAggregate[IN, OUT], BatchFunction):
     """Emits the partial results of each batch. It is stateless, so it can run in the tasks that read the source."""
 
     dsv2_inherits_parallelism = True
-
-    def __init__(
-        self,
-        result: DeclaredResult[OUT],
-        kind: type[IN],
-        key_names: Sequence[str],
-        strategy: SlidingWindowStrategy,
-    ) -> None:
-        super().__init__(result, kind, key_names)
-        self.strategy = strategy
 
     @property
     def keeps_nothing(self) -> bool:

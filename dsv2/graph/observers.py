@@ -25,11 +25,11 @@ _ON_WATERMARK = {
 def with_superseded(
     operators: Sequence[Operator], edges: Sequence[Edge], declarations: Mapping[str, WatermarkDeclaration]
 ) -> tuple[Edge, ...]:
-    """Return ``edges`` with the watermarks of which an exchange has to send the last value only.
+    """Return ``edges`` with their ``last_only``: the watermarks for which the last value is enough.
 
-    These are the watermarks that no function behind the exchange receives: all of those that they can reach keep the
-    ``on_watermark`` of their base class. The others are aligned ones, each of which ends a round, and event time, which
-    fires timers. Sinks ignore watermarks, and test harnesses show what is sent to them.
+    These are the watermarks that no function behind the exchange receives: all functions that they can reach inherit
+    ``on_watermark`` from their base class. Aligned watermarks are not among them, because each value ends a round, and
+    neither is event time, which fires timers. Sinks ignore watermarks, but test harnesses show what is sent to them.
     """
     candidates = {
         identifier

@@ -74,8 +74,8 @@ class Edge:
     """An edge from an output of operator ``source`` to input ``input`` of ``target``.
 
     The outputs of an operator are numbered: those that its kind has, then its side outputs. ``by_parallelism``: Whether
-    there is an exchange only because the ends differ in parallelism or in the number of key groups. ``last_only``: The
-    watermarks of which only the last of several values is sent if no record of the channel is between them.
+    there is an exchange only because the ends differ in parallelism or in the number of key groups. ``last_only``:
+    Watermarks that are sent once at a position: of several values without a record between them, only the last one.
     """
 
     source: int

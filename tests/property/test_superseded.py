@@ -80,7 +80,7 @@ class Watch(Pass):
 def build(
     env: ExecutionEnvironment, items: list[tuple[Item, ...]], watchers: Collection[int], polled: str
 ) -> list[CollectSink[Any]]:
-    """Five operators in a row, each behind an exchange, of which ``watchers`` watch; the second has a branch."""
+    """Five operators in a row, each behind an exchange. ``watchers`` receive the watermark; the second has a branch."""
     stream: Any = env.from_collection(items).shuffle().process(Emit())
     sinks = [CollectSink[Any](), CollectSink[Any]()]
     for number in range(5):

@@ -93,7 +93,7 @@ class Client:
         return sorted(row.n for row in rows)
 
     def files(self) -> list[int]:
-        """From files to files, of which small ones are merged. Returns what two readers find."""
+        """From files to files. Small files are merged. Returns what two readers find."""
         (self.folder / "in").mkdir()
         for part in range(3):
             lines = [json.dumps({"n": n, "even": n % 2 == 0}) for n in NUMBERS if n % 3 == part and n != 13]

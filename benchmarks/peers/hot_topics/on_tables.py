@@ -164,7 +164,7 @@ class TableDetector(ArrowProcessFunction[Tweet, HotTopic]):
 
 
 class StateDetector(ArrowProcessFunction[Tweet, HotTopic]):
-    """The same with the counts in keyed state, of which a micro-batch reads and writes only what it touches."""
+    """The same, but the counts are keyed state: a micro-batch reads and writes only those that it touches."""
 
     def __init__(self, threshold: int, window: int) -> None:
         self.threshold = threshold

@@ -163,7 +163,7 @@ class _Texts:
 
 
 class _Arrays:
-    """Values of any type. There are several arrays, of which each is more than twice as long as the next."""
+    """Values of any type, in several arrays. Each array is more than twice as long as the next one."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self._arrays: list[pa.Array] = [pa.array([], kind)]
@@ -201,7 +201,7 @@ def _new_values(kind: pa.DataType) -> _Values:
 
 
 def _bytes(values: pa.Array) -> memoryview:
-    """The bytes of all values, none of which is null."""
+    """The bytes of all values. There are no nulls."""
     _, offsets, data = values.buffers()
     if data is None:
         return memoryview(b"")

@@ -356,5 +356,5 @@ def _tolerant(select: KeySelector) -> KeySelector:
 
 
 def not_hashable(key: Any, error: TypeError) -> InvalidKeyError:
-    """Return the error for a key of which Python has no hash."""
+    """Return the error for a key that is not hashable."""
     return InvalidKeyError(f"The key {shorten(key)} is not hashable: {error}.")

@@ -148,7 +148,7 @@ class Subtask:
         return bytes(self.snapshot_in_place())
 
     def snapshot_in_place(self, check_size: Callable[[int], None] = lambda size: None) -> bytearray:
-        """Return the same as ``snapshot``, of which there is no copy.
+        """Return the same as ``snapshot``, without a copy.
 
         Args:
             check_size: Called with a number of bytes that the blob exceeds, before it is made.
