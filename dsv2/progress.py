@@ -30,6 +30,9 @@ class ChannelProgress:
         moved_at_ms: When event time, a watermark or the status last changed: the time of that micro-batch, in ms
             since the epoch. None: never.
         values_moved_at_ms: The same for each identifier, event time (``BUILTIN_API_EVENT_TIME``) included.
+        blocked_by: The identifier of the aligned watermark or barrier that blocks the channel. None: it is not blocked.
+        blocked_since_ms: When a barrier has blocked it, in ms since the epoch. None: it is not blocked by a barrier.
+        records_held: Number of records of the channel that wait behind it.
     """
 
     channel: int
@@ -39,6 +42,9 @@ class ChannelProgress:
     ended: bool = False
     moved_at_ms: int | None = None
     values_moved_at_ms: Mapping[str, int] = field(default_factory=dict)
+    blocked_by: str | None = None
+    blocked_since_ms: int | None = None
+    records_held: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,12 @@ def check_unions(plan: Plan) -> None:
             continue
         for operator in _upstream(plan, union):
             for name in (declaration.identifier for declaration in operator.body.declare_watermarks()):  # type: ignore[union-attr]
-                if plan.declarations[name].combination_policy.aligned:
+                policy = plan.declarations[name].combination_policy
+                if policy.aligned and policy.barrier is None:
                     raise PlanError(
                         f"{union} at {union.location}: the aligned watermark {name!r}, which {operator} at "
-                        f"{operator.location} declares, cannot pass a union. Declare it without aligned(), or connect "
-                        f"the streams with a function that has two inputs."
+                        f"{operator.location} declares, cannot pass a union. Declare it as a barrier() or without "
+                        f"aligned(), or connect the streams with a function that has two inputs."
                     )
 
 
@@ -35,6 +36,12 @@ def check_waits(plan: Plan) -> None:
             raise PlanError(
                 f"{operator} at {operator.location} waits for the watermark {name!r} of its broadcast side, but no "
                 f"function or source of the job declares it."
+            )
+        if name is not None and plan.declarations[name].combination_policy.barrier is not None:
+            raise PlanError(
+                f"{operator} at {operator.location} waits for the barrier {name!r} of its broadcast side, which itself "
+                f"waits for the other input. Wait for another watermark. A barrier needs no WaitForBroadcast: both "
+                f"inputs stop at it."
             )
         if name not in (None, EVENT_TIME) and not _waits_for_all(plan, name):
             raise PlanError(

@@ -200,4 +200,5 @@ def _declared(declaration: WatermarkDeclaration) -> dict[str, Any]:
         "aligned": policy.aligned,
         "across_inputs": policy.combine_across_inputs,
         "strategy": declaration.default_handling_strategy.name,
+        **({} if policy.barrier is None else {"barrier": True}),
     }

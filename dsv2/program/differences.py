@@ -20,6 +20,7 @@ _OF_WATERMARKS = {  # part of a declaration -> whether a savepoint carries its c
     "function": False,
     "wait_for_all_channels": False,
     "aligned": False,
+    "barrier": False,  # its limits may change freely
     "across_inputs": False,
     "strategy": True,  # no state depends on it
 }
@@ -81,6 +82,6 @@ def _of_watermark(identifier: str, old: dict[str, Any] | None, new: dict[str, An
         yield Difference(identifier, text, carried=True)
         return
     for part, carried in _OF_WATERMARKS.items():
-        if old[part] != new[part]:
-            text = f"watermark {identifier!r}: {part.replace('_', ' ')} was {old[part]} and is now {new[part]}"
+        if (was := old.get(part, False)) != (is_now := new.get(part, False)):
+            text = f"watermark {identifier!r}: {part.replace('_', ' ')} was {was} and is now {is_now}"
             yield Difference(identifier, text, carried)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Generic, Literal, Self, TypeVar
 
 from dsv2.arguments import as_choice
 from dsv2.errors import WatermarkDeclarationError
+from dsv2.watermark.barrier import BarrierWait, WhenExceeded
 from dsv2.watermark.declaration import (
     BoolWatermarkCombinationFunction,
     BoolWatermarkDeclaration,
@@ -79,6 +81,7 @@ class _TypedBuilder(Generic[F]):
         self._aligned = False
         self._across_inputs = False
         self._strategy = WatermarkHandlingStrategy.FORWARD
+        self._barrier: BarrierWait | None = None
 
     def combine_wait_for_all_channels(self, wait: bool) -> Self:
         """Set whether receivers wait until every channel has sent a value. Default: False."""
@@ -91,6 +94,32 @@ class _TypedBuilder(Generic[F]):
         Requires ``combine_wait_for_all_channels(True)``. (In Flink this is internal: ``Alignable``.)
         """
         self._aligned = _as_bool(aligned, "aligned")
+        return self
+
+    def barrier(
+        self,
+        *,
+        timeout: timedelta | None = None,
+        max_records: int | None = None,
+        when_exceeded: WhenExceeded | Literal["fail", "proceed"] = WhenExceeded.FAIL,
+    ) -> Self:
+        """Make the watermark a barrier, and its value an id. Ids must increase in each subtask that sends them.
+
+        A barrier with an id states that all records before it belong to the parts up to that id. It blocks its channel
+        until each channel of each input has sent that id or a greater one. Then the function receives it once (with two
+        inputs in the callback of the first one), and it is forwarded once.
+
+        Args:
+            timeout: For how long a channel may be blocked, in processing time. None (default): forever.
+            max_records: How many records each subtask may hold behind the barrier. None (default): any number.
+            when_exceeded: What happens beyond either limit. ``"fail"`` (default): the job fails. ``"proceed"``: the
+                barrier is delivered without the channels that are missing.
+
+        Raises:
+            WatermarkDeclarationError: An argument is invalid, or ``when_exceeded`` has no limit.
+        """
+        self._barrier = BarrierWait.of(timeout, max_records, when_exceeded)
+        self._aligned = self._wait_for_all_channels = True
         return self
 
     def combine_across_inputs(self, combine: bool) -> Self:
@@ -113,7 +142,7 @@ class _TypedBuilder(Generic[F]):
 
     def _policy(self) -> WatermarkCombinationPolicy:
         return WatermarkCombinationPolicy(
-            self._function, self._wait_for_all_channels, self._aligned, self._across_inputs
+            self._function, self._wait_for_all_channels, self._aligned, self._across_inputs, self._barrier
         )
 
 

@@ -15,60 +15,16 @@ channels.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Collection, Mapping, Sequence
 
 from dsv2.watermark import WatermarkDeclaration
+from dsv2.watermark.barrier_rules import BarrierRules
 from dsv2.watermark.combiner import combination_of, new_combiner
+from dsv2.watermark.combiner_rules import CombinerRules, State, in_all, renumbered
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, EventTimeCombiner
 
-__all__ = ("AlignedRules", "CombinerRules", "EventTimeRules", "PlainRules", "State", "rules_of")
-
-State: TypeAlias = tuple[Any, ...]
-"""A snapshot of a combiner."""
-
-
-class CombinerRules(ABC):
-    """The rules for the combiners of one identifier."""
-
-    @abstractmethod
-    def new(self, channels: int, idle: Collection[int], ended: Collection[int]) -> State:
-        """The state of a new combiner over ``channels`` channels, some of them idle or ended."""
-
-    @abstractmethod
-    def renumbered(self, state: State, numbers: Mapping[int, int]) -> State:
-        """Give the channels in ``numbers`` other numbers, and forget the others."""
-
-    @abstractmethod
-    def joined(self, states: Sequence[State], has: Sequence[Collection[int]], blocked: Collection[int]) -> State:
-        """Merge states of several subtasks.
-
-        Args:
-            states: The states.
-            has: The channels that each of the subtasks has.
-            blocked: The channels that are blocked by an aligned watermark with this identifier.
-        """
-
-    def joined_inputs(self, states: Sequence[State], inputs: Collection[int]) -> State:
-        """Merge states of combiners over the inputs of an operator in several subtasks."""
-        return self.joined(states, [inputs] * len(states), ())
-
-    @abstractmethod
-    def replaced(
-        self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: Collection[int]
-    ) -> State:
-        """Replace channels.
-
-        Args:
-            state: The state over the old channels.
-            old: The number of old channels.
-            new: The number of new channels.
-            former: The old channels that follow the new ones.
-            idle: Whether the new channels are idle.
-            ended: The old channels that have ended. If all have, so have the new ones.
-        """
+__all__ = ("AlignedRules", "EventTimeRules", "PlainRules", "rules_of")
 
 
 class PlainRules(CombinerRules):
@@ -84,8 +40,8 @@ class PlainRules(CombinerRules):
 
     def renumbered(self, state: State, numbers: Mapping[int, int]) -> State:
         values, inactive, pending, of_ended, due, last = state
-        renumbered = tuple(sorted((numbers[channel], value) for channel, value in values if channel in numbers))
-        return renumbered, _renumbered(inactive, numbers), _renumbered(pending, numbers), of_ended, due, last
+        kept = tuple(sorted((numbers[channel], value) for channel, value in values if channel in numbers))
+        return kept, renumbered(inactive, numbers), renumbered(pending, numbers), of_ended, due, last
 
     def joined(self, states: Sequence[State], has: Sequence[Collection[int]], blocked: Collection[int]) -> State:
         values = [dict(values) for values, *_ in states]
@@ -101,7 +57,7 @@ class PlainRules(CombinerRules):
         lasts = [state[5] for state in states]
         return (
             tuple((channel, min(found)) for channel, found in known.items()),
-            _in_all([state[1] for state in states], has),
+            in_all([state[1] for state in states], has),
             tuple(sorted(set[int]().union(*(state[2] for state in states)) & known.keys())),
             tuple(sorted(of_ended.elements())),
             any(state[4] for state in states),
@@ -136,8 +92,8 @@ class AlignedRules(CombinerRules):
 
     def renumbered(self, state: State, numbers: Mapping[int, int]) -> State:
         rounds, inactive = state
-        renumbered = sorted((numbers[channel], values) for channel, values in rounds if channel in numbers)
-        return tuple(renumbered), _renumbered(inactive, numbers)
+        kept = sorted((numbers[channel], values) for channel, values in rounds if channel in numbers)
+        return tuple(kept), renumbered(inactive, numbers)
 
     def joined(self, states: Sequence[State], has: Sequence[Collection[int]], blocked: Collection[int]) -> State:
         rounds: dict[int, list[Sequence[int]]] = {}
@@ -145,13 +101,13 @@ class AlignedRules(CombinerRules):
             for channel, values in of_one:
                 rounds.setdefault(channel, []).append(values)
         longest = tuple((c, max(views, key=len)) for c, views in sorted(rounds.items()) if c in blocked)
-        return longest, _in_all([inactive for _, inactive in states], has)
+        return longest, in_all([inactive for _, inactive in states], has)
 
     def joined_inputs(self, states: Sequence[State], inputs: Collection[int]) -> State:
         # Inputs are not blocked, so values of later rounds may wait. Those count that have arrived everywhere.
         rounds = [dict(of_one) for of_one, _ in states]
         shortest = ((number, min((of_one.get(number, ()) for of_one in rounds), key=len)) for number in inputs)
-        inactive = _in_all([inactive for _, inactive in states], [inputs] * len(states))
+        inactive = in_all([inactive for _, inactive in states], [inputs] * len(states))
         return tuple((number, values) for number, values in shortest if values), inactive
 
     def replaced(
@@ -171,7 +127,7 @@ class EventTimeRules(CombinerRules):
         times, *ignored, last = state
         time_of = {numbers[channel]: time for channel, time in enumerate(times) if channel in numbers}
         new_times = tuple(time_of.get(channel, LONG_MIN) for channel in range(max(time_of, default=-1) + 1))
-        return new_times, *(_renumbered(channels, numbers) for channels in ignored), last
+        return new_times, *(renumbered(channels, numbers) for channels in ignored), last
 
     def joined(self, states: Sequence[State], has: Sequence[Collection[int]], blocked: Collection[int]) -> State:
         count = max(len(times) for times, *_ in states)
@@ -179,8 +135,8 @@ class EventTimeRules(CombinerRules):
             min(state[0][channel] for state, channels in zip(states, has, strict=True) if channel in channels)
             for channel in range(count)
         )
-        ended = _in_all([state[2] for state in states], has)
-        idle = tuple(channel for channel in _in_all([state[1] for state in states], has) if channel not in ended)
+        ended = in_all([state[2] for state in states], has)
+        idle = tuple(channel for channel in in_all([state[1] for state in states], has) if channel not in ended)
         behind = tuple(sorted(set[int]().union(*(state[3] for state in states)) - {*idle, *ended}))
         live = [state[4] for state, channels in zip(states, has, strict=True) if not set(channels) <= set(state[2])]
         return times, idle, ended, behind, min(live or [state[4] for state in states])
@@ -205,15 +161,6 @@ def rules_of(identifier: str, declarations: Mapping[str, WatermarkDeclaration]) 
     if identifier == EVENT_TIME:
         return EventTimeRules()
     declaration = declarations[identifier]
+    if declaration.combination_policy.barrier is not None:
+        return BarrierRules()
     return AlignedRules(declaration) if declaration.combination_policy.aligned else PlainRules(declaration)
-
-
-def _renumbered(channels: Iterable[int], numbers: Mapping[int, int]) -> tuple[int, ...]:
-    return tuple(sorted(numbers[channel] for channel in channels if channel in numbers))
-
-
-def _in_all(found: Sequence[Collection[int]], has: Sequence[Collection[int]]) -> tuple[int, ...]:
-    """The channels that are in ``found`` of every subtask that has them."""
-    everyone = sorted(set[int]().union(*has))
-    pairs = [(set(of_one), set(channels)) for of_one, channels in zip(found, has, strict=True)]
-    return tuple(c for c in everyone if all(c in of_one for of_one, channels in pairs if c in channels))

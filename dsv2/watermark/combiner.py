@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import gt, lt
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from dsv2.watermark.barrier_combiner import BarrierCombiner
 from dsv2.watermark.declaration import (
     BoolWatermarkCombinationFunction,
     NumericWatermarkCombinationFunction,
@@ -277,7 +278,7 @@ class AlignedWatermarkCombiner(Generic[V]):
         self._missing = self._count_missing()
 
 
-Combiner: TypeAlias = WatermarkCombiner[int] | AlignedWatermarkCombiner[int] | EventTimeCombiner
+Combiner: TypeAlias = WatermarkCombiner[int] | AlignedWatermarkCombiner[int] | BarrierCombiner | EventTimeCombiner
 
 
 def new_combiner(declaration: WatermarkDeclaration, channels: int, inactive: Iterable[int] = ()) -> Combiner:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from dsv2.arguments import is_whole_number
 from dsv2.errors import InvalidWatermarkError, WatermarkDeclarationError
+from dsv2.watermark.barrier import BarrierWait
 from dsv2.watermark.watermark import LONG_MAX, LONG_MIN, BoolWatermark, LongWatermark
 
 __all__ = (
@@ -59,6 +60,7 @@ class WatermarkCombinationPolicy:
         aligned: Block a channel after its watermark until every active channel has sent its watermark.
         combine_across_inputs: A two-input function forwards one value combined over both inputs. False (default)
             forwards the value of each input separately, as Flink does.
+        barrier: It is a barrier, and waits so long. Barriers are aligned. None (default): it is not a barrier.
 
     (Flink ``WatermarkCombinationPolicy``.)
     """
@@ -67,6 +69,7 @@ class WatermarkCombinationPolicy:
     combine_wait_for_all_channels: bool = False
     aligned: bool = False
     combine_across_inputs: bool = False
+    barrier: BarrierWait | None = None
 
     def __post_init__(self) -> None:
         if self.aligned and not self.combine_wait_for_all_channels:

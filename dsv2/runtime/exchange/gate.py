@@ -1,29 +1,28 @@
 """The gate of one input of an operator merges its channels.
 
 It forwards records as they arrive, combines watermarks, tracks idle and ended channels, and blocks a channel after an
-aligned watermark.
+aligned watermark. Rounds of barriers span all gates of an operator: see ``BarrierRounds``.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Any, NoReturn, Protocol, TypeAlias
 
 from dsv2.errors import InternalError
 from dsv2.record_batch import RecordBatch
+from dsv2.runtime.exchange.barrier_rounds import BLOCKED, BarrierRounds
 from dsv2.runtime.exchange.frames import END, START, STATUS, WATERMARK, Control
 from dsv2.runtime.exchange.gate_report import InputReport, input_report
 from dsv2.runtime.exchange.gate_states import former_channels, with_new_channels
 from dsv2.watermark import WatermarkDeclaration
+from dsv2.watermark.barrier_combiner import BarrierCombiner, BarrierOrderError
 from dsv2.watermark.combiner import Combiner, new_combiner
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, USE_PROCESSING_TIME, EventTimeCombiner
 
 __all__ = ("BLOCKED", "GateListener", "InputGate")
-
-BLOCKED = "dsv2-blocked"
-"""The identifier by which a gate holds the elements of all channels, instead of that of an aligned watermark."""
 
 _Piece: TypeAlias = tuple[RecordBatch[Any], list[Control], int]
 """The rest of a frame: records, controls, and the number of records already removed, which positions include."""
@@ -57,7 +56,11 @@ class InputGate:
         channels: int,
         declarations: Mapping[str, WatermarkDeclaration],
         listener: GateListener,
+        rounds: BarrierRounds | None = None,
     ) -> None:
+        """``rounds``: The barriers of the operator. None: it has one input, and no limits."""
+        self._rounds = BarrierRounds(declarations) if rounds is None else rounds
+        self._rounds.gates.append(self)
         self._input = input_index
         self._channels_of_plan = channels
         self._channels = channels  # and the former channels of ``restore``
@@ -72,6 +75,7 @@ class InputGate:
         self._held_for: set[str] = set()  # the watermarks that block channels
         # elements that are no longer blocked; processed by the outermost call of receive
         self._released: deque[tuple[int, _Piece]] = deque()
+        self._behind: set[int] = set()  # channels that have not sent a barrier that is complete
         self._room: float = inf  # for further records while it is blocked
         self._on_full: Callable[[], NoReturn] | None = None
 
@@ -90,8 +94,8 @@ class InputGate:
 
     def unblock(self) -> None:
         """Process the elements that were held by ``block``."""
-        self._release(BLOCKED)
-        self._process_released()
+        self.release(BLOCKED)
+        self.process_released()
 
     @property
     def ended(self) -> bool:
@@ -106,7 +110,15 @@ class InputGate:
     @property
     def held_records(self) -> int:
         """Number of records blocked by aligned watermarks."""
-        return sum(len(batch) for _, pieces in self._held.values() for batch, _, _ in pieces)
+        return sum(map(_count, self._held.values()))
+
+    def held_by(self, identifier: str) -> int:
+        """The number of records that an aligned watermark holds."""
+        return sum(_count(held) for held in self._held.values() if held[0] == identifier)
+
+    def blocked_by(self) -> dict[int, str]:
+        """The identifiers that block channels that are not idle."""
+        return {c: identifier for c, (identifier, _) in self._held.items() if c not in self._idle_channels}
 
     def report(self) -> InputReport:
         """Report the channels, for the progress of the job."""
@@ -117,14 +129,18 @@ class InputGate:
             self._idle_channels,
             self._ended,
             blocked=self.blocked,
+            held={channel: (held[0], _count(held)) for channel, held in self._held.items()},
         )
 
     def receive(self, channel: int, batch: RecordBatch[Any], controls: list[Control]) -> None:
         """Receive elements of ``channel``: records, with controls at positions between them."""
         self._accept(channel, (batch, controls, 0))
-        self._process_released()
+        self.process_released()
+        if self._rounds.released:
+            self._rounds.process_released()
 
-    def _process_released(self) -> None:
+    def process_released(self) -> None:
+        """Process the elements that are no longer blocked."""
         while self._released:
             self._accept(*self._released.popleft())
 
@@ -132,6 +148,8 @@ class InputGate:
         if channel in self._held:
             self._hold(channel, piece)
             return
+        if channel in self._behind:
+            self._count_behind(channel, piece)
         batch, controls, gone = piece
         if batch and channel in self._ended:
             raise InternalError(f"Channel {channel} of input {self._input} sent records after its end.")
@@ -161,6 +179,9 @@ class InputGate:
             self._room -= len(piece[0])
             if self._room < 0 and self._on_full is not None:
                 self._on_full()
+        elif identifier in self._rounds.limited:
+            self._rounds.hold(identifier, len(piece[0]))
+            self._rounds.check_held(identifier)
 
     def control(self, channel: int, kind: int, identifier: str, value: int | bool) -> None:
         """Process one control element of ``channel``. Not for aligned watermarks if there are several channels."""
@@ -184,33 +205,78 @@ class InputGate:
     def _align(self, channel: int, identifier: str, value: int | bool, rest: _Piece) -> None:
         self._held[channel] = (identifier, [rest])
         self._held_for.add(identifier)
-        self._deliver(identifier, self._combiner(identifier).update(channel, value))
+        is_limited = identifier in self._rounds.limited
+        if is_limited:
+            self._rounds.hold(identifier, len(rest[0]))
+        try:
+            self._deliver(identifier, self._combiner(identifier).update(channel, value))
+        except BarrierOrderError as error:
+            self._rounds.fail_order(identifier, self._input, error)
+        self.release(identifier)  # a barrier that is complete already blocks nothing
         self._check_crossing()
+        if is_limited:
+            self._rounds.check_held(identifier)
 
     def _deliver(self, identifier: str, combined: int | bool | None) -> None:
         combiner = self._combiners[identifier]
         while combined is not None:
-            self._listener.on_watermark(self._input, identifier, combined)
-            if combiner.aligned:
-                self._release(identifier)
+            if not combiner.aligned:
+                self._listener.on_watermark(self._input, identifier, combined)
+            elif isinstance(combiner, BarrierCombiner):
+                self._rounds.deliver(identifier, combined)
+            else:
+                self._listener.on_watermark(self._input, identifier, combined)
+                self.release(identifier)
             combined = combiner.following()
+
+    def deliver_barrier(self, identifier: str, value: int | bool) -> None:
+        """Pass a barrier to the operator. Called on the first gate."""
+        self._listener.on_watermark(self._input, identifier, value)
+
+    def _count_behind(self, channel: int, piece: _Piece) -> None:
+        """Count records before the next barrier of a channel. They are late if its id is complete already."""
+        batch, controls, gone = piece
+        places = (place for place, kind, name, _ in controls if kind == WATERMARK and self._is_aligned(name))
+        records = next(places, len(batch) + gone) - gone  # the rest comes back as another piece
+        for _, combiner in self._barriers():
+            combiner.count_behind(channel, records)
+
+    def _is_aligned(self, identifier: str) -> bool:
+        return self._declarations[identifier].combination_policy.aligned
+
+    def _barriers(self) -> Iterator[tuple[str, BarrierCombiner]]:
+        for identifier, combiner in self._combiners.items():
+            if isinstance(combiner, BarrierCombiner):
+                yield identifier, combiner
+
+    def barrier_combiner(self, identifier: str) -> BarrierCombiner:
+        """Return the combiner of a barrier, creating it if necessary."""
+        combiner = self._combiner(identifier)
+        assert isinstance(combiner, BarrierCombiner)
+        return combiner
 
     def _check_crossing(self) -> None:
         # A round waits for each active channel. A channel that is blocked by another round cannot send its watermark,
         # end or become idle before that round completes, which waits for the first channel: a deadlock.
-        if len(self._held_for) == 1:
-            return
-        waiting = {c: held_for for c, (held_for, _) in self._held.items() if c not in self._idle_channels}
-        if len(set(waiting.values())) > 1:
+        if len(self._held_for) > 1 and len(set((waiting := self.blocked_by()).values())) > 1:
             self._listener.on_crossing(self._input, waiting)
+        self._rounds.check_crossing()
 
-    def _release(self, identifier: str) -> None:
+    def release(self, identifier: str) -> None:
+        """Queue the elements of channels that ``identifier`` no longer blocks."""
         # Queue the elements instead of processing them, so that the current event (such as the end of a channel) is
         # completed first. Queue them at the front: each of these channels may have older elements in its own rest.
-        waiting = sorted(channel for channel, (held_for, _) in self._held.items() if held_for == identifier)
-        for channel in reversed(waiting):
-            self._released.extendleft((channel, piece) for piece in reversed(self._held.pop(channel)[1]))
-        self._held_for.discard(identifier)
+        combiner = self._combiners.get(identifier)
+        blocked = () if combiner is None else combiner.sent()
+        held_for = {channel for channel, (held_for, _) in self._held.items() if held_for == identifier}
+        for channel in sorted(held_for.difference(blocked), reverse=True):
+            held = self._held.pop(channel)
+            self._released.extendleft((channel, piece) for piece in reversed(held[1]))
+            if identifier in self._rounds.limited:
+                self._rounds.hold(identifier, -_count(held))
+        if held_for.isdisjoint(self._held):
+            self._held_for.discard(identifier)
+        self._behind = {channel for _, one in self._barriers() for channel in one.behind}
 
     def _set_idle(self, channel: int, idle: bool) -> None:
         if idle == (channel in self._idle_channels) or channel in self._ended:
@@ -252,7 +318,10 @@ class InputGate:
     def _new_combiner(self, identifier: str) -> Combiner:
         if identifier == EVENT_TIME:
             return EventTimeCombiner(self._channels, self._idle_channels, self._ended)
-        return new_combiner(self._declarations[identifier], self._channels, self._ended | self._idle_channels)
+        declaration, inactive = self._declarations[identifier], self._ended | self._idle_channels
+        if declaration.combination_policy.barrier is not None:
+            return self._rounds.new_combiner(identifier, self._channels, inactive)
+        return new_combiner(declaration, self._channels, inactive)
 
     def snapshot(self) -> tuple[Any, ...]:
         """Return the state as built-in values and blocked records."""
@@ -289,14 +358,21 @@ class InputGate:
         self._combiners = {}
         for identifier, combiner_state in combiners.items():
             self._combiner(identifier).restore(combiner_state)
+        self._behind = {channel for _, one in self._barriers() for channel in one.behind}
+        self._rounds.recount()
 
     def settle(self) -> None:
         """Report what has become true because the channels changed between ``snapshot`` and ``restore``."""
         for identifier, combiner in list(self._combiners.items()):
             if combiner.aligned:
                 self._deliver(identifier, combiner.following())
-        self._process_released()
+        self.process_released()
+        self._rounds.process_released()
         self._report_idle()
+
+
+def _count(held: tuple[str, list[_Piece]]) -> int:
+    return sum(len(batch) for batch, _, _ in held[1])
 
 
 def _end_of_run(controls: list[Control], index: int) -> int:

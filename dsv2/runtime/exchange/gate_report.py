@@ -10,6 +10,7 @@ from dsv2.watermark import (
     NumericWatermarkCombinationFunction,
     WatermarkDeclaration,
 )
+from dsv2.watermark.barrier_combiner import BarrierCombiner
 from dsv2.watermark.combiner import Combiner
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, USE_PROCESSING_TIME
 from dsv2.watermark.holders import holders_of_event_time, holders_of_value
@@ -21,8 +22,9 @@ ALL_CHANNELS: Final = 16
 
 InputReport: TypeAlias = dict[str, Any]
 """``count``, ``idle`` and ``ended`` (numbers of channels), ``time`` (event time), ``values`` (by identifier), and
-``channels``: lists of channel, status, event time and values. ``blocked``, if the input waits for another one. Zeros,
-and what there is not, are left out, also at the end of lists."""
+``channels``: lists of channel, status, event time and values. ``blocked``, if the input waits for another one.
+``held``: lists of a channel that is blocked by an aligned watermark, its identifier, the number of records behind it,
+and since when, in ms, if it is a barrier. Zeros, and what there is not, are left out, also at the end of lists."""
 
 _HOLDERS = 4  # of each watermark
 _MOST_HOLDERS = 16
@@ -38,6 +40,7 @@ def input_report(
     ended: Collection[int],
     *,
     blocked: bool,
+    held: Mapping[int, tuple[str, int]],
 ) -> InputReport:
     """Report the channels of one input.
 
@@ -48,19 +51,33 @@ def input_report(
         idle: The idle channels.
         ended: The channels that have ended.
         blocked: Whether the input waits for another one.
+        held: For each channel that is blocked, the identifier of the aligned watermark and the number of records.
     """
     sent = {identifier: combiner.sent() for identifier, combiner in combiners.items()}
     combined = {identifier: combiner.combined for identifier, combiner in combiners.items()}
     numbers: Collection[int] = range(channels)
+    held_rows = [] if blocked or not held else _held(held, combiners)
     if channels > ALL_CHANNELS:
         active = [channel for channel in numbers if channel not in idle and channel not in ended]
-        numbers = sorted(set(_holders(combiners, declarations, sent, combined, active, idle)))
+        holders = _holders(combiners, declarations, sent, combined, active, idle)
+        numbers = sorted({*holders, *(row[0] for row in held_rows)})
     counts = {"count": channels, "idle": len(idle), "ended": len(ended), "blocked": blocked}
     return {
         **{name: count for name, count in counts.items() if count},
         **_values(combined),
         "channels": [_channel(number, sent, idle, ended) for number in numbers],
+        **({"held": held_rows} if held_rows else {}),
     }
+
+
+def _held(held: Mapping[int, tuple[str, int]], combiners: Mapping[str, Combiner]) -> list[list[Any]]:
+    """The channels that have been blocked for the longest time."""
+    rows: list[list[Any]] = []
+    for channel, (identifier, records) in held.items():
+        combiner = combiners.get(identifier)
+        since = combiner.since.get(channel) if isinstance(combiner, BarrierCombiner) else None
+        rows.append([channel, identifier, records, *([] if since is None else [since])])
+    return sorted(rows, key=lambda row: (row[3:], row[0]))[:ALL_CHANNELS]
 
 
 def _holders(

@@ -67,6 +67,8 @@ class InputWatermarks:
 
     def _is_combined(self, declaration: WatermarkDeclaration) -> bool:
         policy, operator = declaration.combination_policy, self._operator
+        if policy.barrier is not None:
+            return False  # its round includes all inputs
         if operator.kind is not OperatorKind.UNION:
             return len(operator.input_keys) > 1 and policy.combine_across_inputs
         if policy.aligned:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from dsv2.errors import JobError
 from dsv2.record_batch import NO_RECORDS, RecordBatch
+from dsv2.runtime.exchange.barrier_rounds import BarrierRounds
 from dsv2.runtime.exchange.emitter import Emitter
 from dsv2.runtime.exchange.frames import END, START
 from dsv2.runtime.exchange.gate import GateListener, InputGate
@@ -72,6 +73,7 @@ class OperatorTask:
         self._outputs = outputs
         owner = f"Keyed state of {operator}, defined at {operator.location}, subtask {subtask}"
         self._owner = owner
+        self._place = f"{operator}, defined at {operator.location}, subtask {subtask}"
         policy, undo = operator.error_policy, UndoLog()
         keyed = (job.codec, owner, function.dsv2_remember_keys, self._page_store)
         is_async = isinstance(function, AsyncFunction)
@@ -111,7 +113,10 @@ class OperatorTask:
         self._user_ns = 0  # not part of the state, because a repeated task takes another time
         self._records_in = 0
         self._chained_in = DefaultCounter()
-        self.gates = [InputGate(index, count, job.declarations, listener) for index, count in enumerate(channels)]
+        self._rounds = BarrierRounds(job.declarations, self._place, lambda: job.time.now_ms, self._count)
+        self.gates = [
+            InputGate(index, count, job.declarations, listener, self._rounds) for index, count in enumerate(channels)
+        ]
         wait = operator.broadcast_wait
         self._waiting = None if wait is None else WaitingInput(wait, self.gates[0], instance)
 
@@ -155,13 +160,14 @@ class OperatorTask:
         """Remove expired state and fire the timers that are due by the wall clock."""
         if not self._closed:
             self._timed(self._begin_batch)
-            if not self._settled:
+            if not self._settled and not self._closed:
                 self._settle()
 
     def _begin_batch(self) -> None:
         self._calls.expire()
         self._calls.fire_processing_timers(self._job.time.now_ms)
         self._follow_clock()
+        self._rounds.on_time()
 
     def complete(self) -> None:
         """Complete the records that are in flight or buffered."""
@@ -176,7 +182,8 @@ class OperatorTask:
 
     def next_deadline(self) -> int | None:
         """Return when ``begin_batch`` must be called even without input, in ms; None if it need not be."""
-        return None if self._closed else self._calls.next_time_by_clock()
+        times = () if self._closed else (self._calls.next_time_by_clock(), self._rounds.next_deadline())
+        return min((time for time in times if time is not None), default=None)
 
     def on_records(self, input_index: int, batch: RecordBatch[Any]) -> None:
         """Process records of one channel of an input, in order."""
@@ -250,18 +257,8 @@ class OperatorTask:
             self._report_idle()
 
     def on_crossing(self, input_index: int, waiting: Mapping[int, str]) -> NoReturn:
-        """Report aligned watermarks that no reading order can align.
-
-        Raises:
-            JobError: Always.
-        """
-        sent = ", ".join(f"{identifier!r} (subtask {channel})" for channel, identifier in sorted(waiting.items()))
-        raise JobError(
-            f"{self.operator}, defined at {self.operator.location}, subtask {self._subtask}, input {input_index}: "
-            f"aligned watermarks cross, so the upstream subtasks would wait for each other forever. The first aligned "
-            f"watermark of each: {sent}. Emit aligned watermarks in the same order in every subtask, or declare all "
-            f"but one of them without aligned()."
-        )
+        """Raise ``JobError``: aligned watermarks cross, so that no reading order can align them."""
+        self._rounds.fail_crossing(input_index, waiting)
 
     def _passes_time(self, input_index: int, watermark: Watermark) -> bool:
         """Whether an event time or idle status takes effect. Functions with event time cannot poll it."""
@@ -373,8 +370,8 @@ class OperatorTask:
         """
         if self._closed:
             raise JobError(
-                f"{self.operator}, defined at {self.operator.location}, subtask {self._subtask} has ended, so it "
-                f"cannot process its dead letters again. Withdraw the request: dsv2 dead-letters replay --withdraw."
+                f"{self._place} has ended, so it cannot process its dead letters again. Withdraw the request: "
+                f"dsv2 dead-letters replay --withdraw."
             )
         if self.gates[input_index].blocked:
             self.gates[input_index].receive(0, batch, [])  # waits for the broadcast side
@@ -474,6 +471,9 @@ class OperatorTask:
 
     def _page_store(self, name: str, owner: str) -> PageStore:
         return self._job.page_stores(f"{self.operator.uid}/{name}", owner)  # each operator of the chain has its own
+
+    def _count(self, counter: str, amount: int) -> None:
+        self._calls.metrics.counter(counter).inc(amount)
 
     def _all_inputs_ended(self) -> bool:
         return len(self._ended_inputs) == len(self.gates)

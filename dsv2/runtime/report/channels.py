@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from dsv2.graph import Plan
@@ -53,7 +54,11 @@ class Channels:
         uid, one = report["uid"], report["inputs"][number]
         key = (uid, report["subtask"], number)
         before = self._known.get(key, {})
-        known = {row[0]: _moved(before.get(row[0]), _channel(*row), now_ms) for row in one["channels"]}
+        held = {row[0]: row[1:] for row in one.get("held", ())}
+        known = {
+            row[0]: _moved(before.get(row[0]), _channel(*row, held=held.get(row[0], ())), now_ms)
+            for row in one["channels"]
+        }
         self._known[key] = known
         return InputProgress(
             number,
@@ -69,9 +74,24 @@ class Channels:
 
 
 def _channel(
-    number: int, status: int = 0, time: int | None = None, values: Mapping[str, int | bool] | None = None
+    number: int,
+    status: int = 0,
+    time: int | None = None,
+    values: Mapping[str, int | bool] | None = None,
+    *,
+    held: Sequence[Any],
 ) -> ChannelProgress:
-    return ChannelProgress(number, time, values or {}, status == _IDLE, status == _ENDED)
+    blocked_by, records_held, blocked_since_ms = (*held, None)[:3] if held else (None, 0, None)
+    return ChannelProgress(
+        number,
+        time,
+        values or {},
+        status == _IDLE,
+        status == _ENDED,
+        blocked_by=blocked_by,
+        records_held=records_held,
+        blocked_since_ms=blocked_since_ms,
+    )
 
 
 def _moved(before: ChannelProgress | None, now: ChannelProgress, now_ms: int) -> ChannelProgress:
@@ -81,14 +101,10 @@ def _moved(before: ChannelProgress | None, now: ChannelProgress, now_ms: int) ->
     values, old = _values(now), _values(before)
     moved = {name: now_ms for name, value in values.items() if name not in old or old[name] != value}
     has_moved = bool(moved) or (now.idle, now.ended) != (before.idle, before.ended)
-    return ChannelProgress(
-        now.channel,
-        now.event_time,
-        now.watermarks,
-        now.idle,
-        now.ended,
-        now_ms if has_moved else before.moved_at_ms,
-        {**before.values_moved_at_ms, **moved},
+    return replace(
+        now,
+        moved_at_ms=now_ms if has_moved else before.moved_at_ms,
+        values_moved_at_ms={**before.values_moved_at_ms, **moved},
     )
 
 
