@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from examples import (
+    end_of_day,
     flight_delays,
     flight_scores,
     flight_weather,
@@ -21,10 +22,10 @@ from examples.airport import Flight, flights_by_schedule, flights_by_takeoff, ob
 from examples.orders import HOUR, some_orders
 from examples.tweets import TweetGenerator
 from tests.conformance.harness import Pipeline, Program, Run
-from tests.oracles.flights import DAY, YEAR, daily_delays, delays_by_visibility
+from tests.oracles.flights import DAY, YEAR, daily_delays, delays_by_visibility, reports_by_day
 from tests.oracles.hot_topics import expected_events
 
-__all__ = ("EXAMPLES", "FlightDelays", "FlightWeather")
+__all__ = ("EXAMPLES", "EndOfDay", "FlightDelays", "FlightWeather")
 
 
 class WordCount(Program):
@@ -153,6 +154,27 @@ class FlightWeather(Program):
         run.expect_all(*(flight_weather.InWeather(*key, *counts) for key, counts in expected.items()))
 
 
+class EndOfDay(Program):
+    """``span``: the scheduled times of the flights, in ms."""
+
+    def __init__(self, span: range) -> None:
+        self.span = span
+
+    def build(self, p: Pipeline) -> None:
+        airports = [
+            [flight for flight in end_of_day.flights_from(airport) if flight.scheduled in self.span]
+            for airport in end_of_day.AIRPORTS
+        ]
+        p.collect(end_of_day.daily_reports([p.source(flights, 1) for flights in airports]))
+
+    def check(self, run: Run) -> None:
+        expected = reports_by_day(self.span)
+        assert any(cancelled > 10 for _, cancelled, _ in expected.values())
+        run.expect_all(*(end_of_day.DayReport(*key, *counts) for key, counts in expected.items()))
+        for carrier, reports in run.grouped(lambda report: report.carrier).items():
+            assert [report.day for report in reports] == sorted(day for day, own in expected if own == carrier)
+
+
 class FlightScores(Program):
     """Some flights of the first days of February, with a small model."""
 
@@ -186,5 +208,6 @@ EXAMPLES: Sequence[Program] = (
     HotTopics(),
     FlightDelays(days(106)),  # an airport was closed for hours: some flights leave too late for their day
     FlightWeather(days(231)),  # some hours have no weather observation
+    EndOfDay(days(37)),  # a blizzard: most flights of two days are cancelled
     FlightScores(),
 )

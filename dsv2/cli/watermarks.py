@@ -17,7 +17,13 @@ from dsv2.folders import Folder
 from dsv2.paths import is_remote, local_folder
 from dsv2.progress import JobProgress
 from dsv2.progress_log import read_job, read_progress
-from dsv2.watermark_report import InputWatermark, OperatorWatermark, WatermarkReport, report_watermarks
+from dsv2.watermark_report import (
+    ChannelWatermark,
+    InputWatermark,
+    OperatorWatermark,
+    WatermarkReport,
+    report_watermarks,
+)
 from dsv2.watermark_report.units import duration_text, time_text
 
 __all__ = ("add_commands",)
@@ -95,9 +101,15 @@ def _rows(one: InputWatermark, report: WatermarkReport) -> Sequence[dict[str, ob
             "not moved for": None if channel.moved_at_ms is None else _since(channel.moved_at_ms, report),
             "status": "ended" if channel.ended else "idle" if channel.idle else "active",
             "holds it back": "yes" if channel.holds_back else "",
+            **(_held(channel, report) if any(row.records_held or row.blocked_since_ms for row in one.channels) else {}),
         }
         for channel in one.channels
     ]
+
+
+def _held(channel: ChannelWatermark, report: WatermarkReport) -> dict[str, object]:
+    since = channel.blocked_since_ms
+    return {"blocked for": None if since is None else _since(since, report), "records held": channel.records_held}
 
 
 def _value(value: int | bool | None, report: WatermarkReport) -> object:

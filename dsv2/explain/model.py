@@ -218,6 +218,7 @@ class WatermarkView:
         declared_by: The ids of the operators that declare it.
         received_by: The ids of the functions that it can reach.
         handled_by: The ids of those of them that act on watermarks.
+        barrier: For a barrier, how long it waits: ``BarrierWait`` in words. None: it is not a barrier.
     """
 
     identifier: str
@@ -230,6 +231,7 @@ class WatermarkView:
     declared_by: tuple[int, ...]
     received_by: tuple[int, ...]
     handled_by: tuple[int, ...]
+    barrier: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,15 +79,31 @@ def _watermarks(view: PlanView) -> list[str]:
 
 
 def _watermark(view: PlanView, watermark: WatermarkView) -> Iterator[str]:
-    rules = [watermark.type, watermark.combination]
-    rules += ["waits for all channels"] * watermark.waits_for_all
-    rules += ["aligned"] * watermark.aligned
+    rules = [watermark.type]
+    if watermark.barrier is None:
+        rules += [watermark.combination]
+        rules += ["waits for all channels"] * watermark.waits_for_all
+        rules += ["aligned"] * watermark.aligned
+    else:
+        rules += ["barrier", watermark.barrier]
     rules += ["combined across inputs"] * watermark.across_inputs
     rules += [] if watermark.forwarded else ["not forwarded"]
     yield f"  {printable(watermark_name(watermark.identifier))}  [{', '.join(rules)}]"
     yield from _wrapped(f"declared by {_titles(view, watermark.declared_by)}", "    ", "      ")
     yield from _wrapped(f"can reach {_titles(view, watermark.received_by)}", "    ", "      ")
     yield from _wrapped(f"handled by {_titles(view, watermark.handled_by)}", "    ", "      ")
+    if watermark.barrier is not None:
+        yield from _wrapped(f"blocks channels in {_titles(view, _blocking(view, watermark))}", "    ", "      ")
+
+
+def _blocking(view: PlanView, watermark: WatermarkView) -> list[int]:
+    """The operators with several channels."""
+    found = []
+    for operator in (view.operators[number] for number in watermark.received_by):
+        edges = view.edges_into(operator)
+        if len(edges) > 1 or any((edge.channels or 1) > 1 for edge in edges):
+            found.append(operator.id)
+    return found
 
 
 def _titles(view: PlanView, operators: Iterable[int]) -> str:

@@ -87,4 +87,5 @@ def _watermark_view(declaration: WatermarkDeclaration, flow: Flow) -> WatermarkV
         declared_by=tuple(number for number, declared in flow.declared.items() if identifier in declared),
         received_by=tuple(operator.id for operator in received_by),
         handled_by=tuple(operator.id for operator in received_by if flow.handles(operator, identifier)),
+        barrier=None if policy.barrier is None else str(policy.barrier),
     )

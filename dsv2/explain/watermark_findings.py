@@ -19,6 +19,7 @@ def watermark_findings(flow: Flow) -> Iterator[Finding]:
     for operator in flow.plan.operators:
         if isinstance(operator.body, ProcessFunction):
             yield from _waits_for_input(operator, flow)
+            yield from _barrier_never_sent(operator, flow)
             yield from _waits_for_broadcast(operator, flow)
             yield from _never_called(operator, flow)
     yield from _unhandled(flow)
@@ -31,7 +32,7 @@ def _waits_for_input(operator: Operator, flow: Flow) -> Iterator[Finding]:
     for identifier in sorted(flow.received(operator) - OF_EVENT_TIME):
         policy = flow.plan.declarations[identifier].combination_policy
         combined = len(edges) > 1 and (operator.kind is OperatorKind.UNION or policy.combine_across_inputs)
-        if not combined or not policy.combine_wait_for_all_channels or not others:
+        if policy.barrier is not None or not combined or not policy.combine_wait_for_all_channels or not others:
             continue
         for edge in edges:
             if identifier in flow.arriving(edge):
@@ -46,6 +47,26 @@ def _waits_for_input(operator: Operator, flow: Flow) -> Iterator[Finding]:
                 f"{edge.input + 1}. {until} functions after it do not receive the watermark.",
                 f"Emit it on input {edge.input + 1} as well, or declare it without combine_wait_for_all_channels. "
                 f"{_UNDECLARED}",
+            )
+
+
+def _barrier_never_sent(operator: Operator, flow: Flow) -> Iterator[Finding]:
+    """Find inputs that block the others at a barrier that they never send."""
+    edges = flow.plan.edges_into[operator.id]
+    for identifier in sorted(flow.received(operator)):
+        wait = flow.plan.declarations[identifier].combination_policy.barrier
+        for edge in edges:
+            if wait is None or identifier in flow.arriving(edge):
+                continue
+            endless = flow.may_never_end(edge)
+            until = "it ends, which it never does" if endless else "it has ended"
+            yield Finding(
+                "barrier-never-sent",
+                Severity.WARNING if endless else Severity.NOTE,
+                (operator.id, edge.source),
+                f"stops all of its inputs at the barrier {identifier!r}, but nothing declares it on input "
+                f"{edge.input + 1}. The others are blocked until {until} ({wait}).",
+                f"Emit it on input {edge.input + 1} as well. {_UNDECLARED}",
             )
 
 
@@ -90,6 +111,16 @@ def _unhandled(flow: Flow) -> Iterator[Finding]:
     for identifier in flow.plan.declarations.keys() - OF_EVENT_TIME:
         if not any(flow.handles(operator, identifier) for operator in flow.receivers(identifier)):
             declared_by = tuple(number for number, declared in flow.declared.items() if identifier in declared)
+            if flow.plan.declarations[identifier].combination_policy.barrier is not None:
+                yield Finding(
+                    "unhandled-barrier",
+                    Severity.WARNING,
+                    declared_by,
+                    f"declares the barrier {identifier!r}, but no function that it reaches overrides on_watermark. It "
+                    f"blocks channels for nothing.",
+                    "Handle it downstream, or do not declare it.",
+                )
+                continue
             yield Finding(
                 "unhandled-watermark",
                 Severity.NOTE,

@@ -38,6 +38,14 @@ class BarrierWait:
     max_records: int | None = None
     when_exceeded: WhenExceeded = WhenExceeded.FAIL
 
+    def __str__(self) -> str:
+        limits = [] if self.timeout_ms is None else [f"for at most {timedelta(milliseconds=self.timeout_ms)}"]
+        limits += [] if self.max_records is None else [f"holds at most {self.max_records:,} records"]
+        if not limits:
+            return "waits without a limit"
+        then = "then the job fails" if self.when_exceeded is WhenExceeded.FAIL else "then proceeds"
+        return f"waits {' and '.join(limits)}, {then}"
+
     @staticmethod
     def of(timeout: timedelta | None, max_records: int | None, when_exceeded: WhenExceeded | str) -> BarrierWait:
         """Check the arguments that a user passed.

@@ -11,7 +11,16 @@ from dsv2.watermark.holders import holders_of_event_time, holders_of_value
 from dsv2.watermark_report.model import Cause
 from dsv2.watermark_report.route import Route
 
-__all__ = ("Hold", "delivered", "has_ended", "held_channel", "held_input", "is_idle")
+__all__ = (
+    "BarrierWaiting",
+    "Hold",
+    "barrier_waiting",
+    "delivered",
+    "has_ended",
+    "held_channel",
+    "held_input",
+    "is_idle",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +34,31 @@ class Hold:
 
     input: int
     channel: ChannelProgress | None
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierWaiting:
+    """The open round of a barrier in a subtask.
+
+    Attributes:
+        value: The id that it waits for.
+        since_ms: When the first channel was blocked, in ms since the epoch. None: unknown.
+        channels: The number of blocked channels.
+    """
+
+    value: int | bool
+    since_ms: int | None
+    channels: int
+
+
+def barrier_waiting(route: Route, report: SubtaskProgress) -> BarrierWaiting | None:
+    """Return the open round of a barrier, or None."""
+    blocked = [row for one in report.inputs for row in one.channels if row.blocked_by == route.identifier]
+    values = [value for row in blocked if (value := route.of_channel(row)) is not None]
+    if not route.is_barrier or not values:
+        return None
+    times = [row.blocked_since_ms for row in blocked if row.blocked_since_ms is not None]
+    return BarrierWaiting(min(values), min(times, default=None), len(blocked))
 
 
 def has_ended(one: InputProgress) -> bool:
@@ -51,6 +85,9 @@ def held_input(
     active = [number for number, one in inputs.items() if not is_idle(one) and not has_ended(one)]
     if not active:
         return Cause.IDLE
+    if barrier_waiting(route, report) is not None:
+        missing = (n for n in active if any(_is_missing(route, row) for row in inputs[n].channels))
+        return inputs[next(missing, active[0])]
     values = {number: value for number, one in inputs.items() if (value := route.of_input(one)) is not None}
     if route.is_event_time:
         found = holders_of_event_time(values, active, idle, None)
@@ -97,6 +134,10 @@ def delivered(route: Route, operator: OperatorView, report: SubtaskProgress) -> 
         return []
     counted = [values[number] for number in active if number in values] or list(values.values())
     return [max(counted) if route.takes_greatest else min(counted)]
+
+
+def _is_missing(route: Route, row: ChannelProgress) -> bool:
+    return not row.idle and not row.ended and route.of_channel(row) is None
 
 
 def _rank(value: int | bool | None) -> tuple[bool, int]:

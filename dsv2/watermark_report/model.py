@@ -52,6 +52,8 @@ class ChannelWatermark:
         ended: Whether it has ended.
         moved_at_ms: When the value last changed, in ms since the epoch. None: unknown, or there is no value.
         holds_back: Whether the value of the input depends on this channel.
+        blocked_since_ms: When the barrier has blocked the channel, in ms since the epoch. None: it has not.
+        records_held: Number of records of the channel that wait behind the watermark.
     """
 
     channel: int
@@ -60,6 +62,8 @@ class ChannelWatermark:
     ended: bool = False
     moved_at_ms: int | None = None
     holds_back: bool = False
+    blocked_since_ms: int | None = None
+    records_held: int = 0
 
 
 @dataclass(frozen=True, slots=True)

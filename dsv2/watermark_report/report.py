@@ -10,7 +10,7 @@ from dsv2.explain import OperatorView, PlanView
 from dsv2.graph import OperatorKind
 from dsv2.progress import ChannelProgress, InputProgress, JobProgress, SubtaskProgress
 from dsv2.watermark.event_time import PROCESSING_TIME
-from dsv2.watermark_report.holding import delivered, has_ended, held_channel, is_idle
+from dsv2.watermark_report.holding import barrier_waiting, delivered, has_ended, held_channel, is_idle
 from dsv2.watermark_report.model import (
     Cause,
     ChannelWatermark,
@@ -89,6 +89,9 @@ class _Reporter:
         value = None if chosen is None else self._value(operator, chosen)
         trace = self._trace(operator, subtask, chosen, value)
         moved = self._moved_at(trace)
+        waiting = None if chosen is None else barrier_waiting(self._route, chosen)
+        if waiting is not None:
+            moved = waiting.since_ms
         lasted = None if moved is None else max(0, self._now_ms - moved)
         is_moving = moved is not None and moved >= self._recent_ms
         at = self._tracer.report_of(trace.at, trace.subtask)
@@ -101,7 +104,8 @@ class _Reporter:
             trace,
             received=received[0] if received else None,
             records_in=self._records_in(trace),
-            lasted_ms=None if is_moving else lasted,
+            lasted_ms=None if is_moving and waiting is None else lasted,
+            waiting=waiting,
             now_ms=self._now_ms,
         )
         return OperatorWatermark(
@@ -195,6 +199,8 @@ class _Reporter:
             channel.ended,
             channel.values_moved_at_ms.get(self._route.identifier),
             held is not None and channel.channel == held.channel,
+            channel.blocked_since_ms if channel.blocked_by == self._route.identifier else None,
+            channel.records_held if channel.blocked_by == self._route.identifier else 0,
         )
 
 

@@ -53,6 +53,11 @@ class Route:
         return self._watermark is not None and self._watermark.aligned
 
     @property
+    def is_barrier(self) -> bool:
+        """Whether it is a barrier."""
+        return self._watermark is not None and self._watermark.barrier is not None
+
+    @property
     def waits_for_all(self) -> bool:
         """Whether nothing is delivered until every channel has a value. Event time has rules of its own."""
         return self._watermark is not None and self._watermark.waits_for_all

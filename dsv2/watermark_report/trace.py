@@ -128,7 +128,12 @@ class Tracer:
         if report is None or not route.receives(operator):
             return Cause.NOT_EMITTED if declares else None
         sent = delivered(route, operator, report)
-        if route.is_aligned:
+        if route.is_barrier:
+            reached = (
+                [] if receiver is None else [v for one in receiver.inputs if (v := route.of_input(one)) is not None]
+            )
+            passed_on = not sent or (bool(reached) and max(sent) <= max(reached))
+        elif route.is_aligned:
             passed_on = not sent or (receiver is not None and route.identifier in receiver.watermarks)
         else:
             passed_on = value in sent if sent else value is None
@@ -160,7 +165,7 @@ class Tracer:
     def _of_records(self, ending: Trace, report: SubtaskProgress | None) -> Trace:
         """Continue to the source, if an operator emits nothing because it receives no records."""
         is_generator = ending.at.idle_after_ms is not None
-        if not is_generator and (report is None or report.records_in > 0):
+        if not is_generator and not self._route.is_barrier and (report is None or report.records_in > 0):
             return ending
         current, number, path = ending.at, ending.subtask, list(ending.path)
         while current.kind is not OperatorKind.SOURCE:
@@ -182,9 +187,12 @@ class Tracer:
 
     def _at_source(self, ending: Trace) -> Trace:
         source = ending.at
-        if source.idle_after_ms is None:
+        splits = self._splits(source, ending.subtask)
+        if source.idle_after_ms is None and not self._route.is_barrier:
             return ending  # the source emits the watermark itself
-        split = split_for_time(self._splits(source, ending.subtask))
+        split = split_for_records(splits) if self._route.is_barrier else split_for_time(splits)
+        if split is None and self._route.is_barrier:
+            return ending
         if split is None:
             return replace(ending, cause=Cause.NO_RECORDS if self._has_no_records(source) else Cause.IDLE)
         cause = Cause.NO_RECORDS if self._has_no_records(source) else cause_in_split(split, self._recent_ms)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dsv2.explain import OperatorView
 from dsv2.progress import SubtaskProgress
 from dsv2.watermark.event_time import PROCESSING_TIME
-from dsv2.watermark_report.holding import has_ended
+from dsv2.watermark_report.holding import BarrierWaiting, has_ended
 from dsv2.watermark_report.model import Cause
 from dsv2.watermark_report.route import Route
 from dsv2.watermark_report.trace import Trace, uid_of
@@ -32,6 +32,7 @@ class Facts:
         received: The value that the cause has received, if it is a function that has polled it.
         records_in: The number of records that the cause has received. None: unknown.
         lasted_ms: For how long the channel that holds it back has not moved. None: it is moving, or this is unknown.
+        waiting: The open round of a barrier. None: there is none.
         now_ms: The time of the report.
     """
 
@@ -44,6 +45,7 @@ class Facts:
     records_in: int | None
     lasted_ms: int | None
     now_ms: int
+    waiting: BarrierWaiting | None = None
 
 
 def sentence(facts: Facts) -> str:
@@ -108,7 +110,7 @@ def _channel(facts: Facts) -> Iterator[str]:
         if place and facts.value is not True:
             yield f"{name} is the furthest behind"
     elif facts.route.of_channel(hold.channel) is None:
-        yield f"{name} has not sent {_missing(facts)}"
+        yield f"{name} has not sent {_missing(facts)}{_blocked(facts)}"
     elif facts.lasted_ms is None:
         yield f"{name} is the furthest behind"
     else:
@@ -122,7 +124,19 @@ def _missing(facts: Facts) -> str:
         return "a greater one"
     if route.is_event_time:
         return "any"
+    if facts.waiting is not None:
+        return f"{_text(facts.waiting.value, route)} or a later one"
     return "the next one" if route.is_aligned and facts.value is not None else "it"
+
+
+def _blocked(facts: Facts) -> str:
+    """How many channels wait for a barrier, and for how long."""
+    waiting = facts.waiting
+    if waiting is None:
+        return ""
+    who = "1 channel waits" if waiting.channels == 1 else f"{waiting.channels} channels wait"
+    lasted = "" if facts.lasted_ms is None else f", since {duration_text(facts.lasted_ms)}"
+    return f", for which {who}{lasted}"
 
 
 def _place(facts: Facts) -> str:
@@ -266,13 +280,15 @@ def _held_records(facts: Facts) -> str:
     held = 0 if facts.report is None else facts.report.records_held
     if not held or not (facts.route.is_aligned or facts.trace.cause is Cause.BROADCAST_WAIT):
         return ""
-    why = "The watermark is aligned: " if facts.trace.cause is not Cause.BROADCAST_WAIT else ""
+    is_plain = facts.trace.cause is Cause.BROADCAST_WAIT or facts.route.is_barrier
+    why = "" if is_plain else "The watermark is aligned: "
     wait = "record waits" if held == 1 else "records wait"
     return f" {why}{held:,} {wait} for it."
 
 
 def _name(route: Route) -> str:
-    return "event time" if route.is_event_time else f"the watermark {route.identifier!r}"
+    kind = "barrier" if route.is_barrier else "watermark"
+    return "event time" if route.is_event_time else f"the {kind} {route.identifier!r}"
 
 
 def _text(value: int | bool, route: Route) -> str:

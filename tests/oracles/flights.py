@@ -8,7 +8,7 @@ import pandas as pd
 
 from examples.nyc_tables import flights, planes, weather
 
-__all__ = ("DAY", "YEAR", "Tables", "daily_delays", "delays_by_visibility", "planes_and_weather")
+__all__ = ("DAY", "YEAR", "Tables", "daily_delays", "delays_by_visibility", "planes_and_weather", "reports_by_day")
 
 HOUR = 3_600_000  # milliseconds
 DAY = 24 * HOUR
@@ -45,6 +45,17 @@ def daily_delays(span: range) -> tuple[dict[tuple[str, int], tuple[int, int, int
     return {key: tuple(row) for key, row in zip(statistics.index, statistics.to_numpy().tolist(), strict=True)}, table[
         too_late
     ]
+
+
+def reports_by_day(span: range) -> dict[tuple[str, str], tuple[int, int, int]]:
+    """By date and carrier: flights, cancelled flights, total delay. ``span``: scheduled times."""
+    table = scheduled_flights(span)
+    day = pd.to_datetime(table["scheduled"] - OFFSET, unit="ms").dt.strftime("%Y-%m-%d")
+    groups = table.groupby([day, table["carrier"]])["dep_delay"]
+    return {
+        (str(day), str(carrier)): (len(delays), int(delays.isna().sum()), int(delays.sum()))
+        for (day, carrier), delays in groups
+    }
 
 
 def delays_by_visibility(span: range) -> dict[tuple[str, str], tuple[int, int, int]]:

@@ -12,6 +12,7 @@ import pytest
 from dsv2 import RuntimeExecutionMode
 from dsv2.local import LocalRuntime
 from examples import (
+    end_of_day,
     exchange_rates,
     flight_delays,
     flight_scores,
@@ -23,7 +24,7 @@ from examples import (
     word_count,
 )
 from tests.conformance.harness import Program, Setting, run_programs
-from tests.example_programs import EXAMPLES, FlightDelays, FlightWeather
+from tests.example_programs import EXAMPLES, EndOfDay, FlightDelays, FlightWeather
 from tests.oracles.flights import YEAR
 
 SETTINGS = [
@@ -44,7 +45,9 @@ def test_example_finds_the_answer(example: Program, setting: Setting, tmp_path: 
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("example", [FlightDelays(YEAR), FlightWeather(YEAR)], ids=lambda example: example.name)
+@pytest.mark.parametrize(
+    "example", [EndOfDay(YEAR), FlightDelays(YEAR), FlightWeather(YEAR)], ids=lambda example: example.name
+)
 def test_flights_of_the_whole_year(example: Program, tmp_path: Path) -> None:
     example.check(run_programs([example], Setting(2), LocalRuntime(), tmp_path)[example.name])
 
@@ -56,6 +59,7 @@ PROGRAMS: dict[str, tuple[Callable[[Sequence[str]], int], list[str]]] = {
     "windowed_sales": (windowed_sales.main, ["2024-01-01 00:00  2024-01-01 01:00  kettle"]),
     "grades": (grades.main, ["Ada       1     88"]),
     "exchange_rates": (exchange_rates.main, ["GBP       2,932.50", "XTS       unknown"]),
+    "end_of_day": (end_of_day.main, ["2013-01-07"]),
     "flight_delays": (flight_delays.main, ["carrier"]),
     "flight_weather": (flight_weather.main, ["EWR"]),
     "flight_scores": (flight_scores.main, ["carrier", "delay at takeoff"]),
