@@ -85,13 +85,14 @@ def _details(report: WatermarkReport) -> Iterator[str]:
     """The inputs and channels of an operator, and the way to the cause."""
     for operator in report.operators:
         yield ""
-        yield from table([row for one in operator.inputs for row in _rows(one, report)])
+        shows_held = any(row.records_held or row.blocked_since_ms for one in operator.inputs for row in one.channels)
+        yield from table([row for one in operator.inputs for row in _rows(one, report, shows_held=shows_held)])
         if len(operator.path) > 1:
             yield ""
             yield f"The way to the cause: {_way(operator)}"
 
 
-def _rows(one: InputWatermark, report: WatermarkReport) -> Sequence[dict[str, object]]:
+def _rows(one: InputWatermark, report: WatermarkReport, *, shows_held: bool) -> Sequence[dict[str, object]]:
     return [
         {
             "input": one.input + 1,
@@ -101,7 +102,7 @@ def _rows(one: InputWatermark, report: WatermarkReport) -> Sequence[dict[str, ob
             "not moved for": None if channel.moved_at_ms is None else _since(channel.moved_at_ms, report),
             "status": "ended" if channel.ended else "idle" if channel.idle else "active",
             "holds it back": "yes" if channel.holds_back else "",
-            **(_held(channel, report) if any(row.records_held or row.blocked_since_ms for row in one.channels) else {}),
+            **(_held(channel, report) if shows_held else {}),
         }
         for channel in one.channels
     ]

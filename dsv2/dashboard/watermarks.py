@@ -43,6 +43,8 @@ class ChannelLine:
     status: str
     moved_at_ms: int | None
     holds_back: bool
+    blocked_since_ms: int | None
+    records_held: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,8 @@ def _channel_lines(found: OperatorWatermark, plan: PlanView, key: str) -> list[C
             status="ended" if channel.ended else "idle" if channel.idle else "active",
             moved_at_ms=channel.moved_at_ms,
             holds_back=channel.holds_back and one.input == behind,
+            blocked_since_ms=channel.blocked_since_ms,
+            records_held=channel.records_held,
         )
         for one in found.inputs
         for channel in one.channels

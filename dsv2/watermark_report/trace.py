@@ -127,12 +127,10 @@ class Tracer:
         declares = route.declares(operator)
         if report is None or not route.receives(operator):
             return Cause.NOT_EMITTED if declares else None
-        sent = delivered(route, operator, report)
+        sent = list(delivered(route, operator, report))
         if route.is_barrier:
-            reached = (
-                [] if receiver is None else [v for one in receiver.inputs if (v := route.of_input(one)) is not None]
-            )
-            passed_on = not sent or (bool(reached) and max(sent) <= max(reached))
+            reached = None if receiver is None else receiver.watermarks.get(route.identifier)
+            passed_on = not sent or (reached is not None and sent[0] <= reached)
         elif route.is_aligned:
             passed_on = not sent or (receiver is not None and route.identifier in receiver.watermarks)
         else:

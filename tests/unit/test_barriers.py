@@ -149,7 +149,7 @@ class TestSeveralInputs:
         inputs = Inputs(1, 1)
         inputs.send(0, 0, barrier(1), barrier(1, "other"))
         with pytest.raises(
-            JobError, match="wait for each other .* channel 0 of input 0 at 'day', channel 0 of input 1 at 'other'"
+            JobError, match=r"wait for each other .* channel 0 of input 0 at 'day', channel 0 of input 1 at 'other'"
         ):
             inputs.send(1, 0, barrier(1, "other"))
 

@@ -76,6 +76,10 @@ function way(one, act) {
 
 function channels(one) {
   if (!one.channels.length) return null;
+  const held = one.channels.some((row) => row.blocked_since_ms !== null || row.records_held > 0) && [
+    { name: "blocked since", cell: (row) => (row.blocked_since_ms === null ? NONE : clock(row.blocked_since_ms)) },
+    { name: "held", cell: (row) => row.records_held, numeric: true },
+  ];
   return h(
     "details",
     {},
@@ -92,6 +96,7 @@ function channels(one) {
         { name: "value", cell: (row) => row.value || NONE },
         { name: "status", cell: (row) => (row.holds_back ? `${row.status}, holds back` : row.status) },
         { name: "moved", cell: (row) => (row.moved_at_ms === null ? NONE : clock(row.moved_at_ms)) },
+        ...(held || []),
       ],
     }),
   );
