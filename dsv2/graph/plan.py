@@ -361,7 +361,7 @@ class Plan:
         if not isinstance(operator.body, ProcessFunction):
             return False
         by_clock = operator.body.dsv2_has_event_time and USE_PROCESSING_TIME in self.declarations
-        return by_clock or operator.body.dsv2_uses_processing_timers()
+        return by_clock or operator.body.dsv2_uses_processing_timers() or self._may_time_out(operator)
 
     def readers_report(self, source: Operator) -> bool:
         """Whether the readers of ``source``, a source with splits, must report event time or failures to the driver."""
@@ -379,6 +379,18 @@ class Plan:
         from dsv2.explain import explain  # not loaded unless it is used
 
         return explain(self, format)
+
+    def _may_time_out(self, operator: Operator) -> bool:
+        """Whether a barrier with a timeout may arrive."""
+        waits = {name: one.combination_policy.barrier for name, one in self.declarations.items()}
+        timed = {name for name, wait in waits.items() if wait is not None and wait.timeout_ms is not None}
+        upstream, waiting = set[int](), [operator.id] if timed else []
+        while waiting:
+            senders = {edge.source for edge in self.edges_into[waiting.pop()]} - upstream
+            upstream |= senders
+            waiting += senders
+        bodies = (self.operators[number].body for number in upstream)
+        return any(one.identifier in timed for body in bodies for one in body.declare_watermarks())  # type: ignore[union-attr]
 
     def _is_source(self, operator_id: int) -> bool:
         return self.operators[operator_id].kind is OperatorKind.SOURCE

@@ -134,9 +134,11 @@ def _blocked(facts: Facts) -> str:
     waiting = facts.waiting
     if waiting is None:
         return ""
-    who = "1 channel waits" if waiting.channels == 1 else f"{waiting.channels} channels wait"
-    lasted = "" if facts.lasted_ms is None else f", since {duration_text(facts.lasted_ms)}"
-    return f", for which {who}{lasted}"
+    one = waiting.channels == 1
+    who = "1 channel" if one else f"{waiting.channels} channels"
+    if facts.lasted_ms is None:
+        return f", for which {who} {'waits' if one else 'wait'}"
+    return f", for which {who} {'has' if one else 'have'} waited for {duration_text(facts.lasted_ms)}"
 
 
 def _place(facts: Facts) -> str:

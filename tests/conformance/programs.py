@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.conformance import (
     programs_async,
+    programs_barriers,
     programs_by_clock,
     programs_columns,
     programs_differences,
@@ -36,6 +37,7 @@ PROGRAMS = (
     *programs_partitioning.PROGRAMS,
     *programs_functions.PROGRAMS,
     *programs_watermarks.PROGRAMS,
+    *programs_barriers.PROGRAMS,
     *programs_event_time.PROGRAMS,
     *programs_event_time_kinds.PROGRAMS,
     *programs_lifecycle.PROGRAMS,
