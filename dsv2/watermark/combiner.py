@@ -30,7 +30,7 @@ from dsv2.watermark.extremum import Extremum
 
 __all__ = ("AlignedWatermarkCombiner", "Combiner", "WatermarkCombiner", "combination_of", "new_combiner")
 
-V = TypeVar("V", bound=int)
+V = TypeVar("V")
 
 # Channels without a value are neutral because these functions only get the values that were sent.
 _FUNCTIONS: dict[WatermarkCombinationFunction, Callable[[Iterable[Any]], Any]] = {
@@ -277,7 +277,7 @@ class AlignedWatermarkCombiner(Generic[V]):
         self._missing = self._count_missing()
 
 
-Combiner: TypeAlias = WatermarkCombiner[int] | AlignedWatermarkCombiner[int] | EventTimeCombiner
+Combiner: TypeAlias = WatermarkCombiner[Any] | AlignedWatermarkCombiner[Any] | EventTimeCombiner
 
 
 def new_combiner(declaration: WatermarkDeclaration, channels: int, inactive: Iterable[int] = ()) -> Combiner:

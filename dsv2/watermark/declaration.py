@@ -5,13 +5,15 @@ Functions return declarations from ``declare_watermarks``. A declaration applies
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, Generic, TypeAlias
 
-from dsv2.arguments import is_whole_number
+from typing_extensions import TypeIs, TypeVar
+
 from dsv2.errors import InvalidWatermarkError, WatermarkDeclarationError
-from dsv2.watermark.watermark import LONG_MAX, LONG_MIN, BoolWatermark, LongWatermark
+from dsv2.watermark.value_type import BOOL, LONG, ValueType
+from dsv2.watermark.watermark import BoolWatermark, LongWatermark, Watermark
 
 __all__ = (
     "BoolWatermarkCombinationFunction",
@@ -23,6 +25,8 @@ __all__ = (
     "WatermarkDeclaration",
     "WatermarkHandlingStrategy",
 )
+
+V = TypeVar("V", default=Any)
 
 
 class NumericWatermarkCombinationFunction(Enum):
@@ -77,15 +81,76 @@ class WatermarkCombinationPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class LongWatermarkDeclaration:
-    """Declares a watermark with 64-bit integer values (Flink ``LongWatermarkDeclaration``)."""
+class WatermarkDeclaration(Generic[V]):
+    """Declares a watermark with values of type ``V`` (Flink ``WatermarkDeclaration``). Created by a builder.
+
+    All parts count for equality: the same identifier must be declared in the same way everywhere in a job.
+
+    Attributes:
+        identifier: The identifier, unique in a job.
+        combination_policy: How receivers combine the values of their channels.
+        default_handling_strategy: Whether the watermark is forwarded.
+        value_type: The type of the values.
+    """
 
     identifier: str
     combination_policy: WatermarkCombinationPolicy
     default_handling_strategy: WatermarkHandlingStrategy
+    value_type: ValueType[V]
 
     def __post_init__(self) -> None:
-        _check(self, NumericWatermarkCombinationFunction)
+        self._check_part(self.default_handling_strategy, WatermarkHandlingStrategy)
+
+    def new_watermark(self, value: V) -> Watermark[V]:
+        """Create a watermark.
+
+        Args:
+            value: The value.
+
+        Raises:
+            InvalidWatermarkError: ``value`` is not of the declared type.
+        """
+        self.check_value(value)
+        return self.watermark_of(value)
+
+    def watermark_of(self, value: V) -> Watermark[V]:
+        """Return the watermark with ``value``, which is known to be valid. Called by the runtime."""
+        return Watermark(self.value_type.normalized(value), self.identifier)
+
+    def check_value(self, value: object) -> None:
+        """Raise ``InvalidWatermarkError`` unless ``value`` is of the declared type."""
+        kind = self.value_type
+        if not kind.admits(value):
+            raise InvalidWatermarkError(
+                f"Watermark {self.identifier!r} was declared with {kind.builder_call}: value must be "
+                f"{kind.requirement}, not {value!r}."
+            )
+
+    def matches(self, watermark: Watermark) -> TypeIs[Watermark[V]]:
+        """Whether ``watermark`` is one of this declaration. Type checkers then know the type of its value."""
+        return watermark.identifier == self.identifier
+
+    @property
+    def watermark_class(self) -> type[Watermark[V]]:
+        """The class of the watermarks."""
+        return Watermark
+
+    def _check_part(self, part: object, kind: type[Enum]) -> None:
+        if not isinstance(part, kind):
+            raise WatermarkDeclarationError(
+                f"Watermark {self.identifier!r}: a {type(self).__name__} requires a {kind.__name__}, not {part!r}."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class LongWatermarkDeclaration(WatermarkDeclaration[int]):
+    """Declares a watermark with 64-bit integer values (Flink ``LongWatermarkDeclaration``)."""
+
+    value_type: ValueType[int] = field(default=LONG, repr=False)
+
+    def __post_init__(self) -> None:
+        self._check_part(self.combination_policy.combination_function, NumericWatermarkCombinationFunction)
+        self._check_part(self.default_handling_strategy, WatermarkHandlingStrategy)
 
     def new_watermark(self, value: int) -> LongWatermark:
         """Create a watermark.
@@ -99,25 +164,23 @@ class LongWatermarkDeclaration:
         self.check_value(value)
         return LongWatermark(value, self.identifier)
 
-    def check_value(self, value: object) -> None:
-        """Raise ``InvalidWatermarkError`` unless ``value`` is a signed 64-bit integer. A bool is not."""
-        if not is_whole_number(value) or not LONG_MIN <= value <= LONG_MAX:
-            raise InvalidWatermarkError(
-                f"Watermark {self.identifier!r} was declared with type_long(): value must be a signed 64-bit integer, "
-                f"not {value!r}."
-            )
+    def watermark_of(self, value: int) -> LongWatermark:
+        return LongWatermark(value, self.identifier)
+
+    @property
+    def watermark_class(self) -> type[LongWatermark]:
+        return LongWatermark
 
 
 @dataclass(frozen=True, slots=True)
-class BoolWatermarkDeclaration:
+class BoolWatermarkDeclaration(WatermarkDeclaration[bool]):
     """Declares a watermark with boolean values (Flink ``BoolWatermarkDeclaration``)."""
 
-    identifier: str
-    combination_policy: WatermarkCombinationPolicy
-    default_handling_strategy: WatermarkHandlingStrategy
+    value_type: ValueType[bool] = field(default=BOOL, repr=False)
 
     def __post_init__(self) -> None:
-        _check(self, BoolWatermarkCombinationFunction)
+        self._check_part(self.combination_policy.combination_function, BoolWatermarkCombinationFunction)
+        self._check_part(self.default_handling_strategy, WatermarkHandlingStrategy)
 
     def new_watermark(self, value: bool) -> BoolWatermark:
         """Create a watermark.
@@ -131,23 +194,9 @@ class BoolWatermarkDeclaration:
         self.check_value(value)
         return BoolWatermark(value, self.identifier)
 
-    def check_value(self, value: object) -> None:
-        """Raise ``InvalidWatermarkError`` unless ``value`` is a bool."""
-        if not isinstance(value, bool):
-            raise InvalidWatermarkError(
-                f"Watermark {self.identifier!r} was declared with type_bool(): value must be True or False, "
-                f"not {value!r}."
-            )
+    def watermark_of(self, value: bool) -> BoolWatermark:
+        return BoolWatermark(bool(value), self.identifier)
 
-
-def _check(declaration: LongWatermarkDeclaration | BoolWatermarkDeclaration, functions: type[Enum]) -> None:
-    policy, strategy = declaration.combination_policy, declaration.default_handling_strategy
-    for part, kind in ((policy.combination_function, functions), (strategy, WatermarkHandlingStrategy)):
-        if not isinstance(part, kind):
-            raise WatermarkDeclarationError(
-                f"Watermark {declaration.identifier!r}: a {type(declaration).__name__} requires a {kind.__name__}, "
-                f"not {part!r}."
-            )
-
-
-WatermarkDeclaration: TypeAlias = LongWatermarkDeclaration | BoolWatermarkDeclaration
+    @property
+    def watermark_class(self) -> type[BoolWatermark]:
+        return BoolWatermark

@@ -35,7 +35,7 @@ class GateListener(Protocol):
     def on_records(self, input_index: int, batch: RecordBatch[Any]) -> None:
         """Process records of one channel, in order."""
 
-    def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
+    def on_watermark(self, input_index: int, identifier: str, value: Any) -> None:
         """Process a combined watermark. Event time may be ``PROCESSING_TIME``."""
 
     def on_status(self, input_index: int, idle: bool) -> None:
@@ -162,7 +162,7 @@ class InputGate:
             if self._room < 0 and self._on_full is not None:
                 self._on_full()
 
-    def control(self, channel: int, kind: int, identifier: str, value: int | bool) -> None:
+    def control(self, channel: int, kind: int, identifier: str, value: Any) -> None:
         """Process one control element of ``channel``. Not for aligned watermarks if there are several channels."""
         if kind == WATERMARK:
             if identifier == USE_PROCESSING_TIME:
@@ -175,19 +175,19 @@ class InputGate:
         elif kind != START:
             raise InternalError(f"Unknown control element {kind}.")
 
-    def _run(self, channel: int, identifier: str, values: list[int | bool]) -> None:
+    def _run(self, channel: int, identifier: str, values: list[Any]) -> None:
         """Process several values of a watermark that is not aligned, with nothing between them."""
         combiner = self._combiner(identifier)
         for value in combiner.effective(channel, values):
             self._deliver(identifier, combiner.update(channel, value))
 
-    def _align(self, channel: int, identifier: str, value: int | bool, rest: _Piece) -> None:
+    def _align(self, channel: int, identifier: str, value: Any, rest: _Piece) -> None:
         self._held[channel] = (identifier, [rest])
         self._held_for.add(identifier)
         self._deliver(identifier, self._combiner(identifier).update(channel, value))
         self._check_crossing()
 
-    def _deliver(self, identifier: str, combined: int | bool | None) -> None:
+    def _deliver(self, identifier: str, combined: Any) -> None:
         combiner = self._combiners[identifier]
         while combined is not None:
             self._listener.on_watermark(self._input, identifier, combined)

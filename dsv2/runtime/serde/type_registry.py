@@ -47,15 +47,19 @@ from dsv2.watermark import (
     LongWatermark,
     LongWatermarkDeclaration,
     NumericWatermarkCombinationFunction,
+    Watermark,
     WatermarkCombinationPolicy,
+    WatermarkDeclaration,
     WatermarkHandlingResult,
     WatermarkHandlingStrategy,
 )
+from dsv2.watermark.value_type import BoolType, LongType
 
 __all__ = ("TypeRegistry",)
 
 _OURS = (  # a function may emit them as records or store them in a field
-    *(BoolWatermark, LongWatermark, BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkCombinationPolicy),
+    *(Watermark, BoolWatermark, LongWatermark, BoolType, LongType),
+    *(WatermarkDeclaration, BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkCombinationPolicy),
     *(BoolWatermarkCombinationFunction, NumericWatermarkCombinationFunction),
     *(WatermarkHandlingResult, WatermarkHandlingStrategy),
 )
@@ -104,11 +108,15 @@ class TypeRegistry:
                 owner = plan.operators[edge.target]
                 recorder.record(edge.key_selector, f"the key selector of {owner}, defined at {owner.location},")
         recorder.classes.update(registered.kind for registered in plan.registered_types)
+        for declaration in plan.declarations.values():
+            _record_values(recorder, declaration)
         registry = TypeRegistry(recorder.classes, recorder.modules, plan.registered_types)
         registry.check_former_names()
         for operator in plan.operators:
             if isinstance(operator.body, ProcessFunction):
                 _check_states(registry, operator.body, f"{operator}, defined at {operator.location},")
+        for declaration in plan.declarations.values():
+            _check_values(registry, declaration)
         return registry
 
     def with_classes(self, kinds: Iterable[type]) -> TypeRegistry:
@@ -348,6 +356,25 @@ def _check_states(registry: TypeRegistry, function: ProcessFunction, where: str)
             registry.layout_of(kind)
         except SerializationError as error:
             raise SerializationError(f"{declaration} of {where} cannot be checkpointed. {error}") from error
+
+
+def _record_values(recorder: _Recorder, declaration: WatermarkDeclaration) -> None:
+    kind = declaration.value_type.kind
+    if not _is_standard(kind.__module__):
+        recorder.classes.add(kind)
+        recorder.modules.add(kind.__module__)  # of the classes of its fields
+
+
+def _check_values(registry: TypeRegistry, declaration: WatermarkDeclaration) -> None:
+    kind = declaration.value_type.kind
+    if kind in _PLAIN:
+        return
+    try:
+        registry.layout_of(kind)
+    except SerializationError as error:
+        raise SerializationError(
+            f"The values of watermark {declaration.identifier!r} cannot be sent. {error}"
+        ) from error
 
 
 def _explain(part: Any, what: str, error: Exception) -> str:
