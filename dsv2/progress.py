@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dsv2.watermark.shown import ShownValue
+
 __all__ = (
     "BatchProgress",
     "ChannelProgress",
@@ -34,7 +36,7 @@ class ChannelProgress:
 
     channel: int
     event_time: int | None = None
-    watermarks: Mapping[str, int | bool] = field(default_factory=dict)
+    watermarks: Mapping[str, ShownValue] = field(default_factory=dict)
     idle: bool = False
     ended: bool = False
     moved_at_ms: int | None = None
@@ -63,7 +65,7 @@ class InputProgress:
     idle_count: int = 0
     ended_count: int = 0
     event_time: int | None = None
-    watermarks: Mapping[str, int | bool] = field(default_factory=dict)
+    watermarks: Mapping[str, ShownValue] = field(default_factory=dict)
     channels: tuple[ChannelProgress, ...] = ()
     blocked: bool = False
 
@@ -103,7 +105,7 @@ class SubtaskProgress:
     keys: int = 0
     timers: int = 0
     event_time: int | None = None
-    watermarks: Mapping[str, int | bool] = field(default_factory=dict)
+    watermarks: Mapping[str, ShownValue] = field(default_factory=dict)
     ended: bool = False
     inputs: tuple[InputProgress, ...] = ()
 
@@ -223,7 +225,7 @@ class OperatorProgress:
     records_in: int = 0
     records_out: int = 0
     records_held: int = 0
-    watermarks: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    watermarks: Mapping[str, tuple[ShownValue | None, ...]] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
     histograms: Mapping[str, HistogramProgress] = field(default_factory=dict)

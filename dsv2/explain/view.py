@@ -87,4 +87,6 @@ def _watermark_view(declaration: WatermarkDeclaration, flow: Flow) -> WatermarkV
         declared_by=tuple(number for number, declared in flow.declared.items() if identifier in declared),
         received_by=tuple(operator.id for operator in received_by),
         handled_by=tuple(operator.id for operator in received_by if flow.handles(operator, identifier)),
+        across_inputs_combination="" if policy.across_inputs_function is None else policy.across_inputs_function.value,
+        delivery=policy.delivery.value,
     )

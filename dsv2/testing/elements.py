@@ -63,7 +63,7 @@ def to_frame(elements: Iterable[Element[Any]]) -> tuple[RecordBatch[Any], list[C
     return RecordBatch(records, timestamps if has_timestamps else None), controls
 
 
-def _signal(element: Watermark | IdleStatus | EndOfInput) -> tuple[int, str, int | bool]:
+def _signal(element: Watermark | IdleStatus | EndOfInput) -> tuple[int, str, Any]:
     if isinstance(element, IdleStatus):
         return STATUS, "", element.idle
     if isinstance(element, EndOfInput):

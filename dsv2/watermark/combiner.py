@@ -9,53 +9,51 @@ channel to inactive (idle or ended) or active, and returns the value to deliver,
 * The last value of a channel is part of at least one combination, even if the channel is inactive by then. After that
   an inactive channel is neutral, and the combiner does not wait for it. (Flink keeps its last value forever.)
 * An inactive channel can only advance the result: a minimum may rise and AND may become true, but a maximum does not
-  fall and OR does not become false.
+  fall and OR does not become false. ``dsv2.watermark.general_combiner`` has the rules of the other combinations.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import gt, lt
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias
 
-from dsv2.watermark.declaration import (
-    BoolWatermarkCombinationFunction,
-    NumericWatermarkCombinationFunction,
-    WatermarkCombinationFunction,
-    WatermarkDeclaration,
-)
+from typing_extensions import TypeVar
+
+from dsv2.watermark.combination import Combination, new_combination
+from dsv2.watermark.declaration import WatermarkDeclaration
+from dsv2.watermark.delivery import DeliverWhen, WatermarkDelivery
 from dsv2.watermark.event_time import EventTimeCombiner
 from dsv2.watermark.extremum import Extremum
+from dsv2.watermark.general_combiner import GeneralCombiner, LastCombiner
 
 __all__ = ("AlignedWatermarkCombiner", "Combiner", "WatermarkCombiner", "combination_of", "new_combiner")
 
 V = TypeVar("V")
 
-# Channels without a value are neutral because these functions only get the values that were sent.
-_FUNCTIONS: dict[WatermarkCombinationFunction, Callable[[Iterable[Any]], Any]] = {
-    NumericWatermarkCombinationFunction.MIN: min,
-    NumericWatermarkCombinationFunction.MAX: max,
-    BoolWatermarkCombinationFunction.AND: all,
-    BoolWatermarkCombinationFunction.OR: any,
-}
+_OF_NUMBERS = (int, bool, float)
+_GREATEST = (max, any)
 
 
-def combination_of(declaration: WatermarkDeclaration) -> Callable[[Iterable[Any]], Any]:
-    """The function that combines values of ``declaration``, of which there must be at least one."""
-    return _FUNCTIONS[declaration.combination_policy.combination_function]
+def combination_of(declaration: WatermarkDeclaration[V], *, across_inputs: bool = False) -> Combination[V]:
+    """The combination of the values of ``declaration`` over channels, or over the inputs of an operator."""
+    policy = declaration.combination_policy
+    function = policy.combination_function
+    if across_inputs and policy.across_inputs_function is not None:
+        function = policy.across_inputs_function
+    return new_combination(declaration.identifier, declaration.value_type, function)
 
 
 class WatermarkCombiner(Generic[V]):
-    """Combines the values on every arrival."""
+    """Combines numbers to the least or the greatest one, on every arrival."""
 
     aligned = False
 
-    def __init__(self, declaration: WatermarkDeclaration, channels: int, inactive: Iterable[int] = ()) -> None:
-        policy = declaration.combination_policy
-        self._function = _FUNCTIONS[policy.combination_function]
-        self._greatest = self._function in (max, any)
-        self._wait = policy.combine_wait_for_all_channels
+    def __init__(self, combination: Combination[V], wait: bool, channels: int, inactive: Iterable[int]) -> None:
+        self._function = combination.combine
+        self._greatest = self._function in _GREATEST
+        self._wait = wait
         self._channels = channels
         self._inactive = set(inactive)
         self._values: dict[int, V] = {}  # without those of ended channels
@@ -207,8 +205,8 @@ class AlignedWatermarkCombiner(Generic[V]):
 
     aligned = True
 
-    def __init__(self, declaration: WatermarkDeclaration, channels: int, inactive: Iterable[int] = ()) -> None:
-        self._function = _FUNCTIONS[declaration.combination_policy.combination_function]
+    def __init__(self, combination: Combination[V], channels: int, inactive: Iterable[int]) -> None:
+        self._function = combination.combine
         self._channels = channels
         self._inactive = set(inactive)
         self._rounds: dict[int, deque[V]] = {}  # without empty ones
@@ -248,7 +246,7 @@ class AlignedWatermarkCombiner(Generic[V]):
         """The value of the next complete round, or None."""
         if not self._rounds or self._missing:
             return None
-        combined: V = self._function([values.popleft() for values in self._rounds.values()])
+        combined = self._function([values.popleft() for values in self._rounds.values()])
         self._rounds = {channel: values for channel, values in self._rounds.items() if values}
         self._missing = self._count_missing()
         return combined
@@ -277,14 +275,40 @@ class AlignedWatermarkCombiner(Generic[V]):
         self._missing = self._count_missing()
 
 
-Combiner: TypeAlias = WatermarkCombiner[Any] | AlignedWatermarkCombiner[Any] | EventTimeCombiner
+Combiner: TypeAlias = (
+    WatermarkCombiner[Any]
+    | GeneralCombiner[Any]
+    | LastCombiner[Any]
+    | AlignedWatermarkCombiner[Any]
+    | EventTimeCombiner
+)
 
 
-def new_combiner(declaration: WatermarkDeclaration, channels: int, inactive: Iterable[int] = ()) -> Combiner:
+def new_combiner(
+    declaration: WatermarkDeclaration, channels: int, inactive: Iterable[int] = (), *, across_inputs: bool = False
+) -> Combiner:
     """The combiner for ``declaration`` over ``channels`` channels, where those in ``inactive`` start inactive.
 
     Not for event time, whose rules a declaration cannot express: see ``EventTimeCombiner``.
+
+    Args:
+        declaration: The declaration.
+        channels: The number of channels.
+        inactive: Those that start inactive.
+        across_inputs: Whether the channels are the inputs of a two-input function. Their result is forwarded, so a
+            predicate of the declaration, which concerns the delivery to functions, does not apply.
     """
-    if declaration.combination_policy.aligned:
-        return AlignedWatermarkCombiner(declaration, channels, inactive)
-    return WatermarkCombiner(declaration, channels, inactive)
+    policy = declaration.combination_policy
+    combination = combination_of(declaration, across_inputs=across_inputs)
+    delivery = policy.delivery
+    if across_inputs and isinstance(delivery, DeliverWhen):
+        delivery = WatermarkDelivery.ON_CHANGE
+    wait = policy.combine_wait_for_all_channels
+    if policy.aligned:
+        return AlignedWatermarkCombiner(combination, channels, inactive)
+    if combination.takes_last:
+        return LastCombiner(declaration.identifier, delivery, inactive)
+    is_number = declaration.value_type.kind in _OF_NUMBERS
+    if is_number and combination.is_extremum and delivery is WatermarkDelivery.ON_CHANGE:
+        return WatermarkCombiner(combination, wait, channels, inactive)
+    return GeneralCombiner(declaration.identifier, combination, delivery, wait, channels, inactive)

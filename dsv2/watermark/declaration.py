@@ -12,6 +12,15 @@ from typing import Any, Generic, TypeAlias
 from typing_extensions import TypeIs, TypeVar
 
 from dsv2.errors import InvalidWatermarkError, WatermarkDeclarationError
+from dsv2.watermark.combination_function import (
+    AtLeastChannels,
+    CustomCombination,
+    GeneralCombinationFunction,
+    Quantile,
+    family_of,
+    is_idempotent,
+)
+from dsv2.watermark.delivery import Delivery, WatermarkDelivery
 from dsv2.watermark.value_type import BOOL, LONG, ValueType
 from dsv2.watermark.watermark import BoolWatermark, LongWatermark, Watermark
 
@@ -30,7 +39,7 @@ V = TypeVar("V", default=Any)
 
 
 class NumericWatermarkCombinationFunction(Enum):
-    """How the integer values of several channels are combined."""
+    """How the values of several channels are combined, if they are ordered. Vectors: entry by entry."""
 
     MIN = "min"
     MAX = "max"
@@ -50,7 +59,20 @@ class WatermarkHandlingStrategy(Enum):
     IGNORE = "ignore"
 
 
-WatermarkCombinationFunction: TypeAlias = NumericWatermarkCombinationFunction | BoolWatermarkCombinationFunction
+WatermarkCombinationFunction: TypeAlias = (
+    NumericWatermarkCombinationFunction
+    | BoolWatermarkCombinationFunction
+    | GeneralCombinationFunction
+    | Quantile
+    | AtLeastChannels
+    | CustomCombination[Any]
+)
+
+
+_FUNCTION_KINDS = (
+    *(NumericWatermarkCombinationFunction, BoolWatermarkCombinationFunction, GeneralCombinationFunction),
+    *(Quantile, AtLeastChannels, CustomCombination),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +85,8 @@ class WatermarkCombinationPolicy:
         aligned: Block a channel after its watermark until every active channel has sent its watermark.
         combine_across_inputs: A two-input function forwards one value combined over both inputs. False (default)
             forwards the value of each input separately, as Flink does.
+        across_inputs_function: The function that combines the values of the inputs. None: that of the channels.
+        delivery: When a combined value is delivered to the function of a receiver.
 
     (Flink ``WatermarkCombinationPolicy``.)
     """
@@ -71,12 +95,28 @@ class WatermarkCombinationPolicy:
     combine_wait_for_all_channels: bool = False
     aligned: bool = False
     combine_across_inputs: bool = False
+    across_inputs_function: WatermarkCombinationFunction | None = None
+    delivery: Delivery[Any] = WatermarkDelivery.ON_CHANGE
 
     def __post_init__(self) -> None:
         if self.aligned and not self.combine_wait_for_all_channels:
             raise WatermarkDeclarationError(
                 "An aligned watermark must wait for all channels: "
                 "call combine_wait_for_all_channels(True) on the builder as well."
+            )
+        family = family_of(self.combination_function)
+        if self.aligned and family in ("last", "at_least"):
+            raise WatermarkDeclarationError(
+                f"An aligned watermark combines one value of every channel, so it has no use for {family}."
+            )
+        if self.aligned and self.delivery is not WatermarkDelivery.ON_CHANGE:
+            raise WatermarkDeclarationError(
+                "An aligned watermark is delivered once in each round: remove the call that sets when it is delivered."
+            )
+        if self.combine_wait_for_all_channels and family == "last":
+            raise WatermarkDeclarationError(
+                "The last value is delivered when it arrives, so there is nothing to wait for: remove "
+                "combine_wait_for_all_channels(True), or choose another combination function."
             )
 
 
@@ -99,23 +139,28 @@ class WatermarkDeclaration(Generic[V]):
     value_type: ValueType[V]
 
     def __post_init__(self) -> None:
-        self._check_part(self.default_handling_strategy, WatermarkHandlingStrategy)
+        self._check_strategy()
+        policy = self.combination_policy
+        self._check_function(policy.combination_function)
+        if policy.across_inputs_function is not None:
+            self._check_function(policy.across_inputs_function)
 
     def new_watermark(self, value: V) -> Watermark[V]:
         """Create a watermark.
 
         Args:
-            value: The value.
+            value: The value. A mapping or set is copied, so that it cannot change.
 
         Raises:
             InvalidWatermarkError: ``value`` is not of the declared type.
         """
+        value = self.value_type.normalized(value)
         self.check_value(value)
-        return self.watermark_of(value)
+        return Watermark(value, self.identifier)
 
     def watermark_of(self, value: V) -> Watermark[V]:
         """Return the watermark with ``value``, which is known to be valid. Called by the runtime."""
-        return Watermark(self.value_type.normalized(value), self.identifier)
+        return Watermark(value, self.identifier)
 
     def check_value(self, value: object) -> None:
         """Raise ``InvalidWatermarkError`` unless ``value`` is of the declared type."""
@@ -135,10 +180,27 @@ class WatermarkDeclaration(Generic[V]):
         """The class of the watermarks."""
         return Watermark
 
-    def _check_part(self, part: object, kind: type[Enum]) -> None:
-        if not isinstance(part, kind):
+    def _check_strategy(self) -> None:
+        strategy = self.default_handling_strategy
+        if not isinstance(strategy, WatermarkHandlingStrategy):
             raise WatermarkDeclarationError(
-                f"Watermark {self.identifier!r}: a {type(self).__name__} requires a {kind.__name__}, not {part!r}."
+                f"Watermark {self.identifier!r}: a {type(self).__name__} requires a WatermarkHandlingStrategy, not "
+                f"{strategy!r}."
+            )
+        function = self.combination_policy.combination_function
+        if strategy is WatermarkHandlingStrategy.FORWARD and not is_idempotent(function):
+            raise WatermarkDeclarationError(
+                f"Watermark {self.identifier!r} cannot be forwarded, because it is combined with {function.value}: "
+                f"every receiver would send its result on, and the next functions would combine these copies. Remove "
+                f"default_handling_strategy_forward(). A function may emit the result as another watermark."
+            )
+
+    def _check_function(self, function: WatermarkCombinationFunction) -> None:
+        known = self.value_type.combinations
+        if not isinstance(function, _FUNCTION_KINDS) or family_of(function) not in known:
+            raise WatermarkDeclarationError(
+                f"Watermark {self.identifier!r}: values of {self.value_type.builder_call} cannot be combined with "
+                f"{getattr(function, 'value', function)}. Choose one of: {', '.join(known)}."
             )
 
 
@@ -147,10 +209,6 @@ class LongWatermarkDeclaration(WatermarkDeclaration[int]):
     """Declares a watermark with 64-bit integer values (Flink ``LongWatermarkDeclaration``)."""
 
     value_type: ValueType[int] = field(default=LONG, repr=False)
-
-    def __post_init__(self) -> None:
-        self._check_part(self.combination_policy.combination_function, NumericWatermarkCombinationFunction)
-        self._check_part(self.default_handling_strategy, WatermarkHandlingStrategy)
 
     def new_watermark(self, value: int) -> LongWatermark:
         """Create a watermark.
@@ -177,10 +235,6 @@ class BoolWatermarkDeclaration(WatermarkDeclaration[bool]):
     """Declares a watermark with boolean values (Flink ``BoolWatermarkDeclaration``)."""
 
     value_type: ValueType[bool] = field(default=BOOL, repr=False)
-
-    def __post_init__(self) -> None:
-        self._check_part(self.combination_policy.combination_function, BoolWatermarkCombinationFunction)
-        self._check_part(self.default_handling_strategy, WatermarkHandlingStrategy)
 
     def new_watermark(self, value: bool) -> BoolWatermark:
         """Create a watermark.

@@ -79,7 +79,9 @@ class InputWatermarks:
     def _combiner(self, declaration: WatermarkDeclaration) -> Combiner:
         combiner = self._combiners.get(declaration.identifier)
         if combiner is None:
-            combiner = new_combiner(declaration, len(self._operator.input_keys), self._inactive())
+            of_inputs = self._operator.kind is not OperatorKind.UNION
+            inputs = len(self._operator.input_keys)
+            combiner = new_combiner(declaration, inputs, self._inactive(), across_inputs=of_inputs)
             self._combiners[declaration.identifier] = combiner
         return combiner
 

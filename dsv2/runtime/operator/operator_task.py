@@ -49,6 +49,7 @@ from dsv2.watermark.event_time import (
     EventTimeOfInputs,
 )
 from dsv2.watermark.handling import is_forwarded
+from dsv2.watermark.shown import shown_value
 
 __all__ = ("OperatorTask",)
 
@@ -329,7 +330,7 @@ class OperatorTask:
             self._subtask,
             records_in=self.records_received(),
             outputs=[output.records_sent for output in self._outputs],
-            watermarks=dict(self._watermarks),
+            watermarks={identifier: shown_value(value) for identifier, value in self._watermarks.items()},
             counters={name: counter.count for name, counter in self._calls.metrics.counters.items()},
             gauges={
                 name: self._calls.attributed(f"gauge {name!r}", read)

@@ -41,26 +41,33 @@ from dsv2.spi import ColumnarFunction, WrappingFunction
 from dsv2.state import StateDeclaration
 from dsv2.state.types import classes_in
 from dsv2.watermark import (
+    AtLeastChannels,
     BoolWatermark,
     BoolWatermarkCombinationFunction,
     BoolWatermarkDeclaration,
+    GeneralCombinationFunction,
     LongWatermark,
     LongWatermarkDeclaration,
     NumericWatermarkCombinationFunction,
+    Quantile,
+    VectorClock,
     Watermark,
     WatermarkCombinationPolicy,
     WatermarkDeclaration,
+    WatermarkDelivery,
     WatermarkHandlingResult,
     WatermarkHandlingStrategy,
 )
-from dsv2.watermark.value_type import BoolType, LongType
+from dsv2.watermark.value_type import BoolType, DataType, FloatType, LongType, SetType, StrType, VectorType
 
 __all__ = ("TypeRegistry",)
 
 _OURS = (  # a function may emit them as records or store them in a field
-    *(Watermark, BoolWatermark, LongWatermark, BoolType, LongType),
+    *(Watermark, BoolWatermark, LongWatermark, VectorClock),
+    *(BoolType, DataType, FloatType, LongType, SetType, StrType, VectorType),
     *(WatermarkDeclaration, BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkCombinationPolicy),
-    *(BoolWatermarkCombinationFunction, NumericWatermarkCombinationFunction),
+    *(BoolWatermarkCombinationFunction, NumericWatermarkCombinationFunction, GeneralCombinationFunction),
+    *(AtLeastChannels, Quantile, WatermarkDelivery),
     *(WatermarkHandlingResult, WatermarkHandlingStrategy),
 )
 _PLAIN = {*ATOMIC, *CONTAINERS, tuple, frozenset, object, type}
@@ -359,18 +366,17 @@ def _check_states(registry: TypeRegistry, function: ProcessFunction, where: str)
 
 
 def _record_values(recorder: _Recorder, declaration: WatermarkDeclaration) -> None:
-    kind = declaration.value_type.kind
-    if not _is_standard(kind.__module__):
-        recorder.classes.add(kind)
-        recorder.modules.add(kind.__module__)  # of the classes of its fields
+    for kind in declaration.value_type.classes:
+        if not _is_standard(kind.__module__):
+            recorder.classes.add(kind)
+            recorder.modules.add(kind.__module__)  # of the classes of its fields
 
 
 def _check_values(registry: TypeRegistry, declaration: WatermarkDeclaration) -> None:
-    kind = declaration.value_type.kind
-    if kind in _PLAIN:
-        return
     try:
-        registry.layout_of(kind)
+        for kind in declaration.value_type.classes:
+            if kind not in _PLAIN:
+                registry.layout_of(kind)
     except SerializationError as error:
         raise SerializationError(
             f"The values of watermark {declaration.identifier!r} cannot be sent. {error}"
