@@ -17,7 +17,6 @@ from dsv2.folders import Folder
 from dsv2.paths import is_remote, local_folder
 from dsv2.progress import JobProgress
 from dsv2.progress_log import read_job, read_progress
-from dsv2.watermark.shown import ShownValue
 from dsv2.watermark_report import InputWatermark, OperatorWatermark, WatermarkReport, report_watermarks
 from dsv2.watermark_report.units import duration_text, time_text
 
@@ -101,8 +100,8 @@ def _rows(one: InputWatermark, report: WatermarkReport) -> Sequence[dict[str, ob
     ]
 
 
-def _value(value: ShownValue | None, report: WatermarkReport) -> object:
-    return time_text(value) if report.identifier == "event-time" and value is not None else value
+def _value(value: object, report: WatermarkReport) -> object:
+    return time_text(value) if report.identifier == "event-time" and isinstance(value, int) else value
 
 
 def _since(time_ms: int, report: WatermarkReport) -> str:

@@ -234,7 +234,8 @@ def _times(found: OperatorProgress) -> list[int | None]:
         return [split.event_time for split in found.splits if not split.idle and not split.ended]
     if found.subtasks:
         return [subtask.event_time for subtask in found.subtasks]
-    return list(found.watermarks.get(EVENT_TIME, ()))
+    times = found.watermarks.get(EVENT_TIME, ())
+    return [time if isinstance(time, int) else None for time in times]
 
 
 def _event_time(found: OperatorProgress, newest: int | None) -> EventTimeSummary | None:

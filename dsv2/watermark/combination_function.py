@@ -52,10 +52,12 @@ class Quantile:
 
     @property
     def name(self) -> str:
+        """Its name in the description of a program."""
         return self.value.upper()
 
     @property
     def value(self) -> str:
+        """Its name in plans."""
         return f"quantile({self.quantile:g})"
 
 
@@ -67,10 +69,12 @@ class AtLeastChannels:
 
     @property
     def name(self) -> str:
+        """Its name in the description of a program."""
         return self.value.upper()
 
     @property
     def value(self) -> str:
+        """Its name in plans."""
         return f"at_least({self.channels})"
 
 
@@ -83,10 +87,12 @@ class CustomCombination(Generic[V]):
 
     @property
     def name(self) -> str:
+        """Its name in the description of a program."""
         return self.value.upper()
 
     @property
     def value(self) -> str:
+        """Its name in plans."""
         return f"combine({getattr(self.function, '__qualname__', type(self.function).__qualname__)})"
 
 

@@ -15,7 +15,7 @@ channel to inactive (idle or ended) or active, and returns the value to deliver,
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import gt, lt
 from typing import Any, Generic, TypeAlias
 
@@ -31,6 +31,7 @@ from dsv2.watermark.general_combiner import GeneralCombiner, LastCombiner
 __all__ = ("AlignedWatermarkCombiner", "Combiner", "WatermarkCombiner", "combination_of", "new_combiner")
 
 V = TypeVar("V")
+N = TypeVar("N", bound=float)
 
 _OF_NUMBERS = (int, bool, float)
 _GREATEST = (max, any)
@@ -45,26 +46,27 @@ def combination_of(declaration: WatermarkDeclaration[V], *, across_inputs: bool 
     return new_combination(declaration.identifier, declaration.value_type, function)
 
 
-class WatermarkCombiner(Generic[V]):
+class WatermarkCombiner(Generic[N]):
     """Combines numbers to the least or the greatest one, on every arrival."""
 
     aligned = False
 
-    def __init__(self, combination: Combination[V], wait: bool, channels: int, inactive: Iterable[int]) -> None:
-        self._function = combination.combine
-        self._greatest = self._function in _GREATEST
+    def __init__(self, combination: Combination[N], wait: bool, channels: int, inactive: Iterable[int]) -> None:
+        best: Any = combination.combine
+        self._greatest = best in _GREATEST
+        self._best: Callable[[Iterable[N]], N] = best
         self._wait = wait
         self._channels = channels
         self._inactive = set(inactive)
-        self._values: dict[int, V] = {}  # without those of ended channels
+        self._values: dict[int, N] = {}  # without those of ended channels
         self._present = self._present_values()
         self._pending: set[int] = set()  # channels whose value is not part of any combination yet
-        self._pending_of_ended: list[V] = []  # pending values of ended channels
+        self._pending_of_ended: list[N] = []  # pending values of ended channels
         self._due = False  # whether a channel has sent a value or become active since the last combination
         self._absent_counted = False  # whether the last delivered value includes values of inactive channels
-        self._last: V | None = None
+        self._last: N | None = None
 
-    def update(self, channel: int, value: V) -> V | None:
+    def update(self, channel: int, value: N) -> N | None:
         """``channel`` sent ``value``. Returns the value to deliver, or None."""
         self._values[channel] = value
         if channel not in self._inactive:
@@ -73,7 +75,7 @@ class WatermarkCombiner(Generic[V]):
         self._due = True
         return self._combine()
 
-    def effective(self, channel: int, values: Sequence[V]) -> Iterator[V]:
+    def effective(self, channel: int, values: Sequence[N]) -> Iterator[N]:
         """Yield those of ``values`` that must be passed to ``update`` one by one, if ``channel`` sends all at once.
 
         The others are superseded before they could change anything: they are not delivered, and leave no trace. Each
@@ -105,13 +107,13 @@ class WatermarkCombiner(Generic[V]):
         own, reached = self._values.get(channel), self._present.value()
         return reached == self._last and own != reached
 
-    def deactivate(self, channel: int) -> V | None:
+    def deactivate(self, channel: int) -> N | None:
         """``channel`` became idle. Returns the value to deliver, or None."""
         self._inactive.add(channel)
         self._present.discard(channel)
         return self._combine()
 
-    def activate(self, channel: int) -> V | None:
+    def activate(self, channel: int) -> N | None:
         """An idle ``channel`` became active, so its last value counts again. Returns the value to deliver, or None."""
         self._inactive.discard(channel)
         if channel in self._values:
@@ -119,7 +121,7 @@ class WatermarkCombiner(Generic[V]):
         self._due = True
         return self._combine()
 
-    def end(self, channel: int) -> V | None:
+    def end(self, channel: int) -> N | None:
         """``channel`` has ended, possibly while idle. Returns the value to deliver, or None."""
         value = self._values.pop(channel, None)
         if value is not None and channel in self._pending:
@@ -127,7 +129,7 @@ class WatermarkCombiner(Generic[V]):
             self._pending_of_ended.append(value)
         return self.deactivate(channel)
 
-    def following(self) -> V | None:
+    def following(self) -> N | None:
         """The value of the active channels alone, if it is greater than a delivery that included inactive ones."""
         if not self._absent_counted:
             return None
@@ -135,15 +137,15 @@ class WatermarkCombiner(Generic[V]):
         return self._risen()
 
     @property
-    def combined(self) -> V | None:
+    def combined(self) -> N | None:
         """The value delivered last, or None."""
         return self._last
 
-    def sent(self) -> Mapping[int, V]:
+    def sent(self) -> Mapping[int, N]:
         """The last values of the channels that have not ended."""
         return self._values
 
-    def _combine(self) -> V | None:
+    def _combine(self) -> N | None:
         present = self._present
         if self._wait and len(present) < self._channels - len(self._inactive):
             return None
@@ -158,21 +160,21 @@ class WatermarkCombiner(Generic[V]):
         self._pending_of_ended.clear()
         self._absent_counted = bool(absent)
         counted = [*absent, present.value()] if present else absent
-        delivered = self._changed(self._function(counted))
+        delivered = self._changed(self._best(counted))
         return self.following() if delivered is None else delivered
 
-    def _present_values(self) -> Extremum[V]:
+    def _present_values(self) -> Extremum[N]:
         """The values of the active channels. All combinations are minimums or maximums: AND is one, and so is OR."""
         values = ((channel, value) for channel, value in self._values.items() if channel not in self._inactive)
         return Extremum(self._greatest, values)
 
-    def _risen(self) -> V | None:
+    def _risen(self) -> N | None:
         """The combination of the active channels if it is greater than the last one, else None."""
         if not self._present or (self._last is not None and self._present.value() <= self._last):
             return None
         return self._changed(self._present.value())
 
-    def _changed(self, combined: V) -> V | None:
+    def _changed(self, combined: N) -> N | None:
         if combined == self._last:
             return None
         self._last = combined

@@ -104,20 +104,6 @@ class WatermarkCombinationPolicy:
                 "An aligned watermark must wait for all channels: "
                 "call combine_wait_for_all_channels(True) on the builder as well."
             )
-        family = family_of(self.combination_function)
-        if self.aligned and family in ("last", "at_least"):
-            raise WatermarkDeclarationError(
-                f"An aligned watermark combines one value of every channel, so it has no use for {family}."
-            )
-        if self.aligned and self.delivery is not WatermarkDelivery.ON_CHANGE:
-            raise WatermarkDeclarationError(
-                "An aligned watermark is delivered once in each round: remove the call that sets when it is delivered."
-            )
-        if self.combine_wait_for_all_channels and family == "last":
-            raise WatermarkDeclarationError(
-                "The last value is delivered when it arrives, so there is nothing to wait for: remove "
-                "combine_wait_for_all_channels(True), or choose another combination function."
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +125,12 @@ class WatermarkDeclaration(Generic[V]):
     value_type: ValueType[V]
 
     def __post_init__(self) -> None:
-        self._check_strategy()
         policy = self.combination_policy
         self._check_function(policy.combination_function)
         if policy.across_inputs_function is not None:
             self._check_function(policy.across_inputs_function)
+        self._check_strategy()
+        self._check_waiting()
 
     def new_watermark(self, value: V) -> Watermark[V]:
         """Create a watermark.
@@ -180,6 +167,14 @@ class WatermarkDeclaration(Generic[V]):
         """The class of the watermarks."""
         return Watermark
 
+    def _check_function(self, function: WatermarkCombinationFunction) -> None:
+        known = self.value_type.combinations
+        if not isinstance(function, _FUNCTION_KINDS) or family_of(function) not in known:
+            raise WatermarkDeclarationError(
+                f"Watermark {self.identifier!r}: values of {self.value_type.builder_call} cannot be combined with "
+                f"{getattr(function, 'value', function)}. Choose one of: {', '.join(known)}."
+            )
+
     def _check_strategy(self) -> None:
         strategy = self.default_handling_strategy
         if not isinstance(strategy, WatermarkHandlingStrategy):
@@ -195,13 +190,17 @@ class WatermarkDeclaration(Generic[V]):
                 f"default_handling_strategy_forward(). A function may emit the result as another watermark."
             )
 
-    def _check_function(self, function: WatermarkCombinationFunction) -> None:
-        known = self.value_type.combinations
-        if not isinstance(function, _FUNCTION_KINDS) or family_of(function) not in known:
-            raise WatermarkDeclarationError(
-                f"Watermark {self.identifier!r}: values of {self.value_type.builder_call} cannot be combined with "
-                f"{getattr(function, 'value', function)}. Choose one of: {', '.join(known)}."
-            )
+    def _check_waiting(self) -> None:
+        policy, family = self.combination_policy, family_of(self.combination_policy.combination_function)
+        problem = None
+        if policy.combine_wait_for_all_channels and family == "last":
+            problem = "the last value is delivered when it arrives, so it cannot wait for all channels"
+        elif policy.aligned and family == "at_least":
+            problem = "an aligned watermark has a value of every channel, so it cannot count how many have one"
+        elif policy.aligned and policy.delivery is not WatermarkDelivery.ON_CHANGE:
+            problem = f"an aligned watermark is delivered once in each round, not {policy.delivery.value}"
+        if problem is not None:
+            raise WatermarkDeclarationError(f"Watermark {self.identifier!r}: {problem}. Omit one of the two.")
 
 
 @dataclass(frozen=True, slots=True)

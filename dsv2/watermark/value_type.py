@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import reduce
 from math import isfinite
 from typing import Any, Generic, cast
@@ -91,15 +90,22 @@ class ValueType(ABC, Generic[V]):
 
         This is the value of a channel of which several subtasks know different values, because they were merged.
         """
-        return min(cast(Any, values))
+        return cast(V, min(cast(Any, values)))
 
-    def __str__(self) -> str:
-        return self.name
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ValueType) and type(self) is type(other) and self.classes == other.classes
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.classes))
+
+    def __repr__(self) -> str:
+        return self.builder_call
 
 
-@dataclass(frozen=True, slots=True)
 class LongType(ValueType[int]):
     """Signed 64-bit integers. A bool is not one."""
+
+    __slots__ = ()
 
     @property
     def name(self) -> str:
@@ -121,9 +127,10 @@ class LongType(ValueType[int]):
         return is_whole_number(value) and LONG_MIN <= value <= LONG_MAX
 
 
-@dataclass(frozen=True, slots=True)
 class BoolType(ValueType[bool]):
     """True and False."""
+
+    __slots__ = ()
 
     @property
     def name(self) -> str:
@@ -148,9 +155,10 @@ class BoolType(ValueType[bool]):
         return bool(value)
 
 
-@dataclass(frozen=True, slots=True)
 class FloatType(ValueType[float]):
     """Finite floating-point numbers. An int is converted."""
+
+    __slots__ = ()
 
     @property
     def name(self) -> str:
@@ -178,9 +186,10 @@ class FloatType(ValueType[float]):
             return value
 
 
-@dataclass(frozen=True, slots=True)
 class StrType(ValueType[str]):
     """Strings."""
+
+    __slots__ = ()
 
     @property
     def name(self) -> str:
@@ -202,9 +211,10 @@ class StrType(ValueType[str]):
         return type(value) is str
 
 
-@dataclass(frozen=True, slots=True)
 class VectorType(ValueType[Mapping[str, int]]):
     """Vector clocks. Any mapping of strings to 64-bit integers is converted to a ``VectorClock``."""
+
+    __slots__ = ()
 
     @property
     def name(self) -> str:
@@ -237,14 +247,14 @@ class VectorType(ValueType[Mapping[str, int]]):
         return VectorClock({name: number for name, number in merged.items() if name in common})
 
 
-@dataclass(frozen=True, slots=True)
 class SetType(ValueType[Set[T]]):
     """Sets with members of one class. Any set is converted to a ``frozenset``."""
 
-    member: type[T]
+    __slots__ = ("member",)
 
-    def __post_init__(self) -> None:
-        _check_immutable(self.member, "type_set", builtin=(str, int, bool, float, bytes))
+    def __init__(self, member: type[T]) -> None:
+        _check_immutable(member, "type_set", builtin=(str, int, bool, float, bytes))
+        self.member = member
 
     @property
     def name(self) -> str:
@@ -280,14 +290,14 @@ class SetType(ValueType[Set[T]]):
         return reduce(lambda one, other: one & other, values)
 
 
-@dataclass(frozen=True, slots=True)
 class DataType(ValueType[V]):
     """Instances of a frozen dataclass or a NamedTuple class. They are ordered if the class defines an order."""
 
-    data_class: type[V]
+    __slots__ = ("data_class",)
 
-    def __post_init__(self) -> None:
-        _check_immutable(self.data_class, "type_of")
+    def __init__(self, data_class: type[V]) -> None:
+        _check_immutable(data_class, "type_of")
+        self.data_class = data_class
 
     @property
     def name(self) -> str:
@@ -324,7 +334,7 @@ class DataType(ValueType[V]):
         return True
 
     def least(self, values: Sequence[V]) -> V:
-        return min(cast(Any, values)) if self.is_ordered else values[0]
+        return cast(V, min(cast(Any, values))) if self.is_ordered else values[0]
 
 
 LONG = LongType()
