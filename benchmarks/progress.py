@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark with command-line ``arguments`` and return the exit code."""
     parser = Arguments(NAME, __doc__)
     parser.add_argument("--records", type=int, default=1_000_000, help="records of a job (1,000,000)")
-    parser.add_argument("--rounds", type=int, default=40, help="runs of each job, with and without (40)")
+    parser.add_argument("--rounds", type=int, default=120, help="runs of each job, with and without (120)")
     options = parser.parse(arguments, SHORT)
     conditions = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 __all__ = (
     "BatchProgress",
@@ -14,7 +15,11 @@ __all__ = (
     "OperatorProgress",
     "SplitProgress",
     "SubtaskProgress",
+    "WatermarkProgress",
 )
+
+WatermarkProgress: TypeAlias = int | float | bool | str
+"""The value of a watermark. Those that are neither numbers nor booleans are texts, such as ``{a, b}`` for a set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,7 @@ class ChannelProgress:
 
     channel: int
     event_time: int | None = None
-    watermarks: Mapping[str, int | bool] = field(default_factory=dict)
+    watermarks: Mapping[str, WatermarkProgress] = field(default_factory=dict)
     idle: bool = False
     ended: bool = False
     moved_at_ms: int | None = None
@@ -69,7 +74,7 @@ class InputProgress:
     idle_count: int = 0
     ended_count: int = 0
     event_time: int | None = None
-    watermarks: Mapping[str, int | bool] = field(default_factory=dict)
+    watermarks: Mapping[str, WatermarkProgress] = field(default_factory=dict)
     channels: tuple[ChannelProgress, ...] = ()
     blocked: bool = False
 
@@ -109,7 +114,7 @@ class SubtaskProgress:
     keys: int = 0
     timers: int = 0
     event_time: int | None = None
-    watermarks: Mapping[str, int | bool] = field(default_factory=dict)
+    watermarks: Mapping[str, WatermarkProgress] = field(default_factory=dict)
     ended: bool = False
     inputs: tuple[InputProgress, ...] = ()
 
@@ -229,7 +234,7 @@ class OperatorProgress:
     records_in: int = 0
     records_out: int = 0
     records_held: int = 0
-    watermarks: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    watermarks: Mapping[str, tuple[WatermarkProgress | None, ...]] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
     histograms: Mapping[str, HistogramProgress] = field(default_factory=dict)

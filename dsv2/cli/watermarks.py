@@ -113,8 +113,8 @@ def _held(channel: ChannelWatermark, report: WatermarkReport) -> dict[str, objec
     return {"blocked for": None if since is None else _since(since, report), "records held": channel.records_held}
 
 
-def _value(value: int | bool | None, report: WatermarkReport) -> object:
-    return time_text(value) if report.identifier == "event-time" and value is not None else value
+def _value(value: object, report: WatermarkReport) -> object:
+    return time_text(value) if report.identifier == "event-time" and isinstance(value, int) else value
 
 
 def _since(time_ms: int, report: WatermarkReport) -> str:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from dsv2.explain import PlanView
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN
+from dsv2.watermark.shown import ShownValue
 
 __all__ = ("title_of", "watermark_text")
 
@@ -18,11 +19,11 @@ def title_of(plan: PlanView | None, uid: str) -> str:
     return next((operator.title for operator in operators if operator.uid == uid), uid)
 
 
-def watermark_text(identifier: str, value: int | bool | None) -> str:
+def watermark_text(identifier: str, value: ShownValue | None) -> str:
     """Return the value of a watermark as a text: event time in UTC, others as they are; "" for None."""
     if value is None:
         return ""
-    if identifier != EVENT_TIME:
+    if identifier != EVENT_TIME or not isinstance(value, int):
         return str(value)
     if value >= LONG_MAX:
         return "end of input"

@@ -9,6 +9,7 @@ from dsv2.dashboard.jobs import Snapshot, Status
 from dsv2.dashboard.texts import title_of, watermark_text
 from dsv2.explain import PlanView
 from dsv2.watermark.event_time import EVENT_TIME, RESERVED
+from dsv2.watermark.shown import greatest_shown
 from dsv2.watermark_report import Cause, OperatorWatermark, report_watermarks
 
 __all__ = (
@@ -123,7 +124,7 @@ def _line(found: OperatorWatermark, plan: PlanView, key: str) -> WatermarkLine:
         title=title_of(plan, found.uid),
         subtask=found.subtask,
         value=watermark_text(key, found.value),
-        highest=watermark_text(key, max(known, default=None)),
+        highest=watermark_text(key, greatest_shown(known) if known else None),
         cause="advances" if found.cause is Cause.NOTHING else found.cause.value,
         is_fine=found.cause in _FINE,
         split=found.split or "",

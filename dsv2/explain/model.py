@@ -209,8 +209,8 @@ class WatermarkView:
 
     Attributes:
         identifier: The identifier.
-        type: ``long`` or ``bool``.
-        combination: How values are combined: ``min``, ``max``, ``and`` or ``or``.
+        type: ``long``, ``bool``, ``float``, ``str``, ``vector``, ``set of str`` and so on, or the name of a data class.
+        combination: How values are combined, such as ``min``, ``sum``, ``quantile(0.5)`` or ``combine(function)``.
         waits_for_all: Whether nothing is delivered until every active channel has sent a value.
         aligned: Whether it blocks a channel until all channels have sent theirs.
         across_inputs: Whether a function with two inputs forwards one value combined over both.
@@ -218,6 +218,8 @@ class WatermarkView:
         declared_by: The ids of the operators that declare it.
         received_by: The ids of the functions that it can reach.
         handled_by: The ids of those of them that act on watermarks.
+        across_inputs_combination: How the values of the inputs are combined. "": as those of the channels.
+        delivery: When a combined value is delivered to functions, such as ``on change``.
         barrier: For a barrier, how long it waits: ``BarrierWait`` in words. None: it is not a barrier.
     """
 
@@ -231,6 +233,8 @@ class WatermarkView:
     declared_by: tuple[int, ...]
     received_by: tuple[int, ...]
     handled_by: tuple[int, ...]
+    across_inputs_combination: str = ""
+    delivery: str = "on change"
     barrier: str | None = None
 
 

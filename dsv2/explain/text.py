@@ -86,7 +86,9 @@ def _watermark(view: PlanView, watermark: WatermarkView) -> Iterator[str]:
         rules += ["aligned"] * watermark.aligned
     else:
         rules += ["barrier", watermark.barrier]
-    rules += ["combined across inputs"] * watermark.across_inputs
+    across = watermark.across_inputs_combination
+    rules += [f"combined across inputs{f' with {across}' if across else ''}"] * watermark.across_inputs
+    rules += [] if watermark.delivery == "on change" else [f"delivered {watermark.delivery}"]
     rules += [] if watermark.forwarded else ["not forwarded"]
     yield f"  {printable(watermark_name(watermark.identifier))}  [{', '.join(rules)}]"
     yield from _wrapped(f"declared by {_titles(view, watermark.declared_by)}", "    ", "      ")

@@ -12,7 +12,7 @@ from dsv2.explain.model import FORMAT_VERSION, EdgeView, OperatorView, PlanView,
 from dsv2.explain.operators import edge_view, function_of, operator_view
 from dsv2.graph import Node, Plan
 from dsv2.runtime_view import RuntimeView
-from dsv2.watermark import BoolWatermarkDeclaration, WatermarkDeclaration, WatermarkHandlingStrategy
+from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy
 
 __all__ = ("view_of", "view_of_nodes")
 
@@ -78,7 +78,7 @@ def _watermark_view(declaration: WatermarkDeclaration, flow: Flow) -> WatermarkV
     received_by = tuple(flow.receivers(identifier))
     return WatermarkView(
         identifier=identifier,
-        type="bool" if isinstance(declaration, BoolWatermarkDeclaration) else "long",
+        type=declaration.value_type.name,
         combination=policy.combination_function.value,
         waits_for_all=policy.combine_wait_for_all_channels,
         aligned=policy.aligned,
@@ -87,5 +87,7 @@ def _watermark_view(declaration: WatermarkDeclaration, flow: Flow) -> WatermarkV
         declared_by=tuple(number for number, declared in flow.declared.items() if identifier in declared),
         received_by=tuple(operator.id for operator in received_by),
         handled_by=tuple(operator.id for operator in received_by if flow.handles(operator, identifier)),
+        across_inputs_combination="" if policy.across_inputs_function is None else policy.across_inputs_function.value,
+        delivery=policy.delivery.value,
         barrier=None if policy.barrier is None else str(policy.barrier),
     )

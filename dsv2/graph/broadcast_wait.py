@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from dsv2.errors import ConfigurationError
-from dsv2.watermark import (
-    BoolWatermark,
-    BoolWatermarkDeclaration,
-    LongWatermark,
-    LongWatermarkDeclaration,
-    Watermark,
-    WatermarkDeclaration,
-)
+from dsv2.watermark import BoolWatermarkDeclaration, Watermark, WatermarkDeclaration
 from dsv2.watermark.event_time import LONG_MIN
 
 __all__ = ("WaitForBroadcast",)
@@ -40,8 +34,7 @@ class WaitForBroadcast:
     max_records: int = 1_000_000
 
     def __post_init__(self) -> None:
-        kinds = (LongWatermarkDeclaration, BoolWatermarkDeclaration, LongWatermark, BoolWatermark, type(None))
-        if not isinstance(self.until, kinds):
+        if not isinstance(self.until, WatermarkDeclaration | Watermark | None):
             raise ConfigurationError(
                 f"WaitForBroadcast: until must be a watermark, its declaration or None, not {self.until!r}."
             )
@@ -56,13 +49,13 @@ class WaitForBroadcast:
         """The identifier of the watermark that ends the wait."""
         return None if self.until is None else self.until.identifier
 
-    def is_over(self, identifier: str, value: int | bool) -> bool:
+    def is_over(self, identifier: str, value: Any) -> bool:
         """Whether a watermark of the broadcast side ends the wait."""
         return identifier == self.identifier and value >= self._least
 
     @property
-    def _least(self) -> int | bool:
-        if isinstance(self.until, LongWatermark | BoolWatermark):
+    def _least(self) -> Any:
+        if isinstance(self.until, Watermark):
             return self.until.value
         return True if isinstance(self.until, BoolWatermarkDeclaration) else LONG_MIN
 

@@ -38,7 +38,7 @@ from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, WatermarkStrategy
 from dsv2.spi import BatchFunction, Position
-from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkDeclaration
+from dsv2.watermark import WatermarkDeclaration
 
 __all__ = ("MAX_PARALLELISM", "InputRef", "Node", "PlanBuilder", "caller_location", "kind_of")
 
@@ -317,7 +317,7 @@ def _declarations(operators: Iterable[Operator]) -> dict[str, WatermarkDeclarati
             )
         of_strategy = operator.watermarks.declarations if operator.watermarks is not None else ()
         for declaration in (*declarations, *of_strategy):
-            if not isinstance(declaration, LongWatermarkDeclaration | BoolWatermarkDeclaration):
+            if not isinstance(declaration, WatermarkDeclaration):
                 raise WatermarkDeclarationError(
                     f"{operator} at {operator.location}: declare_watermarks returned {declaration!r}, "
                     f"which is not a watermark declaration. Create one with new_builder(...)....build()."

@@ -78,8 +78,9 @@ def _operator(operator: OperatorProgress, labels: Mapping[str, str], *, per_subt
         yield Sample(m.ERRORS, {**labels, "outcome": outcome}, operator.counters.get(counter, 0))
     for identifier, values in operator.watermarks.items():
         known = [value for value in values if value is not None]
-        if known and identifier not in _NOT_WATERMARKS:
-            yield Sample(m.WATERMARK, {**labels, "watermark": identifier}, min(known))
+        numbers = [value for value in known if not isinstance(value, str)]
+        if numbers and identifier not in _NOT_WATERMARKS:
+            yield Sample(m.WATERMARK, {**labels, "watermark": identifier}, min(numbers))
 
 
 def _inputs(operator: OperatorProgress, labels: Mapping[str, str]) -> Iterator[Sample]:

@@ -21,7 +21,7 @@ from dsv2.sinks import Sink
 from dsv2.sources import HybridSource, Source
 from dsv2.spi import ColumnarFunction, WrappingFunction
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateTtl, TtlTimeCharacteristic
-from dsv2.watermark import WatermarkDeclaration
+from dsv2.watermark import WatermarkDeclaration, WatermarkDelivery
 
 __all__ = (
     "FURTHER",
@@ -193,12 +193,20 @@ def _key(
 
 def _declared(declaration: WatermarkDeclaration) -> dict[str, Any]:
     policy = declaration.combination_policy
+    delivery, across = policy.delivery, policy.across_inputs_function
     return {
-        "type": type(declaration).__name__,
+        "type": _type_of(declaration),
         "function": policy.combination_function.name,
         "wait_for_all_channels": policy.combine_wait_for_all_channels,
         "aligned": policy.aligned,
         "across_inputs": policy.combine_across_inputs,
         "strategy": declaration.default_handling_strategy.name,
+        **({} if across is None else {"across_inputs_function": across.name}),
+        **({} if delivery is WatermarkDelivery.ON_CHANGE else {"delivery": delivery.name}),
         **({} if policy.barrier is None else {"barrier": True}),
     }
+
+
+def _type_of(declaration: WatermarkDeclaration) -> str:
+    is_plain = type(declaration) is WatermarkDeclaration
+    return declaration.value_type.name if is_plain else type(declaration).__name__

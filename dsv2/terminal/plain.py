@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from dsv2.terminal.summary import JobSummary
 from dsv2.terminal.texts import count_text, duration_text, rate_text, time_text, value_text
+from dsv2.watermark.shown import ShownValue
 
 __all__ = ("event_time_text", "line_of", "watermarks_of")
 
@@ -47,6 +48,6 @@ def event_time_text(summary: JobSummary) -> str:
     return f"{time_text(found.time)}{behind}"
 
 
-def watermarks_of(summary: JobSummary) -> Mapping[str, int | bool]:
+def watermarks_of(summary: JobSummary) -> Mapping[str, ShownValue]:
     """The watermarks of the program, as the last operator that receives each of them has it."""
     return {name: value for operator in summary.operators for name, value in operator.watermarks.items()}

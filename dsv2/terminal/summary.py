@@ -10,6 +10,7 @@ from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.progress import BatchProgress, JobProgress, OperatorProgress
 from dsv2.watermark import BoolWatermarkCombinationFunction, NumericWatermarkCombinationFunction
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN, RESERVED
+from dsv2.watermark.shown import ShownValue, greatest_shown, least_shown
 
 __all__ = ("EventTimeSummary", "JobSummary", "OperatorSummary", "Summarizer")
 
@@ -70,7 +71,7 @@ class OperatorSummary:
     timers: int
     state_bytes: int
     event_time: EventTimeSummary | None
-    watermarks: Mapping[str, int | bool]
+    watermarks: Mapping[str, ShownValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,13 +208,14 @@ class Summarizer:
             self._watermarks(found),
         )
 
-    def _watermarks(self, found: OperatorProgress) -> Mapping[str, int | bool]:
-        values: dict[str, int | bool] = {}
+    def _watermarks(self, found: OperatorProgress) -> Mapping[str, ShownValue]:
+        values: dict[str, ShownValue] = {}
         for identifier, of_subtasks in found.watermarks.items():
             known = [value for value in of_subtasks if value is not None]
             if not known or identifier.startswith(RESERVED):
                 continue
-            values[identifier] = max(known) if self._takes_greatest(identifier) else min(known)
+            best = greatest_shown if self._takes_greatest(identifier) else least_shown
+            values[identifier] = best(known)
         return values
 
     def _takes_greatest(self, identifier: str) -> bool:
@@ -232,7 +234,8 @@ def _times(found: OperatorProgress) -> list[int | None]:
         return [split.event_time for split in found.splits if not split.idle and not split.ended]
     if found.subtasks:
         return [subtask.event_time for subtask in found.subtasks]
-    return list(found.watermarks.get(EVENT_TIME, ()))
+    times = found.watermarks.get(EVENT_TIME, ())
+    return [time if isinstance(time, int) else None for time in times]
 
 
 def _event_time(found: OperatorProgress, newest: int | None) -> EventTimeSummary | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
+from dsv2.watermark.shown import ShownValue
 
 __all__ = ("bytes_text", "count_text", "duration_text", "rate_text", "time_text", "value_text")
 
@@ -64,10 +65,12 @@ def time_text(milliseconds: int | None) -> str:
         return f"{milliseconds:,}"
 
 
-def value_text(value: int | bool | None) -> str:
+def value_text(value: ShownValue | None) -> str:
     """The value of a watermark. A number that can be a time of 1990 to 2100 in ms is shown as one."""
     if value is None:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
+    if not isinstance(value, int):
+        return value if isinstance(value, str) else f"{value:,}"
     return time_text(value) if value in _PLAUSIBLE_MS or abs(value) >= LONG_MAX else f"{value:,}"

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK, Control, Frame
 from dsv2.spi import check_timestamp
-from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
+from dsv2.watermark import Watermark, WatermarkDeclaration
 
 __all__ = ("Element", "EndOfInput", "IdleStatus", "StampedRecord", "from_frame", "to_frame")
 
@@ -63,7 +63,7 @@ def to_frame(elements: Iterable[Element[Any]]) -> tuple[RecordBatch[Any], list[C
     return RecordBatch(records, timestamps if has_timestamps else None), controls
 
 
-def _signal(element: Watermark | IdleStatus | EndOfInput) -> tuple[int, str, int | bool]:
+def _signal(element: Watermark | IdleStatus | EndOfInput) -> tuple[int, str, Any]:
     if isinstance(element, IdleStatus):
         return STATUS, "", element.idle
     if isinstance(element, EndOfInput):
@@ -80,8 +80,7 @@ def from_frame(frame: Frame, declarations: Mapping[str, WatermarkDeclaration]) -
         elements += records[done:position]
         done = position
         if kind == WATERMARK:
-            is_bool = isinstance(declarations[identifier], BoolWatermarkDeclaration)
-            elements.append(BoolWatermark(bool(value), identifier) if is_bool else LongWatermark(value, identifier))
+            elements.append(declarations[identifier].watermark_of(value))
         elif kind == STATUS:
             elements.append(IdleStatus(bool(value)))
         elif kind == END:

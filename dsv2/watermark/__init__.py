@@ -6,10 +6,21 @@ watermark manager of its context, and receives watermarks in ``on_watermark``, c
 
 from dsv2.watermark.builder import (
     BoolWatermarkBuilder,
+    DataWatermarkBuilder,
+    FloatWatermarkBuilder,
     LongWatermarkBuilder,
+    SetWatermarkBuilder,
+    StrWatermarkBuilder,
+    VectorWatermarkBuilder,
     WatermarkDeclarationBuilder,
     WatermarkDeclarations,
     new_builder,
+)
+from dsv2.watermark.combination_function import (
+    AtLeastChannels,
+    CustomCombination,
+    GeneralCombinationFunction,
+    Quantile,
 )
 from dsv2.watermark.declaration import (
     BoolWatermarkCombinationFunction,
@@ -21,24 +32,40 @@ from dsv2.watermark.declaration import (
     WatermarkDeclaration,
     WatermarkHandlingStrategy,
 )
+from dsv2.watermark.delivery import DeliverWhen, WatermarkDelivery
 from dsv2.watermark.handling import WatermarkHandlingResult
+from dsv2.watermark.value_type import ValueType
+from dsv2.watermark.vector_clock import VectorClock
 from dsv2.watermark.watermark import BoolWatermark, LongWatermark, Watermark
 
 __all__ = (
+    "AtLeastChannels",
     "BoolWatermark",
     "BoolWatermarkBuilder",
     "BoolWatermarkCombinationFunction",
     "BoolWatermarkDeclaration",
+    "CustomCombination",
+    "DataWatermarkBuilder",
+    "DeliverWhen",
+    "FloatWatermarkBuilder",
+    "GeneralCombinationFunction",
     "LongWatermark",
     "LongWatermarkBuilder",
     "LongWatermarkDeclaration",
     "NumericWatermarkCombinationFunction",
+    "Quantile",
+    "SetWatermarkBuilder",
+    "StrWatermarkBuilder",
+    "ValueType",
+    "VectorClock",
+    "VectorWatermarkBuilder",
     "Watermark",
     "WatermarkCombinationFunction",
     "WatermarkCombinationPolicy",
     "WatermarkDeclaration",
     "WatermarkDeclarationBuilder",
     "WatermarkDeclarations",
+    "WatermarkDelivery",
     "WatermarkHandlingResult",
     "WatermarkHandlingStrategy",
     "new_builder",

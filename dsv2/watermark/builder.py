@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Generic, Literal, Self, TypeVar
+from collections.abc import Mapping, Set
+from typing import Generic, Self
 
-from dsv2.arguments import as_choice
+from typing_extensions import TypeVar
+
 from dsv2.errors import WatermarkDeclarationError
-from dsv2.watermark.barrier import BarrierWait, WhenExceeded
+from dsv2.watermark.combination_function import GeneralCombinationFunction
 from dsv2.watermark.declaration import (
     BoolWatermarkCombinationFunction,
     BoolWatermarkDeclaration,
     LongWatermarkDeclaration,
     NumericWatermarkCombinationFunction,
-    WatermarkCombinationPolicy,
-    WatermarkHandlingStrategy,
 )
 from dsv2.watermark.event_time import RESERVED
+from dsv2.watermark.typed_builder import ExtremumBuilder, OrderedBuilder, QuorumBuilder, WatermarkBuilder
+from dsv2.watermark.value_type import BOOL, FLOAT, LONG, STR, VECTOR, DataType, SetType
 
 __all__ = (
     "BoolWatermarkBuilder",
+    "DataWatermarkBuilder",
+    "FloatWatermarkBuilder",
     "LongWatermarkBuilder",
+    "SetWatermarkBuilder",
+    "StrWatermarkBuilder",
+    "VectorWatermarkBuilder",
     "WatermarkDeclarationBuilder",
     "WatermarkDeclarations",
     "new_builder",
 )
 
-F = TypeVar("F", NumericWatermarkCombinationFunction, BoolWatermarkCombinationFunction)
+V = TypeVar("V")
+T = TypeVar("T")
 
 
 def new_builder(identifier: str) -> WatermarkDeclarationBuilder:
@@ -66,131 +73,120 @@ class WatermarkDeclarationBuilder:
 
     def type_long(self) -> LongWatermarkBuilder:
         """Values are 64-bit integers. They are combined with MIN by default."""
-        return LongWatermarkBuilder(self._identifier, NumericWatermarkCombinationFunction.MIN)
+        return LongWatermarkBuilder(self._identifier, LONG, NumericWatermarkCombinationFunction.MIN)
 
     def type_bool(self) -> BoolWatermarkBuilder:
         """Values are booleans. They are combined with AND by default."""
-        return BoolWatermarkBuilder(self._identifier, BoolWatermarkCombinationFunction.AND)
+        return BoolWatermarkBuilder(self._identifier, BOOL, BoolWatermarkCombinationFunction.AND)
 
+    def type_float(self) -> FloatWatermarkBuilder:
+        """Values are finite floating-point numbers. They are combined with MIN by default."""
+        return FloatWatermarkBuilder(self._identifier, FLOAT, NumericWatermarkCombinationFunction.MIN)
 
-class _TypedBuilder(Generic[F]):
-    def __init__(self, identifier: str, function: F) -> None:
-        self._identifier = identifier
-        self._function: F = function
-        self._wait_for_all_channels = False
-        self._aligned = False
-        self._across_inputs = False
-        self._strategy = WatermarkHandlingStrategy.FORWARD
-        self._barrier: BarrierWait | None = None
+    def type_str(self) -> StrWatermarkBuilder:
+        """Values are strings. They are combined with LAST by default."""
+        return StrWatermarkBuilder(self._identifier, STR, GeneralCombinationFunction.LAST)
 
-    def combine_wait_for_all_channels(self, wait: bool) -> Self:
-        """Set whether receivers wait until every channel has sent a value. Default: False."""
-        self._wait_for_all_channels = _as_bool(wait, "wait")
-        return self
-
-    def aligned(self, aligned: bool = True) -> Self:
-        """Set whether the watermark blocks a channel until all channels have sent theirs. Default: False.
-
-        Requires ``combine_wait_for_all_channels(True)``. (In Flink this is internal: ``Alignable``.)
-        """
-        self._aligned = _as_bool(aligned, "aligned")
-        return self
-
-    def barrier(
-        self,
-        *,
-        timeout: timedelta | None = None,
-        max_records: int | None = None,
-        when_exceeded: WhenExceeded | Literal["fail", "proceed"] = WhenExceeded.FAIL,
-    ) -> Self:
-        """Make the watermark a barrier, and its value an id. Ids must increase in each subtask that sends them.
-
-        A barrier with an id states that all records before it belong to the parts up to that id. It blocks its channel
-        until each channel of each input has sent that id or a greater one. Then the function receives it once (with two
-        inputs in the callback of the first one), and it is forwarded once.
+    def type_of(self, data_class: type[V]) -> DataWatermarkBuilder[V]:
+        """Values are instances of a class. They are combined with LAST by default.
 
         Args:
-            timeout: For how long a channel may be blocked, in processing time. None (default): forever.
-            max_records: How many records each subtask may hold behind the barrier. None (default): any number.
-            when_exceeded: What happens beyond either limit. ``"fail"`` (default): the job fails. ``"proceed"``: the
-                barrier is delivered without the channels that are missing.
+            data_class: A frozen dataclass or a NamedTuple class. Its instances must be hashable. If it defines an
+                order (``@dataclass(frozen=True, order=True)``), they also have a minimum and a maximum.
 
         Raises:
-            WatermarkDeclarationError: An argument is invalid, or ``when_exceeded`` has no limit.
+            WatermarkDeclarationError: ``data_class`` is something else.
         """
-        self._barrier = BarrierWait.of(timeout, max_records, when_exceeded)
-        self._aligned = self._wait_for_all_channels = True
-        return self
+        return DataWatermarkBuilder(self._identifier, DataType(data_class), GeneralCombinationFunction.LAST)
 
-    def combine_across_inputs(self, combine: bool) -> Self:
-        """Set whether a two-input function forwards one value combined over both inputs. Default: False, as Flink."""
-        self._across_inputs = _as_bool(combine, "combine")
-        return self
+    def type_vector(self) -> VectorWatermarkBuilder:
+        """Values are vector clocks: one integer for each name, such as a split or partition.
 
-    def default_handling_strategy(self, strategy: WatermarkHandlingStrategy | Literal["forward", "ignore"]) -> Self:
-        """Set what the framework does after a function returned PEEK. Default: FORWARD."""
-        self._strategy = as_choice(WatermarkHandlingStrategy, strategy, "strategy", error=WatermarkDeclarationError)
-        return self
+        They are merged entry by entry, with MAX by default. An entry that a vector lacks is neutral.
+        """
+        return VectorWatermarkBuilder(self._identifier, VECTOR, NumericWatermarkCombinationFunction.MAX)
 
-    def default_handling_strategy_forward(self) -> Self:
-        """Forward the watermark unless the function returns POLL."""
-        return self.default_handling_strategy(WatermarkHandlingStrategy.FORWARD)
+    def type_set(self, member: type[T]) -> SetWatermarkBuilder[T]:
+        """Values are sets. They are combined with UNION by default.
 
-    def default_handling_strategy_ignore(self) -> Self:
-        """Do not forward the watermark."""
-        return self.default_handling_strategy(WatermarkHandlingStrategy.IGNORE)
+        Args:
+            member: The class of the members: ``str``, ``int``, ``float``, ``bool``, ``bytes``, or as in ``type_of``.
 
-    def _policy(self) -> WatermarkCombinationPolicy:
-        return WatermarkCombinationPolicy(
-            self._function, self._wait_for_all_channels, self._aligned, self._across_inputs, self._barrier
-        )
+        Raises:
+            WatermarkDeclarationError: ``member`` is something else.
+        """
+        return SetWatermarkBuilder(self._identifier, SetType(member), GeneralCombinationFunction.UNION)
 
 
-class LongWatermarkBuilder(_TypedBuilder[NumericWatermarkCombinationFunction]):
+class LongWatermarkBuilder(OrderedBuilder[int]):
     """The second step of a declaration with integer values."""
 
-    def combine_function_min(self) -> Self:
-        """Combine to the smallest value of all channels (the default)."""
-        self._function = NumericWatermarkCombinationFunction.MIN
-        return self
+    def combine_function_sum(self) -> Self:
+        """Combine to the sum of the values of all active channels. The result is not forwarded."""
+        return self._combined_by(GeneralCombinationFunction.SUM)
 
-    def combine_function_max(self) -> Self:
-        """Combine to the greatest value of all channels."""
-        self._function = NumericWatermarkCombinationFunction.MAX
-        return self
+    def combine_function_count(self) -> Self:
+        """Combine to the number of active channels that have sent a value. The result is not forwarded."""
+        return self._combined_by(GeneralCombinationFunction.COUNT)
 
     def build(self) -> LongWatermarkDeclaration:
         """Build the declaration.
 
         Raises:
-            WatermarkDeclarationError: The watermark is aligned but does not wait for all channels.
+            WatermarkDeclarationError: The settings contradict each other. For example, the watermark is aligned but
+                does not wait for all channels, or is combined with a sum and forwarded.
         """
         return LongWatermarkDeclaration(self._identifier, self._policy(), self._strategy)
 
 
-class BoolWatermarkBuilder(_TypedBuilder[BoolWatermarkCombinationFunction]):
+class BoolWatermarkBuilder(QuorumBuilder[bool]):
     """The second step of a declaration with boolean values."""
 
     def combine_function_and(self) -> Self:
         """Combine to True if the values of all channels are True (the default)."""
-        self._function = BoolWatermarkCombinationFunction.AND
-        return self
+        return self._combined_by(BoolWatermarkCombinationFunction.AND)
 
     def combine_function_or(self) -> Self:
         """Combine to True if the value of any channel is True."""
-        self._function = BoolWatermarkCombinationFunction.OR
-        return self
+        return self._combined_by(BoolWatermarkCombinationFunction.OR)
 
     def build(self) -> BoolWatermarkDeclaration:
         """Build the declaration.
 
         Raises:
-            WatermarkDeclarationError: The watermark is aligned but does not wait for all channels.
+            WatermarkDeclarationError: The settings contradict each other. For example, the watermark is aligned but
+                does not wait for all channels.
         """
         return BoolWatermarkDeclaration(self._identifier, self._policy(), self._strategy)
 
 
-def _as_bool(value: bool, parameter: str) -> bool:
-    if not isinstance(value, bool):
-        raise WatermarkDeclarationError(f"{parameter} must be True or False, not {value!r}.")
-    return value
+class FloatWatermarkBuilder(OrderedBuilder[float], WatermarkBuilder[float]):
+    """The second step of a declaration with floating-point values."""
+
+    def combine_function_sum(self) -> Self:
+        """Combine to the sum of the values of all active channels, rounded once. The result is not forwarded."""
+        return self._combined_by(GeneralCombinationFunction.SUM)
+
+
+class StrWatermarkBuilder(OrderedBuilder[str], WatermarkBuilder[str]):
+    """The second step of a declaration with strings as values."""
+
+
+class DataWatermarkBuilder(OrderedBuilder[V], WatermarkBuilder[V], Generic[V]):
+    """The second step of a declaration with instances of a data class as values."""
+
+
+class VectorWatermarkBuilder(ExtremumBuilder[Mapping[str, int]], WatermarkBuilder[Mapping[str, int]]):
+    """The second step of a declaration with vector clocks as values."""
+
+
+class SetWatermarkBuilder(WatermarkBuilder[Set[T]], Generic[T]):
+    """The second step of a declaration with sets as values."""
+
+    def combine_function_union(self) -> Self:
+        """Combine to the union of the sets of all channels (the default)."""
+        return self._combined_by(GeneralCombinationFunction.UNION)
+
+    def combine_function_intersection(self) -> Self:
+        """Combine to the intersection of the sets of all channels that have sent one."""
+        return self._combined_by(GeneralCombinationFunction.INTERSECTION)

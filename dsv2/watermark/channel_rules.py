@@ -3,7 +3,9 @@
 Three steps lead from the old subtasks to the new ones. ``joined`` merges what several subtasks know about the same
 channels. ``selected`` keeps channels whose senders are the same. ``replaced`` replaces all channels by new ones:
 
-* A new channel starts with the combination of the old ones, so each holds a minimum back until it has sent more.
+* A new channel starts with the combination of the old ones, so each holds a minimum back until it has sent more. If
+  the combination of copies of a value is not that value (a sum), new channels start without one, and the values of the
+  old channels are forgotten. The last result stays.
 * If it waits for all and an old channel has not sent (an idle one counts too, because it may become active), the new
   channels start without a value, and all of them must send.
   Values that are not part of a combination yet are part of the first one, as if their channels had ended.
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.barrier_rules import BarrierRules
@@ -32,7 +35,8 @@ class PlainRules(CombinerRules):
 
     def __init__(self, declaration: WatermarkDeclaration) -> None:
         self._declaration = declaration
-        self._function = combination_of(declaration)
+        self._combination = combination_of(declaration)
+        self._least = declaration.value_type.least
         self._wait = declaration.combination_policy.combine_wait_for_all_channels
 
     def new(self, channels: int, idle: Collection[int], ended: Collection[int]) -> State:
@@ -40,12 +44,12 @@ class PlainRules(CombinerRules):
 
     def renumbered(self, state: State, numbers: Mapping[int, int]) -> State:
         values, inactive, pending, of_ended, due, last = state
-        kept = tuple(sorted((numbers[channel], value) for channel, value in values if channel in numbers))
+        kept = tuple((numbers[channel], value) for channel, value in values if channel in numbers)
         return kept, renumbered(inactive, numbers), renumbered(pending, numbers), of_ended, due, last
 
     def joined(self, states: Sequence[State], has: Sequence[Collection[int]], blocked: Collection[int]) -> State:
         values = [dict(values) for values, *_ in states]
-        known: dict[int, list[int]] = {}
+        known: dict[int, list[Any]] = {}
         for channel in sorted(set[int]().union(*has)):
             views = [of_one.get(channel) for of_one, channels in zip(values, has, strict=True) if channel in channels]
             found = [value for value in views if value is not None]
@@ -56,12 +60,12 @@ class PlainRules(CombinerRules):
             of_ended |= Counter(state[3])
         lasts = [state[5] for state in states]
         return (
-            tuple((channel, min(found)) for channel, found in known.items()),
+            tuple((channel, self._least(found)) for channel, found in known.items()),
             in_all([state[1] for state in states], has),
             tuple(sorted(set[int]().union(*(state[2] for state in states)) & known.keys())),
-            tuple(sorted(of_ended.elements())),
+            tuple(of_ended.elements()),
             any(state[4] for state in states),
-            None if None in lasts else min(lasts),
+            None if None in lasts else self._least(lasts),
         )
 
     def replaced(
@@ -73,12 +77,14 @@ class PlainRules(CombinerRules):
         kept, gone, uncounted, *_ = self.renumbered(state, numbers)
         active = [channel for channel in range(old) if channel not in inactive]
         is_complete = not self._wait or all(channel in of_channel for channel in range(old) if channel not in ended)
-        if of_channel and is_complete:
-            start = self._function([of_channel[c] for c in active if c in of_channel] or list(of_channel.values()))
+        combination = self._combination
+        if of_channel and is_complete and combination.is_idempotent:
+            start = combination.combine([of_channel[c] for c in active if c in of_channel] or list(of_channel.values()))
             kept = (*((channel, start) for channel in range(new)), *kept)
         left = [of_channel[channel] for channel in pending if channel not in numbers]
+        as_ended = (*of_ended, *left) if combination.is_idempotent else of_ended
         new_inactive = range(new) if idle or len(ended) == old else ()
-        return kept, (*new_inactive, *gone), uncounted, tuple(sorted([*of_ended, *left])), due, last
+        return kept, (*new_inactive, *gone), uncounted, as_ended, due, last
 
 
 class AlignedRules(CombinerRules):
@@ -96,7 +102,7 @@ class AlignedRules(CombinerRules):
         return tuple(kept), renumbered(inactive, numbers)
 
     def joined(self, states: Sequence[State], has: Sequence[Collection[int]], blocked: Collection[int]) -> State:
-        rounds: dict[int, list[Sequence[int]]] = {}
+        rounds: dict[int, list[Sequence[Any]]] = {}
         for of_one, _ in states:
             for channel, values in of_one:
                 rounds.setdefault(channel, []).append(values)

@@ -9,7 +9,7 @@ channel to inactive (idle or ended) or active, and returns the value to deliver,
 * The last value of a channel is part of at least one combination, even if the channel is inactive by then. After that
   an inactive channel is neutral, and the combiner does not wait for it. (Flink keeps its last value forever.)
 * An inactive channel can only advance the result: a minimum may rise and AND may become true, but a maximum does not
-  fall and OR does not become false.
+  fall and OR does not become false. ``dsv2.watermark.general_combiner`` has the rules of the other combinations.
 """
 
 from __future__ import annotations
@@ -17,57 +17,57 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import gt, lt
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias
+
+from typing_extensions import TypeVar
 
 from dsv2.watermark.barrier_combiner import BarrierCombiner
-from dsv2.watermark.declaration import (
-    BoolWatermarkCombinationFunction,
-    NumericWatermarkCombinationFunction,
-    WatermarkCombinationFunction,
-    WatermarkDeclaration,
-)
+from dsv2.watermark.combination import Combination, new_combination
+from dsv2.watermark.declaration import WatermarkDeclaration
+from dsv2.watermark.delivery import DeliverWhen, WatermarkDelivery
 from dsv2.watermark.event_time import EventTimeCombiner
 from dsv2.watermark.extremum import Extremum
+from dsv2.watermark.general_combiner import GeneralCombiner, LastCombiner
 
 __all__ = ("AlignedWatermarkCombiner", "Combiner", "WatermarkCombiner", "combination_of", "new_combiner")
 
-V = TypeVar("V", bound=int)
+V = TypeVar("V")
+N = TypeVar("N", bound=float)
 
-# Channels without a value are neutral because these functions only get the values that were sent.
-_FUNCTIONS: dict[WatermarkCombinationFunction, Callable[[Iterable[Any]], Any]] = {
-    NumericWatermarkCombinationFunction.MIN: min,
-    NumericWatermarkCombinationFunction.MAX: max,
-    BoolWatermarkCombinationFunction.AND: all,
-    BoolWatermarkCombinationFunction.OR: any,
-}
+_OF_NUMBERS = (int, bool, float)
+_GREATEST = (max, any)
 
 
-def combination_of(declaration: WatermarkDeclaration) -> Callable[[Iterable[Any]], Any]:
-    """The function that combines values of ``declaration``, of which there must be at least one."""
-    return _FUNCTIONS[declaration.combination_policy.combination_function]
+def combination_of(declaration: WatermarkDeclaration[V], *, across_inputs: bool = False) -> Combination[V]:
+    """The combination of the values of ``declaration`` over channels, or over the inputs of an operator."""
+    policy = declaration.combination_policy
+    function = policy.combination_function
+    if across_inputs and policy.across_inputs_function is not None:
+        function = policy.across_inputs_function
+    return new_combination(declaration.identifier, declaration.value_type, function)
 
 
-class WatermarkCombiner(Generic[V]):
-    """Combines the values on every arrival."""
+class WatermarkCombiner(Generic[N]):
+    """Combines numbers to the least or the greatest one, on every arrival."""
 
     aligned = False
 
-    def __init__(self, declaration: WatermarkDeclaration, channels: int, inactive: Iterable[int] = ()) -> None:
-        policy = declaration.combination_policy
-        self._function = _FUNCTIONS[policy.combination_function]
-        self._greatest = self._function in (max, any)
-        self._wait = policy.combine_wait_for_all_channels
+    def __init__(self, combination: Combination[N], wait: bool, channels: int, inactive: Iterable[int]) -> None:
+        best: Any = combination.combine
+        self._greatest = best in _GREATEST
+        self._best: Callable[[Iterable[N]], N] = best
+        self._wait = wait
         self._channels = channels
         self._inactive = set(inactive)
-        self._values: dict[int, V] = {}  # without those of ended channels
+        self._values: dict[int, N] = {}  # without those of ended channels
         self._present = self._present_values()
         self._pending: set[int] = set()  # channels whose value is not part of any combination yet
-        self._pending_of_ended: list[V] = []  # pending values of ended channels
+        self._pending_of_ended: list[N] = []  # pending values of ended channels
         self._due = False  # whether a channel has sent a value or become active since the last combination
         self._absent_counted = False  # whether the last delivered value includes values of inactive channels
-        self._last: V | None = None
+        self._last: N | None = None
 
-    def update(self, channel: int, value: V) -> V | None:
+    def update(self, channel: int, value: N) -> N | None:
         """``channel`` sent ``value``. Returns the value to deliver, or None."""
         self._values[channel] = value
         if channel not in self._inactive:
@@ -76,7 +76,7 @@ class WatermarkCombiner(Generic[V]):
         self._due = True
         return self._combine()
 
-    def effective(self, channel: int, values: Sequence[V]) -> Iterator[V]:
+    def effective(self, channel: int, values: Sequence[N]) -> Iterator[N]:
         """Yield those of ``values`` that must be passed to ``update`` one by one, if ``channel`` sends all at once.
 
         The others are superseded before they could change anything: they are not delivered, and leave no trace. Each
@@ -108,13 +108,13 @@ class WatermarkCombiner(Generic[V]):
         own, reached = self._values.get(channel), self._present.value()
         return reached == self._last and own != reached
 
-    def deactivate(self, channel: int) -> V | None:
+    def deactivate(self, channel: int) -> N | None:
         """``channel`` became idle. Returns the value to deliver, or None."""
         self._inactive.add(channel)
         self._present.discard(channel)
         return self._combine()
 
-    def activate(self, channel: int) -> V | None:
+    def activate(self, channel: int) -> N | None:
         """An idle ``channel`` became active, so its last value counts again. Returns the value to deliver, or None."""
         self._inactive.discard(channel)
         if channel in self._values:
@@ -122,7 +122,7 @@ class WatermarkCombiner(Generic[V]):
         self._due = True
         return self._combine()
 
-    def end(self, channel: int) -> V | None:
+    def end(self, channel: int) -> N | None:
         """``channel`` has ended, possibly while idle. Returns the value to deliver, or None."""
         value = self._values.pop(channel, None)
         if value is not None and channel in self._pending:
@@ -130,7 +130,7 @@ class WatermarkCombiner(Generic[V]):
             self._pending_of_ended.append(value)
         return self.deactivate(channel)
 
-    def following(self) -> V | None:
+    def following(self) -> N | None:
         """The value of the active channels alone, if it is greater than a delivery that included inactive ones."""
         if not self._absent_counted:
             return None
@@ -138,15 +138,15 @@ class WatermarkCombiner(Generic[V]):
         return self._risen()
 
     @property
-    def combined(self) -> V | None:
+    def combined(self) -> N | None:
         """The value delivered last, or None."""
         return self._last
 
-    def sent(self) -> Mapping[int, V]:
+    def sent(self) -> Mapping[int, N]:
         """The last values of the channels that have not ended."""
         return self._values
 
-    def _combine(self) -> V | None:
+    def _combine(self) -> N | None:
         present = self._present
         if self._wait and len(present) < self._channels - len(self._inactive):
             return None
@@ -161,21 +161,21 @@ class WatermarkCombiner(Generic[V]):
         self._pending_of_ended.clear()
         self._absent_counted = bool(absent)
         counted = [*absent, present.value()] if present else absent
-        delivered = self._changed(self._function(counted))
+        delivered = self._changed(self._best(counted))
         return self.following() if delivered is None else delivered
 
-    def _present_values(self) -> Extremum[V]:
+    def _present_values(self) -> Extremum[N]:
         """The values of the active channels. All combinations are minimums or maximums: AND is one, and so is OR."""
         values = ((channel, value) for channel, value in self._values.items() if channel not in self._inactive)
         return Extremum(self._greatest, values)
 
-    def _risen(self) -> V | None:
+    def _risen(self) -> N | None:
         """The combination of the active channels if it is greater than the last one, else None."""
         if not self._present or (self._last is not None and self._present.value() <= self._last):
             return None
         return self._changed(self._present.value())
 
-    def _changed(self, combined: V) -> V | None:
+    def _changed(self, combined: N) -> N | None:
         if combined == self._last:
             return None
         self._last = combined
@@ -208,8 +208,8 @@ class AlignedWatermarkCombiner(Generic[V]):
 
     aligned = True
 
-    def __init__(self, declaration: WatermarkDeclaration, channels: int, inactive: Iterable[int] = ()) -> None:
-        self._function = _FUNCTIONS[declaration.combination_policy.combination_function]
+    def __init__(self, combination: Combination[V], channels: int, inactive: Iterable[int]) -> None:
+        self._function = combination.combine
         self._channels = channels
         self._inactive = set(inactive)
         self._rounds: dict[int, deque[V]] = {}  # without empty ones
@@ -249,7 +249,7 @@ class AlignedWatermarkCombiner(Generic[V]):
         """The value of the next complete round, or None."""
         if not self._rounds or self._missing:
             return None
-        combined: V = self._function([values.popleft() for values in self._rounds.values()])
+        combined = self._function([values.popleft() for values in self._rounds.values()])
         self._rounds = {channel: values for channel, values in self._rounds.items() if values}
         self._missing = self._count_missing()
         return combined
@@ -278,14 +278,41 @@ class AlignedWatermarkCombiner(Generic[V]):
         self._missing = self._count_missing()
 
 
-Combiner: TypeAlias = WatermarkCombiner[int] | AlignedWatermarkCombiner[int] | BarrierCombiner | EventTimeCombiner
+Combiner: TypeAlias = (
+    WatermarkCombiner[Any]
+    | GeneralCombiner[Any]
+    | LastCombiner[Any]
+    | AlignedWatermarkCombiner[Any]
+    | BarrierCombiner
+    | EventTimeCombiner
+)
 
 
-def new_combiner(declaration: WatermarkDeclaration, channels: int, inactive: Iterable[int] = ()) -> Combiner:
+def new_combiner(
+    declaration: WatermarkDeclaration, channels: int, inactive: Iterable[int] = (), *, across_inputs: bool = False
+) -> Combiner:
     """The combiner for ``declaration`` over ``channels`` channels, where those in ``inactive`` start inactive.
 
     Not for event time, whose rules a declaration cannot express: see ``EventTimeCombiner``.
+
+    Args:
+        declaration: The declaration.
+        channels: The number of channels.
+        inactive: Those that start inactive.
+        across_inputs: Whether the channels are the inputs of a two-input function. Their result is forwarded, so a
+            predicate of the declaration, which concerns the delivery to functions, does not apply.
     """
-    if declaration.combination_policy.aligned:
-        return AlignedWatermarkCombiner(declaration, channels, inactive)
-    return WatermarkCombiner(declaration, channels, inactive)
+    policy = declaration.combination_policy
+    combination = combination_of(declaration, across_inputs=across_inputs)
+    delivery = policy.delivery
+    if across_inputs and isinstance(delivery, DeliverWhen):
+        delivery = WatermarkDelivery.ON_CHANGE
+    wait = policy.combine_wait_for_all_channels
+    if policy.aligned:
+        return AlignedWatermarkCombiner(combination, channels, inactive)
+    if combination.takes_last:
+        return LastCombiner(declaration.identifier, delivery, inactive)
+    is_number = declaration.value_type.kind in _OF_NUMBERS
+    if is_number and combination.is_extremum and delivery is WatermarkDelivery.ON_CHANGE:
+        return WatermarkCombiner(combination, wait, channels, inactive)
+    return GeneralCombiner(declaration.identifier, combination, delivery, wait, channels, inactive)

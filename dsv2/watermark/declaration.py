@@ -5,14 +5,25 @@ Functions return declarations from ``declare_watermarks``. A declaration applies
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, Generic, TypeAlias
 
-from dsv2.arguments import is_whole_number
+from typing_extensions import TypeIs, TypeVar
+
 from dsv2.errors import InvalidWatermarkError, WatermarkDeclarationError
 from dsv2.watermark.barrier import BarrierWait
-from dsv2.watermark.watermark import LONG_MAX, LONG_MIN, BoolWatermark, LongWatermark
+from dsv2.watermark.combination_function import (
+    AtLeastChannels,
+    CustomCombination,
+    GeneralCombinationFunction,
+    Quantile,
+    family_of,
+    is_idempotent,
+)
+from dsv2.watermark.delivery import Delivery, WatermarkDelivery
+from dsv2.watermark.value_type import BOOL, LONG, ValueType
+from dsv2.watermark.watermark import BoolWatermark, LongWatermark, Watermark
 
 __all__ = (
     "BoolWatermarkCombinationFunction",
@@ -25,9 +36,11 @@ __all__ = (
     "WatermarkHandlingStrategy",
 )
 
+V = TypeVar("V", default=Any)
+
 
 class NumericWatermarkCombinationFunction(Enum):
-    """How the integer values of several channels are combined."""
+    """How the values of several channels are combined, if they are ordered. Vectors: entry by entry."""
 
     MIN = "min"
     MAX = "max"
@@ -47,7 +60,20 @@ class WatermarkHandlingStrategy(Enum):
     IGNORE = "ignore"
 
 
-WatermarkCombinationFunction: TypeAlias = NumericWatermarkCombinationFunction | BoolWatermarkCombinationFunction
+WatermarkCombinationFunction: TypeAlias = (
+    NumericWatermarkCombinationFunction
+    | BoolWatermarkCombinationFunction
+    | GeneralCombinationFunction
+    | Quantile
+    | AtLeastChannels
+    | CustomCombination[Any]
+)
+
+
+_FUNCTION_KINDS = (
+    *(NumericWatermarkCombinationFunction, BoolWatermarkCombinationFunction, GeneralCombinationFunction),
+    *(Quantile, AtLeastChannels, CustomCombination),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +86,8 @@ class WatermarkCombinationPolicy:
         aligned: Block a channel after its watermark until every active channel has sent its watermark.
         combine_across_inputs: A two-input function forwards one value combined over both inputs. False (default)
             forwards the value of each input separately, as Flink does.
+        across_inputs_function: The function that combines the values of the inputs. None: that of the channels.
+        delivery: When a combined value is delivered to the function of a receiver.
         barrier: It is a barrier, and waits so long. Barriers are aligned. None (default): it is not a barrier.
 
     (Flink ``WatermarkCombinationPolicy``.)
@@ -69,6 +97,8 @@ class WatermarkCombinationPolicy:
     combine_wait_for_all_channels: bool = False
     aligned: bool = False
     combine_across_inputs: bool = False
+    across_inputs_function: WatermarkCombinationFunction | None = None
+    delivery: Delivery[Any] = WatermarkDelivery.ON_CHANGE
     barrier: BarrierWait | None = None
 
     def __post_init__(self) -> None:
@@ -80,15 +110,109 @@ class WatermarkCombinationPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class LongWatermarkDeclaration:
-    """Declares a watermark with 64-bit integer values (Flink ``LongWatermarkDeclaration``)."""
+class WatermarkDeclaration(Generic[V]):
+    """Declares a watermark with values of type ``V`` (Flink ``WatermarkDeclaration``). Created by a builder.
+
+    All parts count for equality: the same identifier must be declared in the same way everywhere in a job.
+
+    Attributes:
+        identifier: The identifier, unique in a job.
+        combination_policy: How receivers combine the values of their channels.
+        default_handling_strategy: Whether the watermark is forwarded.
+        value_type: The type of the values.
+    """
 
     identifier: str
     combination_policy: WatermarkCombinationPolicy
     default_handling_strategy: WatermarkHandlingStrategy
+    value_type: ValueType[V]
 
     def __post_init__(self) -> None:
-        _check(self, NumericWatermarkCombinationFunction)
+        policy = self.combination_policy
+        self._check_function(policy.combination_function)
+        if policy.across_inputs_function is not None:
+            self._check_function(policy.across_inputs_function)
+        self._check_strategy()
+        self._check_waiting()
+
+    def new_watermark(self, value: V) -> Watermark[V]:
+        """Create a watermark.
+
+        Args:
+            value: The value. A mapping or set is copied, so that it cannot change.
+
+        Raises:
+            InvalidWatermarkError: ``value`` is not of the declared type.
+        """
+        value = self.value_type.normalized(value)
+        self.check_value(value)
+        return Watermark(value, self.identifier)
+
+    def watermark_of(self, value: V) -> Watermark[V]:
+        """Return the watermark with ``value``, which is known to be valid. Called by the runtime."""
+        return Watermark(value, self.identifier)
+
+    def check_value(self, value: object) -> None:
+        """Raise ``InvalidWatermarkError`` unless ``value`` is of the declared type."""
+        kind = self.value_type
+        if not kind.admits(value):
+            raise InvalidWatermarkError(
+                f"Watermark {self.identifier!r} was declared with {kind.builder_call}: value must be "
+                f"{kind.requirement}, not {value!r}."
+            )
+
+    def matches(self, watermark: Watermark) -> TypeIs[Watermark[V]]:
+        """Whether ``watermark`` is one of this declaration. Type checkers then know the type of its value."""
+        return watermark.identifier == self.identifier
+
+    @property
+    def watermark_class(self) -> type[Watermark[V]]:
+        """The class of the watermarks."""
+        return Watermark
+
+    def _check_function(self, function: WatermarkCombinationFunction) -> None:
+        known = self.value_type.combinations
+        if not isinstance(function, _FUNCTION_KINDS) or family_of(function) not in known:
+            raise WatermarkDeclarationError(
+                f"Watermark {self.identifier!r}: values of {self.value_type.builder_call} cannot be combined with "
+                f"{getattr(function, 'value', function)}. Choose one of: {', '.join(known)}."
+            )
+
+    def _check_strategy(self) -> None:
+        strategy = self.default_handling_strategy
+        if not isinstance(strategy, WatermarkHandlingStrategy):
+            raise WatermarkDeclarationError(
+                f"Watermark {self.identifier!r}: a {type(self).__name__} requires a WatermarkHandlingStrategy, not "
+                f"{strategy!r}."
+            )
+        function = self.combination_policy.combination_function
+        if strategy is WatermarkHandlingStrategy.FORWARD and not is_idempotent(function):
+            raise WatermarkDeclarationError(
+                f"Watermark {self.identifier!r} cannot be forwarded, because it is combined with {function.value}: "
+                f"every receiver would send its result on, and the next functions would combine these copies. Remove "
+                f"default_handling_strategy_forward(). A function may emit the result as another watermark."
+            )
+
+    def _check_waiting(self) -> None:
+        policy, family = self.combination_policy, family_of(self.combination_policy.combination_function)
+        problem = None
+        if policy.combine_wait_for_all_channels and family == "last":
+            problem = "the last value is delivered when it arrives, so it cannot wait for all channels"
+        elif policy.barrier is not None and (family != "min" or not policy.aligned or policy.combine_across_inputs):
+            problem = "a barrier always cuts all inputs at the least id, so it cannot be combined in another way"
+        elif policy.aligned and family == "at_least":
+            problem = "an aligned watermark has a value of every channel, so it cannot count how many have one"
+        elif policy.aligned and policy.delivery is not WatermarkDelivery.ON_CHANGE:
+            problem = f"an aligned watermark is delivered once in each round, not {policy.delivery.value}"
+        if problem is not None:
+            raise WatermarkDeclarationError(f"Watermark {self.identifier!r}: {problem}. Omit one of the two.")
+
+
+@dataclass(frozen=True, slots=True)
+class LongWatermarkDeclaration(WatermarkDeclaration[int]):
+    """Declares a watermark with 64-bit integer values (Flink ``LongWatermarkDeclaration``)."""
+
+    value_type: ValueType[int] = field(default=LONG, repr=False)
 
     def new_watermark(self, value: int) -> LongWatermark:
         """Create a watermark.
@@ -102,25 +226,19 @@ class LongWatermarkDeclaration:
         self.check_value(value)
         return LongWatermark(value, self.identifier)
 
-    def check_value(self, value: object) -> None:
-        """Raise ``InvalidWatermarkError`` unless ``value`` is a signed 64-bit integer. A bool is not."""
-        if not is_whole_number(value) or not LONG_MIN <= value <= LONG_MAX:
-            raise InvalidWatermarkError(
-                f"Watermark {self.identifier!r} was declared with type_long(): value must be a signed 64-bit integer, "
-                f"not {value!r}."
-            )
+    def watermark_of(self, value: int) -> LongWatermark:
+        return LongWatermark(value, self.identifier)
+
+    @property
+    def watermark_class(self) -> type[LongWatermark]:
+        return LongWatermark
 
 
 @dataclass(frozen=True, slots=True)
-class BoolWatermarkDeclaration:
+class BoolWatermarkDeclaration(WatermarkDeclaration[bool]):
     """Declares a watermark with boolean values (Flink ``BoolWatermarkDeclaration``)."""
 
-    identifier: str
-    combination_policy: WatermarkCombinationPolicy
-    default_handling_strategy: WatermarkHandlingStrategy
-
-    def __post_init__(self) -> None:
-        _check(self, BoolWatermarkCombinationFunction)
+    value_type: ValueType[bool] = field(default=BOOL, repr=False)
 
     def new_watermark(self, value: bool) -> BoolWatermark:
         """Create a watermark.
@@ -134,23 +252,9 @@ class BoolWatermarkDeclaration:
         self.check_value(value)
         return BoolWatermark(value, self.identifier)
 
-    def check_value(self, value: object) -> None:
-        """Raise ``InvalidWatermarkError`` unless ``value`` is a bool."""
-        if not isinstance(value, bool):
-            raise InvalidWatermarkError(
-                f"Watermark {self.identifier!r} was declared with type_bool(): value must be True or False, "
-                f"not {value!r}."
-            )
+    def watermark_of(self, value: bool) -> BoolWatermark:
+        return BoolWatermark(bool(value), self.identifier)
 
-
-def _check(declaration: LongWatermarkDeclaration | BoolWatermarkDeclaration, functions: type[Enum]) -> None:
-    policy, strategy = declaration.combination_policy, declaration.default_handling_strategy
-    for part, kind in ((policy.combination_function, functions), (strategy, WatermarkHandlingStrategy)):
-        if not isinstance(part, kind):
-            raise WatermarkDeclarationError(
-                f"Watermark {declaration.identifier!r}: a {type(declaration).__name__} requires a {kind.__name__}, "
-                f"not {part!r}."
-            )
-
-
-WatermarkDeclaration: TypeAlias = LongWatermarkDeclaration | BoolWatermarkDeclaration
+    @property
+    def watermark_class(self) -> type[BoolWatermark]:
+        return BoolWatermark

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 __all__ = ("Extremum",)
 
-V = TypeVar("V", bound=int)
+V = TypeVar("V", bound=float)
 
 _FEW = 8  # channels: comparing all of them is faster than a heap
 
@@ -26,7 +26,7 @@ class Extremum(Generic[V]):
         self._best = max if greatest else min
         self._sign = -1 if greatest else 1
         self._values = dict(values)
-        self._heap: list[tuple[int, int]] = []  # (value or its negative, channel). Empty: not in use
+        self._heap: list[tuple[float, int]] = []  # (value or its negative, channel). Empty: not in use
 
     def __len__(self) -> int:
         return len(self._values)
@@ -59,7 +59,7 @@ class Extremum(Generic[V]):
                 return values[channel]
             heappop(heap)
 
-    def _new_heap(self) -> list[tuple[int, int]]:
+    def _new_heap(self) -> list[tuple[float, int]]:
         self._heap = [(self._sign * value, channel) for channel, value in self._values.items()]
         heapify(self._heap)
         return self._heap

@@ -6,10 +6,14 @@ These functions follow the rules of the combiners. They work on what a combiner 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from enum import Enum
+from typing import Any, Final
 
 from dsv2.watermark.event_time import LONG_MIN, PROCESSING_TIME
 
-__all__ = ("holders_of_event_time", "holders_of_value")
+__all__ = ("Order", "holders_of_event_time", "holders_of_value", "order_of")
+
+_ORDERED: Final = ("long", "bool", "float", "str")
 
 
 def holders_of_event_time(
@@ -36,19 +40,46 @@ def holders_of_event_time(
     return sorted(counted, key=time_of)
 
 
+class Order(Enum):
+    """Which channels hold a combined value back: those with the least values, with the greatest, or any of them."""
+
+    LEAST = "least"
+    GREATEST = "greatest"
+    ANY = "any"
+
+
+_ORDERS: Final = {
+    "min": Order.LEAST,
+    "and": Order.LEAST,
+    "quantile": Order.LEAST,
+    "at_least": Order.LEAST,
+    "max": Order.GREATEST,
+    "or": Order.GREATEST,
+}
+
+
+def order_of(value_type: str, combination: str) -> Order:
+    """Return the order for the names that plans show of a type of values and of a combination function."""
+    if value_type not in _ORDERED:
+        return Order.ANY
+    return _ORDERS.get(combination.partition("(")[0], Order.ANY)
+
+
 def holders_of_value(
-    values: Mapping[int, int], active: Collection[int], *, greatest: bool, waits_for_all: bool
+    values: Mapping[int, Any], active: Collection[int], *, order: Order, waits_for_all: bool
 ) -> list[int]:
     """Return the channels that hold another watermark back, the first one first.
 
     Args:
         values: The values of the channels that have one. For an aligned watermark, those of the current round.
         active: The channels that are neither idle nor have ended.
-        greatest: Whether the greatest value is delivered, as with MAX and OR.
+        order: The order of its values. With ``ANY``, a new value of any channel may change the result.
         waits_for_all: Whether nothing is delivered until every active channel has a value.
     """
     missing = [channel for channel in active if channel not in values]
     present = [channel for channel in active if channel in values]
     if not present or (waits_for_all and missing):
         return missing
-    return sorted(present, key=lambda channel: values[channel], reverse=greatest)
+    if order is Order.ANY:
+        return [*missing, *present]
+    return sorted(present, key=lambda channel: values[channel], reverse=order is Order.GREATEST)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from dsv2.explain import OperatorView
 from dsv2.progress import ChannelProgress, InputProgress, SubtaskProgress
-from dsv2.watermark.holders import holders_of_event_time, holders_of_value
+from dsv2.watermark.holders import Order, holders_of_event_time, holders_of_value
+from dsv2.watermark.shown import ShownValue, greatest_shown, least_shown
 from dsv2.watermark_report.model import Cause
 from dsv2.watermark_report.route import Route
 
@@ -46,7 +48,7 @@ class BarrierWaiting:
         channels: The number of blocked channels.
     """
 
-    value: int | bool
+    value: ShownValue
     since_ms: int | None
     channels: int
 
@@ -58,7 +60,7 @@ def barrier_waiting(route: Route, report: SubtaskProgress) -> BarrierWaiting | N
     if not route.is_barrier or not values:
         return None
     times = [row.blocked_since_ms for row in blocked if row.blocked_since_ms is not None]
-    return BarrierWaiting(min(values), min(times, default=None), len(blocked))
+    return BarrierWaiting(least_shown(values), min(times, default=None), len(blocked))
 
 
 def has_ended(one: InputProgress) -> bool:
@@ -90,9 +92,9 @@ def held_input(
         return inputs[next(missing, active[0])]
     values = {number: value for number, one in inputs.items() if (value := route.of_input(one)) is not None}
     if route.is_event_time:
-        found = holders_of_event_time(values, active, idle, None)
+        found = holders_of_event_time(cast(Mapping[int, int], values), active, idle, None)
     elif forwarding and route.combines_inputs(operator):
-        found = holders_of_value(values, active, greatest=route.takes_greatest, waits_for_all=route.waits_for_all)
+        found = holders_of_value(values, active, order=route.order, waits_for_all=route.waits_for_all)
     else:
         edges = route.edges_into(operator)
         arriving = [number for number in active if route.arrives(edges[number])]
@@ -109,19 +111,22 @@ def held_channel(route: Route, one: InputProgress) -> ChannelProgress | None:
     active = [number for number, row in rows.items() if not row.idle and not row.ended]
     if route.is_event_time:
         idle = [number for number, row in rows.items() if row.idle]
-        found = holders_of_event_time(values, active, idle, route.of_input(one))
+        found = holders_of_event_time(
+            cast(Mapping[int, int], values), active, idle, cast(int | None, route.of_input(one))
+        )
     else:
-        found = holders_of_value(values, active, greatest=route.takes_greatest, waits_for_all=route.waits_for_all)
+        found = holders_of_value(values, active, order=route.order, waits_for_all=route.waits_for_all)
     if not found:
         return None
-    same = [rows[number] for number in found if values.get(number) == values.get(found[0])]
+    is_any = not route.is_event_time and route.order is Order.ANY
+    same = [rows[number] for number in found if is_any or values.get(number) == values.get(found[0])]
     return min(same, key=lambda row: row.values_moved_at_ms.get(route.identifier, -1))
 
 
-def delivered(route: Route, operator: OperatorView, report: SubtaskProgress) -> Collection[int | bool]:
+def delivered(route: Route, operator: OperatorView, report: SubtaskProgress) -> Collection[ShownValue]:
     """Return the values that a subtask may have forwarded last, as far as it has received any."""
     inputs = [one for one in report.inputs if not has_ended(one)] or list(report.inputs)
-    values: Mapping[int, int | bool] = {
+    values: Mapping[int, ShownValue] = {
         one.input: value for one in inputs if (value := route.of_input(one)) is not None
     }
     if route.is_aligned:
@@ -133,13 +138,15 @@ def delivered(route: Route, operator: OperatorView, report: SubtaskProgress) -> 
     if not values or ((route.is_event_time or route.waits_for_all) and any(number not in values for number in active)):
         return []
     counted = [values[number] for number in active if number in values] or list(values.values())
-    return [max(counted) if route.takes_greatest else min(counted)]
+    if route.order is Order.ANY:
+        return counted
+    return [greatest_shown(counted) if route.order is Order.GREATEST else least_shown(counted)]
 
 
 def _is_missing(route: Route, row: ChannelProgress) -> bool:
     return not row.idle and not row.ended and route.of_channel(row) is None
 
 
-def _rank(value: int | bool | None) -> tuple[bool, int]:
+def _rank(value: ShownValue | None) -> tuple[bool, ShownValue]:
     """The sort key of values. No value comes first."""
-    return value is not None, value or 0
+    return value is not None, 0 if value is None else value

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from dsv2.watermark.shown import ShownValue
+
 __all__ = ("Cause", "ChannelWatermark", "InputWatermark", "OperatorWatermark", "Step", "WatermarkReport")
 
 
@@ -57,7 +59,7 @@ class ChannelWatermark:
     """
 
     channel: int
-    value: int | bool | None = None
+    value: ShownValue | None = None
     idle: bool = False
     ended: bool = False
     moved_at_ms: int | None = None
@@ -82,7 +84,7 @@ class InputWatermark:
 
     input: int
     sender: str
-    value: int | bool | None
+    value: ShownValue | None
     channel_count: int
     idle: bool = False
     ended: bool = False
@@ -129,8 +131,8 @@ class OperatorWatermark:
     uid: str
     name: str
     subtask: int
-    value: int | bool | None
-    values: tuple[int | bool | None, ...]
+    value: ShownValue | None
+    values: tuple[ShownValue | None, ...]
     inputs: tuple[InputWatermark, ...]
     cause: Cause
     path: tuple[Step, ...]

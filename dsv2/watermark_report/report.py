@@ -10,6 +10,7 @@ from dsv2.explain import OperatorView, PlanView
 from dsv2.graph import OperatorKind
 from dsv2.progress import ChannelProgress, InputProgress, JobProgress, SubtaskProgress
 from dsv2.watermark.event_time import PROCESSING_TIME
+from dsv2.watermark.shown import ShownValue, least_shown
 from dsv2.watermark_report.holding import barrier_waiting, delivered, has_ended, held_channel, is_idle
 from dsv2.watermark_report.model import (
     Cause,
@@ -128,7 +129,7 @@ class _Reporter:
         return [] if found is None else [one for one in found.subtasks if one.inputs]
 
     def _trace(
-        self, operator: OperatorView, subtask: int, report: SubtaskProgress | None, value: int | bool | None
+        self, operator: OperatorView, subtask: int, report: SubtaskProgress | None, value: ShownValue | None
     ) -> Trace:
         if report is None:
             return Trace(Cause.UNKNOWN, (), operator, subtask)
@@ -153,14 +154,14 @@ class _Reporter:
             return None
         return trace.first.channel.values_moved_at_ms.get(self._route.identifier)
 
-    def _urgency(self, operator: OperatorView, report: SubtaskProgress) -> tuple[bool, bool, bool, int]:
+    def _urgency(self, operator: OperatorView, report: SubtaskProgress) -> tuple[bool, bool, bool, ShownValue]:
         """The sort key of subtasks: the one that is furthest behind comes first, those that wait for nothing last."""
         ended = all(map(has_ended, report.inputs))
         idle = all(is_idle(one) or has_ended(one) for one in report.inputs)
         value = self._value(operator, report)
-        return ended, idle, value is not None, value or 0
+        return ended, idle, value is not None, 0 if value is None else value
 
-    def _value(self, operator: OperatorView, report: SubtaskProgress) -> int | bool | None:
+    def _value(self, operator: OperatorView, report: SubtaskProgress) -> ShownValue | None:
         """The value of a subtask: the combined event time, or the least value of the inputs on which it arrives."""
         route = self._route
         going_on = [one for one in report.inputs if not has_ended(one)]
@@ -177,7 +178,7 @@ class _Reporter:
             return report.watermarks.get(route.identifier)
         arriving = [route.of_input(one) for one in active]
         known = [value for value in arriving if value is not None]
-        return min(known) if known and len(known) == len(arriving) else None
+        return least_shown(known) if known and len(known) == len(arriving) else None
 
     def _input(self, one: InputProgress) -> InputWatermark:
         held = None if has_ended(one) else held_channel(self._route, one)
@@ -204,6 +205,6 @@ class _Reporter:
         )
 
 
-def _shown(value: int | bool | None) -> int | bool | None:
+def _shown(value: ShownValue | None) -> ShownValue | None:
     """A value for users. Event time that follows the wall clock has none."""
     return None if value == PROCESSING_TIME else value

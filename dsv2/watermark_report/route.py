@@ -9,6 +9,8 @@ from dsv2.explain import EdgeView, OperatorView, PlanView, WatermarkView
 from dsv2.graph import Exchange, OperatorKind
 from dsv2.progress import ChannelProgress, InputProgress
 from dsv2.watermark.event_time import EVENT_TIME, PROCESSING_TIME, USE_PROCESSING_TIME
+from dsv2.watermark.holders import Order, order_of
+from dsv2.watermark.shown import ShownValue
 
 __all__ = ("Route",)
 
@@ -63,9 +65,10 @@ class Route:
         return self._watermark is not None and self._watermark.waits_for_all
 
     @property
-    def takes_greatest(self) -> bool:
-        """Whether the greatest value of the channels is delivered."""
-        return self._watermark is not None and self._watermark.combination in ("max", "or")
+    def order(self) -> Order:
+        """Which values of the channels hold it back."""
+        one = self._watermark
+        return Order.LEAST if one is None else order_of(one.type, one.combination)
 
     def combines_inputs(self, operator: OperatorView) -> bool:
         """Whether the operator forwards one value for all inputs."""
@@ -109,15 +112,15 @@ class Route:
             return sender, 0
         return sender, of_channel if of_channel is not None and of_channel < sender.parallelism else None
 
-    def of_channel(self, channel: ChannelProgress) -> int | bool | None:
+    def of_channel(self, channel: ChannelProgress) -> ShownValue | None:
         """The value of a channel, or None. Event time that follows the wall clock is ``PROCESSING_TIME``."""
         return self._value(channel.event_time, channel)
 
-    def of_input(self, one: InputProgress) -> int | bool | None:
+    def of_input(self, one: InputProgress) -> ShownValue | None:
         """The combined value of an input, or None. Event time that follows the wall clock is ``PROCESSING_TIME``."""
         return self._value(one.event_time, one)
 
-    def _value(self, time: int | None, part: ChannelProgress | InputProgress) -> int | bool | None:
+    def _value(self, time: int | None, part: ChannelProgress | InputProgress) -> ShownValue | None:
         if not self.is_event_time:
             return part.watermarks.get(self.identifier)
         return PROCESSING_TIME if part.watermarks.get(USE_PROCESSING_TIME) else time

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from dsv2.explain import OperatorView
 from dsv2.graph import Exchange, OperatorKind
 from dsv2.progress import JobProgress, SplitProgress, SubtaskProgress
+from dsv2.watermark.holders import Order
+from dsv2.watermark.shown import ShownValue, greatest_shown
 from dsv2.watermark_report.holding import Hold, delivered, held_channel, held_input, is_idle
 from dsv2.watermark_report.model import Cause, Step
 from dsv2.watermark_report.route import Route
@@ -83,7 +85,7 @@ class Tracer:
         route, way = self._route, _Way()
         current: OperatorView = operator
         number: int | None = subtask
-        value: int | bool | None = None
+        value: ShownValue | None = None
         receiver: SubtaskProgress | None = None
         while current.kind is not OperatorKind.SOURCE:
             report = self.report_of(current, number)
@@ -119,7 +121,7 @@ class Tracer:
         self,
         operator: OperatorView,
         report: SubtaskProgress | None,
-        value: int | bool | None,
+        value: ShownValue | None,
         receiver: SubtaskProgress | None,
     ) -> Cause | None:
         """Why an operator that has sent ``value`` to ``receiver`` is the cause. None: it depends on its own inputs."""
@@ -142,7 +144,13 @@ class Tracer:
             return Cause.NOT_EMITTED
         if not operator.handlers or forwards_itself:
             return None
-        return Cause.POLLED if value is None or any(one > value for one in sent) else Cause.NOT_EMITTED
+        return Cause.POLLED if value is None or self._is_ahead(sent, value) else Cause.NOT_EMITTED
+
+    def _is_ahead(self, received: Collection[ShownValue], sent: ShownValue) -> bool:
+        """Whether a function has received another value than it has sent on, a greater one if there is an order."""
+        if self._route.order is Order.ANY:
+            return sent not in received
+        return greatest_shown([*received, sent]) != sent
 
     def _of_idle(self, way: _Way, operator: OperatorView, subtask: int | None) -> Trace:
         """Follow idle channels to the function or source that is idle."""

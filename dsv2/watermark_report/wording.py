@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from dsv2.explain import OperatorView
 from dsv2.progress import SubtaskProgress
 from dsv2.watermark.event_time import PROCESSING_TIME
+from dsv2.watermark.holders import Order
+from dsv2.watermark.shown import ShownValue
 from dsv2.watermark_report.holding import BarrierWaiting, has_ended
 from dsv2.watermark_report.model import Cause
 from dsv2.watermark_report.route import Route
@@ -39,9 +41,9 @@ class Facts:
     route: Route
     operator: OperatorView
     report: SubtaskProgress | None
-    value: int | bool | None
+    value: ShownValue | None
     trace: Trace
-    received: int | bool | None
+    received: ShownValue | None
     records_in: int | None
     lasted_ms: int | None
     now_ms: int
@@ -108,20 +110,25 @@ def _channel(facts: Facts) -> Iterator[str]:
         yield f"{name} is idle, and has not switched to the wall clock as the others have"
     elif cause is Cause.NOTHING:
         if place and facts.value is not True:
-            yield f"{name} is the furthest behind"
+            yield f"{name} {_furthest(facts)}"
     elif facts.route.of_channel(hold.channel) is None:
         yield f"{name} has not sent {_missing(facts)}{_blocked(facts)}"
     elif facts.lasted_ms is None:
-        yield f"{name} is the furthest behind"
+        yield f"{name} {_furthest(facts)}"
     else:
         yield f"{name} has not moved for {duration_text(facts.lasted_ms)}"
+
+
+def _furthest(facts: Facts) -> str:
+    is_any = not facts.route.is_event_time and facts.route.order is Order.ANY
+    return "has not changed for longest" if is_any else "is the furthest behind"
 
 
 def _missing(facts: Facts) -> str:
     """The value that the channel has not sent."""
     hold, route = facts.trace.first, facts.route
     if hold is not None and hold.channel is not None and route.of_channel(hold.channel) is not None:
-        return "a greater one"
+        return "another one" if route.order is Order.ANY else "a greater one"
     if route.is_event_time:
         return "any"
     if facts.waiting is not None:
@@ -293,8 +300,8 @@ def _name(route: Route) -> str:
     return "event time" if route.is_event_time else f"the {kind} {route.identifier!r}"
 
 
-def _text(value: int | bool, route: Route) -> str:
-    if not route.is_event_time:
+def _text(value: ShownValue, route: Route) -> str:
+    if not route.is_event_time or not isinstance(value, int):
         return str(value)
     return "the wall clock" if value == PROCESSING_TIME else time_text(value)
 

@@ -52,7 +52,7 @@ class Emit(OneInputStreamProcessFunction[tuple[Item, ...], Item]):
             if not identifier:
                 output.collect((identifier, value))
             else:
-                watermark: Any = DECLARATIONS[identifier].new_watermark(value)  # type: ignore[arg-type]
+                watermark: Any = DECLARATIONS[identifier].new_watermark(value)
                 ctx.non_partitioned_context.watermark_manager.emit_watermark(watermark)
 
 

@@ -262,11 +262,12 @@ class Latest(OneInputStreamProcessFunction[int, bytes]):
     def on_watermark(
         self, watermark: Watermark, output: Collector[bytes], ctx: NonPartitionedContext[bytes]
     ) -> WatermarkHandlingResult:
-        if isinstance(watermark, LongWatermark):
+        if isinstance(watermark, BoolWatermark):
+            assert_type(watermark.value, bool)
+        if NEWEST.matches(watermark):
             assert_type(watermark.value, int)
             ctx.apply_to_all_partitions(lambda output, ctx: output.collect(str(ctx.state_manager.current_key).encode()))
             return WatermarkHandlingResult.POLL
-        assert_type(watermark.value, bool)
         return WatermarkHandlingResult.PEEK
 
     def end_input(self, ctx: NonPartitionedContext[bytes]) -> None:

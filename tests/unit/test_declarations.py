@@ -202,10 +202,17 @@ def test_invalid_builder_arguments(call: Callable[[Any], object]) -> None:
         call(new_builder("w").type_long())
 
 
-@pytest.mark.parametrize(("function", "strategy"), [(AND, FORWARD), ("min", FORWARD), (MIN, "forward")])
-def test_invalid_declaration_arguments(function: Any, strategy: Any) -> None:
-    with pytest.raises(WatermarkDeclarationError, match="Watermark 'w': a LongWatermarkDeclaration requires a "):
-        LongWatermarkDeclaration("w", WatermarkCombinationPolicy(function), strategy)
+@pytest.mark.parametrize("function", [AND, "min"])
+def test_combination_of_another_type(function: Any) -> None:
+    expected = r"Watermark 'w': values of type_long\(\) cannot be combined with (and|min)\. Choose one of: min, max, "
+    with pytest.raises(WatermarkDeclarationError, match=expected):
+        LongWatermarkDeclaration("w", WatermarkCombinationPolicy(function), FORWARD)
+
+
+def test_strategy_of_another_type() -> None:
+    strategy: Any = "forward"
+    with pytest.raises(WatermarkDeclarationError, match="'w': a LongWatermarkDeclaration requires a WatermarkHandlin"):
+        LongWatermarkDeclaration("w", WatermarkCombinationPolicy(MIN), strategy)
 
 
 def test_builder_has_flinks_name() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 __all__ = ("END", "START", "STATUS", "WATERMARK", "Control", "ControlLog")
 
@@ -11,8 +11,11 @@ STATUS: Final = 1
 END: Final = 2
 START: Final = 3  # opens a subtask even if it never receives a record
 
-Control: TypeAlias = tuple[int, int, str, int | bool]
-"""(position: the number of records before it, kind, watermark identifier, watermark value or idle flag)"""
+Control: TypeAlias = tuple[int, int, str, Any]
+"""(position: the number of records before it, kind, watermark identifier, watermark value or idle flag)
+
+The value is of the type that the watermark is declared with, and therefore data that a ``Codec`` encodes.
+"""
 
 
 class ControlLog:
@@ -33,7 +36,7 @@ class ControlLog:
     def __len__(self) -> int:
         return len(self._controls)
 
-    def add(self, kind: int, identifier: str, value: int | bool) -> None:
+    def add(self, kind: int, identifier: str, value: Any) -> None:
         """Add an element."""
         self._controls.append((0, kind, identifier, value))
         self._shared.clear()

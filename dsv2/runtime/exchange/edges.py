@@ -77,7 +77,7 @@ class EdgeEmitter(Emitter):
     def records_sent(self) -> int:
         return self._sent_before + sum(writer.count + len(writer.records) for writer in self._writers)
 
-    def control(self, kind: int, identifier: str, value: int | bool) -> None:
+    def control(self, kind: int, identifier: str, value: Any) -> None:
         log = self._log
         holding = [writer for writer in self._writers if writer.records or writer.columns.count]
         for writer in holding:

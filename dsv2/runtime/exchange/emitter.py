@@ -46,7 +46,7 @@ class Emitter(ABC):
                 emit_stamped(record, timestamp)
 
     @abstractmethod
-    def control(self, kind: int, identifier: str, value: int | bool) -> None:
+    def control(self, kind: int, identifier: str, value: Any) -> None:
         """Emit a control element after the records emitted so far."""
 
     @property
@@ -66,7 +66,7 @@ class NowhereEmitter(Emitter):
     def emit_batch(self, batch: RecordBatch[Any]) -> None:
         pass
 
-    def control(self, kind: int, identifier: str, value: int | bool) -> None:
+    def control(self, kind: int, identifier: str, value: Any) -> None:
         pass
 
     @property
@@ -97,7 +97,7 @@ class _FanOut(Emitter):
         for emitter in self._emitters:
             emitter.emit_batch(batch)
 
-    def control(self, kind: int, identifier: str, value: int | bool) -> None:
+    def control(self, kind: int, identifier: str, value: Any) -> None:
         for emitter in self._emitters:
             emitter.control(kind, identifier, value)
 
@@ -150,7 +150,7 @@ class _Wrapper(Emitter):
         super().__init__(emit, emit_stamped)
         self._inner = inner
 
-    def control(self, kind: int, identifier: str, value: int | bool) -> None:
+    def control(self, kind: int, identifier: str, value: Any) -> None:
         self._inner.control(kind, identifier, value)
 
     @property

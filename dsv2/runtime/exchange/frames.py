@@ -98,7 +98,7 @@ class ChannelWriter:
         self.append_stamped = _stamped_append(self.records, self.timestamps)
         self.appends = (self.append, self.timestamps.append)
 
-    def control(self, kind: int, identifier: str, value: int | bool) -> None:
+    def control(self, kind: int, identifier: str, value: Any) -> None:
         """Add a control element after the records so far."""
         if self.records:
             self._close_columns()

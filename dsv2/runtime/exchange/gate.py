@@ -34,7 +34,7 @@ class GateListener(Protocol):
     def on_records(self, input_index: int, batch: RecordBatch[Any]) -> None:
         """Process records of one channel, in order."""
 
-    def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
+    def on_watermark(self, input_index: int, identifier: str, value: Any) -> None:
         """Process a combined watermark. Event time may be ``PROCESSING_TIME``."""
 
     def on_status(self, input_index: int, idle: bool) -> None:
@@ -183,7 +183,7 @@ class InputGate:
             self._rounds.hold(identifier, len(piece[0]))
             self._rounds.check_held(identifier)
 
-    def control(self, channel: int, kind: int, identifier: str, value: int | bool) -> None:
+    def control(self, channel: int, kind: int, identifier: str, value: Any) -> None:
         """Process one control element of ``channel``. Not for aligned watermarks if there are several channels."""
         if kind == WATERMARK:
             if identifier == USE_PROCESSING_TIME:
@@ -196,13 +196,13 @@ class InputGate:
         elif kind != START:
             raise InternalError(f"Unknown control element {kind}.")
 
-    def _run(self, channel: int, identifier: str, values: list[int | bool]) -> None:
+    def _run(self, channel: int, identifier: str, values: list[Any]) -> None:
         """Process several values of a watermark that is not aligned, with nothing between them."""
         combiner = self._combiner(identifier)
         for value in combiner.effective(channel, values):
             self._deliver(identifier, combiner.update(channel, value))
 
-    def _align(self, channel: int, identifier: str, value: int | bool, rest: _Piece) -> None:
+    def _align(self, channel: int, identifier: str, value: Any, rest: _Piece) -> None:
         self._held[channel] = (identifier, [rest])
         self._held_for.add(identifier)
         is_limited = identifier in self._rounds.limited
@@ -217,7 +217,7 @@ class InputGate:
         if is_limited:
             self._rounds.check_held(identifier)
 
-    def _deliver(self, identifier: str, combined: int | bool | None) -> None:
+    def _deliver(self, identifier: str, combined: Any) -> None:
         combiner = self._combiners[identifier]
         while combined is not None:
             if not combiner.aligned:
@@ -229,7 +229,7 @@ class InputGate:
                 self.release(identifier)
             combined = combiner.following()
 
-    def deliver_barrier(self, identifier: str, value: int | bool) -> None:
+    def deliver_barrier(self, identifier: str, value: Any) -> None:
         """Pass a barrier to the operator. Called on the first gate."""
         self._listener.on_watermark(self._input, identifier, value)
 

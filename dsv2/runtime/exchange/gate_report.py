@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from dsv2.watermark import (
-    BoolWatermarkCombinationFunction,
-    NumericWatermarkCombinationFunction,
-    WatermarkDeclaration,
-)
+from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.barrier_combiner import BarrierCombiner
 from dsv2.watermark.combiner import Combiner
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, USE_PROCESSING_TIME
-from dsv2.watermark.holders import holders_of_event_time, holders_of_value
+from dsv2.watermark.holders import holders_of_event_time, holders_of_value, order_of
+from dsv2.watermark.shown import shown_value
 
 __all__ = ("ALL_CHANNELS", "InputReport", "input_report")
 
@@ -29,7 +26,6 @@ and since when, in ms, if it is a barrier. Zeros, and what there is not, are lef
 _HOLDERS = 4  # of each watermark
 _MOST_HOLDERS = 16
 _ACTIVE, _IDLE, _ENDED = 0, 1, 2
-_GREATEST = (NumericWatermarkCombinationFunction.MAX, BoolWatermarkCombinationFunction.OR)
 
 
 def input_report(
@@ -83,8 +79,8 @@ def _held(held: Mapping[int, tuple[str, int]], combiners: Mapping[str, Combiner]
 def _holders(
     combiners: Mapping[str, Combiner],
     declarations: Mapping[str, WatermarkDeclaration],
-    sent: Mapping[str, Mapping[int, int]],
-    combined: Mapping[str, int | None],
+    sent: Mapping[str, Mapping[int, Any]],
+    combined: Mapping[str, Any],
     active: Collection[int],
     idle: Collection[int],
 ) -> Iterator[int]:
@@ -96,15 +92,13 @@ def _holders(
             found = holders_of_event_time(values, active, idle, combined[identifier])
         else:
             policy = declarations[identifier].combination_policy
-            greatest = policy.combination_function in _GREATEST
-            found = holders_of_value(
-                values, active, greatest=greatest, waits_for_all=policy.combine_wait_for_all_channels
-            )
+            order = order_of(declarations[identifier].value_type.name, policy.combination_function.value)
+            found = holders_of_value(values, active, order=order, waits_for_all=policy.combine_wait_for_all_channels)
         yield from found[:most]
 
 
 def _channel(
-    number: int, sent: Mapping[str, Mapping[int, int]], idle: Collection[int], ended: Collection[int]
+    number: int, sent: Mapping[str, Mapping[int, Any]], idle: Collection[int], ended: Collection[int]
 ) -> list[Any]:
     status = _ENDED if number in ended else _IDLE if number in idle else _ACTIVE
     own = _values({identifier: values.get(number) for identifier, values in sent.items()})
@@ -114,9 +108,9 @@ def _channel(
     return row[:1] if row[1:] == [_ACTIVE] else row
 
 
-def _values(values: Mapping[str, int | None]) -> dict[str, Any]:
+def _values(values: Mapping[str, Any]) -> dict[str, Any]:
     """The event time, if there is any, and the other values."""
-    others = {name: value for name, value in values.items() if value is not None and name != EVENT_TIME}
+    others = {name: shown_value(value) for name, value in values.items() if value is not None and name != EVENT_TIME}
     time = values.get(EVENT_TIME)
     if time == PROCESSING_TIME:
         others[USE_PROCESSING_TIME] = True

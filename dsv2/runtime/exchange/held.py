@@ -51,7 +51,7 @@ class HeldEmitter(Emitter):
     def emit_batch(self, batch: RecordBatch[Any]) -> None:
         self._hold((self._inner.emit_batch, batch))
 
-    def control(self, kind: int, identifier: str, value: int | bool) -> None:
+    def control(self, kind: int, identifier: str, value: Any) -> None:
         self._hold((self._inner.control, kind, identifier, value))
 
     @property

@@ -54,7 +54,7 @@ class KeyCheck(Emitter):
                 check(record)
         self._inner.emit_batch(batch)
 
-    def control(self, kind: int, identifier: str, value: int | bool) -> None:
+    def control(self, kind: int, identifier: str, value: Any) -> None:
         self._inner.control(kind, identifier, value)
 
     @property

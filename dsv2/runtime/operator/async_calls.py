@@ -95,7 +95,7 @@ class AsyncGateListener:
     def on_records(self, input_index: int, batch: RecordBatch[Any]) -> None:
         self._operator.on_records(input_index, batch)
 
-    def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
+    def on_watermark(self, input_index: int, identifier: str, value: Any) -> None:
         action = partial(self._operator.on_watermark, input_index, identifier, value)
         if self._reacts or (identifier == EVENT_TIME and value == PROCESSING_TIME):
             self._processor.complete()

@@ -24,7 +24,7 @@ PIECE_RECORDS = 1024
 class ChainedOperator(Protocol):
     """A chained operator as its upstream operator sees it."""
 
-    def control_from_chain(self, kind: int, identifier: str, value: int | bool) -> None:
+    def control_from_chain(self, kind: int, identifier: str, value: Any) -> None:
         """Process a control element."""
 
     def records_received(self) -> int:
@@ -48,7 +48,7 @@ class ChainedEmitter(Emitter):
         self._tally.count += len(batch)
         self._processor.process_chained(batch)
 
-    def control(self, kind: int, identifier: str, value: int | bool) -> None:
+    def control(self, kind: int, identifier: str, value: Any) -> None:
         self._operator.control_from_chain(kind, identifier, value)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ContractError, UndeclaredWatermarkError
@@ -11,7 +12,7 @@ from dsv2.runtime.exchange.collector import CurrentTimestamp
 from dsv2.runtime.operator.side_outputs import SideOutputs
 from dsv2.runtime.report.metrics import DefaultMetricGroup
 from dsv2.runtime.state.partition import PartitionState, PartitionTimers, SubtaskStates
-from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
+from dsv2.watermark import Watermark, WatermarkDeclaration
 
 __all__ = ("DefaultJobInfo", "DefaultTaskInfo", "NonPartitioned", "Partitioned", "WatermarkEmitter")
 
@@ -40,9 +41,7 @@ class WatermarkEmitter:
 
     __slots__ = ("_declarations", "_send")
 
-    def __init__(
-        self, declarations: Mapping[str, WatermarkDeclaration], send: Callable[[str, int | bool], None]
-    ) -> None:
+    def __init__(self, declarations: Mapping[str, WatermarkDeclaration], send: Callable[[str, Any], None]) -> None:
         self._declarations = declarations
         self._send = send
 
@@ -51,7 +50,7 @@ class WatermarkEmitter:
         declaration = self._declarations.get(getattr(watermark, "identifier", ""))
         if declaration is None:
             raise UndeclaredWatermarkError(self._explain(watermark))
-        expected = BoolWatermark if isinstance(declaration, BoolWatermarkDeclaration) else LongWatermark
+        expected = declaration.watermark_class
         if type(watermark) is not expected:
             raise ContractError(
                 f"Watermark {declaration.identifier!r} must be a {expected.__name__} as declared, got {watermark}."
@@ -60,7 +59,7 @@ class WatermarkEmitter:
         self._send(watermark.identifier, watermark.value)
 
     def _explain(self, watermark: object) -> str:
-        if not isinstance(watermark, LongWatermark | BoolWatermark):
+        if not isinstance(watermark, Watermark):
             return f"emit_watermark requires a watermark from declaration.new_watermark(value), got {watermark!r}."
         known = ", ".join(map(repr, sorted(self._declarations))) or "none"
         return (

@@ -98,7 +98,7 @@ class CallEnvironment:
     job: JobContext
     store: PagedKeyedStore
     timing: Timing
-    send_watermark: Callable[[str, int | bool], None]
+    send_watermark: Callable[[str, Any], None]
     has_ended: Callable[[], bool]
     new_dict: Callable[[], dict[Any, Any]] = dict
     current: CurrentTimestamp | None = None

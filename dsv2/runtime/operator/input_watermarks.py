@@ -29,7 +29,7 @@ class InputWatermarks:
         operator: Operator,
         declarations: Mapping[str, WatermarkDeclaration],
         inactive: Callable[[], set[int]],
-        send: Callable[[int, str, int | bool], None],
+        send: Callable[[int, str, Any], None],
     ) -> None:
         self._operator = operator
         self._declarations = declarations
@@ -37,7 +37,7 @@ class InputWatermarks:
         self._send = send
         self._combiners: dict[str, Combiner] = {}
 
-    def forward(self, input_index: int, declaration: WatermarkDeclaration, value: int | bool) -> None:
+    def forward(self, input_index: int, declaration: WatermarkDeclaration, value: Any) -> None:
         """Forward a watermark of an input."""
         if self._is_combined(declaration):
             combiner = self._combiner(declaration)
@@ -81,11 +81,13 @@ class InputWatermarks:
     def _combiner(self, declaration: WatermarkDeclaration) -> Combiner:
         combiner = self._combiners.get(declaration.identifier)
         if combiner is None:
-            combiner = new_combiner(declaration, len(self._operator.input_keys), self._inactive())
+            of_inputs = self._operator.kind is not OperatorKind.UNION
+            inputs = len(self._operator.input_keys)
+            combiner = new_combiner(declaration, inputs, self._inactive(), across_inputs=of_inputs)
             self._combiners[declaration.identifier] = combiner
         return combiner
 
-    def _send_combined(self, identifier: str, combiner: Combiner, combined: int | bool | None) -> None:
+    def _send_combined(self, identifier: str, combiner: Combiner, combined: Any) -> None:
         while combined is not None:
             self._send(WATERMARK, identifier, combined)
             combined = combiner.following()

@@ -37,7 +37,6 @@ from dsv2.runtime.state.undoable_store import UndoableKeyedStore
 from dsv2.spi import AsyncFunction
 from dsv2.watermark import (
     BoolWatermark,
-    BoolWatermarkDeclaration,
     LongWatermark,
     Watermark,
     WatermarkHandlingStrategy,
@@ -51,6 +50,7 @@ from dsv2.watermark.event_time import (
     EventTimeOfInputs,
 )
 from dsv2.watermark.handling import is_forwarded
+from dsv2.watermark.shown import shown_value
 
 __all__ = ("OperatorTask",)
 
@@ -101,7 +101,7 @@ class OperatorTask:
             self._calls = FunctionCalls(environment)
         self._processors = self._calls.processors
         self._fields = FunctionFields(function, operator, job.codec, self._calls.kept_by_name)
-        self._watermarks: dict[str, int | bool] = {}
+        self._watermarks: dict[str, Any] = {}
         self._combined = InputWatermarks(operator, job.declarations, self._inactive_inputs, self._control)
         self._ended_inputs: set[int] = set()
         self._idle_inputs: set[int] = set()
@@ -135,7 +135,7 @@ class OperatorTask:
         """An emitter for the operator chained upstream."""
         return ChainedEmitter(self, self._processors[0], self._chained_in)
 
-    def control_from_chain(self, kind: int, identifier: str, value: int | bool) -> None:
+    def control_from_chain(self, kind: int, identifier: str, value: Any) -> None:
         """Process a control element of the operator chained upstream."""
         with suspended(self._origin):
             self._processors[0].flush()
@@ -199,7 +199,7 @@ class OperatorTask:
         self._user_ns = before + self._elapsed_ns() - began
         return result
 
-    def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
+    def on_watermark(self, input_index: int, identifier: str, value: Any) -> None:
         """Process a combined watermark of an input: call the function and forward the watermark unless it polls it."""
         if identifier == EVENT_TIME:
             self._on_event_time(input_index, value)
@@ -208,12 +208,10 @@ class OperatorTask:
         if self._waiting is not None and input_index == 1:
             self._waiting.on_watermark(identifier, value)
 
-    def _on_generalized(self, input_index: int, identifier: str, value: int | bool) -> None:
+    def _on_generalized(self, input_index: int, identifier: str, value: Any) -> None:
         self._watermarks[identifier] = value
         declaration = self._job.declarations[identifier]
-        is_bool = isinstance(declaration, BoolWatermarkDeclaration)
-        watermark = BoolWatermark(bool(value), identifier) if is_bool else LongWatermark(value, identifier)
-        if self._agrees(input_index, watermark, declaration.default_handling_strategy):
+        if self._agrees(input_index, declaration.watermark_of(value), declaration.default_handling_strategy):
             self._combined.forward(input_index, declaration, value)
 
     def _on_event_time(self, input_index: int, time: int) -> None:
@@ -329,7 +327,7 @@ class OperatorTask:
             self._subtask,
             records_in=self.records_received(),
             outputs=[output.records_sent for output in self._outputs],
-            watermarks=dict(self._watermarks),
+            watermarks={identifier: shown_value(value) for identifier, value in self._watermarks.items()},
             counters={name: counter.count for name, counter in self._calls.metrics.counters.items()},
             gauges={
                 name: self._calls.attributed(f"gauge {name!r}", read)
@@ -462,7 +460,7 @@ class OperatorTask:
         if not self._closed:
             self._report_idle()
 
-    def announce(self, control: Callable[[int, str, int | bool], None]) -> None:
+    def announce(self, control: Callable[[int, str, Any], None]) -> None:
         """Send a new consumer what earlier ones have received before it existed: event time, idleness, the end."""
         control(START, "", 0)
         self._sender.announce(control)
@@ -481,10 +479,10 @@ class OperatorTask:
     def _agrees(self, input_index: int, watermark: Watermark, strategy: WatermarkHandlingStrategy) -> bool:
         return is_forwarded(self._timed(self._calls.watermark, input_index, watermark), strategy)
 
-    def _emit_watermark(self, identifier: str, value: int | bool) -> None:
+    def _emit_watermark(self, identifier: str, value: Any) -> None:
         self._sender.emit(identifier, value, self._job.time.now_ms)
 
-    def _control(self, kind: int, identifier: str, value: int | bool) -> None:
+    def _control(self, kind: int, identifier: str, value: Any) -> None:
         for output in self._outputs:
             output.control(kind, identifier, value)
 

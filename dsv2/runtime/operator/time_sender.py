@@ -33,7 +33,7 @@ class SentBefore(NamedTuple):
         """The control elements for a receiver that did not exist before."""
         controls: list[Control] = []
 
-        def add(kind: int, identifier: str, value: int | bool) -> None:
+        def add(kind: int, identifier: str, value: Any) -> None:
             controls.append((0, kind, identifier, value))
 
         if self.ended:
@@ -48,11 +48,11 @@ class SentBefore(NamedTuple):
 class TimeSender:
     """Sends watermarks by ``control(kind, identifier, value)``."""
 
-    def __init__(self, control: Callable[[int, str, int | bool], None]) -> None:
+    def __init__(self, control: Callable[[int, str, Any], None]) -> None:
         self._control = control
         self._sent = SentEventTime()
 
-    def emit(self, identifier: str, value: int | bool, now_ms: int) -> None:
+    def emit(self, identifier: str, value: Any, now_ms: int) -> None:
         """Send a watermark that user code emits at ``now_ms``.
 
         Raises:
@@ -101,7 +101,7 @@ class TimeSender:
         if idle or not self._sent.idle:
             self._control(STATUS, "", idle)
 
-    def announce(self, control: Callable[[int, str, int | bool], None]) -> None:
+    def announce(self, control: Callable[[int, str, Any], None]) -> None:
         """Send what has been sent so far to a new receiver."""
         idle, inputs_idle, greatest, uses_processing_time = self._sent.snapshot()
         if uses_processing_time:

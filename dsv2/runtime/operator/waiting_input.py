@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dsv2.errors import JobError
 from dsv2.graph import WaitForBroadcast
@@ -29,7 +29,7 @@ class WaitingInput:
         if self._gate.blocked:
             self.begin()
 
-    def on_watermark(self, identifier: str, value: int | bool) -> None:
+    def on_watermark(self, identifier: str, value: Any) -> None:
         """Process a combined watermark of the broadcast side."""
         if self._wait.is_over(identifier, value):
             self._gate.unblock()

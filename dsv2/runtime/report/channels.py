@@ -77,7 +77,7 @@ def _channel(
     number: int,
     status: int = 0,
     time: int | None = None,
-    values: Mapping[str, int | bool] | None = None,
+    values: Mapping[str, Any] | None = None,
     *,
     held: Sequence[Any],
 ) -> ChannelProgress:
@@ -108,6 +108,6 @@ def _moved(before: ChannelProgress | None, now: ChannelProgress, now_ms: int) ->
     )
 
 
-def _values(channel: ChannelProgress) -> dict[str, int | bool]:
+def _values(channel: ChannelProgress) -> dict[str, Any]:
     of_time = {} if channel.event_time is None else {EVENT_TIME: channel.event_time}
     return {**of_time, **channel.watermarks}

@@ -24,7 +24,7 @@ Route: TypeAlias = Callable[[Any, int], int]
 """Returns the new subtask for a held record, from the record and the index of the old subtask that held it."""
 
 _Pairs: TypeAlias = list[tuple[Any, int | None]]
-_Signal: TypeAlias = tuple[int, str, int | bool]
+_Signal: TypeAlias = tuple[int, str, Any]
 
 
 class _Held(NamedTuple):

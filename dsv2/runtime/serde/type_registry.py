@@ -41,22 +41,33 @@ from dsv2.spi import ColumnarFunction, WrappingFunction
 from dsv2.state import StateDeclaration
 from dsv2.state.types import classes_in
 from dsv2.watermark import (
+    AtLeastChannels,
     BoolWatermark,
     BoolWatermarkCombinationFunction,
     BoolWatermarkDeclaration,
+    GeneralCombinationFunction,
     LongWatermark,
     LongWatermarkDeclaration,
     NumericWatermarkCombinationFunction,
+    Quantile,
+    VectorClock,
+    Watermark,
     WatermarkCombinationPolicy,
+    WatermarkDeclaration,
+    WatermarkDelivery,
     WatermarkHandlingResult,
     WatermarkHandlingStrategy,
 )
+from dsv2.watermark.value_type import BoolType, DataType, FloatType, LongType, SetType, StrType, VectorType
 
 __all__ = ("TypeRegistry",)
 
 _OURS = (  # a function may emit them as records or store them in a field
-    *(BoolWatermark, LongWatermark, BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkCombinationPolicy),
-    *(BoolWatermarkCombinationFunction, NumericWatermarkCombinationFunction),
+    *(Watermark, BoolWatermark, LongWatermark, VectorClock),
+    *(BoolType, DataType, FloatType, LongType, SetType, StrType, VectorType),
+    *(WatermarkDeclaration, BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkCombinationPolicy),
+    *(BoolWatermarkCombinationFunction, NumericWatermarkCombinationFunction, GeneralCombinationFunction),
+    *(AtLeastChannels, Quantile, WatermarkDelivery),
     *(WatermarkHandlingResult, WatermarkHandlingStrategy),
 )
 _PLAIN = {*ATOMIC, *CONTAINERS, tuple, frozenset, object, type}
@@ -104,11 +115,15 @@ class TypeRegistry:
                 owner = plan.operators[edge.target]
                 recorder.record(edge.key_selector, f"the key selector of {owner}, defined at {owner.location},")
         recorder.classes.update(registered.kind for registered in plan.registered_types)
+        for declaration in plan.declarations.values():
+            _record_values(recorder, declaration)
         registry = TypeRegistry(recorder.classes, recorder.modules, plan.registered_types)
         registry.check_former_names()
         for operator in plan.operators:
             if isinstance(operator.body, ProcessFunction):
                 _check_states(registry, operator.body, f"{operator}, defined at {operator.location},")
+        for declaration in plan.declarations.values():
+            _check_values(registry, declaration)
         return registry
 
     def with_classes(self, kinds: Iterable[type]) -> TypeRegistry:
@@ -348,6 +363,24 @@ def _check_states(registry: TypeRegistry, function: ProcessFunction, where: str)
             registry.layout_of(kind)
         except SerializationError as error:
             raise SerializationError(f"{declaration} of {where} cannot be checkpointed. {error}") from error
+
+
+def _record_values(recorder: _Recorder, declaration: WatermarkDeclaration) -> None:
+    for kind in declaration.value_type.classes:
+        if not _is_standard(kind.__module__):
+            recorder.classes.add(kind)
+            recorder.modules.add(kind.__module__)  # of the classes of its fields
+
+
+def _check_values(registry: TypeRegistry, declaration: WatermarkDeclaration) -> None:
+    try:
+        for kind in declaration.value_type.classes:
+            if kind not in _PLAIN:
+                registry.layout_of(kind)
+    except SerializationError as error:
+        raise SerializationError(
+            f"The values of watermark {declaration.identifier!r} cannot be sent. {error}"
+        ) from error
 
 
 def _explain(part: Any, what: str, error: Exception) -> str:

@@ -80,7 +80,7 @@ class WatermarkOrder:
     """A watermark of the enumerator that every reader emits."""
 
     identifier: str
-    value: int | bool
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ class ReaderState:
     sent: int | None = None
     sender: Sequence[Any] = NOTHING_SENT
     signals: list[str] = field(default_factory=list)
-    watermarks: dict[str, int | bool] = field(default_factory=dict)
+    watermarks: dict[str, Any] = field(default_factory=dict)
     replays: list[ReplayedValue] = field(default_factory=list)
 
     def begin_batch(self) -> None:

@@ -155,7 +155,7 @@ class SourceTask:
         """Add to a counter of the source."""
         self._counters[name] += amount
 
-    def control(self, kind: int, identifier: str = "", value: int | bool = 0) -> None:
+    def control(self, kind: int, identifier: str = "", value: Any = 0) -> None:
         """Emit a control element downstream, after the records emitted so far."""
         for output in self._outputs:
             output.control(kind, identifier, value)
@@ -222,7 +222,7 @@ class SourceTask:
         return chained
 
     def _watermarks_to(self, output: Emitter) -> WatermarkEmitter:
-        def send(identifier: str, value: int | bool) -> None:
+        def send(identifier: str, value: Any) -> None:
             self.sender.check(value, now_ms=0)  # against the event time that the source has sent through this task
             output.control(WATERMARK, identifier, value)
 
@@ -264,7 +264,7 @@ class _StatelessOperator(Emitter):
             self.fail("process_record", failed.__cause__ or failed, failed.record)
         self.user_ns += elapsed_ns() - began
 
-    def control(self, kind: int, identifier: str, value: int | bool) -> None:
+    def control(self, kind: int, identifier: str, value: Any) -> None:
         self._output.control(kind, identifier, value)
 
     @property

@@ -24,7 +24,7 @@ from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_watermarks import ReaderClock, SplitTime
 from dsv2.sources import Source, SourceReader, SplitBatch
 from dsv2.spi import FailedRecordError, greatest_timestamp
-from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
+from dsv2.watermark import Watermark, WatermarkDeclaration
 from dsv2.watermark.event_time import PROCESSING_TIME
 
 __all__ = ("SplitReading",)
@@ -60,7 +60,7 @@ class _Context(WatermarkEmitter):
         """Add to a counter."""
         self._task.count(name, amount)
 
-    def _send_watermark(self, identifier: str, value: int | bool) -> None:
+    def _send_watermark(self, identifier: str, value: Any) -> None:
         self._sender.emit(identifier, value, self._now_ms)
 
 
@@ -236,9 +236,8 @@ class SplitReading:
         self._task.send(batch, positions)
 
     def _watermark(self, step: WatermarkOrder) -> Watermark:
-        if isinstance(self._declarations.get(step.identifier), BoolWatermarkDeclaration):
-            return BoolWatermark(bool(step.value), step.identifier)
-        return LongWatermark(step.value, step.identifier)
+        declaration = self._declarations.get(step.identifier)
+        return Watermark(step.value, step.identifier) if declaration is None else declaration.watermark_of(step.value)
 
     def _send_time(self, time: int | None) -> None:
         if time is not None:

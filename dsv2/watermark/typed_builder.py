@@ -1,0 +1,255 @@
+"""What the builders of watermark declarations have in common, whatever the type of the values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from typing import Generic, Literal, Self
+
+from typing_extensions import TypeVar
+
+from dsv2.arguments import as_choice, is_number, is_whole_number
+from dsv2.errors import WatermarkDeclarationError
+from dsv2.watermark.barrier import BarrierWait, WhenExceeded
+from dsv2.watermark.combination_function import (
+    AtLeastChannels,
+    GeneralCombinationFunction,
+    Quantile,
+    is_idempotent,
+)
+from dsv2.watermark.declaration import (
+    NumericWatermarkCombinationFunction,
+    WatermarkCombinationFunction,
+    WatermarkCombinationPolicy,
+    WatermarkDeclaration,
+    WatermarkHandlingStrategy,
+)
+from dsv2.watermark.delivery import DeliverWhen, Delivery, WatermarkDelivery
+from dsv2.watermark.laws import checked_combination
+from dsv2.watermark.value_type import ValueType
+
+__all__ = ("ExtremumBuilder", "OrderedBuilder", "QuorumBuilder", "TypedBuilder", "WatermarkBuilder")
+
+V = TypeVar("V")
+
+
+class TypedBuilder(Generic[V]):
+    """The second step of a declaration, with values of type ``V``. All methods but ``build`` return the builder."""
+
+    def __init__(self, identifier: str, value_type: ValueType[V], function: WatermarkCombinationFunction) -> None:
+        self._identifier = identifier
+        self._type = value_type
+        self._function = function
+        self._wait_for_all_channels = False
+        self._aligned = False
+        self._across_inputs = False
+        self._across_inputs_function: WatermarkCombinationFunction | None = None
+        self._delivery: Delivery[V] = WatermarkDelivery.ON_CHANGE
+        self._given_strategy: WatermarkHandlingStrategy | None = None
+        self._barrier: BarrierWait | None = None
+
+    def combine_function_last(self) -> Self:
+        """Combine to the value that arrived last, from whichever channel.
+
+        There is no order between channels, so subtasks of a receiver may see different last values. A channel that
+        becomes idle or ends changes nothing.
+        """
+        return self._combined_by(GeneralCombinationFunction.LAST)
+
+    def combine(
+        self,
+        function: Callable[[V, V], V],
+        *,
+        neutral: V | None = None,
+        samples: Collection[V] = (),
+        idempotent: bool | None = None,
+    ) -> Self:
+        """Combine with a function of two values. It must be pure, commutative and associative.
+
+        Args:
+            function: Combines two values.
+            neutral: The value that stands for a channel without a value, to check that leaving it out is the same:
+                ``function(neutral, x) == x``. None (default): it is not checked.
+            samples: Values on which the laws are checked, in all combinations of three. Values that a job may have,
+                including extreme ones. None (default): the laws are not checked, and ``idempotent`` is required.
+            idempotent: Whether ``function(x, x) == x``. If it is not, the watermark is not forwarded. None (default):
+                the samples decide.
+
+        Raises:
+            WatermarkDeclarationError: A law does not hold for the samples, or there are neither samples nor
+                ``idempotent``.
+        """
+        custom = checked_combination(self._identifier, self._type, function, neutral, samples, idempotent)
+        return self._combined_by(custom)
+
+    def combine_wait_for_all_channels(self, wait: bool) -> Self:
+        """Set whether receivers wait until every channel has sent a value. Default: False."""
+        self._wait_for_all_channels = _as_bool(wait, "wait")
+        return self
+
+    def aligned(self, aligned: bool = True) -> Self:
+        """Set whether the watermark blocks a channel until all channels have sent theirs. Default: False.
+
+        Requires ``combine_wait_for_all_channels(True)``. (In Flink this is internal: ``Alignable``.)
+        """
+        self._aligned = _as_bool(aligned, "aligned")
+        return self
+
+    def combine_across_inputs(self, combine: bool, function: WatermarkCombinationFunction | None = None) -> Self:
+        """Set whether a two-input function forwards one value combined over both inputs. Default: False, as Flink.
+
+        Args:
+            combine: Whether to combine.
+            function: How the values of the inputs are combined. None (default): as those of the channels.
+        """
+        self._across_inputs = _as_bool(combine, "combine")
+        if function is not None and not combine:
+            raise WatermarkDeclarationError("combine_across_inputs(False) combines nothing: omit the function.")
+        self._across_inputs_function = function
+        return self
+
+    def deliver_on_change(self) -> Self:
+        """Deliver a combined value if it differs from the last one (the default)."""
+        self._delivery = WatermarkDelivery.ON_CHANGE
+        return self
+
+    def deliver_on_arrival(self) -> Self:
+        """Deliver the combined value whenever a value arrives, even if it is the same again."""
+        self._delivery = WatermarkDelivery.ON_ARRIVAL
+        return self
+
+    def deliver_when(self, predicate: Callable[[V, V | None], bool]) -> Self:
+        """Deliver a changed value only when a predicate holds. The others are neither delivered nor forwarded.
+
+        Args:
+            predicate: Called with the combined value and the one delivered last (None: there is none). It must be
+                pure. Example: ``lambda backlog, before: before is None or (backlog > 100) != (before > 100)``.
+        """
+        if not callable(predicate):
+            raise WatermarkDeclarationError(f"deliver_when requires a function of two values, not {predicate!r}.")
+        self._delivery = DeliverWhen(predicate)
+        return self
+
+    def default_handling_strategy(self, strategy: WatermarkHandlingStrategy | Literal["forward", "ignore"]) -> Self:
+        """Set what the framework does after a function returned PEEK.
+
+        The default is FORWARD, and IGNORE if the combination of copies of a value is not that value (sum, count,
+        "at least k channels", some functions of a program).
+        """
+        chosen = as_choice(WatermarkHandlingStrategy, strategy, "strategy", error=WatermarkDeclarationError)
+        self._given_strategy = chosen
+        return self
+
+    def default_handling_strategy_forward(self) -> Self:
+        """Forward the watermark unless the function returns POLL."""
+        return self.default_handling_strategy(WatermarkHandlingStrategy.FORWARD)
+
+    def default_handling_strategy_ignore(self) -> Self:
+        """Do not forward the watermark."""
+        return self.default_handling_strategy(WatermarkHandlingStrategy.IGNORE)
+
+    def _combined_by(self, function: WatermarkCombinationFunction) -> Self:
+        self._function = function
+        return self
+
+    def _policy(self) -> WatermarkCombinationPolicy:
+        return WatermarkCombinationPolicy(
+            self._function,
+            self._wait_for_all_channels,
+            self._aligned,
+            self._across_inputs,
+            self._across_inputs_function,
+            self._delivery,
+            self._barrier,
+        )
+
+    @property
+    def _strategy(self) -> WatermarkHandlingStrategy:
+        if self._given_strategy is not None:
+            return self._given_strategy
+        copies = is_idempotent(self._function)
+        return WatermarkHandlingStrategy.FORWARD if copies else WatermarkHandlingStrategy.IGNORE
+
+
+class ExtremumBuilder(TypedBuilder[V]):
+    """Values that have a minimum and a maximum."""
+
+    def combine_function_min(self) -> Self:
+        """Combine to the smallest value of all channels. Of vectors, entry by entry."""
+        return self._combined_by(NumericWatermarkCombinationFunction.MIN)
+
+    def combine_function_max(self) -> Self:
+        """Combine to the greatest value of all channels. Of vectors, entry by entry."""
+        return self._combined_by(NumericWatermarkCombinationFunction.MAX)
+
+
+class QuorumBuilder(TypedBuilder[V]):
+    """Values that several channels can reach."""
+
+    def combine_function_at_least(self, channels: int) -> Self:
+        """Combine to the greatest value that at least ``channels`` channels have reached. True is more than False.
+
+        Nothing is delivered until that many active channels have sent a value. The result is not forwarded.
+        """
+        if not is_whole_number(channels) or channels < 1:
+            raise WatermarkDeclarationError(f"channels must be a whole number of at least 1, not {channels!r}.")
+        return self._combined_by(AtLeastChannels(channels))
+
+
+class OrderedBuilder(ExtremumBuilder[V], QuorumBuilder[V]):
+    """Values that are ordered."""
+
+    def barrier(
+        self,
+        *,
+        timeout: timedelta | None = None,
+        max_records: int | None = None,
+        when_exceeded: WhenExceeded | Literal["fail", "proceed"] = WhenExceeded.FAIL,
+    ) -> Self:
+        """Make the watermark a barrier, and its value an id. Ids must increase in each subtask that sends them.
+
+        A barrier with an id states that all records before it belong to the parts up to that id. It blocks its channel
+        until each channel of each input has sent that id or a greater one. Then the function receives it once (with
+        two inputs in the callback of the first one), and it is forwarded once.
+
+        Args:
+            timeout: For how long a channel may be blocked, in processing time. None (default): forever.
+            max_records: How many records each subtask may hold behind the barrier. None (default): any number.
+            when_exceeded: What happens beyond either limit. ``"fail"`` (default): the job fails. ``"proceed"``: the
+                barrier is delivered without the channels that are missing.
+
+        Raises:
+            WatermarkDeclarationError: An argument is invalid, or there is no limit to exceed.
+        """
+        self._barrier = BarrierWait.of(timeout, max_records, when_exceeded)
+        self._function = NumericWatermarkCombinationFunction.MIN
+        self._aligned = self._wait_for_all_channels = True
+        return self
+
+    def combine_function_quantile(self, quantile: float) -> Self:
+        """Combine to the value of a channel such that this fraction of the channels has no greater one.
+
+        Args:
+            quantile: From 0 (the smallest) to 1 (the greatest); 0.5 is the lower median.
+        """
+        if not is_number(quantile) or not 0 <= quantile <= 1:
+            raise WatermarkDeclarationError(f"quantile must be a number from 0 to 1, not {quantile!r}.")
+        return self._combined_by(Quantile(float(quantile)))
+
+
+class WatermarkBuilder(TypedBuilder[V]):
+    """A builder whose declaration has no class of its own."""
+
+    def build(self) -> WatermarkDeclaration[V]:
+        """Build the declaration.
+
+        Raises:
+            WatermarkDeclarationError: The settings contradict each other; the error says why.
+        """
+        return WatermarkDeclaration(self._identifier, self._policy(), self._strategy, self._type)
+
+
+def _as_bool(value: bool, parameter: str) -> bool:
+    if not isinstance(value, bool):
+        raise WatermarkDeclarationError(f"{parameter} must be True or False, not {value!r}.")
+    return value

@@ -1,0 +1,358 @@
+"""The types of watermark values: which values they admit, how they are ordered, and how they can be combined."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence, Set
+from functools import reduce
+from math import isfinite
+from typing import Any, Generic, cast
+
+from typing_extensions import TypeVar
+
+from dsv2.arguments import is_whole_number
+from dsv2.errors import WatermarkDeclarationError
+from dsv2.watermark.vector_clock import VectorClock
+from dsv2.watermark.watermark import LONG_MAX, LONG_MIN
+
+__all__ = (
+    "BOOL",
+    "FLOAT",
+    "LONG",
+    "STR",
+    "VECTOR",
+    "BoolType",
+    "DataType",
+    "FloatType",
+    "LongType",
+    "SetType",
+    "StrType",
+    "ValueType",
+    "VectorType",
+)
+
+V = TypeVar("V")
+T = TypeVar("T")
+
+_FOR_ALL = ("last", "combine")
+_ORDERED = ("min", "max", "quantile", "at_least")
+
+
+class ValueType(ABC, Generic[V]):
+    """A type of watermark values. Types are equal if they admit the same values.
+
+    All values are immutable and hashable, and data that can be sent between processes.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """How plans and messages show the type, such as ``long``."""
+
+    @property
+    @abstractmethod
+    def requirement(self) -> str:
+        """What a value must be, such as ``a signed 64-bit integer``."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> type[Any]:
+        """The class of the values."""
+
+    @property
+    @abstractmethod
+    def combinations(self) -> tuple[str, ...]:
+        """The families of combination functions that accept values of this type."""
+
+    @abstractmethod
+    def admits(self, value: object) -> bool:
+        """Whether ``value`` is a value of this type, of the class ``kind``."""
+
+    @property
+    def builder_call(self) -> str:
+        """The call by which the builder chooses the type, such as ``type_long()``."""
+        return f"type_{self.name}()"
+
+    @property
+    def classes(self) -> tuple[type, ...]:
+        """The classes that must be known to decode values."""
+        return (self.kind,)
+
+    def normalized(self, value: V) -> V:
+        """Return the equal value of the class ``kind``, if there is one. Otherwise ``value``."""
+        return value
+
+    def least(self, values: Sequence[V]) -> V:
+        """Return a value that is not ahead of any of ``values``, of which there is at least one.
+
+        This is the value of a channel of which several subtasks know different values, because they were merged.
+        """
+        return cast(V, min(cast(Any, values)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ValueType) and type(self) is type(other) and self.classes == other.classes
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.classes))
+
+    def __repr__(self) -> str:
+        return self.builder_call
+
+
+class LongType(ValueType[int]):
+    """Signed 64-bit integers. A bool is not one."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return "long"
+
+    @property
+    def requirement(self) -> str:
+        return "a signed 64-bit integer"
+
+    @property
+    def kind(self) -> type[int]:
+        return int
+
+    @property
+    def combinations(self) -> tuple[str, ...]:
+        return (*_ORDERED, "sum", "count", *_FOR_ALL)
+
+    def admits(self, value: object) -> bool:
+        return is_whole_number(value) and LONG_MIN <= value <= LONG_MAX
+
+
+class BoolType(ValueType[bool]):
+    """True and False."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return "bool"
+
+    @property
+    def requirement(self) -> str:
+        return "True or False"
+
+    @property
+    def kind(self) -> type[bool]:
+        return bool
+
+    @property
+    def combinations(self) -> tuple[str, ...]:
+        return ("and", "or", "at_least", *_FOR_ALL)
+
+    def admits(self, value: object) -> bool:
+        return isinstance(value, bool)
+
+    def normalized(self, value: bool) -> bool:
+        return bool(value)
+
+
+class FloatType(ValueType[float]):
+    """Finite floating-point numbers. An int is converted."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return "float"
+
+    @property
+    def requirement(self) -> str:
+        return "a finite number"
+
+    @property
+    def kind(self) -> type[float]:
+        return float
+
+    @property
+    def combinations(self) -> tuple[str, ...]:
+        return (*_ORDERED, "sum", *_FOR_ALL)
+
+    def admits(self, value: object) -> bool:
+        return type(value) is float and isfinite(value)
+
+    def normalized(self, value: float) -> float:
+        try:
+            return float(value) if is_whole_number(value) else value
+        except OverflowError:
+            return value
+
+
+class StrType(ValueType[str]):
+    """Strings."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return "str"
+
+    @property
+    def requirement(self) -> str:
+        return "a str"
+
+    @property
+    def kind(self) -> type[str]:
+        return str
+
+    @property
+    def combinations(self) -> tuple[str, ...]:
+        return (*_ORDERED, *_FOR_ALL)
+
+    def admits(self, value: object) -> bool:
+        return type(value) is str
+
+
+class VectorType(ValueType[Mapping[str, int]]):
+    """Vector clocks. Any mapping of strings to 64-bit integers is converted to a ``VectorClock``."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return "vector"
+
+    @property
+    def requirement(self) -> str:
+        return "a mapping of strings to signed 64-bit integers"
+
+    @property
+    def kind(self) -> type[VectorClock]:
+        return VectorClock
+
+    @property
+    def combinations(self) -> tuple[str, ...]:
+        return ("min", "max", *_FOR_ALL)
+
+    def admits(self, value: object) -> bool:
+        return isinstance(value, VectorClock) and all(
+            type(name) is str and LONG.admits(number) for name, number in value.entries
+        )
+
+    def normalized(self, value: Mapping[str, int]) -> Mapping[str, int]:
+        is_plain = isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+        return VectorClock(value) if is_plain and not isinstance(value, VectorClock) else value
+
+    def least(self, values: Sequence[Mapping[str, int]]) -> Mapping[str, int]:
+        common = set(values[0]).intersection(*values[1:])
+        merged = VectorClock.merged(values, min)
+        return VectorClock({name: number for name, number in merged.items() if name in common})
+
+
+class SetType(ValueType[Set[T]]):
+    """Sets with members of one class. Any set is converted to a ``frozenset``."""
+
+    __slots__ = ("member",)
+
+    def __init__(self, member: type[T]) -> None:
+        _check_immutable(member, "type_set", builtin=(str, int, bool, float, bytes))
+        self.member = member
+
+    @property
+    def name(self) -> str:
+        return f"set of {self.member.__qualname__}"
+
+    @property
+    def builder_call(self) -> str:
+        return f"type_set({self.member.__qualname__})"
+
+    @property
+    def requirement(self) -> str:
+        return f"a set of {self.member.__qualname__}"
+
+    @property
+    def kind(self) -> type[frozenset[Any]]:
+        return frozenset
+
+    @property
+    def classes(self) -> tuple[type, ...]:
+        return (frozenset, self.member)
+
+    @property
+    def combinations(self) -> tuple[str, ...]:
+        return ("union", "intersection", *_FOR_ALL)
+
+    def admits(self, value: object) -> bool:
+        return type(value) is frozenset and all(type(member) is self.member for member in value)
+
+    def normalized(self, value: Set[T]) -> Set[T]:
+        return frozenset(value) if isinstance(value, Set) else value
+
+    def least(self, values: Sequence[Set[T]]) -> Set[T]:
+        return reduce(lambda one, other: one & other, values)
+
+
+class DataType(ValueType[V]):
+    """Instances of a frozen dataclass or a NamedTuple class. They are ordered if the class defines an order."""
+
+    __slots__ = ("data_class",)
+
+    def __init__(self, data_class: type[V]) -> None:
+        _check_immutable(data_class, "type_of")
+        self.data_class = data_class
+
+    @property
+    def name(self) -> str:
+        return self.data_class.__qualname__
+
+    @property
+    def builder_call(self) -> str:
+        return f"type_of({self.name})"
+
+    @property
+    def requirement(self) -> str:
+        return f"an instance of {self.name} that is hashable"
+
+    @property
+    def kind(self) -> type[V]:
+        return self.data_class
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the class defines ``<``."""
+        return self.data_class.__lt__ is not object.__lt__  # type: ignore[operator]
+
+    @property
+    def combinations(self) -> tuple[str, ...]:
+        return (*_ORDERED, *_FOR_ALL) if self.is_ordered else _FOR_ALL
+
+    def admits(self, value: object) -> bool:
+        if type(value) is not self.data_class:
+            return False
+        try:
+            hash(value)
+        except TypeError:
+            return False
+        return True
+
+    def least(self, values: Sequence[V]) -> V:
+        return cast(V, min(cast(Any, values))) if self.is_ordered else values[0]
+
+
+LONG = LongType()
+BOOL = BoolType()
+FLOAT = FloatType()
+STR = StrType()
+VECTOR = VectorType()
+
+
+def _check_immutable(kind: object, call: str, builtin: tuple[type, ...] = ()) -> None:
+    if kind in builtin:
+        return
+    params = getattr(kind, "__dataclass_params__", None)
+    is_frozen = dataclasses.is_dataclass(kind) and params is not None and params.frozen
+    is_named_tuple = isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+    if not isinstance(kind, type) or not (is_frozen or is_named_tuple) or kind.__hash__ is None:
+        also = "".join(f"{one.__name__}, " for one in builtin)
+        raise WatermarkDeclarationError(
+            f"{call} requires {also}a frozen dataclass that is hashable, or a NamedTuple class, not {kind!r}. Values "
+            f"of watermarks are shared, so they must not change: declare the class with @dataclass(frozen=True)."
+        )
