@@ -132,7 +132,9 @@ def pipeline(env: ExecutionEnvironment) -> NonKeyedPartitionStream[DayReport]:
     """Build the pipeline. The airports are read at different speeds."""
     airports = [
         env.from_source(
-            DataGeneratorSource(partial(flight_from, airport), len(flights_from(airport)), records_per_batch=size),
+            DataGeneratorSource(
+                partial(flight_from, airport), count=len(flights_from(airport)), records_per_batch=size
+            ),
             name=airport,
         ).with_parallelism(1)
         for airport, size in zip(AIRPORTS, (60_000, 40_000, 20_000), strict=True)

@@ -9,7 +9,7 @@ from dsv2.explain import OperatorView
 from dsv2.graph import Exchange, OperatorKind
 from dsv2.progress import JobProgress, SplitProgress, SubtaskProgress
 from dsv2.watermark.holders import Order
-from dsv2.watermark.shown import ShownValue, greatest_shown
+from dsv2.watermark.shown import ShownValue, greatest_shown, least_shown
 from dsv2.watermark_report.holding import Hold, delivered, held_channel, held_input, is_idle
 from dsv2.watermark_report.model import Cause, Step
 from dsv2.watermark_report.route import Route
@@ -132,7 +132,7 @@ class Tracer:
         sent = list(delivered(route, operator, report))
         if route.is_barrier:
             reached = None if receiver is None else receiver.watermarks.get(route.identifier)
-            passed_on = not sent or (reached is not None and sent[0] <= reached)
+            passed_on = not sent or (reached is not None and least_shown([*sent, reached]) in sent)
         elif route.is_aligned:
             passed_on = not sent or (receiver is not None and route.identifier in receiver.watermarks)
         else:

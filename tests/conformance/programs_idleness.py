@@ -8,7 +8,9 @@ from typing import Any
 
 from dsv2 import NonKeyedPartitionStream, RuntimeExecutionMode
 from dsv2.extension.event_time import EventTimeExtension
+from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.sources import Portion, RoundRobinSplitAssigner, SplitEnumerator, SplitEnumeratorContext
+from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.conformance.functions import PassEither
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.timing import END_OF_TIME, TimeRecorder
@@ -105,4 +107,62 @@ class AllAreIdle(Program):
         assert all(times[-1] == END_OF_TIME for times in heard(run, "time"))
 
 
-PROGRAMS = (NobodyWaitsForIdleSplits(), AllAreIdle())
+_CUT = (
+    new_builder("bounded-cut")
+    .type_str()
+    .barrier(timeout=timedelta(milliseconds=_IDLE_MS), when_exceeded="proceed")
+    .build()
+)
+
+
+class CutAfter(OneInputStreamProcessFunction[Item, Item]):
+    """Sends a barrier after the item with a number."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
+        return [_CUT]
+
+    def process_record(self, record: Item, output: Any, ctx: Any) -> None:
+        output.collect(record)
+        if record.number == self.number:
+            ctx.non_partitioned_context.watermark_manager.emit_watermark(_CUT.new_watermark("day 1"))
+
+
+class LogsBoth(TwoInputNonBroadcastStreamProcessFunction[Item, Item, Any]):
+    """Emits items and barriers, with the index of the subtask."""
+
+    def process_record_from_first_input(self, record: Item, output: Any, ctx: Any) -> None:
+        output.collect((ctx.task_info.index_of_this_subtask, record))
+
+    def process_record_from_second_input(self, record: Item, output: Any, ctx: Any) -> None:
+        output.collect((ctx.task_info.index_of_this_subtask, record))
+
+    def on_watermark_from_first_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        if _CUT.matches(watermark):
+            output.collect((ctx.task_info.index_of_this_subtask, watermark.value))
+        return WatermarkHandlingResult.PEEK
+
+
+class BarrierDoesNotWaitForever(Program):
+    """A barrier is delivered although a source pauses, without any input. What comes later is counted as late."""
+
+    def build(self, p: Pipeline) -> None:
+        quiet, steady = (
+            p.env.from_source(Pausing(ends, 2, p.records_per_batch)).process(CutAfter(number)).shuffle()
+            for ends, number in (({"a": 4}, 3), ({"c": 2}, 1))
+        )
+        p.collect(steady.connect_and_process(quiet, LogsBoth()).with_uid(p.uid("both")))
+
+    def check(self, run: Run) -> None:
+        for subtask in range(run.parallelism):
+            assert [e for index, e in run.out() if index == subtask and isinstance(e, str)] == ["day 1"]
+        assert run.progress("both").counters == {
+            "barriers_without_all_channels": run.parallelism,
+            "late_barriers": run.parallelism,
+            "records_late_for_barrier": 2,
+        }
+
+
+PROGRAMS = (NobodyWaitsForIdleSplits(), AllAreIdle(), BarrierDoesNotWaitForever())

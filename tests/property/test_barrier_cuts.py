@@ -36,7 +36,7 @@ def histories(draw: st.DrawFn) -> History:
                 elements += [(number, channel, place, i) for i in range(draw(st.integers(0, 3)))]
                 elements.append(ENDED if value is None else barrier(value))
             queues.append((number, channel, elements))
-    frames = []
+    frames: list[tuple[int, int, Sequence[Any]]] = []
     while queues:
         number, channel, elements = draw(st.sampled_from(queues))
         size = draw(st.integers(1, 5))

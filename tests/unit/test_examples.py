@@ -59,7 +59,7 @@ PROGRAMS: dict[str, tuple[Callable[[Sequence[str]], int], list[str]]] = {
     "windowed_sales": (windowed_sales.main, ["2024-01-01 00:00  2024-01-01 01:00  kettle"]),
     "grades": (grades.main, ["Ada       1     88"]),
     "exchange_rates": (exchange_rates.main, ["GBP       2,932.50", "XTS       unknown"]),
-    "end_of_day": (end_of_day.main, ["2013-01-07"]),
+    "end_of_day": (end_of_day.main, ["2013-01-02  "]),
     "flight_delays": (flight_delays.main, ["carrier"]),
     "flight_weather": (flight_weather.main, ["EWR"]),
     "flight_scores": (flight_scores.main, ["carrier", "delay at takeoff"]),
@@ -71,6 +71,8 @@ def few_flights(monkeypatch: pytest.MonkeyPatch) -> None:
     """The programs read a week instead of the year, or half a day instead of a month."""
     some = {month: flight_scores.takeoffs(month)[:400] for month in (1, 2)}
     monkeypatch.setattr(flight_scores, "takeoffs", some.__getitem__)
+    week = {airport: end_of_day.flights_from(airport)[:2_000] for airport in end_of_day.AIRPORTS}
+    monkeypatch.setattr(end_of_day, "flights_from", week.__getitem__)
     for module, table in (
         (flight_delays, "flights_by_takeoff"),
         (flight_weather, "flights_by_schedule"),
