@@ -4,6 +4,7 @@ A function declares a watermark with ``new_builder`` (Flink ``WatermarkDeclarati
 watermark manager of its context, and receives watermarks in ``on_watermark``, combined over the channels of the input.
 """
 
+from dsv2.watermark.barrier import BarrierWait, WhenExceeded
 from dsv2.watermark.builder import (
     BoolWatermarkBuilder,
     DataWatermarkBuilder,
@@ -40,6 +41,7 @@ from dsv2.watermark.watermark import BoolWatermark, LongWatermark, Watermark
 
 __all__ = (
     "AtLeastChannels",
+    "BarrierWait",
     "BoolWatermark",
     "BoolWatermarkBuilder",
     "BoolWatermarkCombinationFunction",
@@ -68,5 +70,6 @@ __all__ = (
     "WatermarkDelivery",
     "WatermarkHandlingResult",
     "WatermarkHandlingStrategy",
+    "WhenExceeded",
     "new_builder",
 )

@@ -219,7 +219,7 @@ class TestBoundedWait:
         with pytest.raises(JobError) as caught:
             inputs.pass_time(1000)
         assert str(caught.value).startswith(
-            "Operator 'op': the barrier 'failing' has waited for 1000 ms (timeout). It has not received the id 7 or a "
+            "Operator 'op': the barrier 'failing' has waited for 0:00:01 (timeout). It has not received the id 7 or a "
             "greater one on: channel 0 of input 0. Blocked: channel 1 of input 0 at 7, channel 0 of input 1 at 8."
         )
 

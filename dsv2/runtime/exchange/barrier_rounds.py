@@ -7,6 +7,7 @@ has waited for too long, the barrier is delivered once, on the first input, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any, NoReturn, Protocol
 
 from dsv2.errors import JobError
@@ -121,7 +122,7 @@ class BarrierRounds:
         """Act if a barrier has waited for too long."""
         for identifier in sorted(self._open):
             while (deadline := self._deadline(identifier)) is not None and deadline <= self._now_ms():
-                waited = f"has waited for {self._waits[identifier].timeout_ms} ms (timeout)"
+                waited = f"has waited for {timedelta(milliseconds=self._waits[identifier].timeout_ms or 0)} (timeout)"
                 self._exceed(identifier, waited)
                 self._process_all()
 
