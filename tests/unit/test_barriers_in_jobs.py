@@ -169,7 +169,8 @@ class TestFunctions:
         with pytest.raises(JobError) as caught:
             harness.advance_clock(timedelta(minutes=2))
         text = str(caught.value)
-        assert text.startswith("OneInput (uid 'function'), defined at ")
+        assert text.startswith("Process (uid 'Scripted-")
+        assert f"defined at {__file__}:" in text
         assert "the barrier 'date' has waited for 0:02:00 (timeout). It has not received the id '2026-11-22'" in text
 
 
