@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -54,24 +54,24 @@ class EndOfDay(OneInputStreamProcessFunction[Flight, Flight]):
     """Forwards the flights of one airport, which are in the order of their schedule, and says when a day is over."""
 
     def __init__(self) -> None:
-        self.day = ""
+        self.day: date | None = None
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         return [END_OF_DAY]
 
     def process_record(self, record: Flight, output: Collector[Flight], ctx: PartitionedContext[Flight]) -> None:
         day = day_of(record)
-        if day != self.day:
-            self._end_day(ctx.non_partitioned_context)
-            self.day = day
+        if self.day is not None and day > self.day:
+            self._end(day - timedelta(days=1), ctx.non_partitioned_context)  # also of days without flights
+        self.day = day
         output.collect(record)
 
     def end_input(self, ctx: NonPartitionedContext[Flight]) -> None:
-        self._end_day(ctx)
+        if self.day is not None:
+            self._end(self.day, ctx)
 
-    def _end_day(self, ctx: NonPartitionedContext[Flight]) -> None:
-        if self.day:
-            ctx.watermark_manager.emit_watermark(END_OF_DAY.new_watermark(self.day))
+    def _end(self, day: date, ctx: NonPartitionedContext[Flight]) -> None:
+        ctx.watermark_manager.emit_watermark(END_OF_DAY.new_watermark(day.isoformat()))
 
 
 class CarrierReports(OneInputStreamProcessFunction[Flight, DayReport]):
@@ -123,9 +123,9 @@ def flight_from(airport: str, number: int) -> Flight:
     return flights_from(airport)[number]
 
 
-def day_of(flight: Flight) -> str:
+def day_of(flight: Flight) -> date:
     """Return the date in New York on which a flight is scheduled to leave."""
-    return (datetime.fromtimestamp(flight.scheduled / 1000, UTC) - NEW_YORK).date().isoformat()
+    return (datetime.fromtimestamp(flight.scheduled / 1000, UTC) - NEW_YORK).date()
 
 
 def pipeline(env: ExecutionEnvironment) -> NonKeyedPartitionStream[DayReport]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from dsv2 import ExecutionEnvironment
 from dsv2.explain import Explanation
+from dsv2.sinks import CollectSink
+from examples import end_of_day
 from examples.hot_topics import pipeline
 from tests.explained_program import recorded
 
@@ -23,7 +25,15 @@ def _hot_topics() -> Explanation:
     return env.build_plan("hot topics").explain()
 
 
+def _end_of_day() -> Explanation:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    env.set_parallelism(2)
+    end_of_day.pipeline(env).to_sink(CollectSink[end_of_day.DayReport]())
+    return env.build_plan("end of day").explain()
+
+
 DIAGRAMS: Mapping[str, Callable[[], Explanation]] = {
+    "docs/assets/plan_end_of_day.svg": _end_of_day,
     "docs/assets/plan_hot_topics.svg": _hot_topics,
     "docs/assets/plan_orders.svg": recorded,
 }
