@@ -86,6 +86,7 @@ from dsv2.watermark import (
     Watermark,
     WatermarkDeclaration,
     WatermarkHandlingResult,
+    WhenExceeded,
     new_builder,
 )
 from tests.durations import ms
@@ -239,6 +240,17 @@ def watermarks() -> None:
     assert_type(DONE, BoolWatermarkDeclaration)
     assert_type(NEWEST.new_watermark(1), LongWatermark)
     assert_type(DONE.new_watermark(True), BoolWatermark)
+
+
+def barriers(watermark: Watermark) -> None:
+    minute = timedelta(minutes=1)
+    assert_type(new_builder("day").type_long().barrier().build(), LongWatermarkDeclaration)
+    builder = new_builder("day").type_str().barrier(timeout=minute, max_records=9, when_exceeded="proceed")
+    assert_type(builder.build(), WatermarkDeclaration[str])
+    new_builder("day").type_float().barrier(timeout=minute, when_exceeded=WhenExceeded.FAIL)
+    assert_type(builder.build().new_watermark("2026-11-22"), Watermark[str])
+    if builder.build().matches(watermark):
+        assert_type(watermark.value, str)
 
 
 class Latest(OneInputStreamProcessFunction[int, bytes]):

@@ -322,6 +322,16 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
         declaring(long_watermark().combine_wait_for_all_channels(True).aligned()),
         ["- watermark 'newest': aligned was False and is now True"],
     ),
+    "watermark becomes a barrier": (
+        declaring(long_watermark().combine_function_min().combine_wait_for_all_channels(True).aligned()),
+        declaring(long_watermark().barrier()),
+        ["- watermark 'newest': barrier was False and is now True"],
+    ),
+    "limits of a barrier": (
+        declaring(long_watermark().barrier(timeout=timedelta(minutes=1))),
+        declaring(long_watermark().barrier(timeout=timedelta(minutes=2), max_records=5, when_exceeded="proceed")),
+        [],
+    ),
     "watermark combined across inputs": (
         PROGRAM,
         declaring(long_watermark().combine_across_inputs(True)),

@@ -14,6 +14,14 @@ NEWEST = new_builder("newest").type_long().build()
 DONE = new_builder("done").type_bool().build()
 
 
+def barriers() -> None:
+    new_builder("day").type_bool().barrier()  # E: attr-defined
+    new_builder("day").type_set(str).barrier()  # E: attr-defined
+    new_builder("day").type_str().barrier(timeout=5)  # E: arg-type
+    new_builder("day").type_str().barrier(when_exceeded="stop")  # E: arg-type
+    new_builder("day").type_str().barrier().build().new_watermark(5)  # E: arg-type
+
+
 class Mistaken(OneInputStreamProcessFunction[int, bytes]):
     def process_record(self, record: int, output: Collector[bytes], ctx: PartitionedContext[bytes]) -> None:
         output.collect(record)  # E: arg-type
