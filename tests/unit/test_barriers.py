@@ -265,6 +265,15 @@ class TestBoundedWait:
         with pytest.raises(WatermarkDeclarationError, match=message):
             new_builder("day").type_long().barrier(**arguments)
 
+    def test_other_combinations_are_refused(self) -> None:
+        for builder in (
+            new_builder("day").type_long().barrier().combine_function_max(),
+            new_builder("day").type_long().barrier().combine_across_inputs(True),
+            new_builder("day").type_long().barrier().aligned(False),
+        ):
+            with pytest.raises(WatermarkDeclarationError, match="a barrier always cuts all inputs at the least id"):
+                builder.build()
+
 
 class TestReport:
     def test_blocked_channels_are_reported(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -26,6 +26,11 @@ DATE = new_builder("date").type_str().barrier(timeout=timedelta(minutes=2), max_
 BOUNDED = new_builder("day").type_long().barrier(timeout=timedelta(minutes=1), when_exceeded="proceed").build()
 OTHER_LIMIT = new_builder("day").type_long().barrier(timeout=timedelta(minutes=2), when_exceeded="proceed").build()
 PEEK = WatermarkHandlingResult.PEEK
+
+
+class Part(NamedTuple):
+    year: int
+    month: int
 
 
 def environment() -> ExecutionEnvironment:
@@ -119,9 +124,14 @@ class TestFindings:
 class TestFunctions:
     def test_two_inputs_are_called_once_and_forward_once(self) -> None:
         calls: list[Any] = []
+
+        def on_barrier(watermark: Any, output: Any, ctx: Any) -> WatermarkHandlingResult:
+            calls.append(watermark)
+            return PEEK
+
         both = two_inputs(
             declare_watermarks=lambda: [DAY],
-            on_watermark_from_first_input=lambda watermark, output, ctx: (calls.append(watermark), PEEK)[1],
+            on_watermark_from_first_input=on_barrier,
             on_watermark_from_second_input=lambda watermark, output, ctx: pytest.fail("a barrier"),
         )
         harness = TwoInputNonBroadcastHarness(both, channels=2)
@@ -152,7 +162,11 @@ class TestFunctions:
             env.execute()
 
     def test_deadline_passes_without_input_and_after_a_restart(self) -> None:
-        function = one_input(on_watermark=lambda watermark, output, ctx: (output.collect(watermark.value), PEEK)[1])
+        def on_barrier(watermark: Any, output: Any, ctx: Any) -> WatermarkHandlingResult:
+            output.collect(watermark.value)
+            return PEEK
+
+        function = one_input(on_watermark=on_barrier)
         harness = OneInputHarness(function, channels=2, declarations=[BOUNDED])
         harness.input.push_watermark(BOUNDED.new_watermark(4), channel=1)
         harness.advance_clock(timedelta(seconds=30))
@@ -162,6 +176,15 @@ class TestFunctions:
         harness.advance_clock(timedelta(seconds=1))
         assert harness.output.records == [4]
         assert harness.progress.counters == {"barriers_without_all_channels": 1}
+
+    def test_ids_of_a_data_class(self) -> None:
+        declaration = new_builder("part").type_of(Part).barrier().build()
+        harness = OneInputHarness(one_input(on_watermark=lambda *args: PEEK), channels=2, declarations=[declaration])
+        for channel, part in ((0, Part(2026, 11)), (1, Part(2026, 9)), (1, Part(2026, 10)), (1, Part(2027, 1))):
+            harness.input.push_watermark(declaration.new_watermark(part), channel=channel)
+            harness.restart()
+        values = [watermark.value for watermark in harness.output.watermarks]
+        assert values == [Part(2026, 9), Part(2026, 10), Part(2026, 11)]
 
     def test_failure_names_the_operator_and_its_place(self) -> None:
         harness = OneInputHarness(one_input(), channels=2, declarations=[DATE])
