@@ -70,9 +70,9 @@ class BarrierCombiner:
                 self._behind[channel] = 0
             self.late(records)
             return None
+        self._missing -= channel not in self._inactive and channel not in self._pending
         self._pending[channel] = value
         self._since[channel] = self._now_ms()
-        self._missing -= channel not in self._inactive
         return self.following()
 
     def effective(self, channel: int, values: Sequence[Any]) -> Iterator[Any]:
@@ -151,13 +151,14 @@ class BarrierCombiner:
         return self._channels - len(self._inactive | self._pending.keys())
 
     def snapshot(self) -> tuple[Any, ...]:
-        """The state as built-in values, for ``restore``."""
+        """The state as built-in values, for ``restore``. The last one, since when a round is open, is for rescaling."""
         parts = (tuple(sorted(part.items())) for part in (self._last, self._since, self._behind))
-        return self._completed, *parts, tuple(sorted(self._inactive))
+        open_since = min((time for one in self._group() for time in one._since.values()), default=None)
+        return self._completed, *parts, tuple(sorted(self._inactive)), open_since
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Restore the state of a ``snapshot``."""
-        self._completed, last, since, behind, inactive = state
+        self._completed, last, since, behind, inactive, _ = state
         self._last, self._since, self._behind = dict(last), dict(since), dict(behind)
         self._pending = {channel: self._last[channel] for channel in self._since}
         self._inactive = set(inactive)

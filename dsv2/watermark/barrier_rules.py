@@ -21,13 +21,14 @@ class BarrierRules(CombinerRules):
         return BarrierCombiner(channels, {*idle, *ended}).snapshot()
 
     def renumbered(self, state: State, numbers: Mapping[int, int]) -> State:
-        completed, last, since, behind, inactive = state
+        completed, last, since, behind, inactive, open_since = state
         parts = (_with_numbers(part, numbers) for part in (last, since, behind))
-        return completed, *parts, renumbered(inactive, numbers)
+        return completed, *parts, renumbered(inactive, numbers), open_since
 
     def joined(self, states: Sequence[State], has: Sequence[Collection[int]], blocked: Collection[int]) -> State:
-        known = [state for state in states if state[0] is not None or state[2]]
-        completed = None if not known or any(state[0] is None for state in known) else min(state[0] for state in known)
+        opened = [state[5] for state in states if state[5] is not None]
+        known = [state[0] for state in states if state[0] is not None or state[5] is not None]
+        completed = None if not known or None in known else min(known)
         last: dict[int, Any] = {}
         since: dict[int, int] = {}
         behind: dict[int, int] = {}
@@ -38,18 +39,18 @@ class BarrierRules(CombinerRules):
                 since[channel] = min(time, since.get(channel, time))
             for channel, records in state[3]:
                 behind[channel] = behind.get(channel, 0) + records
-        if since:  # what is complete in some subtasks only is not complete
-            first = min(since.values())
+        if opened:  # what is complete in some subtasks only is not complete
             ahead = [c for c, value in last.items() if completed is None or value > completed]
-            since = {channel: since.get(channel, first) for channel in ahead}
+            since = {channel: since.get(channel, min(opened)) for channel in ahead}
         parts = (tuple(sorted(part.items())) for part in (last, since, behind))
-        return completed, *parts, in_all([state[4] for state in states], has)
+        return completed, *parts, in_all([state[4] for state in states], has), min(opened, default=None)
 
     def replaced(
         self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: Collection[int]
     ) -> State:
-        *kept, inactive = self.renumbered(state, {channel: new + number for number, channel in enumerate(former)})
-        return *kept, (*(range(new) if idle or len(ended) == old else ()), *inactive)
+        numbers = {channel: new + number for number, channel in enumerate(former)}
+        *kept, inactive, open_since = self.renumbered(state, numbers)
+        return *kept, (*(range(new) if idle or len(ended) == old else ()), *inactive), open_since
 
 
 def _with_numbers(pairs: Iterable[tuple[int, Any]], numbers: Mapping[int, int]) -> tuple[tuple[int, Any], ...]:

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from dsv2 import JobError, WatermarkDeclarationError
+from dsv2.graph import Exchange
+from dsv2.runtime.rescale.change import InputChange, Senders
+from dsv2.runtime.rescale.gates import rescaled_gate
 from dsv2.watermark import new_builder
-from tests.barriers import CrossingError, Inputs, barrier
+from tests.barriers import DECLARATIONS, CrossingError, Inputs, barrier
 from tests.support import ACTIVE, ENDED, IDLE
 
 
@@ -297,6 +300,32 @@ class TestReport:
         held = inputs.gates[0].report()["held"]
         assert [row[0] for row in held] == list(range(39, 23, -1))
         assert {row[0] for row in inputs.gates[0].report()["channels"]} == {0, 1, *range(24, 40)}
+
+
+class TestOtherParallelism:
+    @pytest.mark.parametrize("further", [False, True])
+    def test_round_that_is_complete_in_some_subtasks_only_is_repeated(self, further: bool) -> None:
+        """Each subtask has its own channel on the first input, so its rounds are its own."""
+        old = [Inputs(1, 1), Inputs(1, 1)]
+        old[0].send(0, 0, barrier(1), "a")
+        for subtask, one in enumerate(old):
+            one.send(1, 0, barrier(1), f"b{subtask}")
+        assert [one.new_output() for one in old] == [[("day", 1), "b0", "a"], []]
+        new = Inputs(2, 1)
+        changes = (
+            InputChange(Senders.SAME, Exchange.FORWARD, Exchange.HASH, 2, 2),
+            InputChange(Senders.SAME, Exchange.HASH, Exchange.HASH, 1, 1),
+        )
+        for number, change in enumerate(changes):
+            states = [one.gates[number].snapshot() for one in old]
+            new.gates[number].restore(rescaled_gate(states, change, 0, DECLARATIONS, lambda record, _: 0))
+        for gate in new.gates:
+            gate.settle()
+        new.send(0, 0, "later", *([barrier(2), "behind"] if further else []))
+        assert new.new_output() == ["later"]
+        new.send(0, 1, "c", barrier(1), "d")
+        assert new.new_output() == ["c", ("day", 1), "d", "b1"]
+        assert not new.counts
 
 
 class TestOtherChannels:
