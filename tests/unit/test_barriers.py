@@ -309,7 +309,7 @@ class TestOtherParallelism:
         old = [Inputs(1, 1), Inputs(1, 1)]
         old[0].send(0, 0, barrier(1), "a")
         for subtask, one in enumerate(old):
-            one.send(1, 0, barrier(1), f"b{subtask}")
+            one.send(1, 0, barrier(1), f"b{subtask}", barrier(2), f"e{subtask}")
         assert [one.new_output() for one in old] == [[("day", 1), "b0", "a"], []]
         new = Inputs(2, 1)
         changes = (
@@ -325,6 +325,9 @@ class TestOtherParallelism:
         assert new.new_output() == ["later"]
         new.send(0, 1, "c", barrier(1), "d")
         assert new.new_output() == ["c", ("day", 1), "d", "b1"]
+        for channel in [1] if further else [0, 1]:
+            new.send(0, channel, barrier(2))
+        assert new.new_output() == [("day", 2), *(["behind"] if further else []), "e0", "e1"]
         assert not new.counts
 
 
