@@ -38,7 +38,7 @@ class FunctionInput(Enum):
     BROADCAST = "broadcast"
 
 
-InputName: TypeAlias = FunctionInput | Literal["first", "second", "non_broadcast", "broadcast"]
+_InputName: TypeAlias = FunctionInput | Literal["first", "second", "non_broadcast", "broadcast"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,12 @@ class _Mark(Generic[W_co]):
 
 
 @overload
-def on(declaration: LongWatermarkDeclaration, *, input: InputName | None = None) -> _Mark[LongWatermark]: ...
+def on(declaration: LongWatermarkDeclaration, *, input: _InputName | None = None) -> _Mark[LongWatermark]: ...
 @overload
-def on(declaration: BoolWatermarkDeclaration, *, input: InputName | None = None) -> _Mark[BoolWatermark]: ...
+def on(declaration: BoolWatermarkDeclaration, *, input: _InputName | None = None) -> _Mark[BoolWatermark]: ...
 @overload
-def on(declaration: WatermarkDeclaration[V], *, input: InputName | None = None) -> _Mark[Watermark[V]]: ...
-def on(declaration: WatermarkDeclaration[Any], *, input: InputName | None = None) -> _Mark[Any]:
+def on(declaration: WatermarkDeclaration[V], *, input: _InputName | None = None) -> _Mark[Watermark[V]]: ...
+def on(declaration: WatermarkDeclaration[Any], *, input: _InputName | None = None) -> _Mark[Any]:
     """Mark a method of a process function as the handler of one watermark, with the type of its values.
 
     The method has the parameters and the result of ``on_watermark``. It is called instead of ``on_watermark``, which
