@@ -84,7 +84,7 @@ def on(declaration: WatermarkDeclaration[Any], *, input: _InputName | None = Non
     Args:
         declaration: The declaration of the watermark, which a function or source of the job declares.
         input: For functions with two inputs, the input on which it arrives: ``first`` or ``second``, or ``broadcast``
-            or ``non_broadcast``. A method may be marked for several watermarks and inputs.
+            or ``non_broadcast``. A method may be marked for both.
 
     Raises:
         WatermarkDeclarationError: ``declaration`` is not a declaration, or there is no such input.
