@@ -70,6 +70,7 @@ from dsv2.functions import (
     TwoInputBroadcastStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
+    on,
 )
 from dsv2.graph import WaitForBroadcast
 from dsv2.job import JobHandle, JobResult, JobStatus, Trigger
@@ -222,4 +223,5 @@ __all__ = (
     "WatermarkManager",
     "__version__",
     "new_builder",
+    "on",
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsv2.functions import ProcessFunction
-from dsv2.graph import Edge, Operator, OperatorKind, Plan
+from dsv2.graph import Edge, Operator, OperatorKind, Plan, handlers_of
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource
 from dsv2.spi import WrappingFunction
@@ -71,7 +71,9 @@ class Flow:
         if wait is not None and wait.identifier == identifier:
             return True
         edges = self.plan.edges_into[operator.id]
-        return any(identifier in self.arriving(edges[number]) for number, _ in handlers(operator))
+        inputs = [number for number, _ in handlers(operator)]
+        inputs += [handler.input for handler in handlers_of(operator) if handler.identifier == identifier]
+        return any(identifier in self.arriving(edges[number]) for number in inputs)
 
     def may_never_end(self, edge: Edge) -> bool:
         """Whether a source upstream of ``edge`` is unbounded."""

@@ -19,6 +19,7 @@ __all__ = (
     "Code",
     "EdgeView",
     "Finding",
+    "HandlerView",
     "OperatorView",
     "Place",
     "PlanView",
@@ -131,6 +132,7 @@ class OperatorView:
         side_outputs: The names of the side outputs.
         declares: The identifiers of the watermarks that it declares.
         handlers: For each input that has one, the callback for watermarks, if the function overrides it.
+        watermark_handlers: Its handlers of single watermarks.
         event_time: Whether it acts as event time advances.
         error_policy: What happens when a callback raises. "": the job fails.
         broadcast_wait: What ends the wait for the broadcast input. "": it does not wait.
@@ -161,6 +163,7 @@ class OperatorView:
     side_outputs: tuple[str, ...] = ()
     declares: tuple[str, ...] = ()
     handlers: tuple[str, ...] = ()
+    watermark_handlers: tuple[HandlerView, ...] = ()
     event_time: bool = False
     error_policy: str = ""
     broadcast_wait: str = ""
@@ -199,6 +202,21 @@ class EdgeView:
     read: bool = False
     channels: int | None = None
     key: Code | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerView:
+    """A handler of one watermark.
+
+    Attributes:
+        input: The index of the input on which the watermark arrives.
+        watermark: The identifier.
+        method: The name of the method.
+    """
+
+    input: int
+    watermark: str
+    method: str
 
 
 @dataclass(frozen=True, slots=True)

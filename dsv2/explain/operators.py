@@ -8,10 +8,10 @@ from dataclasses import replace
 from dsv2.error_policy import ErrorPolicy
 from dsv2.explain.code import code_of
 from dsv2.explain.flow import Flow, handlers
-from dsv2.explain.model import Code, EdgeView, OperatorView, Place, Processing, StateView
+from dsv2.explain.model import Code, EdgeView, HandlerView, OperatorView, Place, Processing, StateView
 from dsv2.extension.event_time.generator import WatermarkGenerator
 from dsv2.functions import CallableFunction, FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
-from dsv2.graph import Edge, Operator, OperatorKind, Plan
+from dsv2.graph import Edge, Operator, OperatorKind, Plan, handlers_of
 from dsv2.sinks import DriverSink
 from dsv2.sources import BaseSource
 from dsv2.spi import AsyncFunction, BatchFunction, ColumnarFunction, KeyedBatchFunction, WrappingFunction
@@ -64,6 +64,7 @@ def _function_view(view: OperatorView, operator: Operator, function: ProcessFunc
         states=tuple(map(_state_view, _states(function))),
         layout=function.state_layout if isinstance(function, WrappingFunction | ColumnarFunction) else "",
         handlers=tuple(name for _, name in handlers(operator)),
+        watermark_handlers=tuple(HandlerView(one.input, one.identifier, one.method) for one in handlers_of(operator)),
         event_time=function.dsv2_has_event_time,
         error_policy=_policy_text(operator.error_policy),
         broadcast_wait="" if operator.broadcast_wait is None else str(operator.broadcast_wait),

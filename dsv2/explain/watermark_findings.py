@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dsv2.explain.flow import OF_EVENT_TIME, Flow, handlers
 from dsv2.explain.model import Finding, Severity
 from dsv2.functions import ProcessFunction
-from dsv2.graph import Operator, OperatorKind
+from dsv2.graph import Operator, OperatorKind, handlers_of
 
 __all__ = ("watermark_findings",)
 
@@ -102,6 +102,18 @@ def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
                 Severity.WARNING,
                 (operator.id,),
                 f"overrides {name}, but nothing upstream of that input declares a watermark.",
+                "Check which input sends the watermark, and whether it is declared with default_handling_strategy_"
+                f"ignore(). {_UNDECLARED}",
+            )
+
+    for handler in handlers_of(operator):
+        if handler.identifier not in flow.arriving(flow.plan.edges_into[operator.id][handler.input]):
+            yield Finding(
+                "handler-never-called",
+                Severity.WARNING,
+                (operator.id,),
+                f"has the handler {handler.method} for the watermark {handler.identifier!r}, but nothing upstream of "
+                f"that input declares it.",
                 "Check which input sends the watermark, and whether it is declared with default_handling_strategy_"
                 f"ignore(). {_UNDECLARED}",
             )

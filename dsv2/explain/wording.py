@@ -79,8 +79,9 @@ def details(operator: OperatorView) -> Iterator[str]:
         yield f"state: {', '.join(map(_state_text, operator.states))}"
     if operator.declares:
         yield f"declares: {', '.join(map(watermark_name, operator.declares))}"
-    if operator.handlers:
-        yield f"handles watermarks: {', '.join(operator.handlers)}"
+    of_one = [f"{one.method} ({watermark_name(one.watermark)})" for one in operator.watermark_handlers]
+    if operator.handlers or of_one:
+        yield f"handles watermarks: {', '.join([*operator.handlers, *of_one])}"
     if operator.event_time:
         yield "uses event time"
     if operator.broadcast_wait:

@@ -2,6 +2,7 @@
 
 from dsv2.functions.asynchronous import AsyncBatchProcessFunction, AsyncOneInputStreamProcessFunction
 from dsv2.functions.builtin import CallableFunction, FilterFunction, FlatMapFunction, MapFunction
+from dsv2.functions.handlers import FunctionInput, on
 from dsv2.functions.one_input import OneInput, OneInputStreamProcessFunction
 from dsv2.functions.operators import DeduplicateFunction, LimitFunction, SampleFunction, UnionFunction
 from dsv2.functions.two_input import (
@@ -18,6 +19,7 @@ __all__ = (
     "DeduplicateFunction",
     "FilterFunction",
     "FlatMapFunction",
+    "FunctionInput",
     "LimitFunction",
     "MapFunction",
     "OneInput",
@@ -29,4 +31,5 @@ __all__ = (
     "TwoOutputStreamProcessFunction",
     "UnionFunction",
     "no_output_until_end_of_input",
+    "on",
 )

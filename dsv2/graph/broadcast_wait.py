@@ -7,7 +7,6 @@ from typing import Any
 
 from dsv2.errors import ConfigurationError
 from dsv2.watermark import BoolWatermarkDeclaration, Watermark, WatermarkDeclaration
-from dsv2.watermark.event_time import LONG_MIN
 
 __all__ = ("WaitForBroadcast",)
 
@@ -21,9 +20,10 @@ class WaitForBroadcast:
     written in each micro-batch, so the wait should be short.
 
     Args:
-        until: The watermark that ends the wait. Given the declaration of a flag, its value True; given one of a number,
-            any value; given a watermark (``DECLARATION.new_watermark(5)``), its value or a higher one. What counts is
-            the value combined over the channels of the broadcast side. None: the end of the broadcast side.
+        until: The watermark that ends the wait. Given the declaration of a flag, its value True; given another
+            declaration, any value; given a watermark (``DECLARATION.new_watermark(5)``), its value or a higher one: a
+            superset, or a vector with no smaller entry. Values without an order must be equal. What counts is the value
+            combined over the channels of the broadcast side. None: the end of the broadcast side.
         max_records: The number of records that each subtask may buffer. With more the job fails.
 
     Raises:
@@ -51,13 +51,18 @@ class WaitForBroadcast:
 
     def is_over(self, identifier: str, value: Any) -> bool:
         """Whether a watermark of the broadcast side ends the wait."""
-        return identifier == self.identifier and value >= self._least
-
-    @property
-    def _least(self) -> Any:
+        if identifier != self.identifier:
+            return False
         if isinstance(self.until, Watermark):
-            return self.until.value
-        return True if isinstance(self.until, BoolWatermarkDeclaration) else LONG_MIN
+            return _has_reached(value, self.until.value)
+        return value is True or not isinstance(self.until, BoolWatermarkDeclaration)
 
     def __str__(self) -> str:
         return "its end" if self.until is None else f"its watermark {self.identifier!r}"
+
+
+def _has_reached(value: Any, least: Any) -> bool:
+    try:
+        return bool(value >= least)
+    except TypeError:  # values of this type are not ordered
+        return bool(value == least)

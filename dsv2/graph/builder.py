@@ -34,6 +34,7 @@ from dsv2.graph.side_outputs import declared_outputs
 from dsv2.graph.sink_checks import with_sink_checks
 from dsv2.graph.states import check_states
 from dsv2.graph.uids import Uid, uids_of
+from dsv2.graph.watermark_handlers import check_handlers
 from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, WatermarkStrategy
@@ -170,6 +171,8 @@ class PlanBuilder:
             for index, ref in enumerate(node.inputs)
         )
         declarations = _declarations(operators)
+        for operator in operators:
+            check_handlers(operator, declarations)
         plan = Plan(
             job_name,
             self._resolve_mode(mode),

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from types import CodeType
 
 from dsv2.errors import PlanError
+from dsv2.functions.handlers import watermark_handlers
 from dsv2.graph.plan import Operator
 
 __all__ = ("check_names",)
@@ -25,8 +26,9 @@ def check_names(operator: Operator, kind: type) -> None:
     own_classes = [base for base in kind.__mro__ if base not in ours]
     callbacks = {name for base in ours for name in vars(base) if not name.startswith("_")}
     _check_reserved(operator, kind, own_classes, callbacks)
+    handlers = {handler.method for handler in watermark_handlers(kind)}
     for name in _methods(own_classes):
-        if name in callbacks or _is_referred_to(name, own_classes):
+        if name in callbacks or name in handlers or _is_referred_to(name, own_classes):
             continue
         meant = _meant(name, callbacks)
         if name in _OF_EVENT_TIME:

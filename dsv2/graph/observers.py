@@ -8,6 +8,7 @@ from itertools import chain
 
 from dsv2.functions import ProcessFunction
 from dsv2.graph.plan import Edge, Exchange, Operator, OperatorKind
+from dsv2.graph.watermark_handlers import handlers_of
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy
 from dsv2.watermark.event_time import RESERVED
 
@@ -28,8 +29,9 @@ def with_superseded(
     """Return ``edges`` with their ``last_only``: the watermarks for which the last value is enough.
 
     These are the watermarks that no function behind the exchange receives: all functions that they can reach inherit
-    ``on_watermark`` from their base class. Aligned watermarks are not among them, because each value ends a round, and
-    neither is event time, which fires timers. Sinks ignore watermarks, but test harnesses show what is sent to them.
+    ``on_watermark`` from their base class, and have no handler for them. Aligned watermarks are not among them, because
+    each value ends a round, and neither is event time, which fires timers. Sinks ignore watermarks, but test harnesses
+    show what is sent to them.
     """
     candidates = {
         identifier
@@ -48,7 +50,7 @@ def with_superseded(
     for operator in reversed(operators):
         behind = set(chain.from_iterable(noticed_by[edge.target][edge.input] for edge in leaving.get(operator.id, ())))
         noticed_by[operator.id] = [
-            candidates if _receives(operator, number) else behind & forwarded
+            candidates if _receives(operator, number) else _handled(operator, number) & candidates | behind & forwarded
             for number in range(max(1, len(operator.input_keys)))
         ]
     is_sink = {operator.id for operator in operators if operator.kind is OperatorKind.SINK}
@@ -58,6 +60,11 @@ def with_superseded(
         else replace(edge, last_only=frozenset(candidates - noticed_by[edge.target][edge.input]))
         for edge in edges
     )
+
+
+def _handled(operator: Operator, number: int) -> set[str]:
+    """The watermarks of an input for which the function has a handler."""
+    return {handler.identifier for handler in handlers_of(operator) if handler.input == number}
 
 
 def _receives(operator: Operator, number: int) -> bool:

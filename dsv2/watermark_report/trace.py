@@ -142,7 +142,8 @@ class Tracer:
             return Cause.NOT_EMITTED if declares and not sent and not forwards_itself else None
         if declares:
             return Cause.NOT_EMITTED
-        if not operator.handlers or forwards_itself:
+        handles = operator.handlers or any(one.watermark == route.identifier for one in operator.watermark_handlers)
+        if not handles or forwards_itself:
             return None
         return Cause.POLLED if value is None or self._is_ahead(sent, value) else Cause.NOT_EMITTED
 

@@ -27,6 +27,7 @@ from tests.conformance import (
     programs_state,
     programs_triggers,
     programs_unblocking,
+    programs_watermark_values,
     programs_watermarks,
     programs_windows,
 )
@@ -38,6 +39,7 @@ PROGRAMS = (
     *programs_functions.PROGRAMS,
     *programs_watermarks.PROGRAMS,
     *programs_barriers.PROGRAMS,
+    *programs_watermark_values.PROGRAMS,
     *programs_event_time.PROGRAMS,
     *programs_event_time_kinds.PROGRAMS,
     *programs_lifecycle.PROGRAMS,

@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "state": {"arguments", "callables", "errors"},
     "context": {"output_tag", "state", "watermark"},
     "spi": {"async_settings", "context", "errors", "output_tag", "record_batch", "state", "watermark"},
-    "functions": {"async_settings", "context", "errors", "record_batch", "spi", "state", "watermark"},
+    "functions": {"arguments", "async_settings", "context", "errors", "record_batch", "spi", "state", "watermark"},
     "extension": MODEL - {"sinks"} | {"arguments", "callables", "columnar", "streams"},
     "arrow": MODEL
     | {"aggregates", "callables", "columnar", "connectors", "extension"}

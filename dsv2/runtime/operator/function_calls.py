@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 from dsv2.errors import ContractError, IncompatibleCheckpointError
 from dsv2.functions import ProcessFunction
-from dsv2.graph import KeySelector, OperatorKind
+from dsv2.graph import KeySelector, OperatorKind, handlers_of, owner_of_handlers
 from dsv2.runtime.exchange.collector import CurrentTimestamp, OutputCollector
 from dsv2.runtime.exchange.emitter import Emitter, EndGuard, KeyGuard
 from dsv2.runtime.operator.columnar_contexts import ColumnarNonPartitioned, ColumnarPartitioned
@@ -215,6 +215,10 @@ class FunctionCalls:
             self._non_partitioned = ColumnarNonPartitioned(self.columns, *of_job)
             self._partitioned = ColumnarPartitioned(self.columns, self._non_partitioned, *of_key)
         self._callbacks = [_callbacks_of(operator.kind, number) for number in range(len(operator.input_keys))]
+        self._owner_of_handlers = owner_of_handlers(function)
+        self._handlers: list[dict[str, str]] = [{} for _ in self._callbacks]  # by identifier
+        for handler in handlers_of(operator):
+            self._handlers[handler.input][handler.identifier] = handler.method
         self.processors = [self._new_processor(index) for index in range(len(self._callbacks))]
         """The processor of each input."""
 
@@ -248,9 +252,13 @@ class FunctionCalls:
         self._notify("close")
 
     def watermark(self, input_index: int, watermark: Watermark) -> WatermarkHandlingResult:
-        """Call ``on_watermark`` for an input and return its result."""
-        callback = self._callbacks[input_index].watermark
-        result: object = self._call(callback, watermark, *self._collectors, self._non_partitioned)
+        """Call the handler of a watermark of an input, or ``on_watermark``, and return its result."""
+        callback = self._handlers[input_index].get(watermark.identifier)
+        owner = self._owner_of_handlers
+        if callback is None:
+            callback, owner = self._callbacks[input_index].watermark, self._function
+        call = getattr(owner, callback)
+        result: object = self.attributed(callback, call, watermark, *self._collectors, self._non_partitioned)
         if not isinstance(result, WatermarkHandlingResult):
             error = ContractError(
                 f"{callback} returned {result!r}. Return WatermarkHandlingResult.PEEK to forward the watermark as "

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from dsv2.record_position import Offset, SplitName
+from dsv2.runtime.sources.watermark_values import value_from_json
 from dsv2.sources import Serializer
 from dsv2.watermark.event_time import SentEventTime
 
@@ -172,7 +173,7 @@ def orders(offset: SourceOffset, splits: Serializer[Any]) -> list[ReaderOrder]:
             subtask,
             batch,
             (
-                *(WatermarkOrder(identifier, value) for identifier, value in reader["watermarks"].items()),
+                *(WatermarkOrder(name, value_from_json(value)) for name, value in reader["watermarks"].items()),
                 *(_split_order(split, splits) for split in reader["splits"]),
             ),
             batch == 0,

@@ -10,6 +10,7 @@ from dsv2.clock import Clock
 from dsv2.errors import ContractError
 from dsv2.runtime.sources.offsets import ACTIVE, IDLE, NOTHING_SENT, WATERMARK, ReplayedValue, Report
 from dsv2.runtime.sources.split_watermarks import SplitTime, combined
+from dsv2.runtime.sources.watermark_values import value_to_json
 from dsv2.sources import Portion, ReaderInfo, Serializer, WatermarkStrategy
 from dsv2.watermark import Watermark
 from dsv2.watermark.event_time import SentEventTime
@@ -233,7 +234,7 @@ class Readers:
         """Let all readers emit a watermark."""
         for state in self.states:
             if state.ended is None:
-                state.watermarks[watermark.identifier] = watermark.value
+                state.watermarks[watermark.identifier] = value_to_json(watermark)
 
     def replay(self, values: Iterable[ReplayedValue]) -> None:
         """Distribute values of dead letters, each to the reader that has read it, unless that one has ended."""
