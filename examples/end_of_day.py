@@ -15,7 +15,7 @@ from functools import cache, partial
 from typing import NamedTuple
 
 from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, NonPartitionedContext, PartitionedContext
-from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.functions import OneInputStreamProcessFunction, on
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
@@ -87,11 +87,11 @@ class CarrierReports(OneInputStreamProcessFunction[Flight, DayReport]):
         flights, cancelled, delay = today.value() or (0, 0, 0)
         today.update((flights + 1, cancelled + (record.delay is None), delay + (record.delay or 0)))
 
-    def on_watermark(
-        self, watermark: Watermark, output: Collector[DayReport], ctx: NonPartitionedContext[DayReport]
+    @on(END_OF_DAY)
+    def end_day(
+        self, watermark: Watermark[str], output: Collector[DayReport], ctx: NonPartitionedContext[DayReport]
     ) -> WatermarkHandlingResult:
-        if END_OF_DAY.matches(watermark):
-            ctx.apply_to_all_partitions(partial(self._report, watermark.value))
+        ctx.apply_to_all_partitions(partial(self._report, watermark.value))
         return WatermarkHandlingResult.PEEK
 
     def _report(self, day: str, output: Collector[DayReport], ctx: PartitionedContext[DayReport]) -> None:

@@ -39,6 +39,7 @@ class Flow:
             for identifier, declaration in plan.declarations.items()
             if declaration.default_handling_strategy is WatermarkHandlingStrategy.FORWARD
         }
+        self._barriers = {name for name, one in plan.declarations.items() if one.combination_policy.barrier is not None}
         self._sent: dict[int, frozenset[str]] = {}
         self._endless: set[int] = set()
         for operator in plan.operators:  # upstream operators come first
@@ -70,10 +71,15 @@ class Flow:
         wait = operator.broadcast_wait
         if wait is not None and wait.identifier == identifier:
             return True
-        edges = self.plan.edges_into[operator.id]
         inputs = [number for number, _ in handlers(operator)]
         inputs += [handler.input for handler in handlers_of(operator) if handler.identifier == identifier]
-        return any(identifier in self.arriving(edges[number]) for number in inputs)
+        return any(identifier in self.delivered(operator, number) for number in inputs)
+
+    def delivered(self, operator: Operator, number: int) -> frozenset[str]:
+        """The identifiers that the callbacks of ``operator`` for an input may receive. Barriers come on the first."""
+        arriving = self.arriving(self.plan.edges_into[operator.id][number])
+        barriers = self.received(operator) & self._barriers
+        return arriving - barriers if number else arriving | barriers
 
     def may_never_end(self, edge: Edge) -> bool:
         """Whether a source upstream of ``edge`` is unbounded."""

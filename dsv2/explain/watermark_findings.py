@@ -96,7 +96,7 @@ def _waits_for_broadcast(operator: Operator, flow: Flow) -> Iterator[Finding]:
 def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
     hidden = OF_EVENT_TIME if operator.function.dsv2_has_event_time else frozenset[str]()
     for number, name in handlers(operator):
-        if not flow.arriving(flow.plan.edges_into[operator.id][number]) - hidden:
+        if not flow.delivered(operator, number) - hidden:
             yield Finding(
                 "handler-never-called",
                 Severity.WARNING,
@@ -107,7 +107,7 @@ def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
             )
 
     for handler in handlers_of(operator):
-        if handler.identifier not in flow.arriving(flow.plan.edges_into[operator.id][handler.input]):
+        if handler.identifier not in flow.delivered(operator, handler.input):
             yield Finding(
                 "handler-never-called",
                 Severity.WARNING,

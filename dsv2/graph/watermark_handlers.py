@@ -95,7 +95,11 @@ def _problem(
 def _problem_of_input(operator: Operator, handler: WatermarkHandler) -> str | None:
     inputs = _INPUTS.get(operator.kind, (None,))
     if handler.input in inputs:
-        return None
+        is_barrier = handler.declaration.combination_policy.barrier is not None
+        first = inputs[0]
+        if first is None or handler.input is first or not is_barrier:
+            return None
+        return f"a barrier cuts all inputs, and is delivered on the first one. Pass input={first.value!r}"
     if inputs == (None,):
         return "the function has one input. Omit input=..."
     names = " or ".join(f"input={one.value!r}" for one in inputs if one is not None)

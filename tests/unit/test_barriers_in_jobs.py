@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import ExecutionEnvironment, JobError, PlanError, Trigger, WaitForBroadcast, new_builder
+from dsv2 import (
+    ExecutionEnvironment,
+    JobError,
+    PlanError,
+    Trigger,
+    WaitForBroadcast,
+    WatermarkDeclarationError,
+    new_builder,
+)
 from dsv2.cli.main import main
 from dsv2.dashboard.jobs import Snapshot, Status
 from dsv2.dashboard.watermarks import watermark_page
 from dsv2.explain import Severity
+from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction, on
 from dsv2.graph import Plan
 from dsv2.testing import OneInputHarness, TwoInputNonBroadcastHarness
-from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingResult
+from dsv2.watermark import LongWatermark, WatermarkDeclaration, WatermarkHandlingResult
 from dsv2.watermark_report import Cause
 from tests.spans import Item
 from tests.support import broadcast_side, one_input, operator_named, two_inputs
@@ -63,6 +73,21 @@ class TestPlans:
         wait = WaitForBroadcast(until=DAY)
         written(bounded(env).connect_and_process(rules, broadcast_side(), wait_for_broadcast=wait))
         with pytest.raises(PlanError, match="waits for the barrier 'day' of its broadcast side, which itself waits"):
+            plan_of(env)
+
+    def test_handler_of_the_second_input_is_refused(self) -> None:
+        class Both(TwoInputNonBroadcastStreamProcessFunction[int, int, int]):
+            def process_record_from_first_input(self, record: int, output: Any, ctx: Any) -> None: ...
+
+            def process_record_from_second_input(self, record: int, output: Any, ctx: Any) -> None: ...
+
+            @on(DAY, input="second")
+            def end_day(self, watermark: LongWatermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+                return PEEK
+
+        env = environment()
+        written(bounded(env).connect_and_process(endless(env).process(declares(DAY)), Both()))
+        with pytest.raises(WatermarkDeclarationError, match=r"delivered on the first one. Pass input='first'"):
             plan_of(env)
 
     def test_the_same_barrier_with_other_limits_is_refused(self) -> None:
@@ -114,6 +139,16 @@ class TestFindings:
 
         assert not findings(build, "barrier-never-sent")
         assert not findings(build, "unhandled-barrier")
+
+    def test_barrier_that_only_the_second_input_sends_is_handled_by_the_first(self) -> None:
+        def build(env: ExecutionEnvironment, callback: str) -> None:
+            dated = endless(env).process(declares(DAY))
+            written(bounded(env).connect_and_process(dated, two_inputs(**{callback: print})))
+
+        first, second = "on_watermark_from_first_input", "on_watermark_from_second_input"
+        for code, expected in (("handler-never-called", (0, 1)), ("unhandled-barrier", (0, 1))):
+            found = tuple(len(findings(partial(build, callback=name), code)) for name in (first, second))
+            assert found == expected, code
 
     def test_barrier_without_a_handler(self) -> None:
         (found,) = findings(lambda env: written(endless(env).process(declares(DAY)).map(abs)), "unhandled-barrier")
