@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,9 +24,11 @@ from dsv2.cli.main import main
 from dsv2.dashboard.jobs import Snapshot, Status
 from dsv2.dashboard.watermarks import watermark_page
 from dsv2.explain import Severity
-from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction, on
+from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction, on
 from dsv2.graph import Plan
-from dsv2.testing import OneInputHarness, TwoInputNonBroadcastHarness
+from dsv2.sinks import CollectSink
+from dsv2.sources import CollectionSource
+from dsv2.testing import Crash, OneInputHarness, Stop, TestSource, TwoInputNonBroadcastHarness
 from dsv2.watermark import LongWatermark, WatermarkDeclaration, WatermarkHandlingResult
 from dsv2.watermark_report import Cause
 from tests.spans import Item
@@ -313,3 +318,68 @@ def test_view_of_another_watermark_is_no_barrier() -> None:
     plain = new_builder("plain").type_long().build()
     view = view_of(lambda env: written(endless(env).process(declares(plain))))
     assert [one.barrier for one in view.watermarks] == [None]
+
+
+class Days(OneInputStreamProcessFunction[tuple[int, int], tuple[int, int]]):
+    """Forwards pairs of a day and an amount, and ends each day."""
+
+    def __init__(self) -> None:
+        self.day = 0
+
+    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+        return [DAY]
+
+    def process_record(self, record: tuple[int, int], output: Any, ctx: Any) -> None:
+        if record[0] > self.day:
+            self.day = record[0]
+            ctx.non_partitioned_context.watermark_manager.emit_watermark(DAY.new_watermark(self.day - 1))
+        output.collect(record)
+
+    def end_input(self, ctx: Any) -> None:
+        ctx.watermark_manager.emit_watermark(DAY.new_watermark(self.day))
+
+
+class Sums(OneInputStreamProcessFunction[tuple[int, int], tuple[int, int]]):
+    """Emits the sum of each day."""
+
+    def __init__(self) -> None:
+        self.sum = 0
+
+    def process_record(self, record: tuple[int, int], output: Any, ctx: Any) -> None:
+        self.sum += record[1]
+
+    @on(DAY)
+    def end_day(self, watermark: LongWatermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        output.collect((watermark.value, self.sum))
+        self.sum = 0
+        return PEEK
+
+
+FAST = [(day, 10 ** (day % 4)) for day in range(12)]
+SLOW = [(day, 5 * 10 ** (day % 4)) for day in (0, 0, 3, 4, 4, 9)]
+
+
+@pytest.mark.parametrize("interruption", [Stop(), Crash()])
+@pytest.mark.parametrize("at", range(1, 12, 2))
+@pytest.mark.parametrize("parallelism", [(1, 1), (2, 3)])
+def test_restart_is_invisible(interruption: Any, at: int, parallelism: tuple[int, int], tmp_path: Path) -> None:
+    """At any record of the fast source, while it is blocked as well. The parallelism may change."""
+    results = []
+    for subtasks in parallelism:
+        env = environment()
+        fast = env.from_source(TestSource([*FAST[:at], interruption, *FAST[at:]], records_per_batch=1)).with_uid("fast")
+        slow = env.from_source(CollectionSource(SLOW, records_per_batch=1)).with_uid("slow")
+        days = [stream.process(Days()).with_uid(f"days {n}") for n, stream in enumerate((fast, slow))]
+        between = days[0].union(days[1]).with_uid("union").shuffle().process(one_input(process_record=forward))
+        sink = CollectSink[tuple[int, int]]()
+        between.with_uid("between").with_parallelism(subtasks).process(Sums()).with_uid("sums").to_sink(sink)
+        job = env.execute_async("days", checkpoint_location=tmp_path, trigger=Trigger.available_now())
+        with suppress(JobError):
+            job.await_termination(timedelta(seconds=20))
+        results += sink.results
+    sums = {day: sum(amount for other, amount in (*FAST, *SLOW) if other == day) for day in range(12)}
+    assert results == list(sums.items())
+
+
+def forward(record: Any, output: Any, ctx: Any) -> None:
+    output.collect(record)
