@@ -151,3 +151,24 @@ def test_cuts_stay_consistent_if_the_parallelism_changes(history: History, data:
             assert following is None or place_of[record] < place_of[DAY, following]
         ids = [value for kind, value in _pairs(one) if kind == DAY]
         assert ids == sorted(set(ids)), "no id is delivered again"
+
+
+@given(histories(), st.lists(st.integers(0, 1500), min_size=1))
+def test_no_channel_is_blocked_for_longer_than_the_timeout(history: History, steps: list[int]) -> None:
+    """With the policy to proceed: each id is still delivered once, in order, and no record is lost."""
+    inputs = Inputs(*history.channels)
+    for place, (number, channel, sequence) in enumerate(history.frames):
+        inputs.send(number, channel, *(e._replace(identifier="bounded") if is_barrier(e) else e for e in sequence))
+        inputs.pass_time(inputs.now_ms + steps[place % len(steps)])
+        deadline = inputs.rounds.next_deadline()
+        assert deadline is None or inputs.now_ms < deadline <= inputs.now_ms + 1000
+        assert sum(gate.held_records for gate in inputs.gates) <= 3
+    ids = [value for kind, value in _pairs(inputs) if kind == "bounded"]
+    assert ids == sorted(set(ids))
+    assert sorted(e for e in inputs.received if len(e) == 4) == sorted(parts(history))
+    assert inputs.counts["late_barriers"] == 0 or inputs.counts["barriers_without_all_channels"] > 0
+
+
+def is_barrier(element: Any) -> bool:
+    """Whether an element of a sequence is a barrier."""
+    return isinstance(element, Signal) and element is not ENDED
