@@ -208,11 +208,13 @@ class InputGate:
         is_limited = identifier in self._rounds.limited
         if is_limited:
             self._rounds.hold(identifier, len(rest[0]))
+        combiner = self._combiner(identifier)
         try:
-            self._deliver(identifier, self._combiner(identifier).update(channel, value))
+            self._deliver(identifier, combiner.update(channel, value))
         except BarrierOrderError as error:
             self._rounds.fail_order(identifier, self._input, error)
-        self.release(identifier)  # a barrier that is complete already blocks nothing
+        if isinstance(combiner, BarrierCombiner):
+            self.release(identifier)  # an id that is complete already blocks nothing
         self._check_crossing()
         if is_limited:
             self._rounds.check_held(identifier)
@@ -267,15 +269,20 @@ class InputGate:
         # Queue the elements instead of processing them, so that the current event (such as the end of a channel) is
         # completed first. Queue them at the front: each of these channels may have older elements in its own rest.
         combiner = self._combiners.get(identifier)
-        blocked = () if combiner is None else combiner.sent()
-        held_for = {channel for channel, (held_for, _) in self._held.items() if held_for == identifier}
-        for channel in sorted(held_for.difference(blocked), reverse=True):
+        blocked: Mapping[int, Any] = {}
+        if isinstance(combiner, BarrierCombiner):
+            blocked = combiner.sent()
+            self._find_behind()
+        held_for = (channel for channel, (name, _) in self._held.items() if name == identifier)
+        for channel in sorted((channel for channel in held_for if channel not in blocked), reverse=True):
             held = self._held.pop(channel)
             self._released.extendleft((channel, piece) for piece in reversed(held[1]))
             if identifier in self._rounds.limited:
                 self._rounds.hold(identifier, -_count(held))
-        if held_for.isdisjoint(self._held):
+        if not blocked:
             self._held_for.discard(identifier)
+
+    def _find_behind(self) -> None:
         self._behind = {channel for _, one in self._barriers() for channel in one.behind}
 
     def _set_idle(self, channel: int, idle: bool) -> None:
@@ -358,7 +365,7 @@ class InputGate:
         self._combiners = {}
         for identifier, combiner_state in combiners.items():
             self._combiner(identifier).restore(combiner_state)
-        self._behind = {channel for _, one in self._barriers() for channel in one.behind}
+        self._find_behind()
         self._rounds.recount()
 
     def settle(self) -> None:
