@@ -213,7 +213,7 @@ class InputGate:
             self._deliver(identifier, combiner.update(channel, value))
         except BarrierOrderError as error:
             self._rounds.fail_order(identifier, self._input, error)
-        if isinstance(combiner, BarrierCombiner):
+        if isinstance(combiner, BarrierCombiner) and channel not in combiner.sent():
             self.release(identifier)  # an id that is complete already blocks nothing
         self._check_crossing()
         if is_limited:
