@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import cache, partial
 from typing import NamedTuple
@@ -103,12 +103,14 @@ class CarrierReports(OneInputStreamProcessFunction[Flight, DayReport]):
 
 
 def daily_reports(
-    airports: Sequence[NonKeyedPartitionStream[Flight]],
+    airports: Mapping[str, NonKeyedPartitionStream[Flight]],
 ) -> NonKeyedPartitionStream[DayReport]:
     """Report each carrier and day. Each of the ``airports`` must be one channel in the order of the schedule."""
-    ended = [airport.process(EndOfDay()).with_parallelism(1) for airport in airports]
-    first, *others = ended
-    together = first.union(*others)
+    first, *others = (
+        flights.process(EndOfDay()).with_uid(f"days of {airport}").with_parallelism(1)
+        for airport, flights in airports.items()
+    )
+    together = first.union(*others).with_uid("airports")
     return together.key_by(lambda flight: flight.carrier).process(CarrierReports()).with_uid("reports")
 
 
@@ -130,15 +132,15 @@ def day_of(flight: Flight) -> date:
 
 def pipeline(env: ExecutionEnvironment) -> NonKeyedPartitionStream[DayReport]:
     """Build the pipeline. The airports are read at different speeds."""
-    airports = [
-        env.from_source(
+    airports = {
+        airport: env.from_source(
             DataGeneratorSource(
                 partial(flight_from, airport), count=len(flights_from(airport)), records_per_batch=size
             ),
             name=airport,
         ).with_parallelism(1)
         for airport, size in zip(AIRPORTS, (60_000, 40_000, 20_000), strict=True)
-    ]
+    }
     return daily_reports(airports)
 
 

@@ -161,11 +161,13 @@ class EndOfDay(Program):
         self.span = span
 
     def build(self, p: Pipeline) -> None:
-        airports = [
-            [flight for flight in end_of_day.flights_from(airport) if flight.scheduled in self.span]
+        airports = {
+            airport: p.source(
+                [flight for flight in end_of_day.flights_from(airport) if flight.scheduled in self.span], 1
+            )
             for airport in end_of_day.AIRPORTS
-        ]
-        p.collect(end_of_day.daily_reports([p.source(flights, 1) for flights in airports]))
+        }
+        p.collect(end_of_day.daily_reports(airports))
 
     def check(self, run: Run) -> None:
         expected = reports_by_day(self.span)
