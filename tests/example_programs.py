@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 
 from examples import (
     flight_delays,
@@ -12,6 +13,7 @@ from examples import (
     flight_weather,
     grades,
     hot_topics,
+    model_switching,
     news_clicks,
     sales,
     windowed_sales,
@@ -173,6 +175,26 @@ class FlightScores(Program):
         )
 
 
+class ModelSwitching(Program):
+    """Every subtask switches at the same requests, although it scores only some of them."""
+
+    REQUESTS = tuple(model_switching.some_requests())
+
+    def build(self, p: Pipeline) -> None:
+        p.collect(model_switching.score(p.source(self.REQUESTS, 1)))
+
+    def check(self, run: Run) -> None:
+        waiting, last, expected = 0.0, 0.0, list[model_switching.Scored]()
+        for number, time, amount in self.REQUESTS:
+            waiting, last = max(0.0, waiting - 10 * (time - last)) + 1, time
+            is_behind = waiting > 20
+            model = model_switching.fast_model if is_behind else model_switching.accurate_model
+            expected.append(model_switching.Scored(number, model(amount), "fast" if is_behind else "accurate"))
+        switches = [one.number for before, one in pairwise(expected) if one.model != before.model]
+        assert len(switches) >= 4
+        run.expect_all(*expected)
+
+
 def days(first: int, count: int = 5) -> range:
     """A range of days of the year."""
     return range(YEAR.start + first * DAY, YEAR.start + (first + count) * DAY)
@@ -187,4 +209,5 @@ EXAMPLES: Sequence[Program] = (
     FlightDelays(days(106)),  # an airport was closed for hours: some flights leave too late for their day
     FlightWeather(days(231)),  # some hours have no weather observation
     FlightScores(),
+    ModelSwitching(),
 )
