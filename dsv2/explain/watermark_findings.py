@@ -103,8 +103,8 @@ def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
                 "handler-never-called",
                 Severity.WARNING,
                 (operator.id,),
-                f"has the handler {handler.method} for the watermark {handler.identifier!r}, which is addressed to other "
-                f"operators.",
+                f"has the handler {handler.method} for the watermark {handler.identifier!r}, which is addressed to "
+                f"other operators.",
                 "Address it to this operator as well: deliver_to(...) with its uid.",
             )
         elif handler.identifier not in flow.arriving(flow.plan.edges_into[operator.id][handler.input]):

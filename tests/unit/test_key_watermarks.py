@@ -30,6 +30,7 @@ from dsv2 import (
     new_builder,
 )
 from dsv2.errors import InvalidWatermarkError
+from dsv2.functions import on
 from dsv2.local import LocalRuntime
 from dsv2.runtime.operator.key_watermarks import _COMBINERS
 from dsv2.runtime.state.keyed_store import Domain
@@ -365,6 +366,29 @@ def test_addressed_per_key_watermark() -> None:
     assert (sorted(last.results), other.results) == ([(0, 0, 1), (1, 1, 1)], [])
     with pytest.raises(WatermarkDeclarationError, match=r"cannot reach KeyedProcess .uid 'last'"):
         plan_with(lambda emit: emit.key_by(user_of).process(Passing()).key_by(user_of).process(Watch()), declaration)
+
+
+OTHER = new_builder("other").type_str().per_key(int).build()
+
+
+class WithHandlers(Watch):
+    """Handles one watermark on its own."""
+
+    @on(DONE)
+    def done(self, watermark: KeyedWatermark[int, int], output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+        output.collect(("handler", ctx.state_manager.current_key, watermark.value))
+
+
+def test_handlers_of_single_watermarks() -> None:
+    harness = OneInputHarness(WithHandlers(), key=user_of, declarations=[DONE, OTHER])
+    harness.input.push_watermark(DONE.new_watermark(1, key=7))
+    harness.input.push_watermark(OTHER.new_watermark("x", key=7))
+    assert harness.output.records == [("handler", 7, 1), (7, 7, "x")]
+
+
+def test_handler_without_keys_is_refused() -> None:
+    with pytest.raises(WatermarkDeclarationError, match="it is about one key, so only keyed functions receive it"):
+        plan_with(lambda emitted: emitted.process(WithHandlers()))
 
 
 @pytest.mark.parametrize("key_type", [list, None, 3, dict])
