@@ -90,13 +90,15 @@ class AddSteps(OneInputStreamProcessFunction[Upload, DailySteps]):
         self, watermark: KeyedWatermark, output: Collector[DailySteps], ctx: PartitionedContext[DailySteps]
     ) -> None:
         states = ctx.state_manager
-        steps, expected, finished = (states.get_state(one) for one in (self.STEPS, self.EXPECTED, self.FINISHED))
+        steps, expected = states.get_state(self.STEPS), states.get_state(self.EXPECTED)
+        finished = states.get_state(self.FINISHED)
         for device in sorted(watermark.value):
             finished.put(device, True)
         if len(list(finished.keys())) == expected.value():
             output.collect(DailySteps(watermark.key, steps.value(), expected.value()))
-            for state in (steps, expected, finished):
-                state.clear()
+            steps.clear()
+            expected.clear()
+            finished.clear()
 
 
 def count_steps(uploads: NonKeyedPartitionStream[Upload]) -> NonKeyedPartitionStream[DailySteps]:

@@ -88,7 +88,7 @@ def on(declaration: LongWatermarkDeclaration, *, input: _InputName | None = None
 @overload
 def on(declaration: BoolWatermarkDeclaration, *, input: _InputName | None = None) -> _Mark[BoolWatermark]: ...
 @overload
-def on(
+def on(  # type: ignore[overload-overlap]  # the subclass has handlers of another shape
     declaration: KeyedWatermarkDeclaration[V, K], *, input: _InputName | None = None
 ) -> _KeyMark[KeyedWatermark[V, K]]: ...
 @overload

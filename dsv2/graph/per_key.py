@@ -60,12 +60,12 @@ def _check_keyed(operator: Operator, declaration: KeyedWatermarkDeclaration) -> 
                 f"which is {name}: it has no partition in which a watermark can be handled. Address the watermark to "
                 f"other operators (deliver_to), or use a function that processes records one by one.",
             )
-    kind = declaration.scope.key_type
-    if not can_be_keys(operator, kind):
+    key_type = declaration.scope.key_type
+    if not can_be_keys(operator, key_type):
         raise _error(
             operator,
             declaration,
-            f"whose key selector returns another type than {getattr(kind, '__qualname__', kind)}. Declare the "
+            f"whose key selector returns another type than {_name_of(key_type)}. Declare the "
             f"watermark with the type of the keys.",
         )
 
@@ -80,3 +80,7 @@ def _error(operator: Operator, declaration: KeyedWatermarkDeclaration, problem: 
     return WatermarkDeclarationError(
         f"The per-key watermark {declaration.identifier!r} reaches {operator} at {operator.location}, {problem}"
     )
+
+
+def _name_of(kind: object) -> str:
+    return getattr(kind, "__qualname__", str(kind))

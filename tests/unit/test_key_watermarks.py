@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -34,8 +35,10 @@ from dsv2.functions import on
 from dsv2.local import LocalRuntime
 from dsv2.runtime.operator.key_watermarks import _COMBINERS
 from dsv2.runtime.state.keyed_store import Domain
+from dsv2.savepoint import Savepoint
 from dsv2.testing import OneInputHarness, TwoInputNonBroadcastHarness, TwoOutputHarness
 from dsv2.watermark import KeyedWatermark, KeyedWatermarkDeclaration
+from tests.unit.test_local_savepoints import Program
 
 DONE = new_builder("done").type_long().combine_function_max().per_key(int).build()
 
@@ -299,6 +302,23 @@ def test_new_number_of_channels_begins_with_the_combination_of_the_old_ones() ->
     assert harness.output.records == []
     harness.input.push_watermark(DONE.new_watermark(6, key=7), channel=2)
     assert harness.output.records == [(7, 7, 6)]
+
+
+def test_savepoint_carries_what_channels_have_sent_to_another_parallelism(tmp_path: Path) -> None:
+    """The first half of the records has a watermark of one emitter for each user, the second half that of the other."""
+    declaration = new_builder("done").type_long().combine_wait_for_all_channels(True).per_key(int).build()
+    first, second = [Visit(user, -1) for user in range(10)], [Visit(user ^ 1, -1) for user in range(10)]
+
+    def build(stream: Any, parallelism: int) -> Any:
+        emitted = stream.shuffle().process(Emit(declaration)).with_uid("emit").with_parallelism(2)
+        return emitted.key_by(user_of).process(Watch()).with_uid("watch").with_parallelism(parallelism)
+
+    program = Program([*first, *second], build)
+    program.run(stop=len(first)).savepoint(tmp_path / "savepoint")
+    assert program.results == []
+    assert Savepoint.open(tmp_path / "savepoint").operators["watch"] == ()
+    program.run(start=tmp_path / "savepoint", parallelism=3)
+    assert sorted(program.results) == [(user, user, 1) for user in range(10)]
 
 
 def test_watermark_of_a_foreign_key_is_refused_where_the_stream_stays_keyed() -> None:
