@@ -11,6 +11,7 @@ from dsv2.explain import Explanation
 from dsv2.sinks import CollectSink
 from examples import end_of_day
 from examples.hot_topics import pipeline
+from examples.model_switching import score, some_requests
 from tests.explained_program import recorded
 
 __all__ = ("DIAGRAMS", "draw")
@@ -32,9 +33,18 @@ def _end_of_day() -> Explanation:
     return env.build_plan("end of day").explain()
 
 
+def _model_switching() -> Explanation:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    env.set_parallelism(2)
+    requests = env.from_collection(some_requests(), "requests").with_parallelism(1)
+    score(requests).to_sink(CollectSink())
+    return env.build_plan("model switching").explain()
+
+
 DIAGRAMS: Mapping[str, Callable[[], Explanation]] = {
     "docs/assets/plan_end_of_day.svg": _end_of_day,
     "docs/assets/plan_hot_topics.svg": _hot_topics,
+    "docs/assets/plan_model_switching.svg": _model_switching,
     "docs/assets/plan_orders.svg": recorded,
 }
 """Explanations by the path of the diagram."""

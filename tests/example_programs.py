@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 
 from examples import (
     end_of_day,
@@ -13,8 +14,10 @@ from examples import (
     flight_weather,
     grades,
     hot_topics,
+    model_switching,
     news_clicks,
     sales,
+    user_completeness,
     windowed_sales,
     word_count,
 )
@@ -63,6 +66,26 @@ class NewsClicks(Program):
         assert any(place[c] < place[news_clicks.News(c.news_id, published[c.news_id])] for c in first_hour)
         expected = Counter(click.news_id for click in first_hour)
         run.expect_all(*(news_clicks.ClickCount(item.news_id, expected[item.news_id]) for item in items))
+
+
+class UserCompleteness(Program):
+    """Each total is emitted once, with all of its parts."""
+
+    UPLOADS = tuple(user_completeness.some_uploads())
+
+    def build(self, p: Pipeline) -> None:
+        p.collect(user_completeness.count_steps(p.source(self.UPLOADS, parallelism=1)))
+
+    def check(self, run: Run) -> None:
+        steps = Counter[str]()
+        finished: dict[str, int] = {}
+        for number, upload in enumerate(self.UPLOADS):
+            steps[upload.user] += upload.steps
+            finished[upload.user] = number
+        devices = {upload.user: upload.devices for upload in self.UPLOADS}
+        assert set(devices.values()) == {1, 2, 3}
+        in_order = sorted(finished, key=finished.__getitem__)
+        run.expect(*(user_completeness.DailySteps(user, steps[user], devices[user]) for user in in_order))
 
 
 class Sales(Program):
@@ -197,6 +220,26 @@ class FlightScores(Program):
         )
 
 
+class ModelSwitching(Program):
+    """Every subtask switches at the same requests, although it scores only some of them."""
+
+    REQUESTS = tuple(model_switching.some_requests())
+
+    def build(self, p: Pipeline) -> None:
+        p.collect(model_switching.score(p.source(self.REQUESTS, 1)))
+
+    def check(self, run: Run) -> None:
+        waiting, last, expected = 0.0, 0.0, list[model_switching.Scored]()
+        for number, time, amount in self.REQUESTS:
+            waiting, last = max(0.0, waiting - 10 * (time - last)) + 1, time
+            is_behind = waiting > 20
+            model = model_switching.fast_model if is_behind else model_switching.accurate_model
+            expected.append(model_switching.Scored(number, model(amount), "fast" if is_behind else "accurate"))
+        switches = [one.number for before, one in pairwise(expected) if one.model != before.model]
+        assert len(switches) >= 4
+        run.expect_all(*expected)
+
+
 def days(first: int, count: int = 5) -> range:
     """A range of days of the year."""
     return range(YEAR.start + first * DAY, YEAR.start + (first + count) * DAY)
@@ -206,10 +249,12 @@ EXAMPLES: Sequence[Program] = (
     WordCount(),
     NewsClicks(),
     Sales(),
+    UserCompleteness(),
     Grades(),
     HotTopics(),
     FlightDelays(days(106)),  # an airport was closed for hours: some flights leave too late for their day
     FlightWeather(days(231)),  # some hours have no weather observation
     EndOfDay(days(37)),  # a blizzard: most flights of two days are cancelled
     FlightScores(),
+    ModelSwitching(),
 )

@@ -23,6 +23,7 @@ _OF_WATERMARKS = {  # part of a declaration -> whether a savepoint carries its c
     "barrier": False,  # its limits may change freely
     "across_inputs": False,
     "strategy": True,  # no state depends on it
+    "expires": False,
 }
 
 
@@ -82,6 +83,7 @@ def _of_watermark(identifier: str, old: dict[str, Any] | None, new: dict[str, An
         yield Difference(identifier, text, carried=True)
         return
     for part, carried in _OF_WATERMARKS.items():
-        if (was := old.get(part, False)) != (is_now := new.get(part, False)):
+        was, is_now = old.get(part, False), new.get(part, False)
+        if was != is_now:
             text = f"watermark {identifier!r}: {part.replace('_', ' ')} was {was} and is now {is_now}"
             yield Difference(identifier, text, carried)
