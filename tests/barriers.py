@@ -52,7 +52,8 @@ class Inputs:
     def _create(self) -> None:
         self.rounds = BarrierRounds(DECLARATIONS, "Operator 'op'", lambda: self.now_ms, self._count)
         self.gates = [
-            InputGate(number, count, DECLARATIONS, self, self.rounds) for number, count in enumerate(self.channels)
+            InputGate(number, count, DECLARATIONS, self, rounds=self.rounds)
+            for number, count in enumerate(self.channels)
         ]
 
     def send(self, number: int, channel: int, *sequence: Any) -> None:
