@@ -226,6 +226,24 @@ class TestFunctions:
         values = [watermark.value for watermark in harness.output.watermarks]
         assert values == [Part(2026, 9), Part(2026, 10), Part(2026, 11)]
 
+    def test_addressed_barrier_cuts_functions_that_pass_it_on(self) -> None:
+        declaration = new_builder("day").type_long().barrier().deliver_to("target").build()
+        received: list[int] = []
+
+        def on_barrier(watermark: Any, output: Any, ctx: Any) -> WatermarkHandlingResult:
+            received.append(watermark.value)
+            return PEEK
+
+        env = environment()
+        env.set_parallelism(2)
+        emitter = env.from_collection([0, 1, 2]).process(sends_each(declaration))
+        middle = one_input(on_watermark=lambda *args: pytest.fail("it is addressed to another function"))
+        between = emitter.shuffle().process(middle).with_uid("between")
+        target = between.process(one_input(on_watermark=on_barrier)).with_uid("target").with_parallelism(1)
+        target.to_sink(CollectSink[int]())
+        env.execute()
+        assert received == [0, 1, 2]
+
     def test_failure_names_the_operator_and_its_place(self) -> None:
         harness = OneInputHarness(one_input(), channels=2, declarations=[DATE])
         harness.input.push_watermark(DATE.new_watermark("2026-11-22"), channel=1)
