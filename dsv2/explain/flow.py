@@ -72,7 +72,9 @@ class Flow:
             return True
         edges = self.plan.edges_into[operator.id]
         inputs = [number for number, _ in handlers(operator)]
-        inputs += [handler.input for handler in handlers_of(operator) if handler.identifier == identifier]
+        inputs += [
+            handler.input for handler in handlers_of(operator.body, operator.kind) if handler.identifier == identifier
+        ]
         return any(identifier in self.arriving(edges[number]) for number in inputs)
 
     def may_never_end(self, edge: Edge) -> bool:

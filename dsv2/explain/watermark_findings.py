@@ -85,7 +85,7 @@ def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
                 f"ignore(). {_UNDECLARED}",
             )
 
-    for handler in handlers_of(operator):
+    for handler in handlers_of(operator.body, operator.kind):
         if handler.identifier not in flow.arriving(flow.plan.edges_into[operator.id][handler.input]):
             yield Finding(
                 "handler-never-called",
