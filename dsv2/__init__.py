@@ -75,7 +75,7 @@ from dsv2.functions import (
 from dsv2.graph import WaitForBroadcast
 from dsv2.job import JobHandle, JobResult, JobStatus, Trigger
 from dsv2.job_listener import JobListener
-from dsv2.output_tag import OutputTag
+from dsv2.output_tag import MainOutput, OutputTag
 from dsv2.progress import (
     BatchProgress,
     ChannelProgress,
@@ -166,6 +166,7 @@ __all__ = (
     "JobResult",
     "JobStatus",
     "KeyedPartitionStream",
+    "MainOutput",
     "MapFunction",
     "MetricGroup",
     "MissingUidWarning",

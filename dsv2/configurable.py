@@ -6,7 +6,8 @@ from typing import Self
 
 from dsv2.error_policy import ErrorPolicy
 from dsv2.errors import ConfigurationError
-from dsv2.graph import InputRef, Node, PlanBuilder
+from dsv2.functions import ProcessFunction
+from dsv2.graph import InputRef, Node, OperatorKind, PlanBuilder
 from dsv2.graph.builder import MAX_PARALLELISM, caller_location
 from dsv2.graph.error_policies import checked_policy
 
@@ -73,6 +74,27 @@ class ProcessConfigurable:
             ConfigurationError: ``max_parallelism`` is out of range.
         """
         self._node.max_parallelism = self._checked_count(max_parallelism, "max parallelism")
+        return self
+
+    def with_group(self, name: str) -> Self:
+        """Add the operator to a group, to which watermarks can be addressed (``deliver_to_group`` of their builder).
+
+        An operator may be in several groups: call the method for each of them.
+
+        Args:
+            name: A non-empty string.
+
+        Raises:
+            ConfigurationError: ``name`` is empty, or the operator is a source, a sink or a union, which has no
+                callback for watermarks.
+        """
+        node = self._node
+        if not isinstance(node.body, ProcessFunction) or node.kind is OperatorKind.UNION:
+            raise ConfigurationError(
+                f"{node.name} at {caller_location()}: only functions can be in a group, because only they have "
+                f"callbacks for watermarks."
+            )
+        node.groups |= {_non_empty(name, "group")}
         return self
 
     def with_error_policy(self, policy: ErrorPolicy) -> Self:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
-from dsv2.output_tag import OutputTag
+from dsv2.output_tag import MainOutput, OutputTag
 from dsv2.state import (
     AggregatingState,
     AggregatingStateDeclaration,
@@ -212,11 +212,24 @@ class RuntimeContext(Protocol):
 class WatermarkManager(Protocol):
     """Emits generalized watermarks."""
 
-    def emit_watermark(self, watermark: Watermark, /) -> None:
-        """Send ``watermark`` to every downstream subtask of every output, after the records collected so far.
+    def emit_watermark(
+        self,
+        watermark: Watermark,
+        /,
+        *,
+        output: OutputTag[Any] | MainOutput | Literal["first", "second"] | None = None,
+    ) -> None:
+        """Send ``watermark`` to every downstream subtask, after the records collected so far.
+
+        Args:
+            watermark: The watermark, from ``declaration.new_watermark(value)``.
+            output: The output along which it is sent: ``"first"`` or ``"second"``, or the tag of a side output.
+                None (default): along all of them.
 
         Raises:
             UndeclaredWatermarkError: No function or source of the job declares the identifier.
+            UndeclaredOutputError: The function does not have this output.
+            ContractError: It is a watermark of event time, which concerns all outputs.
         """
 
 

@@ -1,14 +1,22 @@
-"""Side outputs: further outputs of a function, each with a name and a record type (Flink ``OutputTag``)."""
+"""The outputs of a function: one or two, and side outputs, each with a name and a record type (Flink ``OutputTag``)."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from dsv2.errors import ConfigurationError
 
-__all__ = ("OutputTag",)
+__all__ = ("MainOutput", "OutputTag")
 
 T = TypeVar("T")
+
+
+class MainOutput(Enum):
+    """The outputs of a function that are not side outputs. A function with one output has ``FIRST`` only."""
+
+    FIRST = "first"
+    SECOND = "second"
 
 
 class OutputTag(Generic[T]):

@@ -16,6 +16,7 @@ from examples import (
     model_switching,
     news_clicks,
     sales,
+    user_completeness,
     windowed_sales,
     word_count,
 )
@@ -64,6 +65,26 @@ class NewsClicks(Program):
         assert any(place[c] < place[news_clicks.News(c.news_id, published[c.news_id])] for c in first_hour)
         expected = Counter(click.news_id for click in first_hour)
         run.expect_all(*(news_clicks.ClickCount(item.news_id, expected[item.news_id]) for item in items))
+
+
+class UserCompleteness(Program):
+    """Each total is emitted once, with all of its parts."""
+
+    UPLOADS = tuple(user_completeness.some_uploads())
+
+    def build(self, p: Pipeline) -> None:
+        p.collect(user_completeness.count_steps(p.source(self.UPLOADS, parallelism=1)))
+
+    def check(self, run: Run) -> None:
+        steps = Counter[str]()
+        finished: dict[str, int] = {}
+        for number, upload in enumerate(self.UPLOADS):
+            steps[upload.user] += upload.steps
+            finished[upload.user] = number
+        devices = {upload.user: upload.devices for upload in self.UPLOADS}
+        assert set(devices.values()) == {1, 2, 3}
+        in_order = sorted(finished, key=finished.__getitem__)
+        run.expect(*(user_completeness.DailySteps(user, steps[user], devices[user]) for user in in_order))
 
 
 class Sales(Program):
@@ -204,6 +225,7 @@ EXAMPLES: Sequence[Program] = (
     WordCount(),
     NewsClicks(),
     Sales(),
+    UserCompleteness(),
     Grades(),
     HotTopics(),
     FlightDelays(days(106)),  # an airport was closed for hours: some flights leave too late for their day

@@ -6,17 +6,18 @@ shows where a watermark is declared, and which inputs are downstream of that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Edge, Operator, OperatorKind, Plan, handlers_of
+from dsv2.graph.per_key import receives_keys
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource
 from dsv2.spi import WrappingFunction
 from dsv2.watermark import WatermarkHandlingStrategy
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME
 
-__all__ = ("OF_EVENT_TIME", "Flow", "handlers")
+__all__ = ("OF_EVENT_TIME", "Flow", "handlers", "key_handlers")
 
 OF_EVENT_TIME = frozenset((EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME))
 """The identifiers of event time. Functions with event time act on them in another way than ``on_watermark``."""
@@ -42,15 +43,34 @@ class Flow:
         self._sent: dict[int, frozenset[str]] = {}
         self._endless: set[int] = set()
         for operator in plan.operators:  # upstream operators come first
-            received = self.received(operator) & self._forwarded
+            received = self._passed_on(operator)
             self._sent[operator.id] = received | set(self.declared[operator.id])
             unbounded = isinstance(operator.body, BaseSource) and not operator.body.bounded
             if unbounded or any(map(self.may_never_end, plan.edges_into[operator.id])):
                 self._endless.add(operator.id)
 
+    def _passed_on(self, operator: Operator) -> frozenset[str]:
+        per_key = {name for name, one in self.plan.declarations.items() if one.scope.key_type is not None}
+        received = self.received(operator)
+        plain = received & (self._forwarded | operator.passes_on) - per_key
+        return plain if receives_keys(operator) else plain | received & per_key
+
     def arriving(self, edge: Edge) -> frozenset[str]:
         """The identifiers that may arrive on ``edge``."""
-        return self._sent[edge.source]
+        return self._sent[edge.source] - edge.without
+
+    def withheld(self, edge: Edge) -> frozenset[str]:
+        """The identifiers that may be sent at the start of ``edge``, and are addressed to operators elsewhere."""
+        return self._sent[edge.source] & edge.without
+
+    def addressed(self, operator: Operator) -> tuple[str, ...]:
+        """The identifiers of the watermarks that are addressed to ``operator``."""
+        is_function = isinstance(operator.body, ProcessFunction) and operator.kind is not OperatorKind.UNION
+        return tuple(
+            identifier
+            for identifier, declaration in self.plan.declarations.items()
+            if is_function and declaration.scope.is_addressed and identifier not in operator.passes_on
+        )
 
     def received(self, operator: Operator) -> frozenset[str]:
         """The identifiers that may arrive on any input of ``operator``."""
@@ -65,13 +85,16 @@ class Flow:
     def handles(self, operator: Operator, identifier: str) -> bool:
         """Whether the function of ``operator``, which may receive a watermark, acts on it."""
         function = operator.function
+        if identifier in operator.passes_on:
+            return False
         if identifier in OF_EVENT_TIME and function.dsv2_has_event_time:
             return True
         wait = operator.broadcast_wait
         if wait is not None and wait.identifier == identifier:
             return True
         edges = self.plan.edges_into[operator.id]
-        inputs = [number for number, _ in handlers(operator)]
+        per_key = self.plan.declarations[identifier].scope.key_type is not None
+        inputs = [number for number, _ in (key_handlers(operator) if per_key else handlers(operator))]
         inputs += [
             handler.input for handler in handlers_of(operator.body, operator.kind) if handler.identifier == identifier
         ]
@@ -93,10 +116,21 @@ class Flow:
 
 def handlers(operator: Operator) -> Iterator[tuple[int, str]]:
     """The inputs for which the function of ``operator`` overrides the callback for watermarks, with its name."""
+    return _overridden(operator, _CALLBACKS.get(operator.kind, ("on_watermark",)))
+
+
+def key_handlers(operator: Operator) -> Iterator[tuple[int, str]]:
+    """The inputs for which a keyed function overrides the callback for per-key watermarks, with its name."""
+    names = _CALLBACKS.get(operator.kind, ("on_watermark",))
+    if receives_keys(operator):
+        yield from _overridden(operator, [name.replace("on_", "on_key_", 1) for name in names])
+
+
+def _overridden(operator: Operator, callbacks: Sequence[str]) -> Iterator[tuple[int, str]]:
     function = operator.function
     if operator.kind is OperatorKind.UNION:
         return
-    for number, name in enumerate(_CALLBACKS.get(operator.kind, ("on_watermark",))):
+    for number, name in enumerate(callbacks):
         owner = function.wrapped if isinstance(function, WrappingFunction) else function
         kind = type(owner if hasattr(owner, name) else function)
         defined_in = next(base.__module__ for base in kind.__mro__ if name in vars(base))

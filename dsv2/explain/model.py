@@ -141,6 +141,8 @@ class OperatorView:
         idle_after_ms: For a generator of event time, or a source with one, after how many ms without records a subtask
             or split is idle. 0: never. None: it does not generate event time from records.
         alignment_group: For a source, the group with which its event time is aligned, or "".
+        groups: The groups to which watermarks can be addressed.
+        addressed: The identifiers of the watermarks that are addressed to it.
     """
 
     id: int
@@ -170,6 +172,8 @@ class OperatorView:
     broadcast_wait_until: str | None = None
     idle_after_ms: int | None = None
     alignment_group: str = ""
+    groups: tuple[str, ...] = ()
+    addressed: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -191,6 +195,8 @@ class EdgeView:
         read: Whether the target's subtasks read the source themselves, without an exchange.
         channels: The number of channels into each subtask, or None if unknown.
         key: The key selector.
+        without: The identifiers of the watermarks that it does not carry, because they are addressed to operators
+            elsewhere. Not for sinks, which ignore watermarks.
     """
 
     source: int
@@ -202,6 +208,7 @@ class EdgeView:
     read: bool = False
     channels: int | None = None
     key: Code | None = None
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +245,9 @@ class WatermarkView:
         handled_by: The ids of those of them that act on watermarks.
         across_inputs_combination: How the values of the inputs are combined. "": as those of the channels.
         delivery: When a combined value is delivered to functions, such as ``on change``.
+        addressed_to: The ids of the operators that it is addressed to. Empty: it is not addressed.
+        key_type: For a per-key watermark, the type of the keys, otherwise "".
+        expires_after_ms: After how many ms of processing time the value of a channel no longer counts. None: never.
     """
 
     identifier: str
@@ -252,6 +262,9 @@ class WatermarkView:
     handled_by: tuple[int, ...]
     across_inputs_combination: str = ""
     delivery: str = "on change"
+    addressed_to: tuple[int, ...] = ()
+    key_type: str = ""
+    expires_after_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

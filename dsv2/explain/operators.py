@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dsv2.error_policy import ErrorPolicy
 from dsv2.explain.code import code_of
-from dsv2.explain.flow import Flow, handlers
+from dsv2.explain.flow import Flow, handlers, key_handlers
 from dsv2.explain.model import Code, EdgeView, HandlerView, OperatorView, Place, Processing, StateView
 from dsv2.extension.event_time.generator import WatermarkGenerator
 from dsv2.functions import CallableFunction, FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
@@ -43,7 +43,10 @@ def operator_view(operator: Operator, flow: Flow) -> OperatorView:
     )
     if isinstance(body, BaseSource):
         return replace(_source_view(view, operator), bounded=body.bounded, read_by=plan.read_by.get(operator.id))
-    return _function_view(view, operator, body) if isinstance(body, ProcessFunction) else view
+    if not isinstance(body, ProcessFunction):
+        return view
+    view = replace(view, groups=tuple(sorted(operator.groups)), addressed=flow.addressed(operator))
+    return _function_view(view, operator, body)
 
 
 def _source_view(view: OperatorView, operator: Operator) -> OperatorView:
@@ -63,7 +66,7 @@ def _function_view(view: OperatorView, operator: Operator, function: ProcessFunc
         processing=processing_of(operator),
         states=tuple(map(_state_view, _states(function))),
         layout=function.state_layout if isinstance(function, WrappingFunction | ColumnarFunction) else "",
-        handlers=tuple(name for _, name in handlers(operator)),
+        handlers=tuple(name for _, name in (*handlers(operator), *key_handlers(operator))),
         watermark_handlers=tuple(
             HandlerView(one.input, one.identifier, one.method) for one in handlers_of(operator.body, operator.kind)
         ),
@@ -75,8 +78,9 @@ def _function_view(view: OperatorView, operator: Operator, function: ProcessFunc
     )
 
 
-def edge_view(edge: Edge, plan: Plan) -> EdgeView:
+def edge_view(edge: Edge, flow: Flow) -> EdgeView:
     """Return the view of an edge of a plan."""
+    plan = flow.plan
     target = plan.operators[edge.target]
     return EdgeView(
         source=edge.source,
@@ -88,6 +92,7 @@ def edge_view(edge: Edge, plan: Plan) -> EdgeView:
         read=plan.read_by.get(plan.chain_heads[edge.source]) == edge.target,
         channels=plan.channels_of(edge),
         key=None if edge.key_selector is None else code_of(edge.key_selector, target.key_versions[edge.input]),
+        without=() if target.kind is OperatorKind.SINK else tuple(sorted(flow.withheld(edge))),
     )
 
 

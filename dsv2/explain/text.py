@@ -10,6 +10,7 @@ from dsv2.explain.wording import (
     about,
     concerns,
     details,
+    duration,
     edge_text,
     headline,
     place_text,
@@ -86,8 +87,13 @@ def _watermark(view: PlanView, watermark: WatermarkView) -> Iterator[str]:
     rules += [f"combined across inputs{f' with {across}' if across else ''}"] * watermark.across_inputs
     rules += [] if watermark.delivery == "on change" else [f"delivered {watermark.delivery}"]
     rules += [] if watermark.forwarded else ["not forwarded"]
+    rules += [f"about one {watermark.key_type} key"] if watermark.key_type else []
+    if watermark.expires_after_ms is not None:
+        rules.append(f"expires after {duration(watermark.expires_after_ms)}")
     yield f"  {printable(watermark_name(watermark.identifier))}  [{', '.join(rules)}]"
     yield from _wrapped(f"declared by {_titles(view, watermark.declared_by)}", "    ", "      ")
+    if watermark.addressed_to:
+        yield from _wrapped(f"addressed to {_titles(view, watermark.addressed_to)}", "    ", "      ")
     yield from _wrapped(f"can reach {_titles(view, watermark.received_by)}", "    ", "      ")
     yield from _wrapped(f"handled by {_titles(view, watermark.handled_by)}", "    ", "      ")
 

@@ -26,7 +26,7 @@ def view_of(plan: Plan, runtime: RuntimeView | None = None) -> PlanView:
         mode=plan.mode.value,
         levels=max(plan.depths.values(), default=0),
         operators=tuple(operator_view(operator, flow) for operator in plan.operators),
-        edges=tuple(edge_view(edge, plan) for edge in plan.edges),
+        edges=tuple(edge_view(edge, flow) for edge in plan.edges),
         watermarks=tuple(_watermark_view(declaration, flow) for declaration in plan.declarations.values()),
         findings=findings_of(flow, in_one_process=runtime is not None and runtime.one_process),
         runtime=runtime,
@@ -89,4 +89,11 @@ def _watermark_view(declaration: WatermarkDeclaration, flow: Flow) -> WatermarkV
         handled_by=tuple(operator.id for operator in received_by if flow.handles(operator, identifier)),
         across_inputs_combination="" if policy.across_inputs_function is None else policy.across_inputs_function.value,
         delivery=policy.delivery.value,
+        addressed_to=tuple(one.id for one in flow.plan.operators if identifier in flow.addressed(one)),
+        key_type=_type_name(declaration.scope.key_type),
+        expires_after_ms=declaration.scope.expires_after_ms,
     )
+
+
+def _type_name(kind: type | None) -> str:
+    return "" if kind is None else getattr(kind, "__qualname__", str(kind))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsv2.explain.flow import OF_EVENT_TIME, Flow, handlers
+from dsv2.explain.flow import OF_EVENT_TIME, Flow, handlers, key_handlers
 from dsv2.explain.model import Finding, Severity
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, OperatorKind, handlers_of
@@ -21,6 +21,8 @@ def watermark_findings(flow: Flow) -> Iterator[Finding]:
             yield from _waits_for_input(operator, flow)
             yield from _waits_for_broadcast(operator, flow)
             yield from _never_called(operator, flow)
+            yield from _addressed_in_vain(operator, flow)
+            yield from _keeps_every_key(operator, flow)
     yield from _unhandled(flow)
 
 
@@ -75,7 +77,17 @@ def _waits_for_broadcast(operator: Operator, flow: Flow) -> Iterator[Finding]:
 def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
     hidden = OF_EVENT_TIME if operator.function.dsv2_has_event_time else frozenset[str]()
     for number, name in handlers(operator):
-        if not flow.arriving(flow.plan.edges_into[operator.id][number]) - hidden:
+        arriving = flow.arriving(flow.plan.edges_into[operator.id][number]) - hidden
+        if arriving and arriving <= operator.passes_on:
+            yield Finding(
+                "handler-never-called",
+                Severity.WARNING,
+                (operator.id,),
+                f"overrides {name}, but all watermarks that arrive there are addressed to other operators: "
+                f"{', '.join(sorted(arriving))}.",
+                "Address them to this operator as well: deliver_to(...) with its uid.",
+            )
+        if not arriving:
             yield Finding(
                 "handler-never-called",
                 Severity.WARNING,
@@ -86,7 +98,16 @@ def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
             )
 
     for handler in handlers_of(operator.body, operator.kind):
-        if handler.identifier not in flow.arriving(flow.plan.edges_into[operator.id][handler.input]):
+        if handler.identifier in operator.passes_on:
+            yield Finding(
+                "handler-never-called",
+                Severity.WARNING,
+                (operator.id,),
+                f"has the handler {handler.method} for the watermark {handler.identifier!r}, which is addressed to "
+                f"other operators.",
+                "Address it to this operator as well: deliver_to(...) with its uid.",
+            )
+        elif handler.identifier not in flow.arriving(flow.plan.edges_into[operator.id][handler.input]):
             yield Finding(
                 "handler-never-called",
                 Severity.WARNING,
@@ -98,14 +119,55 @@ def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
             )
 
 
+def _addressed_in_vain(operator: Operator, flow: Flow) -> Iterator[Finding]:
+    """Find operators that a watermark is addressed to, but that do not handle it, or that it cannot reach."""
+    for identifier in flow.addressed(operator):
+        if identifier not in flow.received(operator):
+            yield Finding(
+                "group-member-not-reached",
+                Severity.NOTE,
+                (operator.id,),
+                f"is in a group that the watermark {identifier!r} is addressed to, but not downstream of an operator "
+                f"that declares it.",
+                "Remove it from the group, or declare the watermark in the function before it that emits it.",
+            )
+        elif not flow.handles(operator, identifier):
+            yield Finding(
+                "addressed-without-handler",
+                Severity.WARNING,
+                (operator.id,),
+                f"is addressed by the watermark {identifier!r}, but does not override a callback for it.",
+                "Override on_watermark, or address the watermark to the operator that handles it.",
+            )
+
+
+def _keeps_every_key(operator: Operator, flow: Flow) -> Iterator[Finding]:
+    """Find per-key watermarks of which the values of all keys are kept as long as the job runs."""
+    edges = flow.plan.edges_into[operator.id]
+    for number, _ in key_handlers(operator):
+        for identifier in sorted(flow.arriving(edges[number])):
+            scope = flow.plan.declarations[identifier].scope
+            if scope.key_type is None or scope.expires_after_ms is not None or not flow.may_never_end(edges[number]):
+                continue
+            yield Finding(
+                "per-key-without-expiry",
+                Severity.NOTE,
+                (operator.id,),
+                f"keeps the values of the watermark {identifier!r} for every key, and a source before it is unbounded.",
+                "If keys come and go, declare it with expire_after(...).",
+            )
+
+
 def _unhandled(flow: Flow) -> Iterator[Finding]:
     for identifier in flow.plan.declarations.keys() - OF_EVENT_TIME:
         if not any(flow.handles(operator, identifier) for operator in flow.receivers(identifier)):
+            per_key = flow.plan.declarations[identifier].scope.key_type is not None
+            callback = "on_key_watermark" if per_key else "on_watermark"
             declared_by = tuple(number for number, declared in flow.declared.items() if identifier in declared)
             yield Finding(
                 "unhandled-watermark",
                 Severity.NOTE,
                 declared_by,
-                f"declares the watermark {identifier!r}, but no function that it reaches overrides on_watermark.",
+                f"declares the watermark {identifier!r}, but no function that it reaches overrides {callback}.",
                 "Handle it downstream, or do not declare it.",
             )

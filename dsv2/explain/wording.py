@@ -14,6 +14,7 @@ __all__ = (
     "about",
     "concerns",
     "details",
+    "duration",
     "edge_text",
     "headline",
     "place_text",
@@ -82,6 +83,10 @@ def details(operator: OperatorView) -> Iterator[str]:
     of_one = [f"{one.method} ({watermark_name(one.watermark)})" for one in operator.watermark_handlers]
     if operator.handlers or of_one:
         yield f"handles watermarks: {', '.join([*operator.handlers, *of_one])}"
+    if operator.addressed:
+        yield f"addressed by: {', '.join(map(watermark_name, operator.addressed))}"
+    if operator.groups:
+        yield f"groups: {', '.join(operator.groups)}"
     if operator.event_time:
         yield "uses event time"
     if operator.broadcast_wait:
@@ -106,6 +111,8 @@ def edge_text(edge: EdgeView) -> str:
         version = "" if edge.key.version is None else f" (version {edge.key.version})"
         how = " by" if edge.exchange is Exchange.HASH else ", keyed by"
         text = f"{text}{how} {edge.key.text}{version}"
+    if edge.without:
+        text = f"{text}, without {', '.join(edge.without)}"
     return f"{edge.output}: {text}" if isinstance(edge.output, str) else text
 
 
@@ -147,11 +154,11 @@ def _state_text(state: StateView) -> str:
         facts.append(state.mode.value)
     if state.ttl_ms is not None:
         clock = ", event time" if state.ttl_time is TtlTimeCharacteristic.EVENT_TIME else ""
-        facts.append(f"time to live {_duration(state.ttl_ms)}{clock}")
+        facts.append(f"time to live {duration(state.ttl_ms)}{clock}")
     return f"{state.name} ({', '.join(facts)})"
 
 
-def _duration(milliseconds: int) -> str:
+def duration(milliseconds: int) -> str:
     """A duration in the largest unit that divides it."""
     number, unit = next((milliseconds // size, unit) for unit, size in _UNITS.items() if milliseconds % size == 0)
     return f"{number} {unit}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
@@ -12,6 +12,8 @@ from dsv2.errors import WatermarkDeclarationError
 from dsv2.watermark import (
     BoolWatermark,
     BoolWatermarkDeclaration,
+    KeyedWatermark,
+    KeyedWatermarkDeclaration,
     LongWatermark,
     LongWatermarkDeclaration,
     Watermark,
@@ -23,6 +25,7 @@ __all__ = ("FunctionInput", "WatermarkHandler", "on", "watermark_handlers")
 
 S = TypeVar("S")
 V = TypeVar("V")
+K = TypeVar("K", bound=Hashable)
 W_co = TypeVar("W_co", covariant=True)
 P = ParamSpec("P")
 
@@ -69,17 +72,33 @@ class _Mark(Generic[W_co]):
         return method
 
 
+class _KeyMark(Generic[W_co]):
+    """The decorator that ``on`` returns, for handlers of per-key watermarks of type ``W_co``."""
+
+    def __init__(self, declaration: WatermarkDeclaration, chosen: FunctionInput | None) -> None:
+        self._handled = (declaration, chosen)
+
+    def __call__(self, method: Callable[Concatenate[S, W_co, P], None], /) -> Callable[Concatenate[S, W_co, P], None]:
+        setattr(method, _MARK, (*getattr(method, _MARK, ()), self._handled))
+        return method
+
+
 @overload
 def on(declaration: LongWatermarkDeclaration, *, input: _InputName | None = None) -> _Mark[LongWatermark]: ...
 @overload
 def on(declaration: BoolWatermarkDeclaration, *, input: _InputName | None = None) -> _Mark[BoolWatermark]: ...
 @overload
+def on(  # type: ignore[overload-overlap]  # the subclass has handlers of another shape
+    declaration: KeyedWatermarkDeclaration[V, K], *, input: _InputName | None = None
+) -> _KeyMark[KeyedWatermark[V, K]]: ...
+@overload
 def on(declaration: WatermarkDeclaration[V], *, input: _InputName | None = None) -> _Mark[Watermark[V]]: ...
-def on(declaration: WatermarkDeclaration[Any], *, input: _InputName | None = None) -> _Mark[Any]:
+def on(declaration: WatermarkDeclaration[Any], *, input: _InputName | None = None) -> _Mark[Any] | _KeyMark[Any]:
     """Mark a method of a process function as the handler of one watermark, with the type of its values.
 
     The method has the parameters and the result of ``on_watermark``. It is called instead of ``on_watermark``, which
-    receives the watermarks that have no handler. A method that overrides a handler is one too.
+    receives the watermarks that have no handler. A method that overrides a handler is one too. For a per-key watermark,
+    ``on_key_watermark`` takes the place of ``on_watermark``: the context is that of the key, and there is no result.
 
     Args:
         declaration: The declaration of the watermark, which a function or source of the job declares.
@@ -102,7 +121,7 @@ def on(declaration: WatermarkDeclaration[Any], *, input: _InputName | None = Non
             f"@on requires a watermark declaration, not {declaration!r}. Create one with new_builder(...)....build()."
         )
     chosen = None if input is None else as_choice(FunctionInput, input, "input", error=WatermarkDeclarationError)
-    return _Mark(declaration, chosen)
+    return (_KeyMark if isinstance(declaration, KeyedWatermarkDeclaration) else _Mark)(declaration, chosen)
 
 
 def watermark_handlers(kind: type) -> list[WatermarkHandler]:

@@ -8,7 +8,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.spi import AsyncFunction, ColumnarFunction, ProcessFunction
-from dsv2.watermark import Watermark, WatermarkHandlingResult
+from dsv2.watermark import KeyedWatermark, Watermark, WatermarkHandlingResult
 
 __all__ = ("OneInput", "OneInputStreamProcessFunction")
 
@@ -76,6 +76,19 @@ class OneInputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OUT
             PEEK (default) leaves forwarding to the strategy of the declaration. POLL consumes the watermark.
         """
         return WatermarkHandlingResult.PEEK
+
+    def on_key_watermark(
+        self, watermark: KeyedWatermark, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]
+    ) -> None:
+        """Called for every combined per-key watermark, in the partition of its key. Only in keyed functions.
+
+        The key may have no records yet. The watermark is not forwarded: the function may emit one itself.
+
+        Args:
+            watermark: The watermark, combined over the channels of the input that have sent one for this key.
+            output: The collector for emitted records.
+            ctx: The context, bound to the key.
+        """
 
 
 OneInput: TypeAlias = OneInputStreamProcessFunction[IN, OUT] | ColumnarFunction[IN, OUT] | AsyncFunction[IN, OUT]

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.spi import ProcessFunction
-from dsv2.watermark import Watermark, WatermarkHandlingResult
+from dsv2.watermark import KeyedWatermark, Watermark, WatermarkHandlingResult
 
 __all__ = ("TwoInputBroadcastStreamProcessFunction", "TwoInputNonBroadcastStreamProcessFunction")
 
@@ -67,11 +67,21 @@ class TwoInputNonBroadcastStreamProcessFunction(ProcessFunction, ABC, Generic[IN
         """Called for every combined watermark of the first input. See ``on_watermark`` of the one-input function."""
         return WatermarkHandlingResult.PEEK
 
+    def on_key_watermark_from_first_input(
+        self, watermark: KeyedWatermark, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]
+    ) -> None:
+        """Called for every combined per-key watermark of the first input. See the one-input function."""
+
     def on_watermark_from_second_input(
         self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
     ) -> WatermarkHandlingResult:
         """Called for every combined watermark of the second input."""
         return WatermarkHandlingResult.PEEK
+
+    def on_key_watermark_from_second_input(
+        self, watermark: KeyedWatermark, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]
+    ) -> None:
+        """Called for every combined per-key watermark of the second input."""
 
 
 class TwoInputBroadcastStreamProcessFunction(ProcessFunction, ABC, Generic[IN1_contra, IN2_contra, OUT_co]):
@@ -115,8 +125,18 @@ class TwoInputBroadcastStreamProcessFunction(ProcessFunction, ABC, Generic[IN1_c
         """Called for every combined watermark of the partitioned input."""
         return WatermarkHandlingResult.PEEK
 
+    def on_key_watermark_from_non_broadcast_input(
+        self, watermark: KeyedWatermark, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]
+    ) -> None:
+        """Called for every combined per-key watermark of the partitioned input."""
+
     def on_watermark_from_broadcast_input(
         self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
     ) -> WatermarkHandlingResult:
         """Called for every combined watermark of the broadcast input."""
         return WatermarkHandlingResult.PEEK
+
+    def on_key_watermark_from_broadcast_input(
+        self, watermark: KeyedWatermark, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]
+    ) -> None:
+        """Called for every combined per-key watermark of the broadcast input. In the subtask that has the key."""

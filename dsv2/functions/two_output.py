@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from dsv2.context import Collector, TwoOutputNonPartitionedContext, TwoOutputPartitionedContext
 from dsv2.spi import ProcessFunction
-from dsv2.watermark import Watermark, WatermarkHandlingResult
+from dsv2.watermark import KeyedWatermark, Watermark, WatermarkHandlingResult
 
 __all__ = ("TwoOutputStreamProcessFunction",)
 
@@ -65,3 +65,12 @@ class TwoOutputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OU
     ) -> WatermarkHandlingResult:
         """Called for every combined watermark. With PEEK the framework forwards it to both outputs."""
         return WatermarkHandlingResult.PEEK
+
+    def on_key_watermark(
+        self,
+        watermark: KeyedWatermark,
+        first_output: Collector[OUT1_co],
+        second_output: Collector[OUT2_co],
+        ctx: TwoOutputPartitionedContext[OUT1_co, OUT2_co],
+    ) -> None:
+        """Called for every combined per-key watermark. See ``OneInputStreamProcessFunction``."""

@@ -13,12 +13,14 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.error_policy import ErrorPolicy
 from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
 from dsv2.functions import ProcessFunction
+from dsv2.graph.addresses import with_addresses
 from dsv2.graph.broadcast_wait import WaitForBroadcast
 from dsv2.graph.callbacks import check_callbacks
 from dsv2.graph.error_policies import check_dead_letters, policy_of
 from dsv2.graph.inputs import check_unions, check_waits
 from dsv2.graph.keys import check_keys
 from dsv2.graph.observers import with_superseded
+from dsv2.graph.per_key import check_per_key
 from dsv2.graph.plan import (
     AtSource,
     Edge,
@@ -66,6 +68,7 @@ class Node:
     broadcast_wait: WaitForBroadcast | None = None
     side_outputs: list[OutputTag[Any]] = field(default_factory=list)
     error_policy: ErrorPolicy | None = None
+    groups: frozenset[str] = frozenset()
 
     def output_name(self, output: int) -> int | str:
         """The output with this number in automatic uids. See ``Operator.output_name``."""
@@ -103,6 +106,8 @@ class PlanBuilder:
     """The user's file and line of an earlier ``execute`` in the same environment, or None."""
     executed_at: str | None = None
     """The user's file and line where this pipeline was executed, or None. An executed pipeline is closed."""
+    is_part: bool = False
+    """Whether these are only the operators upstream of a stream, so that others may be missing."""
 
     def add(
         self,
@@ -173,17 +178,19 @@ class PlanBuilder:
         declarations = _declarations(operators)
         for operator in operators:
             check_handlers(operator, declarations)
+        graph = with_addresses(operators, edges, declarations, is_part=self.is_part)
         plan = Plan(
             job_name,
             self._resolve_mode(mode),
-            operators,
-            with_superseded(operators, edges, declarations),
+            graph.operators,
+            with_superseded(graph.operators, graph.edges, declarations),
             declarations,
             tuple(registered_types),
             callback_timeout_ms,
         )
         check_unions(plan)
         check_waits(plan)
+        check_per_key(plan)
         return plan
 
     def _resolve_mode(self, mode: RuntimeExecutionMode) -> RuntimeExecutionMode:
@@ -235,6 +242,7 @@ def _operator(node: Node, uid: Uid, default_parallelism: int, default_policy: Er
         broadcast_wait=node.broadcast_wait,
         automatic_uid=uid.automatic,
         twin=uid.twin,
+        groups=node.groups,
     )
 
 

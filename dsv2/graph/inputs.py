@@ -36,6 +36,11 @@ def check_waits(plan: Plan) -> None:
                 f"{operator} at {operator.location} waits for the watermark {name!r} of its broadcast side, but no "
                 f"function or source of the job declares it."
             )
+        if name in operator.passes_on:
+            raise PlanError(
+                f"{operator} at {operator.location} waits for the watermark {name!r} of its broadcast side, which is "
+                f"addressed to other operators. Address it to this one as well: deliver_to({operator.uid!r})."
+            )
         if name not in (None, EVENT_TIME) and not _waits_for_all(plan, name):
             raise PlanError(
                 f"{operator} at {operator.location} waits for the watermark {name!r} of its broadcast side, which the "

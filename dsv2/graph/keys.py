@@ -12,7 +12,7 @@ from typing import NewType, get_origin, get_type_hints
 from dsv2.errors import PlanError
 from dsv2.graph.plan import KeySelector, Operator
 
-__all__ = ("check_keys", "declared_key")
+__all__ = ("can_be_keys", "check_keys", "declared_key")
 
 
 @cache
@@ -55,9 +55,19 @@ def declared_key(operator: Operator) -> object:
     return next((kind for kind in found if kind is not None), None)
 
 
+def can_be_keys(operator: Operator, kind: object) -> bool:
+    """Whether values of ``kind`` may be equal to keys of ``operator``, as far as its selectors declare their type."""
+    families = {_family_of(selector) for selector in operator.input_keys if selector is not None}
+    own = _family(kind)
+    return own is None or families <= {own, None}
+
+
 def _family_of(selector: KeySelector) -> str | None:
     """The family of the keys, or None if their type is unknown or may be equal to any other."""
-    kind: object = selector if isinstance(selector, type) else _returned(selector)
+    return _family(selector if isinstance(selector, type) else _returned(selector))
+
+
+def _family(kind: object) -> str | None:
     while isinstance(kind, NewType):
         kind = kind.__supertype__
     return _families().get(get_origin(kind) or kind)

@@ -30,13 +30,15 @@ def with_superseded(
 
     These are the watermarks that no function behind the exchange receives: all functions that they can reach inherit
     ``on_watermark`` from their base class, and have no handler for them. Aligned watermarks are not among them, because
-    each value ends a round, and neither is event time, which fires timers. Sinks ignore watermarks, but test harnesses
-    show what is sent to them.
+    each value ends a round, neither are per-key watermarks, which concern different keys, nor event time, which fires
+    timers. Sinks ignore watermarks, but test harnesses show what is sent to them.
     """
     candidates = {
         identifier
         for identifier, declaration in declarations.items()
-        if not declaration.combination_policy.aligned and not identifier.startswith(RESERVED)
+        if not declaration.combination_policy.aligned
+        and declaration.scope.key_type is None
+        and not identifier.startswith(RESERVED)
     }
     forwarded = {
         identifier
@@ -49,8 +51,9 @@ def with_superseded(
     noticed_by: dict[int, list[set[str]]] = {}  # for each operator, by input
     for operator in reversed(operators):
         behind = set(chain.from_iterable(noticed_by[edge.target][edge.input] for edge in leaving.get(operator.id, ())))
+        passed_on = behind & (forwarded | operator.passes_on)
         noticed_by[operator.id] = [
-            candidates if _receives(operator, number) else _handled(operator, number) & candidates | behind & forwarded
+            passed_on | (_acted_on(operator, number, candidates) - operator.passes_on)
             for number in range(max(1, len(operator.input_keys)))
         ]
     is_sink = {operator.id for operator in operators if operator.kind is OperatorKind.SINK}
@@ -65,6 +68,11 @@ def with_superseded(
 def _handled(operator: Operator, number: int) -> set[str]:
     """The watermarks of an input for which the function has a handler."""
     return {handler.identifier for handler in handlers_of(operator.body, operator.kind) if handler.input == number}
+
+
+def _acted_on(operator: Operator, number: int, candidates: set[str]) -> set[str]:
+    """The watermarks of an input that code of the user, or of an extension, receives."""
+    return candidates if _receives(operator, number) else _handled(operator, number) & candidates
 
 
 def _receives(operator: Operator, number: int) -> bool:

@@ -76,6 +76,7 @@ class Edge:
     The outputs of an operator are numbered: those that its kind has, then its side outputs. ``by_parallelism``: Whether
     there is an exchange only because the ends differ in parallelism or in the number of key groups. ``last_only``:
     Watermarks that are sent once at a position: of several values without a record between them, only the last one.
+    ``without``: Watermarks that are not sent, because they are addressed to other operators than those behind it.
     """
 
     source: int
@@ -86,6 +87,7 @@ class Edge:
     key_selector: KeySelector | None = None
     by_parallelism: bool = False
     last_only: frozenset[str] = frozenset()
+    without: frozenset[str] = frozenset()
 
 
 class AtSource(IntEnum):
@@ -127,6 +129,8 @@ class Operator:
         broadcast_wait: Whether the first input waits for the broadcast input, and for how long.
         error_policy: What happens when a callback raises. None: the job fails.
         skips: For a source, the records to skip in this run: pairs of split and offset.
+        groups: The groups to which watermarks can be addressed.
+        passes_on: Watermarks that are addressed to other operators. The function does not receive them.
     """
 
     id: int
@@ -149,6 +153,8 @@ class Operator:
     broadcast_wait: WaitForBroadcast | None = None
     error_policy: ErrorPolicy | None = None
     skips: frozenset[tuple[SplitName, Offset]] = frozenset()
+    groups: frozenset[str] = frozenset()
+    passes_on: frozenset[str] = frozenset()
 
     @property
     def dead_letter_output(self) -> int | None:
@@ -361,7 +367,21 @@ class Plan:
         if not isinstance(operator.body, ProcessFunction):
             return False
         by_clock = operator.body.dsv2_has_event_time and USE_PROCESSING_TIME in self.declarations
-        return by_clock or operator.body.dsv2_uses_processing_timers()
+        expires = operator.id in self._receivers_of_expiring
+        return expires or by_clock or operator.body.dsv2_uses_processing_timers()
+
+    @cached_property
+    def _receivers_of_expiring(self) -> frozenset[int]:
+        """The operators downstream of one that declares a watermark whose values expire."""
+        found: set[int] = set()
+        senders: set[int] = set()
+        for operator in self.operators:
+            if any(edge.source in senders for edge in self.edges_into[operator.id]):
+                found.add(operator.id)
+            declared = () if isinstance(operator.body, Sink) else operator.body.declare_watermarks()
+            if operator.id in found or any(one.scope.expires_after_ms is not None for one in declared):
+                senders.add(operator.id)
+        return frozenset(found)
 
     def readers_report(self, source: Operator) -> bool:
         """Whether the readers of ``source``, a source with splits, must report event time or failures to the driver."""

@@ -27,7 +27,7 @@ def pipeline_to(sink: Sink[Any], builder: PlanBuilder, ref: InputRef) -> PlanBui
         if node.id not in needed:
             needed.add(node.id)
             waiting += [each.node for each in node.inputs]
-    part = PlanBuilder(builder.plan_of)
+    part = PlanBuilder(builder.plan_of, is_part=True)
     copies: dict[int, Node] = {}
     for node in builder.nodes:
         if node.id in needed:

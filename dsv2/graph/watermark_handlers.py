@@ -10,6 +10,7 @@ from dsv2.callables import deferred_kind, takes
 from dsv2.errors import WatermarkDeclarationError
 from dsv2.functions import ProcessFunction
 from dsv2.functions.handlers import FunctionInput, WatermarkHandler, watermark_handlers
+from dsv2.graph.per_key import receives_keys
 from dsv2.graph.plan import Operator, OperatorKind
 from dsv2.spi import WrappingFunction
 from dsv2.watermark import WatermarkDeclaration
@@ -87,6 +88,10 @@ def _problem(
         )
     if declared != handler.declaration:
         return f"the job declares it differently: {declared}. Use the same declaration"
+    if declared.scope.key_type is not None and not receives_keys(operator):
+        return "it is about one key, so only keyed functions receive it"
+    if declared.scope.key_type is not None and isinstance(operator.body, WrappingFunction):
+        return "windows and joins do not receive watermarks about one key"
     if identifier.startswith(RESERVED) and operator.function.dsv2_has_event_time:
         return "a function with event time does not receive it. Use on_event_time_watermark"
     return _problem_of_input(operator, handler) or _problem_of_method(operator, owner, handler.method)

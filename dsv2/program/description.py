@@ -203,6 +203,7 @@ def _declared(declaration: WatermarkDeclaration) -> dict[str, Any]:
         "strategy": declaration.default_handling_strategy.name,
         **({} if across is None else {"across_inputs_function": across.name}),
         **({} if delivery is WatermarkDelivery.ON_CHANGE else {"delivery": delivery.name}),
+        **({"expires": True} if declaration.scope.expires_after_ms is not None else {}),
     }
 
 

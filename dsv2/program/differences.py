@@ -22,6 +22,7 @@ _OF_WATERMARKS = {  # part of a declaration -> whether a savepoint carries its c
     "aligned": False,
     "across_inputs": False,
     "strategy": True,  # no state depends on it
+    "expires": False,
 }
 
 
@@ -81,6 +82,7 @@ def _of_watermark(identifier: str, old: dict[str, Any] | None, new: dict[str, An
         yield Difference(identifier, text, carried=True)
         return
     for part, carried in _OF_WATERMARKS.items():
-        if old[part] != new[part]:
-            text = f"watermark {identifier!r}: {part.replace('_', ' ')} was {old[part]} and is now {new[part]}"
+        was, is_now = old.get(part, False), new.get(part, False)
+        if was != is_now:
+            text = f"watermark {identifier!r}: {part.replace('_', ' ')} was {was} and is now {is_now}"
             yield Difference(identifier, text, carried)

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK, Control, Frame
 from dsv2.spi import check_timestamp
-from dsv2.watermark import Watermark, WatermarkDeclaration
+from dsv2.watermark import KeyedWatermark, Watermark, WatermarkDeclaration
 
 __all__ = ("Element", "EndOfInput", "IdleStatus", "StampedRecord", "from_frame", "to_frame")
 
@@ -68,6 +68,8 @@ def _signal(element: Watermark | IdleStatus | EndOfInput) -> tuple[int, str, Any
         return STATUS, "", element.idle
     if isinstance(element, EndOfInput):
         return END, "", 0
+    if isinstance(element, KeyedWatermark):
+        return WATERMARK, element.identifier, (element.key, element.value)
     return WATERMARK, element.identifier, element.value
 
 

@@ -34,6 +34,7 @@ from dsv2.watermark.declaration import (
 )
 from dsv2.watermark.delivery import DeliverWhen, WatermarkDelivery
 from dsv2.watermark.handling import WatermarkHandlingResult
+from dsv2.watermark.keyed import KeyedWatermark, KeyedWatermarkDeclaration, PerKeyBuilder
 from dsv2.watermark.value_type import ValueType
 from dsv2.watermark.vector_clock import VectorClock
 from dsv2.watermark.watermark import BoolWatermark, LongWatermark, Watermark
@@ -49,6 +50,8 @@ __all__ = (
     "DeliverWhen",
     "FloatWatermarkBuilder",
     "GeneralCombinationFunction",
+    "KeyedWatermark",
+    "KeyedWatermarkDeclaration",
     "LongWatermark",
     "LongWatermarkBuilder",
     "LongWatermarkDeclaration",
@@ -59,6 +62,7 @@ __all__ = (
     "ValueType",
     "VectorClock",
     "VectorWatermarkBuilder",
+    "PerKeyBuilder",
     "Watermark",
     "WatermarkCombinationFunction",
     "WatermarkCombinationPolicy",

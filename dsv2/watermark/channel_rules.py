@@ -26,7 +26,7 @@ from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.combiner import combination_of, new_combiner
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, EventTimeCombiner
 
-__all__ = ("AlignedRules", "CombinerRules", "EventTimeRules", "PlainRules", "State", "rules_of")
+__all__ = ("AlignedRules", "CombinerRules", "EventTimeRules", "ExpiringRules", "PlainRules", "State", "rules_of")
 
 State: TypeAlias = tuple[Any, ...]
 """A snapshot of a combiner."""
@@ -130,6 +130,40 @@ class PlainRules(CombinerRules):
         return kept, (*new_inactive, *gone), uncounted, as_ended, due, last
 
 
+class ExpiringRules(CombinerRules):
+    """For ``ExpiringCombiner``. A new channel has the time that is left to the last of the old ones."""
+
+    def __init__(self, declaration: WatermarkDeclaration) -> None:
+        self._declaration = declaration
+        self._inner = PlainRules(declaration)
+
+    def new(self, channels: int, idle: Collection[int], ended: Collection[int]) -> State:
+        return new_combiner(self._declaration, channels, {*idle, *ended}).snapshot()
+
+    def renumbered(self, state: State, numbers: Mapping[int, int]) -> State:
+        inner, deadlines, *rest = state
+        renumbered = sorted((numbers[channel], deadline) for channel, deadline in deadlines if channel in numbers)
+        return self._inner.renumbered(inner, numbers), tuple(renumbered), *rest
+
+    def joined(self, states: Sequence[State], has: Sequence[Collection[int]], blocked: Collection[int]) -> State:
+        inner = self._inner.joined([state[0] for state in states], has, blocked)
+        latest: dict[int, int] = {}
+        for state in states:
+            latest.update((channel, max(deadline, latest.get(channel, deadline))) for channel, deadline in state[1])
+        return inner, tuple(sorted(latest.items())), None, any(state[3] for state in states)
+
+    def replaced(
+        self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: Collection[int]
+    ) -> State:
+        inner, deadlines, sent_at, repeats = state
+        replaced = self._inner.replaced(inner, old, new, former, idle, ended)
+        numbers = {channel: new + number for number, channel in enumerate(former)}
+        kept = [(numbers[channel], deadline) for channel, deadline in deadlines if channel in numbers]
+        started = [channel for channel, _ in replaced[0] if channel < new]
+        latest = max((deadline for _, deadline in deadlines), default=0)
+        return replaced, (*((channel, latest) for channel in started), *sorted(kept)), sent_at, repeats
+
+
 class AlignedRules(CombinerRules):
     """For ``AlignedWatermarkCombiner``. A value of an unfinished round belongs to a blocked channel."""
 
@@ -210,7 +244,9 @@ def rules_of(identifier: str, declarations: Mapping[str, WatermarkDeclaration]) 
     if identifier == EVENT_TIME:
         return EventTimeRules()
     declaration = declarations[identifier]
-    return AlignedRules(declaration) if declaration.combination_policy.aligned else PlainRules(declaration)
+    if declaration.combination_policy.aligned:
+        return AlignedRules(declaration)
+    return PlainRules(declaration) if declaration.scope.expires_after_ms is None else ExpiringRules(declaration)
 
 
 def _renumbered(channels: Iterable[int], numbers: Mapping[int, int]) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ from dsv2.watermark.combination import Combination, new_combination
 from dsv2.watermark.declaration import WatermarkDeclaration
 from dsv2.watermark.delivery import DeliverWhen, WatermarkDelivery
 from dsv2.watermark.event_time import EventTimeCombiner
+from dsv2.watermark.expiring import ExpiringCombiner
 from dsv2.watermark.extremum import Extremum
 from dsv2.watermark.general_combiner import GeneralCombiner, LastCombiner
 
@@ -279,6 +280,7 @@ class AlignedWatermarkCombiner(Generic[V]):
 
 Combiner: TypeAlias = (
     WatermarkCombiner[Any]
+    | ExpiringCombiner[Any]
     | GeneralCombiner[Any]
     | LastCombiner[Any]
     | AlignedWatermarkCombiner[Any]
@@ -287,7 +289,12 @@ Combiner: TypeAlias = (
 
 
 def new_combiner(
-    declaration: WatermarkDeclaration, channels: int, inactive: Iterable[int] = (), *, across_inputs: bool = False
+    declaration: WatermarkDeclaration,
+    channels: int,
+    inactive: Iterable[int] = (),
+    now: Callable[[], int] = lambda: 0,
+    *,
+    across_inputs: bool = False,
 ) -> Combiner:
     """The combiner for ``declaration`` over ``channels`` channels, where those in ``inactive`` start inactive.
 
@@ -297,6 +304,7 @@ def new_combiner(
         declaration: The declaration.
         channels: The number of channels.
         inactive: Those that start inactive.
+        now: Returns the processing time in ms, for values that expire.
         across_inputs: Whether the channels are the inputs of a two-input function. Their result is forwarded, so a
             predicate of the declaration, which concerns the delivery to functions, does not apply.
     """
@@ -308,9 +316,13 @@ def new_combiner(
     wait = policy.combine_wait_for_all_channels
     if policy.aligned:
         return AlignedWatermarkCombiner(combination, channels, inactive)
-    if combination.takes_last:
-        return LastCombiner(declaration.identifier, delivery, inactive)
+    lifetime = declaration.scope.expires_after_ms
     is_number = declaration.value_type.kind in _OF_NUMBERS
-    if is_number and combination.is_extremum and delivery is WatermarkDelivery.ON_CHANGE:
+    if is_number and combination.is_extremum and delivery is WatermarkDelivery.ON_CHANGE and lifetime is None:
         return WatermarkCombiner(combination, wait, channels, inactive)
-    return GeneralCombiner(declaration.identifier, combination, delivery, wait, channels, inactive)
+    general: GeneralCombiner[Any] | LastCombiner[Any]
+    if combination.takes_last:
+        general = LastCombiner(declaration.identifier, delivery, inactive)
+    else:
+        general = GeneralCombiner(declaration.identifier, combination, delivery, wait, channels, inactive)
+    return general if lifetime is None else ExpiringCombiner(general, lifetime, now)

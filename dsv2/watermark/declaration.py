@@ -21,6 +21,7 @@ from dsv2.watermark.combination_function import (
     is_idempotent,
 )
 from dsv2.watermark.delivery import Delivery, WatermarkDelivery
+from dsv2.watermark.scope import EVERYWHERE, WatermarkScope
 from dsv2.watermark.value_type import BOOL, LONG, ValueType
 from dsv2.watermark.watermark import BoolWatermark, LongWatermark, Watermark
 
@@ -117,12 +118,14 @@ class WatermarkDeclaration(Generic[V]):
         combination_policy: How receivers combine the values of their channels.
         default_handling_strategy: Whether the watermark is forwarded.
         value_type: The type of the values.
+        scope: Which operators act on it, how long a value counts, and whether it is about a key.
     """
 
     identifier: str
     combination_policy: WatermarkCombinationPolicy
     default_handling_strategy: WatermarkHandlingStrategy
     value_type: ValueType[V]
+    scope: WatermarkScope = EVERYWHERE
 
     def __post_init__(self) -> None:
         policy = self.combination_policy
@@ -199,6 +202,12 @@ class WatermarkDeclaration(Generic[V]):
             problem = "an aligned watermark has a value of every channel, so it cannot count how many have one"
         elif policy.aligned and policy.delivery is not WatermarkDelivery.ON_CHANGE:
             problem = f"an aligned watermark is delivered once in each round, not {policy.delivery.value}"
+        elif policy.aligned and self.scope.expires_after_ms is not None:
+            problem = "channels wait behind an aligned watermark, so it cannot expire"
+        elif policy.aligned and self.scope.key_type is not None:
+            problem = "channels do not wait for a watermark about one key, so it cannot be aligned"
+        elif policy.combine_across_inputs and self.scope.key_type is not None:
+            problem = "a watermark about one key is not forwarded, so it cannot be combined across inputs"
         if problem is not None:
             raise WatermarkDeclarationError(f"Watermark {self.identifier!r}: {problem}. Omit one of the two.")
 

@@ -12,7 +12,7 @@ combination:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
@@ -126,8 +126,36 @@ class GeneralCombiner(Generic[V]):
         """The last values of the channels that have not ended."""
         return self._values
 
+    def forget(self, channels: Collection[int], *, everything: bool = False) -> V | None:
+        """The values of ``channels`` have expired. Returns the value to deliver, which may be a step back, or None.
+
+        ``everything``: Whether no other values are left, also none of channels that have ended.
+        """
+        if everything:
+            self._pending_of_ended.clear()
+        self._values = {channel: value for channel, value in self._values.items() if channel not in channels}
+        self._pending.difference_update(channels)
+        if not self._present():
+            self._deliveries.last = None  # so that the next value is delivered, whatever it is
+        return self._deliveries.pass_on(self._current())
+
+    @property
+    def standing(self) -> V | None:
+        """The value delivered last if it is still the combination of the active channels, else None."""
+        current = self._current()
+        return current if current == self._deliveries.last else None
+
+    def _present(self) -> list[V]:
+        return [value for channel, value in self._values.items() if channel not in self._inactive]
+
+    def _current(self) -> V | None:
+        """The combination of the active channels. None: there is none, or one that is waited for has no value."""
+        present = self._present()
+        waits = self._wait and len(present) < self._channels - len(self._inactive)
+        return self._combination.combine(present) if present and not waits else None
+
     def _combine(self, *, arrived: bool = False) -> V | None:
-        present = [value for channel, value in self._values.items() if channel not in self._inactive]
+        present = self._present()
         if self._wait and len(present) < self._channels - len(self._inactive):
             return None
         if not self._due:
@@ -144,7 +172,7 @@ class GeneralCombiner(Generic[V]):
         return self.following() if delivered is None else delivered
 
     def _of_those_left(self) -> V | None:
-        present = [value for channel, value in self._values.items() if channel not in self._inactive]
+        present = self._present()
         combined = self._combination.combine(present) if present else None
         if combined is None or not self._combination.follows(combined, self._deliveries.last):
             return None
@@ -171,12 +199,25 @@ class LastCombiner(Generic[V]):
     def __init__(self, identifier: str, delivery: Delivery[V], inactive: Iterable[int]) -> None:
         self._deliveries = _Deliveries(identifier, delivery)
         self._inactive = set(inactive)
-        self._values: dict[int, V] = {}
+        self._values: dict[int, V] = {}  # by arrival
 
     def update(self, channel: int, value: V) -> V | None:
         """``channel`` sent ``value``. Returns it if it is delivered, else None."""
+        self._values.pop(channel, None)
         self._values[channel] = value
         return self._deliveries.pass_on(value, arrived=True)
+
+    def forget(self, channels: Collection[int], *, everything: bool = False) -> V | None:
+        """The values of ``channels`` have expired. Returns the last one of the others if it is delivered, or None."""
+        self._values = {channel: value for channel, value in self._values.items() if channel not in channels}
+        if self.standing is None:
+            self._deliveries.last = None
+        return self._deliveries.pass_on(self.standing)
+
+    @property
+    def standing(self) -> V | None:
+        """The last one of the values that count, or None."""
+        return next(reversed(self._values.values()), None)
 
     def effective(self, channel: int, values: Sequence[V]) -> Iterator[V]:
         """All of ``values``: each may be delivered."""

@@ -24,6 +24,7 @@ from dsv2.watermark.declaration import (
 )
 from dsv2.watermark.delivery import DeliverWhen, Delivery, WatermarkDelivery
 from dsv2.watermark.laws import checked_combination
+from dsv2.watermark.scoped_builder import ScopedBuilder
 from dsv2.watermark.value_type import ValueType
 
 __all__ = ("ExtremumBuilder", "OrderedBuilder", "QuorumBuilder", "TypedBuilder", "WatermarkBuilder")
@@ -31,7 +32,7 @@ __all__ = ("ExtremumBuilder", "OrderedBuilder", "QuorumBuilder", "TypedBuilder",
 V = TypeVar("V")
 
 
-class TypedBuilder(Generic[V]):
+class TypedBuilder(ScopedBuilder, Generic[V]):
     """The second step of a declaration, with values of type ``V``. All methods but ``build`` return the builder."""
 
     def __init__(self, identifier: str, value_type: ValueType[V], function: WatermarkCombinationFunction) -> None:
@@ -215,7 +216,7 @@ class WatermarkBuilder(TypedBuilder[V]):
         Raises:
             WatermarkDeclarationError: The settings contradict each other; the error says why.
         """
-        return WatermarkDeclaration(self._identifier, self._policy(), self._strategy, self._type)
+        return WatermarkDeclaration(self._identifier, self._policy(), self._strategy, self._type, self._scope)
 
 
 def _as_bool(value: bool, parameter: str) -> bool:

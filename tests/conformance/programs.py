@@ -20,6 +20,7 @@ from tests.conformance import (
     programs_partitioning,
     programs_records,
     programs_resources,
+    programs_scopes,
     programs_side_outputs,
     programs_sinks,
     programs_sources,
@@ -57,6 +58,7 @@ PROGRAMS = (
     *programs_ends.PROGRAMS,
     *programs_operators.PROGRAMS,
     *programs_unblocking.PROGRAMS,
+    *programs_scopes.PROGRAMS,
     *programs_sinks.PROGRAMS,
     *programs_formats.PROGRAMS,
     *programs_async.PROGRAMS,
@@ -73,4 +75,5 @@ WITH_KEYED_STATE = (
     *programs_triggers.PROGRAMS,
     *programs_operators.WITH_STATE,
     *programs_async.WITH_STATE,
+    *programs_scopes.WITH_STATE,
 )

@@ -20,6 +20,7 @@ from examples import (
     model_switching,
     news_clicks,
     sales,
+    user_completeness,
     windowed_sales,
     word_count,
 )
@@ -57,6 +58,7 @@ PROGRAMS: dict[str, tuple[Callable[[Sequence[str]], int], list[str]]] = {
     "windowed_sales": (windowed_sales.main, ["2024-01-01 00:00  2024-01-01 01:00  kettle"]),
     "grades": (grades.main, ["Ada       1     88"]),
     "model_switching": (model_switching.main, ["65    146  fast"]),
+    "user_completeness": (user_completeness.main, ["60 users", "user 00"]),
     "exchange_rates": (exchange_rates.main, ["GBP       2,932.50", "XTS       unknown"]),
     "flight_delays": (flight_delays.main, ["carrier"]),
     "flight_weather": (flight_weather.main, ["EWR"]),

@@ -79,7 +79,7 @@ class EdgeEmitter(Emitter):
 
     def control(self, kind: int, identifier: str, value: Any) -> None:
         log = self._log
-        holding = [writer for writer in self._writers if writer.records or writer.columns.count]
+        holding = [writer for writer in self._writers if writer.records or writer.columns.count or writer.controls]
         for writer in holding:
             writer.control(kind, identifier, value)
         log.add(kind, identifier, value)
@@ -201,6 +201,7 @@ class HashEdge(EdgeEmitter):
         "_columns",
         "_origin",
         "_pair_routes",
+        "_per_key",
         "_routes",
         "_select",
         "_stamped_routes",
@@ -225,6 +226,9 @@ class HashEdge(EdgeEmitter):
         self._columns = column_names(edge.key_selector)
         self._subtask = subtask
         self._origin = origin
+        self._per_key = frozenset(
+            identifier for identifier, declared in plan.declarations.items() if declared.scope.key_type is not None
+        )
         self._routes: dict[Any, Emit] = {}
         self._stamped_routes: dict[Any, EmitStamped] = {}
         self._pair_routes: dict[Any, tuple[Emit, Emit]] = {}
@@ -244,6 +248,13 @@ class HashEdge(EdgeEmitter):
             self._emit_rows(batch.records)
         else:
             self._emit_stamped_rows(batch)
+
+    def control(self, kind: int, identifier: str, value: Any) -> None:
+        if identifier in self._per_key:
+            key, _ = value
+            self._writer_of(key).control(kind, identifier, value)
+        else:
+            super().control(kind, identifier, value)
 
     def _emit_columns(self, batch: RecordBatch[Any], names: tuple[str, ...] | None) -> None:
         parts = None

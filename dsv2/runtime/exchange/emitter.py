@@ -12,7 +12,18 @@ from dsv2.record_batch import RecordBatch
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.state.partition import PartitionState
 
-__all__ = ("Emit", "EmitStamped", "Emitter", "EndGuard", "KeyGuard", "NowhereEmitter", "Observer", "Tap", "fan_out")
+__all__ = (
+    "Emit",
+    "EmitStamped",
+    "Emitter",
+    "EndGuard",
+    "KeyGuard",
+    "NowhereEmitter",
+    "Observer",
+    "Tap",
+    "Withholding",
+    "fan_out",
+)
 
 Emit: TypeAlias = Callable[[Any], object]
 EmitStamped: TypeAlias = Callable[[Any, int | None], object]
@@ -72,6 +83,28 @@ class NowhereEmitter(Emitter):
     @property
     def records_sent(self) -> int:
         return 0
+
+
+class Withholding(Emitter):
+    """An edge that does not carry some watermarks. Records do not pass it: their functions are those of ``inner``."""
+
+    __slots__ = ("_identifiers", "_inner")
+
+    def __init__(self, inner: Emitter, identifiers: frozenset[str]) -> None:
+        super().__init__(inner.emit, inner.emit_stamped)
+        self._inner = inner
+        self._identifiers = identifiers
+
+    def emit_batch(self, batch: RecordBatch[Any]) -> None:
+        self._inner.emit_batch(batch)
+
+    def control(self, kind: int, identifier: str, value: Any) -> None:
+        if identifier not in self._identifiers:
+            self._inner.control(kind, identifier, value)
+
+    @property
+    def records_sent(self) -> int:
+        return self._inner.records_sent
 
 
 def fan_out(emitters: Sequence[Emitter]) -> Emitter:

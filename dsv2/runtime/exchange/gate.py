@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import inf
 from typing import Any, NoReturn, Protocol, TypeAlias
 
@@ -19,8 +20,9 @@ from dsv2.runtime.exchange.gate_states import former_channels, with_new_channels
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.combiner import Combiner, new_combiner
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, USE_PROCESSING_TIME, EventTimeCombiner
+from dsv2.watermark.expiring import ExpiringCombiner
 
-__all__ = ("BLOCKED", "GateListener", "InputGate")
+__all__ = ("BLOCKED", "Expiry", "GateListener", "InputGate", "KeyHooks")
 
 BLOCKED = "dsv2-blocked"
 """The identifier by which a gate holds the elements of all channels, instead of that of an aligned watermark."""
@@ -48,6 +50,34 @@ class GateListener(Protocol):
         """Raise an error: channels block each other at different aligned watermarks, given by channel."""
 
 
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """What a gate requires for values that expire.
+
+    Attributes:
+        now: Returns the processing time in ms.
+        refresh: Called with the input, the identifier and the value when an update has not changed the combined value,
+            but extended the time for which it counts.
+    """
+
+    now: Callable[[], int]
+    refresh: Callable[[int, str, Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHooks:
+    """What a gate requires for per-key watermarks.
+
+    Attributes:
+        received: Called with the input, the channel, the identifier, and the key and value of a watermark.
+        changed: Called with the input, the channel and the name of the change that it makes to a combiner:
+            ``activate``, ``deactivate`` or ``end``.
+    """
+
+    received: Callable[[int, int, str, Any], None]
+    changed: Callable[[int, int, str], None]
+
+
 class InputGate:
     """Combines ``channels`` channels into one input."""
 
@@ -57,12 +87,17 @@ class InputGate:
         channels: int,
         declarations: Mapping[str, WatermarkDeclaration],
         listener: GateListener,
+        expiry: Expiry | None = None,
+        keys: KeyHooks | None = None,
     ) -> None:
         self._input = input_index
         self._channels_of_plan = channels
         self._channels = channels  # and the former channels of ``restore``
         self._declarations = declarations
         self._listener = listener
+        self._expiry = Expiry(lambda: 0, lambda number, identifier, value: None) if expiry is None else expiry
+        self._keys = keys
+        self._per_key = {name for name, declaration in declarations.items() if declaration.scope.key_type is not None}
         self._combiners: dict[str, Combiner] = {}
         self._ended: set[int] = set()
         self._idle_channels: set[int] = set()
@@ -102,6 +137,16 @@ class InputGate:
     def idle(self) -> bool:
         """Whether every channel that has not ended is idle."""
         return self._idle
+
+    @property
+    def channels(self) -> int:
+        """The number of channels."""
+        return self._channels
+
+    @property
+    def inactive(self) -> set[int]:
+        """The channels that are idle or have ended."""
+        return self._ended | self._idle_channels
 
     @property
     def held_records(self) -> int:
@@ -165,6 +210,10 @@ class InputGate:
     def control(self, channel: int, kind: int, identifier: str, value: Any) -> None:
         """Process one control element of ``channel``. Not for aligned watermarks if there are several channels."""
         if kind == WATERMARK:
+            if identifier in self._per_key:
+                if self._keys is not None:
+                    self._keys.received(self._input, channel, identifier, value)
+                return
             if identifier == USE_PROCESSING_TIME:
                 identifier, value = EVENT_TIME, PROCESSING_TIME if value else LONG_MIN  # LONG_MIN changes nothing
             self._deliver(identifier, self._combiner(identifier).update(channel, value))
@@ -177,6 +226,10 @@ class InputGate:
 
     def _run(self, channel: int, identifier: str, values: list[Any]) -> None:
         """Process several values of a watermark that is not aligned, with nothing between them."""
+        if identifier in self._per_key:
+            for value in values:
+                self.control(channel, WATERMARK, identifier, value)
+            return
         combiner = self._combiner(identifier)
         for value in combiner.effective(channel, values):
             self._deliver(identifier, combiner.update(channel, value))
@@ -194,6 +247,27 @@ class InputGate:
             if combiner.aligned:
                 self._release(identifier)
             combined = combiner.following()
+        if isinstance(combiner, ExpiringCombiner) and (again := combiner.refresh()) is not None:
+            self._expiry.refresh(self._input, identifier, again)
+
+    def expire(self, now_ms: int) -> None:
+        """Forget the values that have expired at ``now_ms``."""
+        for identifier, combiner in self._expiring():
+            self._deliver(identifier, combiner.expire(now_ms))
+
+    def next_expiry(self) -> int | None:
+        """Return when the next value expires, in ms. None: there is none."""
+        times = [combiner.next_deadline() for _, combiner in self._expiring()]
+        return min((time for time in times if time is not None), default=None)
+
+    def note_handled(self, identifier: str, *, passed_on: bool) -> None:
+        """Note whether the operator has passed on the value of a watermark that expires, so that it is refreshed."""
+        combiner = self._combiners[identifier]
+        if isinstance(combiner, ExpiringCombiner):
+            combiner.repeats = passed_on
+
+    def _expiring(self) -> list[tuple[str, ExpiringCombiner[Any]]]:
+        return [(name, one) for name, one in self._combiners.items() if isinstance(one, ExpiringCombiner)]
 
     def _check_crossing(self) -> None:
         # A round waits for each active channel. A channel that is blocked by another round cannot send its watermark,
@@ -223,6 +297,7 @@ class InputGate:
         for identifier, combiner in list(self._combiners.items()):
             change = combiner.deactivate if idle else combiner.activate
             self._deliver(identifier, change(channel))
+        self._note_change(channel, "deactivate" if idle else "activate")
         self._report_idle()
 
     def _end(self, channel: int) -> None:
@@ -232,10 +307,15 @@ class InputGate:
         self._idle_channels.discard(channel)
         for identifier, combiner in list(self._combiners.items()):
             self._deliver(identifier, combiner.end(channel))
+        self._note_change(channel, "end")
         if self.ended:
             self._listener.on_end(self._input)
         else:
             self._report_idle()
+
+    def _note_change(self, channel: int, change: str) -> None:
+        if self._per_key and self._keys is not None:
+            self._keys.changed(self._input, channel, change)
 
     def _report_idle(self) -> None:
         idle = len(self._idle_channels) + len(self._ended) == self._channels and not self.ended
@@ -252,7 +332,8 @@ class InputGate:
     def _new_combiner(self, identifier: str) -> Combiner:
         if identifier == EVENT_TIME:
             return EventTimeCombiner(self._channels, self._idle_channels, self._ended)
-        return new_combiner(self._declarations[identifier], self._channels, self._ended | self._idle_channels)
+        inactive = self._ended | self._idle_channels
+        return new_combiner(self._declarations[identifier], self._channels, inactive, self._expiry.now)
 
     def snapshot(self) -> tuple[Any, ...]:
         """Return the state as built-in values and blocked records."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, ParamSpec
 
 from dsv2.async_settings import AsyncBatchSettings
 from dsv2.error_policy import ErrorPolicy
@@ -28,6 +28,8 @@ from dsv2.watermark import Watermark, WatermarkHandlingResult
 from dsv2.watermark.event_time import EVENT_TIME, PROCESSING_TIME
 
 __all__ = ("AsyncCalls", "AsyncGateListener")
+
+P = ParamSpec("P")
 
 
 class AsyncCalls(AttemptingCalls):
@@ -52,6 +54,14 @@ class AsyncCalls(AttemptingCalls):
         (processor,) = self.processors
         assert isinstance(processor, AsyncProcessor)
         return processor
+
+    def in_place(self, call: Callable[P, object]) -> Callable[P, None]:
+        """Return a function that calls ``call`` in its place: after the records that have arrived before."""
+
+        def deferred(*args: P.args, **kwargs: P.kwargs) -> None:
+            self.async_processor.defer(partial(call, *args, **kwargs))
+
+        return deferred
 
     def watermark(self, input_index: int, watermark: Watermark) -> WatermarkHandlingResult:
         if not self.reacts_to_watermarks:

@@ -40,7 +40,7 @@ class AttemptingCalls(FunctionCalls):
         held_environment = replace(
             environment,
             outputs=[HeldEmitter(output, held) for output in outputs],
-            send_watermark=lambda identifier, value: hold((send_watermark, identifier, value)),
+            send_watermark=lambda identifier, value, output: hold((send_watermark, identifier, value, output)),
             new_dict=undo.new_dict,
             current=current,
         )
@@ -76,11 +76,11 @@ class AttemptingCalls(FunctionCalls):
     def take_letters(self) -> list[dict[str, Any]]:
         return self._stored.take()
 
-    def _fire(self, callback: str, timestamp: int, key: Any) -> None:
-        succeeded = self._attempts.run(super()._fire, callback, timestamp, key)
+    def _fire(self, callback: str, argument: Any, key: Any) -> None:
+        succeeded = self._attempts.run(super()._fire, callback, argument, key)
         if not succeeded and isinstance(self._function, SkippableTimersFunction):
             self._partition.key = key
-            self._function.skip_timer(timestamp, by_event=callback == "on_event_timer")
+            self._function.skip_timer(argument, by_event=callback == "on_event_timer")
             self._partition.key = NO_KEY
 
     def _end_panes(self, time: int, *, by_event: bool) -> None:

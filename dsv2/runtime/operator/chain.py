@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from dsv2.graph import Edge, Exchange, Operator, Plan
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.edges import EdgeEmitter, new_edge
-from dsv2.runtime.exchange.emitter import Emitter, Observer, Tap, fan_out
+from dsv2.runtime.exchange.emitter import Emitter, Observer, Tap, Withholding, fan_out
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, EmitFrame
 from dsv2.runtime.exchange.key_check import KeyCheck
 from dsv2.runtime.exchange.traced import Origin
@@ -105,6 +105,10 @@ class ChainBuilder:
         return emitter if self._observer is None or not edges else Tap(emitter, operator, self._observer)
 
     def _consumer(self, edge: Edge) -> Emitter:
+        emitter = self._emitter(edge)
+        return Withholding(emitter, edge.without) if edge.without else emitter
+
+    def _emitter(self, edge: Edge) -> Emitter:
         if self._plan.is_chained(edge):
             return self._chained(edge, self._plan.operators[edge.target])
         emitter = new_edge(self._plan, edge, self._subtask, self._origin)

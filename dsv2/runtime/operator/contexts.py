@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ContractError, UndeclaredWatermarkError
+from dsv2.output_tag import MainOutput, OutputTag
 from dsv2.runtime.exchange.collector import CurrentTimestamp
 from dsv2.runtime.operator.side_outputs import SideOutputs
+from dsv2.runtime.operator.watermark_outputs import WatermarkOutputs
 from dsv2.runtime.report.metrics import DefaultMetricGroup
 from dsv2.runtime.state.partition import PartitionState, PartitionTimers, SubtaskStates
-from dsv2.watermark import Watermark, WatermarkDeclaration
+from dsv2.watermark import KeyedWatermark, KeyedWatermarkDeclaration, Watermark, WatermarkDeclaration
+from dsv2.watermark.event_time import RESERVED
 
-__all__ = ("DefaultJobInfo", "DefaultTaskInfo", "NonPartitioned", "Partitioned", "WatermarkEmitter")
+__all__ = (
+    "DefaultJobInfo",
+    "DefaultTaskInfo",
+    "NonPartitioned",
+    "OutputWatermarkEmitter",
+    "Partitioned",
+    "SendWatermark",
+    "WatermarkEmitter",
+)
+
+SendWatermark: TypeAlias = Callable[[str, Any, int | None], None]
+"""Sends the value of an identifier along the output with a number, or along all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +51,7 @@ class DefaultTaskInfo:
 
 
 class WatermarkEmitter:
-    """``WatermarkManager``."""
+    """Checks and sends watermarks, for functions and for readers of sources."""
 
     __slots__ = ("_declarations", "_send")
 
@@ -47,6 +61,10 @@ class WatermarkEmitter:
 
     def emit_watermark(self, watermark: Watermark) -> None:
         """Emit ``watermark`` after the records collected so far."""
+        self._check(watermark)
+        self._send(watermark.identifier, _payload(watermark))
+
+    def _check(self, watermark: Watermark) -> None:
         declaration = self._declarations.get(getattr(watermark, "identifier", ""))
         if declaration is None:
             raise UndeclaredWatermarkError(self._explain(watermark))
@@ -56,7 +74,8 @@ class WatermarkEmitter:
                 f"Watermark {declaration.identifier!r} must be a {expected.__name__} as declared, got {watermark}."
             )
         declaration.check_value(watermark.value)
-        self._send(watermark.identifier, watermark.value)
+        if isinstance(watermark, KeyedWatermark) and isinstance(declaration, KeyedWatermarkDeclaration):
+            declaration.check_key(watermark.key)
 
     def _explain(self, watermark: object) -> str:
         if not isinstance(watermark, Watermark):
@@ -66,6 +85,41 @@ class WatermarkEmitter:
             f"Watermark {watermark.identifier!r} is not declared by any function or source of the job (declared: "
             f"{known}). Return its declaration from declare_watermarks()."
         )
+
+
+class OutputWatermarkEmitter(WatermarkEmitter):
+    """``WatermarkManager``."""
+
+    __slots__ = ("_outputs", "_send_along")
+
+    def __init__(
+        self, declarations: Mapping[str, WatermarkDeclaration], send: SendWatermark, outputs: WatermarkOutputs
+    ) -> None:
+        super().__init__(declarations, lambda identifier, value: send(identifier, value, None))
+        self._send_along = send
+        self._outputs = outputs
+
+    def emit_watermark(
+        self,
+        watermark: Watermark,
+        *,
+        output: OutputTag[Any] | MainOutput | Literal["first", "second"] | None = None,
+    ) -> None:
+        """Emit ``watermark`` after the records collected so far, along one output or all of them."""
+        if output is None:
+            super().emit_watermark(watermark)
+            return
+        self._check(watermark)
+        if watermark.identifier.startswith(RESERVED):
+            raise ContractError(
+                "Event time concerns all outputs: call emit_watermark without output, or generate it after the output."
+            )
+        self._send_along(watermark.identifier, _payload(watermark), self._outputs.number_of(output))
+
+
+def _payload(watermark: Watermark) -> Any:
+    """What travels: the value, or the key and the value."""
+    return (watermark.key, watermark.value) if isinstance(watermark, KeyedWatermark) else watermark.value
 
 
 class NonPartitioned:
@@ -87,7 +141,7 @@ class NonPartitioned:
         job_info: DefaultJobInfo,
         task_info: DefaultTaskInfo,
         metric_group: DefaultMetricGroup,
-        watermark_manager: WatermarkEmitter,
+        watermark_manager: OutputWatermarkEmitter,
         state_manager: SubtaskStates,
         side_outputs: SideOutputs,
         apply: Callable[[Callable[..., None]], None],

@@ -19,8 +19,9 @@ from dsv2.runtime.operator.contexts import (
     DefaultJobInfo,
     DefaultTaskInfo,
     NonPartitioned,
+    OutputWatermarkEmitter,
     Partitioned,
-    WatermarkEmitter,
+    SendWatermark,
 )
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.grouping_processor import GroupingProcessor
@@ -37,6 +38,7 @@ from dsv2.runtime.operator.processors import (
     RowProcessor,
 )
 from dsv2.runtime.operator.side_outputs import SideOutputs
+from dsv2.runtime.operator.watermark_outputs import WatermarkOutputs
 from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.report.metrics import DefaultCounter, DefaultHistogram, DefaultMetricGroup
 from dsv2.runtime.serde.codec import References
@@ -59,7 +61,7 @@ from dsv2.spi import (
     comes_with,
 )
 from dsv2.state import StateDeclaration
-from dsv2.watermark import Watermark, WatermarkHandlingResult
+from dsv2.watermark import KeyedWatermark, Watermark, WatermarkHandlingResult
 from dsv2.watermark.event_time import EventTimeOfInputs
 
 __all__ = ("CallEnvironment", "FunctionCalls", "Timing", "reacts_to_end")
@@ -86,7 +88,7 @@ class CallEnvironment:
         job: Shared by all subtasks of the job.
         store: The keyed state of the function.
         timing: Event time and timers.
-        send_watermark: Called with the identifier and value of each emitted watermark.
+        send_watermark: Called with the identifier, the value and the output of each emitted watermark.
         has_ended: Whether all inputs have ended.
         new_dict: Creates the dict that holds states of the subtask.
         current: The timestamp of the current record, if it is shared.
@@ -98,7 +100,7 @@ class CallEnvironment:
     job: JobContext
     store: PagedKeyedStore
     timing: Timing
-    send_watermark: Callable[[str, Any], None]
+    send_watermark: SendWatermark
     has_ended: Callable[[], bool]
     new_dict: Callable[[], dict[Any, Any]] = dict
     current: CurrentTimestamp | None = None
@@ -109,25 +111,40 @@ class CallEnvironment:
 class _InputCallbacks:
     process: str
     watermark: str
+    key_watermark: str
     end: str
 
 
 _CALLBACKS = {
-    OperatorKind.ONE_INPUT: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
-    OperatorKind.UNION: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
-    OperatorKind.TWO_OUTPUT: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
+    OperatorKind.ONE_INPUT: (_InputCallbacks("process_record", "on_watermark", "on_key_watermark", "end_input"),),
+    OperatorKind.UNION: (_InputCallbacks("process_record", "on_watermark", "on_key_watermark", "end_input"),),
+    OperatorKind.TWO_OUTPUT: (_InputCallbacks("process_record", "on_watermark", "on_key_watermark", "end_input"),),
     OperatorKind.TWO_INPUT: (
-        _InputCallbacks("process_record_from_first_input", "on_watermark_from_first_input", "end_first_input"),
-        _InputCallbacks("process_record_from_second_input", "on_watermark_from_second_input", "end_second_input"),
+        _InputCallbacks(
+            "process_record_from_first_input",
+            "on_watermark_from_first_input",
+            "on_key_watermark_from_first_input",
+            "end_first_input",
+        ),
+        _InputCallbacks(
+            "process_record_from_second_input",
+            "on_watermark_from_second_input",
+            "on_key_watermark_from_second_input",
+            "end_second_input",
+        ),
     ),
     OperatorKind.TWO_INPUT_BROADCAST: (
         _InputCallbacks(
             "process_record_from_non_broadcast_input",
             "on_watermark_from_non_broadcast_input",
+            "on_key_watermark_from_non_broadcast_input",
             "end_non_broadcast_input",
         ),
         _InputCallbacks(
-            "process_record_from_broadcast_input", "on_watermark_from_broadcast_input", "end_broadcast_input"
+            "process_record_from_broadcast_input",
+            "on_watermark_from_broadcast_input",
+            "on_key_watermark_from_broadcast_input",
+            "end_broadcast_input",
         ),
     ),
 }
@@ -201,7 +218,7 @@ class FunctionCalls:
             DefaultJobInfo(job.job_name, job.mode),
             task_info,
             self.metrics,
-            WatermarkEmitter(job.declarations, environment.send_watermark),
+            OutputWatermarkEmitter(job.declarations, environment.send_watermark, WatermarkOutputs(operator)),
             SubtaskStates(self._partition),
             side_outputs,
             self._apply_to_all_partitions,
@@ -266,6 +283,18 @@ class FunctionCalls:
             )
             self._instance.fail(callback, error)
         return result
+
+    def handles_key_watermark(self, input_index: int, identifier: str) -> bool:
+        """Whether the function has a handler of a per-key watermark of an input, or overrides ``on_key_watermark``."""
+        if identifier in self._handlers[input_index]:
+            return True
+        callback = getattr(type(self._function), self._callbacks[input_index].key_watermark, None)
+        return callback is not None and not callback.__module__.startswith("dsv2.functions.")
+
+    def key_watermark(self, input_index: int, watermark: KeyedWatermark) -> None:
+        """Call the handler of a per-key watermark of an input, or ``on_key_watermark``, in the partition of its key."""
+        callback = self._handlers[input_index].get(watermark.identifier, self._callbacks[input_index].key_watermark)
+        self._fire(callback, watermark, watermark.key)
 
     def event_time_watermark(self, time: int) -> None:
         """Notify a function with event time that event time has reached ``time`` ms."""
@@ -410,10 +439,10 @@ class FunctionCalls:
             finally:
                 partition.key = NO_KEY
 
-    def _fire(self, callback: str, timestamp: int, key: Any) -> None:
+    def _fire(self, callback: str, argument: Any, key: Any) -> None:
         self._partition.key = key
         try:
-            check_returned(getattr(self._function, callback)(timestamp, *self._collectors, self._partitioned))
+            check_returned(getattr(self._function, callback)(argument, *self._collectors, self._partitioned))
         except BaseException as error:
             self._instance.fail(callback, error, key=key)
         finally:

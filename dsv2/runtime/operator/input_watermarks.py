@@ -10,6 +10,7 @@ from dsv2.graph import Operator, OperatorKind
 from dsv2.runtime.exchange.frames import WATERMARK
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.combiner import Combiner, new_combiner
+from dsv2.watermark.expiring import ExpiringCombiner
 
 __all__ = ("InputWatermarks",)
 
@@ -22,6 +23,7 @@ class InputWatermarks:
         declarations: The declarations of the job, by identifier.
         inactive: Returns the inputs that are idle or have ended.
         send: Sends a control element downstream.
+        now: Returns the processing time in ms.
     """
 
     def __init__(
@@ -30,11 +32,13 @@ class InputWatermarks:
         declarations: Mapping[str, WatermarkDeclaration],
         inactive: Callable[[], set[int]],
         send: Callable[[int, str, Any], None],
+        now: Callable[[], int],
     ) -> None:
         self._operator = operator
         self._declarations = declarations
         self._inactive = inactive
         self._send = send
+        self._now = now
         self._combiners: dict[str, Combiner] = {}
 
     def forward(self, input_index: int, declaration: WatermarkDeclaration, value: Any) -> None:
@@ -44,6 +48,10 @@ class InputWatermarks:
             self._send_combined(declaration.identifier, combiner, combiner.update(input_index, value))
         else:
             self._send(WATERMARK, declaration.identifier, value)
+
+    def refresh(self, input_index: int, identifier: str, value: Any) -> None:
+        """Forward a watermark of an input again, so that it does not expire further down."""
+        self.forward(input_index, self._declarations[identifier], value)
 
     def set_idle(self, input_index: int, idle: bool) -> None:
         """Called when an input becomes idle or active."""
@@ -55,6 +63,17 @@ class InputWatermarks:
         """Called when an input has ended."""
         for identifier, combiner in self._combiners.items():
             self._send_combined(identifier, combiner, combiner.end(input_index))
+
+    def expire(self, now_ms: int) -> None:
+        """Forget the values of inputs that have expired at ``now_ms``."""
+        for identifier, combiner in self._combiners.items():
+            if isinstance(combiner, ExpiringCombiner):
+                self._send_combined(identifier, combiner, combiner.expire(now_ms))
+
+    def next_expiry(self) -> int | None:
+        """Return when the value of an input expires, in ms. None: there is none."""
+        expiring = [one for one in self._combiners.values() if isinstance(one, ExpiringCombiner)]
+        return min((time for one in expiring if (time := one.next_deadline()) is not None), default=None)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as built-in values."""
@@ -81,7 +100,7 @@ class InputWatermarks:
         if combiner is None:
             of_inputs = self._operator.kind is not OperatorKind.UNION
             inputs = len(self._operator.input_keys)
-            combiner = new_combiner(declaration, inputs, self._inactive(), across_inputs=of_inputs)
+            combiner = new_combiner(declaration, inputs, self._inactive(), self._now, across_inputs=of_inputs)
             self._combiners[declaration.identifier] = combiner
         return combiner
 
@@ -89,3 +108,5 @@ class InputWatermarks:
         while combined is not None:
             self._send(WATERMARK, identifier, combined)
             combined = combiner.following()
+        if isinstance(combiner, ExpiringCombiner) and (again := combiner.refresh()) is not None:
+            self._send(WATERMARK, identifier, again)

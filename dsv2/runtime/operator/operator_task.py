@@ -11,8 +11,8 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 from dsv2.errors import JobError
 from dsv2.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.emitter import Emitter
-from dsv2.runtime.exchange.frames import END, START
-from dsv2.runtime.exchange.gate import GateListener, InputGate
+from dsv2.runtime.exchange.frames import END, START, WATERMARK
+from dsv2.runtime.exchange.gate import Expiry, GateListener, InputGate, KeyHooks
 from dsv2.runtime.exchange.held import HeldOutput
 from dsv2.runtime.exchange.traced import suspended
 from dsv2.runtime.operator.attempting_calls import AttemptingCalls
@@ -21,8 +21,10 @@ from dsv2.runtime.operator.function_calls import CallEnvironment, FunctionCalls,
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.input_watermarks import InputWatermarks
 from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.operator.key_watermarks import KeyWatermarks
 from dsv2.runtime.operator.time_sender import TimeSender
 from dsv2.runtime.operator.waiting_input import WaitingInput
+from dsv2.runtime.operator.watermark_expiry import WatermarkExpiry
 from dsv2.runtime.report.metrics import DefaultCounter
 from dsv2.runtime.report.subtask_report import new_report
 from dsv2.runtime.state.columns_environment import ColumnsEnvironment
@@ -82,6 +84,10 @@ class OperatorTask:
         event_timers = TimerService(Domain.EVENT_TIME, self._store)
         processing_timers = TimerService(Domain.PROCESSING_TIME, self._store)
         timing = Timing(self._event_time, event_timers, processing_timers)
+        self._combined = InputWatermarks(
+            operator, job.declarations, self._inactive_inputs, self._control, lambda: job.time.now_ms
+        )
+        refresh = self._combined.refresh
         columns = ColumnsEnvironment.of(operator, subtask, job, self._page_store, owner, self._event_time)
         environment = CallEnvironment(
             instance, outputs, job, self._store, timing, self._emit_watermark, self._all_inputs_ended, columns=columns
@@ -93,6 +99,7 @@ class OperatorTask:
 
             self._calls = calls = AsyncCalls(environment, policy, undo)
             listener = AsyncGateListener(self, calls)
+            refresh = calls.in_place(refresh)
         elif policy is not None:
             self._calls = AttemptingCalls(environment, policy, undo, HeldOutput())
         else:
@@ -100,7 +107,6 @@ class OperatorTask:
         self._processors = self._calls.processors
         self._fields = FunctionFields(function, operator, job.codec, self._calls.kept_by_name)
         self._watermarks: dict[str, Any] = {}
-        self._combined = InputWatermarks(operator, job.declarations, self._inactive_inputs, self._control)
         self._ended_inputs: set[int] = set()
         self._idle_inputs: set[int] = set()
         self._idle = False
@@ -111,7 +117,15 @@ class OperatorTask:
         self._user_ns = 0  # not part of the state, because a repeated task takes another time
         self._records_in = 0
         self._chained_in = DefaultCounter()
-        self.gates = [InputGate(index, count, job.declarations, listener) for index, count in enumerate(channels)]
+        self.gates: list[InputGate] = []
+        self._keys = KeyWatermarks(
+            instance, job.declarations, self._store, self.gates, self._calls, self._control, lambda: job.time.now_ms
+        )
+        expiry, keys = Expiry(lambda: job.time.now_ms, refresh), KeyHooks(self._keys.received, self._keys.changed)
+        self.gates += (
+            InputGate(index, count, job.declarations, listener, expiry, keys) for index, count in enumerate(channels)
+        )
+        self._expiry = WatermarkExpiry(self.gates, self._combined, self._keys)
         wait = operator.broadcast_wait
         self._waiting = None if wait is None else WaitingInput(wait, self.gates[0], instance)
 
@@ -172,11 +186,15 @@ class OperatorTask:
         self.complete()
         self.begin_batch()
         if not self._closed:
+            self._expiry.expire(self._job.time.now_ms)
             self._timed(self._calls.tick, self._job.time.now_ms)
 
     def next_deadline(self) -> int | None:
         """Return when ``begin_batch`` must be called even without input, in ms; None if it need not be."""
-        return None if self._closed else self._calls.next_time_by_clock()
+        if self._closed:
+            return None
+        times = self._calls.next_time_by_clock(), self._expiry.next_deadline()
+        return min((time for time in times if time is not None), default=None)
 
     def on_records(self, input_index: int, batch: RecordBatch[Any]) -> None:
         """Process records of one channel of an input, in order."""
@@ -204,7 +222,12 @@ class OperatorTask:
     def _on_generalized(self, input_index: int, identifier: str, value: Any) -> None:
         self._watermarks[identifier] = value
         declaration = self._job.declarations[identifier]
-        if self._agrees(input_index, declaration.watermark_of(value), declaration.default_handling_strategy):
+        watermark = declaration.watermark_of(value)
+        passes_on = identifier in self.operator.passes_on
+        passes_on = passes_on or self._agrees(input_index, watermark, declaration.default_handling_strategy)
+        if declaration.scope.expires_after_ms is not None:
+            self.gates[input_index].note_handled(identifier, passed_on=passes_on)
+        if passes_on:
             self._combined.forward(input_index, declaration, value)
 
     def _on_event_time(self, input_index: int, time: int) -> None:
@@ -479,8 +502,11 @@ class OperatorTask:
     def _agrees(self, input_index: int, watermark: Watermark, strategy: WatermarkHandlingStrategy) -> bool:
         return is_forwarded(self._timed(self._calls.watermark, input_index, watermark), strategy)
 
-    def _emit_watermark(self, identifier: str, value: Any) -> None:
-        self._sender.emit(identifier, value, self._job.time.now_ms)
+    def _emit_watermark(self, identifier: str, value: Any, output: int | None) -> None:
+        if output is None:
+            self._sender.emit(identifier, value, self._job.time.now_ms)
+        else:
+            self._outputs[output].control(WATERMARK, identifier, value)
 
     def _control(self, kind: int, identifier: str, value: Any) -> None:
         for output in self._outputs:

@@ -58,6 +58,8 @@ from dsv2.watermark import (
     WatermarkHandlingResult,
     WatermarkHandlingStrategy,
 )
+from dsv2.watermark.keyed import KeyedWatermark, KeyedWatermarkDeclaration
+from dsv2.watermark.scope import WatermarkScope
 from dsv2.watermark.value_type import BoolType, DataType, FloatType, LongType, SetType, StrType, VectorType
 
 __all__ = ("TypeRegistry",)
@@ -67,7 +69,7 @@ _OURS = (  # a function may emit them as records or store them in a field
     *(BoolType, DataType, FloatType, LongType, SetType, StrType, VectorType),
     *(WatermarkDeclaration, BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkCombinationPolicy),
     *(BoolWatermarkCombinationFunction, NumericWatermarkCombinationFunction, GeneralCombinationFunction),
-    *(AtLeastChannels, Quantile, WatermarkDelivery),
+    *(AtLeastChannels, Quantile, WatermarkDelivery, WatermarkScope, KeyedWatermark, KeyedWatermarkDeclaration),
     *(WatermarkHandlingResult, WatermarkHandlingStrategy),
 )
 _PLAIN = {*ATOMIC, *CONTAINERS, tuple, frozenset, object, type}

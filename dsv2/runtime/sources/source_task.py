@@ -19,9 +19,10 @@ from dsv2.runtime.exchange.emitter import Emitter, NowhereEmitter, Observer
 from dsv2.runtime.exchange.frames import END, START, WATERMARK, EmitFrame
 from dsv2.runtime.exchange.traced import Origin
 from dsv2.runtime.operator.chain import PIECE_RECORDS, ChainBuilder
-from dsv2.runtime.operator.contexts import WatermarkEmitter
+from dsv2.runtime.operator.contexts import OutputWatermarkEmitter
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.time_sender import TimeSender
+from dsv2.runtime.operator.watermark_outputs import WatermarkOutputs
 from dsv2.runtime.report.failure import NO_RECORD
 from dsv2.runtime.report.letter_box import LetterBox, Received
 from dsv2.runtime.report.subtask_report import new_report
@@ -61,7 +62,7 @@ class SourceTask:
         self._origin = Origin() if plan.traces else None
         self._chain = ChainBuilder(plan, index, self._new_chained, observer, self._origin)
         self._chained: list[_StatelessOperator] = []
-        self._in_portions: list[tuple[_StatelessOperator, BatchFunction, WatermarkEmitter]] = []
+        self._in_portions: list[tuple[_StatelessOperator, BatchFunction, OutputWatermarkEmitter]] = []
         self._source = source
         self._counters = Counter[str]()
         self.user_ns = 0
@@ -218,15 +219,15 @@ class SourceTask:
         chained = _StatelessOperator(FunctionInstance(operator, self._index, function), function, output)
         self._chained.append(chained)
         if function.keeps_within_portions:
-            self._in_portions.append((chained, function, self._watermarks_to(output)))
+            self._in_portions.append((chained, function, self._watermarks_to(operator, output)))
         return chained
 
-    def _watermarks_to(self, output: Emitter) -> WatermarkEmitter:
-        def send(identifier: str, value: Any) -> None:
+    def _watermarks_to(self, operator: Operator, output: Emitter) -> OutputWatermarkEmitter:
+        def send(identifier: str, value: Any, along: int | None) -> None:  # along the only output
             self.sender.check(value, now_ms=0)  # against the event time that the source has sent through this task
             output.control(WATERMARK, identifier, value)
 
-        return WatermarkEmitter(self._plan.declarations, send)
+        return OutputWatermarkEmitter(self._plan.declarations, send, WatermarkOutputs(operator))
 
 
 class _StatelessOperator(Emitter):

@@ -7,6 +7,7 @@ are found by the earliest deadline of each page, without a scan.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from dsv2.errors import InvalidKeyError
@@ -29,6 +30,7 @@ class Domain:
     PROCESSING_TIME: Final = 1
     EXPIRY: Final = 2
     EVENT_EXPIRY: Final = 3
+    KEY_WATERMARKS: Final = 4
 
 
 _CROWDED = 4 * KEYS_PER_PAGE
@@ -36,6 +38,10 @@ _CROWDED = 4 * KEYS_PER_PAGE
 
 _DOMAINS = (Domain.EVENT_TIME, Domain.PROCESSING_TIME, Domain.EXPIRY, Domain.EVENT_EXPIRY)
 _EMPTY: KeyEntry = {}
+
+
+def _new_deadlines(codec: Codec, owner: str, stores: PageStores, domain: int) -> Deadlines:
+    return Deadlines(codec, owner, stores(f"deadlines/{domain}", f"{owner}, deadlines"))
 
 
 def timers_in(entry: KeyEntry) -> int:
@@ -73,13 +79,16 @@ class PagedKeyedStore:
         self._numbers = self._pages.numbers
         self._has_columns = False
         self._count = 0
-        self._deadlines = {
-            domain: Deadlines(codec, owner, stores(f"deadlines/{domain}", f"{owner}, deadlines")) for domain in _DOMAINS
-        }
+        self._new_deadlines = partial(_new_deadlines, codec, owner, stores)
+        self._deadlines = {domain: self._new_deadlines(domain) for domain in _DOMAINS}
         self.touched: set[Any] = set()
         """Keys that need not be touched again before the next snapshot: their values are in the columns."""
         self.live: dict[Any, KeyEntry] = {}
         """Entries that ``entry`` has returned since the last snapshot: the fast path for hot code."""
+
+    def add_domain(self, domain: int) -> None:
+        """Keep deadlines of a kind that few operators have. Called before anything is stored or restored."""
+        self._deadlines[domain] = self._new_deadlines(domain)
 
     def __len__(self) -> int:
         return self._count
@@ -153,7 +162,8 @@ class PagedKeyedStore:
 
     def next_deadline(self, domain: int) -> int | None:
         """Return the earliest deadline, or an earlier time if one was removed; None if there is none."""
-        return self._deadlines[domain].next()
+        deadlines = self._deadlines.get(domain)
+        return None if deadlines is None else deadlines.next()
 
     def take_due(self, domain: int, time: int) -> list[tuple[int, Any]]:
         """Return deadlines up to ``time`` with their keys, each once, in an unspecified but deterministic order.
@@ -161,6 +171,8 @@ class PagedKeyedStore:
         The caller removes them from the entries.
         """
         due: list[tuple[int, Any]] = []
+        if domain not in self._deadlines:
+            return due
         for number in self._deadlines[domain].take(time):
             later: int | None = None
             for key in self._pages.load(number):

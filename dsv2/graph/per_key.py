@@ -1,0 +1,86 @@
+"""Checks where per-key watermarks go: to the next keyed functions, by way of operators with a single channel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dsv2.errors import WatermarkDeclarationError
+from dsv2.graph.keys import can_be_keys
+from dsv2.graph.plan import Operator, OperatorKind, Plan
+from dsv2.sinks import Sink
+from dsv2.spi import AsyncFunction, ColumnarFunction, ProcessFunction
+from dsv2.watermark import KeyedWatermarkDeclaration
+
+__all__ = ("check_per_key", "receives_keys")
+
+
+def receives_keys(operator: Operator) -> bool:
+    """Whether per-key watermarks end at ``operator``, because it is partitioned by a key of the records."""
+    return operator.keyed and not operator.keys_stay
+
+
+def check_per_key(plan: Plan) -> None:
+    """Raise ``WatermarkDeclarationError`` if a per-key watermark meets an operator that cannot handle it."""
+    for declaration in plan.declarations.values():
+        if not isinstance(declaration, KeyedWatermarkDeclaration):
+            continue
+        for operator in _receivers(plan, declaration.identifier):
+            if receives_keys(operator):
+                _check_keyed(operator, declaration)
+            elif sum(plan.channels_of(edge) for edge in plan.edges_into[operator.id]) > 1:
+                raise _error(
+                    operator,
+                    declaration,
+                    "which has several channels but no keys, so it cannot combine what they send for one key. Emit the "
+                    "watermark directly before key_by, or behind this operator.",
+                )
+            if operator.broadcast_wait is not None and operator.broadcast_wait.identifier == declaration.identifier:
+                raise _error(operator, declaration, "which waits for it. Wait for a watermark that is not about a key.")
+
+
+def _receivers(plan: Plan, identifier: str) -> Iterator[Operator]:
+    """The functions that the watermark reaches: the next keyed ones, and those before them."""
+    senders: set[int] = set()
+    for operator in plan.operators:
+        edges = [edge for edge in plan.edges_into[operator.id] if edge.source in senders]
+        arrives = any(identifier not in edge.without for edge in edges)
+        is_function = isinstance(operator.body, ProcessFunction)
+        if arrives and is_function:
+            yield operator
+        if (arrives and is_function and not receives_keys(operator)) or _declares(operator, identifier):
+            senders.add(operator.id)
+
+
+def _check_keyed(operator: Operator, declaration: KeyedWatermarkDeclaration) -> None:
+    for kind, name in ((ColumnarFunction, "a function on tables"), (AsyncFunction, "an async function")):
+        if isinstance(operator.body, kind):
+            raise _error(
+                operator,
+                declaration,
+                f"which is {name}: it has no partition in which a watermark can be handled. Address the watermark to "
+                f"other operators (deliver_to), or use a function that processes records one by one.",
+            )
+    key_type = declaration.scope.key_type
+    if not can_be_keys(operator, key_type):
+        raise _error(
+            operator,
+            declaration,
+            f"whose key selector returns another type than {_name_of(key_type)}. Declare the "
+            f"watermark with the type of the keys.",
+        )
+
+
+def _declares(operator: Operator, identifier: str) -> bool:
+    if isinstance(operator.body, Sink) or operator.kind is OperatorKind.UNION:
+        return False
+    return any(declaration.identifier == identifier for declaration in operator.body.declare_watermarks())
+
+
+def _error(operator: Operator, declaration: KeyedWatermarkDeclaration, problem: str) -> WatermarkDeclarationError:
+    return WatermarkDeclarationError(
+        f"The per-key watermark {declaration.identifier!r} reaches {operator} at {operator.location}, {problem}"
+    )
+
+
+def _name_of(kind: object) -> str:
+    return getattr(kind, "__qualname__", str(kind))
