@@ -95,7 +95,9 @@ class Flow:
             return True
         per_key = self.plan.declarations[identifier].scope.key_type is not None
         inputs = [number for number, _ in (key_handlers(operator) if per_key else handlers(operator))]
-        inputs += [handler.input for handler in handlers_of(operator) if handler.identifier == identifier]
+        inputs += [
+            handler.input for handler in handlers_of(operator.body, operator.kind) if handler.identifier == identifier
+        ]
         return any(identifier in self.delivered(operator, number) for number in inputs)
 
     def delivered(self, operator: Operator, number: int) -> frozenset[str]:

@@ -67,7 +67,9 @@ def _function_view(view: OperatorView, operator: Operator, function: ProcessFunc
         states=tuple(map(_state_view, _states(function))),
         layout=function.state_layout if isinstance(function, WrappingFunction | ColumnarFunction) else "",
         handlers=tuple(name for _, name in (*handlers(operator), *key_handlers(operator))),
-        watermark_handlers=tuple(HandlerView(one.input, one.identifier, one.method) for one in handlers_of(operator)),
+        watermark_handlers=tuple(
+            HandlerView(one.input, one.identifier, one.method) for one in handlers_of(operator.body, operator.kind)
+        ),
         event_time=function.dsv2_has_event_time,
         error_policy=_policy_text(operator.error_policy),
         broadcast_wait="" if operator.broadcast_wait is None else str(operator.broadcast_wait),

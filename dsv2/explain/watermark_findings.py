@@ -118,7 +118,7 @@ def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
                 f"ignore(). {_UNDECLARED}",
             )
 
-    for handler in handlers_of(operator):
+    for handler in handlers_of(operator.body, operator.kind):
         if handler.identifier in operator.passes_on:
             yield Finding(
                 "handler-never-called",

@@ -109,12 +109,15 @@ def on(declaration: WatermarkDeclaration[Any], *, input: _InputName | None = Non
         WatermarkDeclarationError: ``declaration`` is not a declaration, or there is no such input.
 
     Examples:
+        >>> from dsv2 import OneInputStreamProcessFunction, new_builder
         >>> BACKLOG = new_builder("backlog").type_float().combine_function_sum().build()
         >>> class Score(OneInputStreamProcessFunction[int, int]):
         ...     @on(BACKLOG)
         ...     def follow_backlog(self, watermark: Watermark[float], output, ctx):
         ...         self.is_behind = watermark.value > 1000
         ...         return WatermarkHandlingResult.PEEK
+        ...
+        ...     def process_record(self, record, output, ctx): ...
     """
     if not isinstance(declaration, WatermarkDeclaration):
         raise WatermarkDeclarationError(

@@ -67,7 +67,7 @@ def with_superseded(
 
 def _handled(operator: Operator, number: int) -> set[str]:
     """The watermarks of an input for which the function has a handler."""
-    return {handler.identifier for handler in handlers_of(operator) if handler.input == number}
+    return {handler.identifier for handler in handlers_of(operator.body, operator.kind) if handler.input == number}
 
 
 def _acted_on(operator: Operator, number: int, candidates: set[str]) -> set[str]:

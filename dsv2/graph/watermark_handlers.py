@@ -44,12 +44,12 @@ def owner_of_handlers(function: ProcessFunction) -> object:
     return function.wrapped if isinstance(function, WrappingFunction) else function
 
 
-def handlers_of(operator: Operator) -> list[InputHandler]:
-    """Return the handlers of an operator that ``check_handlers`` has accepted."""
-    if not isinstance(operator.body, ProcessFunction):
+def handlers_of(function: object, kind: OperatorKind) -> list[InputHandler]:
+    """Return the handlers of a function that ``check_handlers`` has accepted, in an operator of ``kind``."""
+    if not isinstance(function, ProcessFunction):
         return []
-    inputs = _INPUTS.get(operator.kind, (None,))
-    found = watermark_handlers(type(owner_of_handlers(operator.body)))
+    inputs = _INPUTS.get(kind, (None,))
+    found = watermark_handlers(type(owner_of_handlers(function)))
     return [InputHandler(inputs.index(one.input), one.declaration.identifier, one.method) for one in found]
 
 

@@ -22,9 +22,12 @@ _OF_WATERMARKS = {  # part of a declaration -> whether a savepoint carries its c
     "aligned": False,
     "barrier": False,  # its limits may change freely
     "across_inputs": False,
+    "across_inputs_function": False,
+    "delivery": True,  # what is kept is the last value delivered
     "strategy": True,  # no state depends on it
     "expires": False,
 }
+_DEFAULTS = {"across_inputs_function": "that of the channels", "delivery": "ON_CHANGE"}
 
 
 def differences(before: Description, now: Description) -> list[Difference]:
@@ -83,7 +86,8 @@ def _of_watermark(identifier: str, old: dict[str, Any] | None, new: dict[str, An
         yield Difference(identifier, text, carried=True)
         return
     for part, carried in _OF_WATERMARKS.items():
-        was, is_now = old.get(part, False), new.get(part, False)
+        default = _DEFAULTS.get(part, False)
+        was, is_now = old.get(part, default), new.get(part, default)
         if was != is_now:
             text = f"watermark {identifier!r}: {part.replace('_', ' ')} was {was} and is now {is_now}"
             yield Difference(identifier, text, carried)

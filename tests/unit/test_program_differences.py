@@ -32,7 +32,7 @@ from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sinks import CollectSink, PrintSink
 from dsv2.sources import BaseSource, CollectionSource
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
-from dsv2.watermark import WatermarkDeclaration, new_builder
+from dsv2.watermark import Quantile, WatermarkDeclaration, new_builder
 from tests.durations import ms
 from tests.spans import Spans
 
@@ -336,6 +336,22 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
         PROGRAM,
         declaring(long_watermark().combine_across_inputs(True)),
         ["- watermark 'newest': across inputs was False and is now True"],
+    ),
+    "watermark combined across inputs in another way": (
+        declaring(long_watermark().combine_across_inputs(True)),
+        declaring(long_watermark().combine_across_inputs(True, Quantile(0.5))),
+        ["- watermark 'newest': across inputs function was that of the channels and is now QUANTILE(0.5)"],
+    ),
+    "watermark delivered on arrival": (
+        declaring(long_watermark()),
+        declaring(long_watermark().deliver_on_arrival()),
+        ["+ watermark 'newest': delivery was ON_CHANGE and is now ON_ARRIVAL"],
+    ),
+    "watermark with sets as values": (
+        declaring(long_watermark()),
+        declaring(new_builder("newest").type_set(str)),
+        ["- watermark 'newest': type was LongWatermarkDeclaration and is now set of str",
+         "- watermark 'newest': function was MAX and is now UNION"],
     ),
     "watermark ignored": (
         PROGRAM,

@@ -11,7 +11,7 @@ from dsv2.async_settings import AsyncBatchSettings
 from dsv2.error_policy import ErrorPolicy
 from dsv2.errors import ContractError
 from dsv2.functions import AsyncBatchProcessFunction
-from dsv2.graph import handlers_of
+from dsv2.graph import OperatorKind, handlers_of
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.gate import GateListener
 from dsv2.runtime.operator.async_processor import AsyncBatchProcessor, AsyncProcessor
@@ -43,7 +43,7 @@ class AsyncCalls(AttemptingCalls):
         self._undo = undo
         self._origin = instance.origin
         self._loop = environment.job.event_loop.get()
-        self.reacts_to_watermarks = _reacts_to_watermarks(instance.function) or bool(handlers_of(instance.operator))
+        self.reacts_to_watermarks = _reacts_to_watermarks(instance.function)
         """Whether the records before a watermark must be completed before later ones begin."""
         untraced = replace(environment, instance=replace(instance, origin=None))  # several records are in flight
         super().__init__(untraced, ErrorPolicy() if policy is None else policy, undo, InFlightOutput())
@@ -145,6 +145,8 @@ class _Batch:
 
 def _reacts_to_watermarks(function: Any) -> bool:
     if function.dsv2_has_event_time or not type(function).on_watermark.__module__.startswith("dsv2.functions."):
+        return True
+    if handlers_of(function, OperatorKind.ONE_INPUT):
         return True
     lifetimes = (state.time_to_live for state in function.uses_states())
     return any(ttl is not None and ttl.time_characteristic is TtlTimeCharacteristic.EVENT_TIME for ttl in lifetimes)

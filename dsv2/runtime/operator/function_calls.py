@@ -234,7 +234,7 @@ class FunctionCalls:
         self._callbacks = [_callbacks_of(operator.kind, number) for number in range(len(operator.input_keys))]
         self._owner_of_handlers = owner_of_handlers(function)
         self._handlers: list[dict[str, str]] = [{} for _ in self._callbacks]  # by identifier
-        for handler in handlers_of(operator):
+        for handler in handlers_of(function, operator.kind):
             self._handlers[handler.input][handler.identifier] = handler.method
         self.processors = [self._new_processor(index) for index in range(len(self._callbacks))]
         """The processor of each input."""

@@ -168,19 +168,28 @@ def _times(
     new_inputs = [index for index, one in enumerate(change.inputs) if one.senders is Senders.NEW]
     opened, closed = zip(*(state["lifecycle"] for state in states), strict=True)
     live = [state for state in states if not state["lifecycle"][1]] or states
-    seen: dict[str, list[int]] = {}
+    seen: dict[str, list[Any]] = {}
     for state in states:
         for identifier, value in state["watermarks"].items():
             seen.setdefault(identifier, []).append(value)
     count = len(change.inputs)
     return {
-        "watermarks": {identifier: min(values) for identifier, values in sorted(seen.items())},
+        "watermarks": {
+            identifier: _least(values, declarations.get(identifier)) for identifier, values in sorted(seen.items())
+        },
         "across_inputs": across_inputs(states, count, new_inputs, declarations),
         "event_time": event_time([state["event_time"] for state in live], count, new_inputs),
         "sent_time": sent_time([state["sent_time"] for state in live]),
         "inputs": input_status(live, count, new_inputs),
         "lifecycle": (any(opened), all(closed)),
     }
+
+
+def _least(values: Sequence[Any], declaration: WatermarkDeclaration | None) -> Any:
+    """The value that was delivered last, of those that several subtasks have seen."""
+    if declaration is not None:
+        return declaration.value_type.least(values)
+    return min(values) if isinstance(values[0], int) else values[0]
 
 
 def _gates(
