@@ -37,6 +37,9 @@ class Mistaken(OneInputStreamProcessFunction[int, str]):
     ) -> WatermarkHandlingResult:
         return WatermarkHandlingResult.PEEK
 
-    def on_key_watermark(  # E: override
-        self, watermark: Watermark, output: Collector[str], ctx: NonPartitionedContext[str]
+    def on_key_watermark(
+        self,
+        watermark: Watermark,
+        output: Collector[str],
+        ctx: NonPartitionedContext[str],  # E: override
     ) -> None: ...
