@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -137,10 +137,12 @@ def test_unions_pass_an_ignored_watermark_on() -> None:
     assert ("c", 2) in sink.results
 
 
-def test_edges_to_others_do_not_carry_it() -> None:
+@pytest.mark.parametrize("strategy", ["forward", "ignore"])
+def test_edges_to_others_do_not_carry_it(strategy: Literal["forward", "ignore"]) -> None:
     env = ExecutionEnvironment.get_instance("local")
     env.set_parallelism(2)
-    emit = env.from_collection([1]).process(Emit(declare().deliver_to("c").build())).with_uid("emit")
+    declaration = declare().deliver_to("c").default_handling_strategy(strategy).build()
+    emit = env.from_collection([1]).process(Emit(declaration)).with_uid("emit")
     before = emit.shuffle().process(Watch()).with_uid("before")
     before.shuffle().process(Watch()).with_uid("c").shuffle().process(Watch()).with_uid("after").to_sink(CollectSink())
     emit.process(Watch()).with_uid("aside").to_sink(CollectSink())
@@ -156,10 +158,10 @@ def test_edges_to_others_do_not_carry_it() -> None:
     passes_on = {operator.uid for operator in plan.operators if operator.passes_on}
     assert passes_on.issuperset({"before", "after", "aside"})
     assert "c" not in passes_on
-    # ``before`` overrides on_watermark, but is not called: of several values only the last one need reach it.
+    # Every value reaches c, also by way of ``before``. ``after`` is not called, although it overrides on_watermark.
     edges = {uids[edge.target]: edge for edge in plan.edges}
     assert edges["after"].last_only == {"done"}
-    assert edges["c"].last_only == set()
+    assert edges["before"].last_only == edges["c"].last_only == set()
 
 
 def test_chained_function_behind_an_edge_that_does_not_carry_it() -> None:
@@ -168,8 +170,10 @@ def test_chained_function_behind_an_edge_that_does_not_carry_it() -> None:
     emit = env.from_collection([1]).process(Emit(declare().deliver_to("c").build())).with_uid("emit")
     emit.process(Watch()).with_uid("c").with_name("c").to_sink(seen)
     emit.process(Watch()).with_uid("aside").with_name("aside").to_sink(sink)
-    env.execute()
+    operators = env.execute().progress.operators
     assert (seen.results, sink.results) == ([("", 1), ("c", 1)], [("", 1)])
+    assert operators["c"].watermarks == {"done": 1}
+    assert operators["aside"].watermarks == {}
 
 
 @pytest.mark.parametrize(
