@@ -172,7 +172,7 @@ def test_chained_function_behind_an_edge_that_does_not_carry_it() -> None:
     emit.process(Watch()).with_uid("aside").with_name("aside").to_sink(sink)
     operators = env.execute().progress.operators
     assert (seen.results, sink.results) == ([("", 1), ("c", 1)], [("", 1)])
-    assert operators["c"].watermarks == {"done": 1}
+    assert operators["c"].watermarks == {"done": (1,)}
     assert operators["aside"].watermarks == {}
 
 

@@ -487,3 +487,21 @@ def test_explanation_and_findings() -> None:
     assert [titles[number] for number in watermark.handled_by] == ["watch"]
     assert watermark.key_type == "int"
     assert isinstance(DONE, KeyedWatermarkDeclaration)
+
+
+def test_undeclared_emitter_is_named_at_an_operator_with_several_channels() -> None:
+    """The plan only knows where the watermark is declared."""
+
+    class Silent(Emit):
+        def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+            return []
+
+    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=1))
+    env.set_parallelism(2)
+    env.from_collection(visits(1, 1)).process(Emit()).key_by(user_of).process(Watch()).with_uid("a").to_sink(
+        CollectSink()
+    )
+    emitted = env.from_collection(visits(2, -1)).process(Silent())
+    emitted.shuffle().process(Passing()).with_uid("between").to_sink(CollectSink())
+    with pytest.raises(JobError, match=r"between.*, but has several channels and no keys. Declare"):
+        env.execute()

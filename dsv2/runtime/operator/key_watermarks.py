@@ -62,6 +62,7 @@ class KeyWatermarks:
         self._operator = instance.operator
         self._subtask = instance.subtask
         self._declarations = declarations
+        self._identifiers = [name for name, declared in declarations.items() if declared.scope.key_type is not None]
         self._store = store
         self._gates = gates
         self._calls = calls
@@ -81,7 +82,7 @@ class KeyWatermarks:
 
     def changed(self, number: int, channel: int, change: str) -> None:
         """A channel has become active or idle, or has ended. ``change``: The method of a combiner."""
-        if not self._receives:
+        if not self._receives or not any(self._is_acted_on(number, identifier) for identifier in self._identifiers):
             return
         gone = self._gates[number].ended
         for key, name in self._stored(number):
@@ -104,11 +105,10 @@ class KeyWatermarks:
     def _pass_on(self, number: int, identifier: str, pair: Any) -> None:
         operator = self._operator
         if len(self._gates) > 1 or self._gates[number].channels > 1:
-            declared = ", ".join(repr(identifier) for identifier in sorted(self._declarations))
             raise JobError(
                 f"{operator}, defined at {operator.location}, has received the per-key watermark {identifier!r}, but "
                 f"has several channels and no keys. Declare the watermark in the function that emits it, so that the "
-                f"plan is checked (declared: {declared})."
+                f"plan is checked."
             )
         self._send(WATERMARK, identifier, pair)
 
