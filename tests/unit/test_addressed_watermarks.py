@@ -27,6 +27,7 @@ from dsv2 import (
 from dsv2.errors import ConfigurationError
 from dsv2.explain import Severity
 from dsv2.local import LocalRuntime
+from dsv2.testing import OneInputHarness
 from dsv2.watermark import LongWatermarkBuilder, LongWatermarkDeclaration
 
 Seen = tuple[str, int]
@@ -245,6 +246,17 @@ def test_part_of_a_pipeline_need_not_have_the_addressed_operators() -> None:
     emit = env.from_collection([1, 2]).process(Emit(declare().deliver_to("c").build())).with_uid("emit")
     emit.process(Watch()).with_uid("c").to_sink(CollectSink())
     assert emit.take(2) == [("", 1), ("", 2)]
+
+
+def test_harness_delivers_whatever_the_address() -> None:
+    declaration = declare().deliver_to("totals").deliver_to_group("group").build()
+    receiver = OneInputHarness(Watch(), declarations=[declaration])
+    receiver.input.push_watermark(declaration.new_watermark(3))
+    assert receiver.output.records == [("Process", 3)]
+    assert receiver.output.watermarks == [declaration.new_watermark(3)]
+    emitter = OneInputHarness(Emit(declaration))
+    emitter.input.push(3)
+    assert emitter.output.watermarks == [declaration.new_watermark(3)]
 
 
 def test_different_addresses_are_different_declarations() -> None:
