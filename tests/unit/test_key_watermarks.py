@@ -321,6 +321,50 @@ def test_savepoint_carries_what_channels_have_sent_to_another_parallelism(tmp_pa
     assert sorted(program.results) == [(user, user, 1) for user in range(10)]
 
 
+ALIGNED = new_builder("aligned").type_long().combine_wait_for_all_channels(True).aligned().build()
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 2), (3, 1), (1, 2)])
+def test_held_ones_follow_their_keys_to_another_parallelism(before: int, after: int) -> None:
+    """Each is behind an aligned watermark, between the records of its user."""
+
+    def subtasks(parallelism: int, **options: Any) -> list[OneInputHarness[Visit, Any]]:
+        return [
+            OneInputHarness(
+                Watch(),
+                key=user_of,
+                channels=2,
+                parallelism=parallelism,
+                subtask=subtask,
+                max_parallelism=8,
+                declarations=[DONE, ALIGNED],
+                **options,
+            )
+            for subtask in range(parallelism)
+        ]
+
+    def align(harnesses: list[OneInputHarness[Visit, Any]], channel: int) -> None:
+        for harness in harnesses:
+            harness.input.push_watermark(ALIGNED.new_watermark(1), channel=channel)
+
+    old = subtasks(before)
+    align(old, channel=0)
+    for user in range(12):
+        (owner,) = (harness for harness in old if harness.owns(user))
+        for number in (1, 2):
+            owner.input.push(Visit(user, number))
+            owner.input.push_watermark(DONE.new_watermark(number, key=user))
+    align(old, channel=0)  # a second one, behind them
+    assert all(not harness.output.records for harness in old)
+    new = subtasks(after, rescaled=[harness.snapshot() for harness in old])
+    align(new, channel=1)
+    for user in range(12):
+        (owner,) = (harness for harness in new if harness.owns(user))
+        told = [record for record in owner.output.records if record[0] == user]
+        assert told == [Visit(user, 1), (user, user, 1), Visit(user, 2), (user, user, 2)]
+    assert sum(len(harness.output.records) for harness in new) == 12 * 4
+
+
 def test_watermark_of_a_foreign_key_is_refused_where_the_stream_stays_keyed() -> None:
     class Foreign(Passing):
         def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
