@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection
 from datetime import timedelta
 from pathlib import Path
@@ -36,7 +37,7 @@ from dsv2.local import LocalRuntime
 from dsv2.runtime.operator.key_watermarks import _COMBINERS
 from dsv2.runtime.state.keyed_store import Domain
 from dsv2.savepoint import Savepoint
-from dsv2.testing import OneInputHarness, TwoInputNonBroadcastHarness, TwoOutputHarness
+from dsv2.testing import ManualClock, OneInputHarness, TwoInputNonBroadcastHarness, TwoOutputHarness
 from dsv2.watermark import KeyedWatermark, KeyedWatermarkDeclaration
 from tests.unit.test_local_savepoints import Program
 
@@ -549,3 +550,20 @@ def test_undeclared_emitter_is_named_at_an_operator_with_several_channels() -> N
     emitted.shuffle().process(Passing()).with_uid("between").to_sink(CollectSink())
     with pytest.raises(JobError, match=r"between.*, but has several channels and no keys. Declare"):
         env.execute()
+
+
+class Slow(AsyncOneInputStreamProcessFunction[Visit, Visit]):
+    """Emits each visit some time later."""
+
+    async def process_record(self, record: Visit, output: Collector[Visit], ctx: PartitionedContext[Visit]) -> None:
+        await asyncio.sleep(0.01)
+        output.collect(record)
+
+
+def test_it_does_not_overtake_records_in_flight() -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=1, clock=ManualClock(0)))
+    sink = CollectSink[Any]()
+    emitted = env.from_collection([Visit(7, 1), Visit(7, -1)]).process(Emit()).process(Slow())
+    emitted.key_by(user_of).process(Watch()).with_uid("watch").to_sink(sink)
+    env.execute()
+    assert sink.results == [Visit(7, 1), (7, 7, 1)]
