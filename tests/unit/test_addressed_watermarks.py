@@ -205,6 +205,21 @@ def test_addresses_without_effect_are_refused(
         env.build_plan()
 
 
+@pytest.mark.parametrize("addressed", ["next", "last"])
+def test_combination_that_copies_would_change_is_not_passed_on(addressed: str) -> None:
+    declaration = new_builder("done").type_long().combine_function_sum().deliver_to(addressed).build()
+    env = ExecutionEnvironment.get_instance("local")
+    emit = env.from_collection([1]).process(Emit(declaration)).with_uid("emit").process(Watch()).with_uid("next")
+    emit.process(Watch()).with_uid("last").to_sink(CollectSink())
+    if addressed == "next":
+        env.build_plan()
+        return
+    with pytest.raises(
+        WatermarkDeclarationError, match=r"is combined with sum, so .*'next'.* cannot pass it on: the next"
+    ):
+        env.build_plan()
+
+
 def test_waiting_for_a_watermark_of_others_is_refused() -> None:
     class Main(TwoInputBroadcastStreamProcessFunction[Seen, Seen, Seen]):
         def process_record_from_non_broadcast_input(

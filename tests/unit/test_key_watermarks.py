@@ -37,6 +37,7 @@ from dsv2.local import LocalRuntime
 from dsv2.runtime.operator.key_watermarks import _COMBINERS
 from dsv2.runtime.state.keyed_store import Domain
 from dsv2.savepoint import Savepoint
+from dsv2.sources import DataGeneratorSource
 from dsv2.testing import ManualClock, OneInputHarness, TwoInputNonBroadcastHarness, TwoOutputHarness
 from dsv2.watermark import KeyedWatermark, KeyedWatermarkDeclaration
 from tests.unit.test_local_savepoints import Program
@@ -567,3 +568,14 @@ def test_it_does_not_overtake_records_in_flight() -> None:
     emitted.key_by(user_of).process(Watch()).with_uid("watch").to_sink(sink)
     env.execute()
     assert sink.results == [Visit(7, 1), (7, 7, 1)]
+
+
+@pytest.mark.parametrize("expires", [False, True])
+def test_finding_for_values_that_are_kept_for_every_key(expires: bool) -> None:
+    builder = new_builder("done").type_long()
+    declaration = (builder.expire_after(timedelta(hours=1)) if expires else builder).per_key(int).build()
+    env = ExecutionEnvironment.get_instance("local")
+    endless = env.from_source(DataGeneratorSource(lambda index: Visit(index, 1)))
+    endless.process(Emit(declaration)).key_by(user_of).process(Watch()).with_uid("watch").to_sink(CollectSink())
+    codes = {finding.code for finding in env.explain().view.findings}
+    assert ("per-key-without-expiry" in codes) != expires
