@@ -476,6 +476,7 @@ def test_value_is_checked() -> None:
 
 def test_generic_types_of_keys() -> None:
     declaration = new_builder("done").type_bool().per_key(tuple[int, str]).build()
+    assert declaration.scope.key_type is tuple
     assert declaration.new_watermark(True, key=(1, "a")).key == (1, "a")
     with pytest.raises(InvalidWatermarkError):
         declaration.new_watermark(True, key=1)  # type: ignore[arg-type]
