@@ -42,7 +42,8 @@ class KeyWatermarks:
         declarations: The declarations of the job, by identifier.
         store: The keyed store of the operator.
         gates: The inputs, which may be added later.
-        calls: Calls the function.
+        calls: Knows which watermarks the function handles.
+        handle: Calls the function with the input and a watermark, in the partition of its key.
         send: Sends a control element downstream.
         now: Returns the processing time in ms.
     """
@@ -54,6 +55,7 @@ class KeyWatermarks:
         store: PagedKeyedStore,
         gates: Sequence[InputGate],
         calls: FunctionCalls,
+        handle: Callable[[int, KeyedWatermark], None],
         send: Callable[[int, str, Any], None],
         now: Callable[[], int],
     ) -> None:
@@ -66,6 +68,7 @@ class KeyWatermarks:
         self._store = store
         self._gates = gates
         self._calls = calls
+        self._handle = handle
         self._send = send
         self._now = now
         self._receives = receives_keys(instance.operator)
@@ -150,7 +153,7 @@ class KeyWatermarks:
             self._store.touch(key)
             watermark = watermark_of((key, value))
             assert isinstance(watermark, KeyedWatermark)
-            self._calls.key_watermark(number, watermark)
+            self._handle(number, watermark)
 
     def _loaded(self, key: Any, name: _Name) -> tuple[list[Any], Any]:
         """The combiner of a key, and what it delivers because the channels have changed since it was stored."""

@@ -117,7 +117,14 @@ class OperatorTask:
         self._chained_in = DefaultCounter()
         self.gates: list[InputGate] = []
         self._keys = KeyWatermarks(
-            instance, job.declarations, self._store, self.gates, self._calls, self._control, lambda: job.time.now_ms
+            instance,
+            job.declarations,
+            self._store,
+            self.gates,
+            self._calls,
+            lambda number, watermark: self._timed(self._calls.key_watermark, number, watermark),
+            self._control,
+            lambda: job.time.now_ms,
         )
         expiry = Expiry(lambda: job.time.now_ms, self._calls.in_place(self._combined.refresh))
         keys = KeyHooks(self._calls.in_place(self._keys.received), self._keys.changed)
