@@ -105,7 +105,7 @@ def watermark_page(snapshot: Snapshot, identifier: str) -> WatermarkPage:
 
 
 def _identifiers(plan: PlanView) -> tuple[str, ...]:
-    declared = [watermark.identifier for watermark in plan.watermarks]
+    declared = [watermark.identifier for watermark in plan.watermarks if not watermark.key_type]
     own = sorted(identifier for identifier in declared if not identifier.startswith(RESERVED))
     return (*([_BY_NAME] if EVENT_TIME in declared else []), *own)
 

@@ -18,7 +18,7 @@ OUT2_co = TypeVar("OUT2_co", covariant=True)
 
 
 class TwoOutputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OUT1_co, OUT2_co]):
-    """A function that reads one stream and emits two. Watermarks go to both outputs."""
+    """A function that reads one stream and emits two. Watermarks go to both outputs, unless it names one."""
 
     def open(self, ctx: TwoOutputNonPartitionedContext[OUT1_co, OUT2_co]) -> None:
         """Called once per subtask before the first record. May emit watermarks."""

@@ -108,6 +108,8 @@ class PlanBuilder:
     """The user's file and line where this pipeline was executed, or None. An executed pipeline is closed."""
     is_part: bool = False
     """Whether these are only the operators upstream of a stream, so that others may be missing."""
+    ignores_addresses: bool = False
+    """Whether watermarks are delivered to all operators that they reach. For harnesses, which have one function."""
 
     def add(
         self,
@@ -178,7 +180,8 @@ class PlanBuilder:
         declarations = _declarations(operators)
         for operator in operators:
             check_handlers(operator, declarations)
-        graph = with_addresses(operators, edges, declarations, is_part=self.is_part)
+        addressed = {} if self.ignores_addresses else declarations
+        graph = with_addresses(operators, edges, addressed, is_part=self.is_part)
         plan = Plan(
             job_name,
             self._resolve_mode(mode),

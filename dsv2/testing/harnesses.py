@@ -233,4 +233,5 @@ class _Job:
 
     def plan(self) -> Plan:
         """Build the plan."""
+        self._env._builder.ignores_addresses = True
         return self._env.build_plan("harness")

@@ -63,7 +63,7 @@ class KeyedWatermarkDeclaration(WatermarkDeclaration[V], Generic[V, K]):
     def check_key(self, key: object) -> None:
         """Raise ``InvalidWatermarkError`` unless ``key`` is of the declared type."""
         kind: Any = self.scope.key_type
-        if not isinstance(key, get_origin(kind) or kind) or (kind is int and not is_whole_number(key)):
+        if not isinstance(key, kind) or (kind is int and not is_whole_number(key)):
             raise InvalidWatermarkError(
                 f"Watermark {self.identifier!r} was declared with per_key({kind.__name__}): the key must be of this "
                 f"type, not {key!r}."
@@ -92,7 +92,7 @@ class PerKeyBuilder(Generic[V, K]):
                 f"per_key takes the type of the keys, such as int, str or a frozen dataclass, not {key_type!r}."
             )
         self._builder = builder
-        self._key_type = key_type
+        self._key_type: type = kind  # without type arguments, which are for type checkers
 
     def build(self) -> KeyedWatermarkDeclaration[V, K]:
         """Build the declaration.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from dsv2.errors import ConfigurationError
 from dsv2.explain import EdgeView, OperatorView, PlanView, WatermarkView
@@ -24,7 +24,8 @@ class Route:
         """``identifier``: The identifier, or ``event-time``.
 
         Raises:
-            ConfigurationError: The plan declares no such watermark. Event time need not be declared.
+            ConfigurationError: The plan declares no such watermark, or it is about single keys. Event time need not be
+                declared.
         """
         self.view = view
         self.is_event_time = identifier in (_PLAIN_NAME, EVENT_TIME)
@@ -36,13 +37,20 @@ class Route:
             raise ConfigurationError(
                 f"The job declares no watermark {identifier!r}. It has: {', '.join([_PLAIN_NAME, *sorted(others)])}."
             )
+        if any(one.key_type for one in declared):
+            raise ConfigurationError(
+                f"The watermark {identifier!r} is about single keys, so no value of it holds a function back. "
+                f"Keyed functions know what they have received."
+            )
         self._declared_by = {number for one in declared for number in one.declared_by}
         self._received_by = {number for one in declared for number in one.received_by}
-        self.is_forwarded = all(one.forwarded for one in declared)
+        self._is_forwarded = all(one.forwarded for one in declared)
+        self._addressed_to = {number for one in declared for number in one.addressed_to}
         self._watermark: WatermarkView | None = None if self.is_event_time else declared[0]
         self._edges: dict[int, list[EdgeView]] = {operator.id: [] for operator in view.operators}
         for edge in sorted(view.edges, key=lambda edge: edge.input):
             self._edges[edge.target].append(edge)
+        self._leading = self._with_upstream(self._addressed_to)
 
     @property
     def plain_name(self) -> str:
@@ -86,7 +94,17 @@ class Route:
 
     def arrives(self, edge: EdgeView) -> bool:
         """Whether the watermark may arrive on an edge."""
-        return edge.source in self._declared_by or (self.is_forwarded and edge.source in self._received_by)
+        if self.is_withheld(edge):
+            return False
+        return edge.source in self._declared_by or self._forwards(edge.source)
+
+    def is_withheld(self, edge: EdgeView) -> bool:
+        """Whether an edge does not carry the watermark, because it is addressed to operators elsewhere."""
+        return bool(self._addressed_to) and edge.target not in self._leading
+
+    def _forwards(self, operator: int) -> bool:
+        passes_on = bool(self._addressed_to) and operator not in self._addressed_to
+        return operator in self._received_by and (self._is_forwarded or passes_on)
 
     def receives(self, operator: OperatorView) -> bool:
         """Whether the watermark may arrive on any input."""
@@ -94,12 +112,16 @@ class Route:
 
     def is_declared_upstream(self, operator: OperatorView) -> bool:
         """Whether an operator, or one upstream of it, declares the watermark."""
-        reached, waiting = {operator.id}, [operator.id]
+        return not self._with_upstream({operator.id}).isdisjoint(self._declared_by)
+
+    def _with_upstream(self, operators: Collection[int]) -> set[int]:
+        """Operators, and all that are upstream of them."""
+        reached, waiting = set(operators), [*operators]
         while waiting:
             senders = {edge.source for edge in self._edges[waiting.pop()]} - reached
             reached |= senders
             waiting += senders
-        return not reached.isdisjoint(self._declared_by)
+        return reached
 
     def upstream(
         self, operator: OperatorView, subtask: int | None, number: int, channel: int | None

@@ -69,6 +69,8 @@ def advice(facts: Facts) -> str:
             )
         case Cause.NOT_DECLARED:
             return "Declare and emit it there as well."
+        case Cause.NOT_FORWARDED if _is_withheld(facts):
+            return "Address it to this operator as well: deliver_to(...) with its uid."
         case Cause.NOT_FORWARDED:
             return "Declare it with default_handling_strategy_forward()."
         case Cause.POLLED:
@@ -218,6 +220,8 @@ def _dead_end(facts: Facts) -> str:
     trace, route = facts.trace, facts.route
     receiver = trace.path[-2]
     sender = _subtask(trace.at, trace.subtask)
+    if trace.cause is Cause.NOT_FORWARDED and _is_withheld(facts):
+        return "it is addressed to other operators"
     if trace.cause is Cause.NOT_FORWARDED:
         who = sender if route.receives(trace.at) else f"something upstream of {sender}"
         return f"{who} does not forward it, because of its handling strategy"
@@ -318,3 +322,9 @@ def _subtask(operator: OperatorView, subtask: int | None) -> str:
 
 def _count(number: int) -> str:
     return f"{number:,} record" if number == 1 else f"{number:,} records"
+
+
+def _is_withheld(facts: Facts) -> bool:
+    """Whether the watermark does not arrive because it is addressed to other operators."""
+    receiver = _operator(facts, facts.trace.path[-2].operator)
+    return any(map(facts.route.is_withheld, facts.route.edges_into(receiver)))

@@ -12,7 +12,8 @@ __all__ = ("unended",)
 def unended(plan: Plan, progress: JobProgress) -> list[str]:
     """Return what is said about the watermarks of ``plan`` that have not ended."""
     view = plan.explain().view
-    identifiers = {one.identifier for one in view.watermarks if not one.identifier.startswith("BUILTIN_API_")}
+    own = [one for one in view.watermarks if not one.identifier.startswith("BUILTIN_API_")]
+    identifiers = {one.identifier for one in own if not one.key_type}  # a per-key watermark holds no function back
     reports = [report_watermarks(view, progress, 0, identifier) for identifier in ("event-time", *sorted(identifiers))]
     found = [operator for report in reports for operator in report.operators]
     return [f"{operator.uid}: {operator.sentence}" for operator in found if operator.cause is not Cause.ENDED]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -27,6 +27,7 @@ from dsv2 import (
 from dsv2.errors import ConfigurationError
 from dsv2.explain import Severity
 from dsv2.local import LocalRuntime
+from dsv2.testing import OneInputHarness
 from dsv2.watermark import LongWatermarkBuilder, LongWatermarkDeclaration
 
 Seen = tuple[str, int]
@@ -137,10 +138,12 @@ def test_unions_pass_an_ignored_watermark_on() -> None:
     assert ("c", 2) in sink.results
 
 
-def test_edges_to_others_do_not_carry_it() -> None:
+@pytest.mark.parametrize("strategy", ["forward", "ignore"])
+def test_edges_to_others_do_not_carry_it(strategy: Literal["forward", "ignore"]) -> None:
     env = ExecutionEnvironment.get_instance("local")
     env.set_parallelism(2)
-    emit = env.from_collection([1]).process(Emit(declare().deliver_to("c").build())).with_uid("emit")
+    declaration = declare().deliver_to("c").default_handling_strategy(strategy).build()
+    emit = env.from_collection([1]).process(Emit(declaration)).with_uid("emit")
     before = emit.shuffle().process(Watch()).with_uid("before")
     before.shuffle().process(Watch()).with_uid("c").shuffle().process(Watch()).with_uid("after").to_sink(CollectSink())
     emit.process(Watch()).with_uid("aside").to_sink(CollectSink())
@@ -156,10 +159,10 @@ def test_edges_to_others_do_not_carry_it() -> None:
     passes_on = {operator.uid for operator in plan.operators if operator.passes_on}
     assert passes_on.issuperset({"before", "after", "aside"})
     assert "c" not in passes_on
-    # ``before`` overrides on_watermark, but is not called: of several values only the last one need reach it.
+    # Every value reaches c, also by way of ``before``. ``after`` is not called, although it overrides on_watermark.
     edges = {uids[edge.target]: edge for edge in plan.edges}
     assert edges["after"].last_only == {"done"}
-    assert edges["c"].last_only == set()
+    assert edges["before"].last_only == edges["c"].last_only == set()
 
 
 def test_chained_function_behind_an_edge_that_does_not_carry_it() -> None:
@@ -168,8 +171,10 @@ def test_chained_function_behind_an_edge_that_does_not_carry_it() -> None:
     emit = env.from_collection([1]).process(Emit(declare().deliver_to("c").build())).with_uid("emit")
     emit.process(Watch()).with_uid("c").with_name("c").to_sink(seen)
     emit.process(Watch()).with_uid("aside").with_name("aside").to_sink(sink)
-    env.execute()
+    operators = env.execute().progress.operators
     assert (seen.results, sink.results) == ([("", 1), ("c", 1)], [("", 1)])
+    assert operators["c"].watermarks == {"done": (1,)}
+    assert operators["aside"].watermarks == {}
 
 
 @pytest.mark.parametrize(
@@ -197,6 +202,21 @@ def test_addresses_without_effect_are_refused(
     stream = emit.process(Watch()).with_uid("a").with_group("group").process(Watch()).with_uid("close")
     stream.to_sink(CollectSink()).with_uid("sink")
     with pytest.raises(WatermarkDeclarationError, match=message):
+        env.build_plan()
+
+
+@pytest.mark.parametrize("addressed", ["next", "last"])
+def test_combination_that_copies_would_change_is_not_passed_on(addressed: str) -> None:
+    declaration = new_builder("done").type_long().combine_function_sum().deliver_to(addressed).build()
+    env = ExecutionEnvironment.get_instance("local")
+    emit = env.from_collection([1]).process(Emit(declaration)).with_uid("emit").process(Watch()).with_uid("next")
+    emit.process(Watch()).with_uid("last").to_sink(CollectSink())
+    if addressed == "next":
+        env.build_plan()
+        return
+    with pytest.raises(
+        WatermarkDeclarationError, match=r"is combined with sum, so .*'next'.* cannot pass it on: the next"
+    ):
         env.build_plan()
 
 
@@ -241,6 +261,17 @@ def test_part_of_a_pipeline_need_not_have_the_addressed_operators() -> None:
     emit = env.from_collection([1, 2]).process(Emit(declare().deliver_to("c").build())).with_uid("emit")
     emit.process(Watch()).with_uid("c").to_sink(CollectSink())
     assert emit.take(2) == [("", 1), ("", 2)]
+
+
+def test_harness_delivers_whatever_the_address() -> None:
+    declaration = declare().deliver_to("totals").deliver_to_group("group").build()
+    receiver = OneInputHarness(Watch(), declarations=[declaration])
+    receiver.input.push_watermark(declaration.new_watermark(3))
+    assert receiver.output.records == [("Process", 3)]
+    assert receiver.output.watermarks == [declaration.new_watermark(3)]
+    emitter = OneInputHarness(Emit(declaration))
+    emitter.input.push(3)
+    assert emitter.output.watermarks == [declaration.new_watermark(3)]
 
 
 def test_different_addresses_are_different_declarations() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection
 from datetime import timedelta
 from pathlib import Path
@@ -36,7 +37,8 @@ from dsv2.local import LocalRuntime
 from dsv2.runtime.operator.key_watermarks import _COMBINERS
 from dsv2.runtime.state.keyed_store import Domain
 from dsv2.savepoint import Savepoint
-from dsv2.testing import OneInputHarness, TwoInputNonBroadcastHarness, TwoOutputHarness
+from dsv2.sources import DataGeneratorSource
+from dsv2.testing import ManualClock, OneInputHarness, TwoInputNonBroadcastHarness, TwoOutputHarness
 from dsv2.watermark import KeyedWatermark, KeyedWatermarkDeclaration
 from tests.unit.test_local_savepoints import Program
 
@@ -321,6 +323,50 @@ def test_savepoint_carries_what_channels_have_sent_to_another_parallelism(tmp_pa
     assert sorted(program.results) == [(user, user, 1) for user in range(10)]
 
 
+ALIGNED = new_builder("aligned").type_long().combine_wait_for_all_channels(True).aligned().build()
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 2), (3, 1), (1, 2)])
+def test_held_ones_follow_their_keys_to_another_parallelism(before: int, after: int) -> None:
+    """Each is behind an aligned watermark, between the records of its user."""
+
+    def subtasks(parallelism: int, **options: Any) -> list[OneInputHarness[Visit, Any]]:
+        return [
+            OneInputHarness(
+                Watch(),
+                key=user_of,
+                channels=2,
+                parallelism=parallelism,
+                subtask=subtask,
+                max_parallelism=8,
+                declarations=[DONE, ALIGNED],
+                **options,
+            )
+            for subtask in range(parallelism)
+        ]
+
+    def align(harnesses: list[OneInputHarness[Visit, Any]], channel: int) -> None:
+        for harness in harnesses:
+            harness.input.push_watermark(ALIGNED.new_watermark(1), channel=channel)
+
+    old = subtasks(before)
+    align(old, channel=0)
+    for user in range(12):
+        (owner,) = (harness for harness in old if harness.owns(user))
+        for number in (1, 2):
+            owner.input.push(Visit(user, number))
+            owner.input.push_watermark(DONE.new_watermark(number, key=user))
+    align(old, channel=0)  # a second one, behind them
+    assert all(not harness.output.records for harness in old)
+    new = subtasks(after, rescaled=[harness.snapshot() for harness in old])
+    align(new, channel=1)
+    for user in range(12):
+        (owner,) = (harness for harness in new if harness.owns(user))
+        told = [record for record in owner.output.records if record[0] == user]
+        assert told == [Visit(user, 1), (user, user, 1), Visit(user, 2), (user, user, 2)]
+    assert sum(len(harness.output.records) for harness in new) == 12 * 4
+
+
 def test_watermark_of_a_foreign_key_is_refused_where_the_stream_stays_keyed() -> None:
     class Foreign(Passing):
         def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
@@ -430,6 +476,7 @@ def test_value_is_checked() -> None:
 
 def test_generic_types_of_keys() -> None:
     declaration = new_builder("done").type_bool().per_key(tuple[int, str]).build()
+    assert declaration.scope.key_type is tuple
     assert declaration.new_watermark(True, key=(1, "a")).key == (1, "a")
     with pytest.raises(InvalidWatermarkError):
         declaration.new_watermark(True, key=1)  # type: ignore[arg-type]
@@ -487,3 +534,49 @@ def test_explanation_and_findings() -> None:
     assert [titles[number] for number in watermark.handled_by] == ["watch"]
     assert watermark.key_type == "int"
     assert isinstance(DONE, KeyedWatermarkDeclaration)
+
+
+def test_undeclared_emitter_is_named_at_an_operator_with_several_channels() -> None:
+    """The plan only knows where the watermark is declared."""
+
+    class Silent(Emit):
+        def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+            return []
+
+    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=1))
+    env.set_parallelism(2)
+    env.from_collection(visits(1, 1)).process(Emit()).key_by(user_of).process(Watch()).with_uid("a").to_sink(
+        CollectSink()
+    )
+    emitted = env.from_collection(visits(2, -1)).process(Silent())
+    emitted.shuffle().process(Passing()).with_uid("between").to_sink(CollectSink())
+    with pytest.raises(JobError, match=r"between.*, but has several channels and no keys. Declare"):
+        env.execute()
+
+
+class Slow(AsyncOneInputStreamProcessFunction[Visit, Visit]):
+    """Emits each visit some time later."""
+
+    async def process_record(self, record: Visit, output: Collector[Visit], ctx: PartitionedContext[Visit]) -> None:
+        await asyncio.sleep(0.01)
+        output.collect(record)
+
+
+def test_it_does_not_overtake_records_in_flight() -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=1, clock=ManualClock(0)))
+    sink = CollectSink[Any]()
+    emitted = env.from_collection([Visit(7, 1), Visit(7, -1)]).process(Emit()).process(Slow())
+    emitted.key_by(user_of).process(Watch()).with_uid("watch").to_sink(sink)
+    env.execute()
+    assert sink.results == [Visit(7, 1), (7, 7, 1)]
+
+
+@pytest.mark.parametrize("expires", [False, True])
+def test_finding_for_values_that_are_kept_for_every_key(expires: bool) -> None:
+    builder = new_builder("done").type_long()
+    declaration = (builder.expire_after(timedelta(hours=1)) if expires else builder).per_key(int).build()
+    env = ExecutionEnvironment.get_instance("local")
+    endless = env.from_source(DataGeneratorSource(lambda index: Visit(index, 1)))
+    endless.process(Emit(declaration)).key_by(user_of).process(Watch()).with_uid("watch").to_sink(CollectSink())
+    codes = {finding.code for finding in env.explain().view.findings}
+    assert ("per-key-without-expiry" in codes) != expires

@@ -31,7 +31,7 @@ from dsv2.sources import (
 )
 from dsv2.sources.serializers import JsonValue
 from dsv2.testing import ManualClock
-from dsv2.watermark import LongWatermark
+from dsv2.watermark import LongWatermark, new_builder
 from tests.durations import ms
 from tests.spans import Span, Spans
 from tests.support import local_environment, operator_named
@@ -307,6 +307,12 @@ def test_ended_reader_sends_nothing_more() -> None:
     assert [order.last for order in orders(first, source.split_serializer)] == [True, False]
     (order,) = orders(driver.next(first), source.split_serializer)
     assert (order.subtask, order.steps[0]) == (1, WatermarkOrder("w", 5))
+
+
+def test_enumerator_cannot_emit_a_watermark_about_one_key() -> None:
+    watermark = new_builder("w").type_long().per_key(int).build().new_watermark(5, key=7)
+    with pytest.raises(JobError, match="An enumerator cannot emit the per-key watermark 'w'"):
+        coordinator(Plain(lambda ctx: ctx.emit_watermark(watermark))).next(BEFORE_START)
 
 
 def test_kept_splits_are_distributed_over_fewer_readers() -> None:

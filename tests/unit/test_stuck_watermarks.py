@@ -474,3 +474,33 @@ def test_new_records_without_greater_timestamps() -> None:
     found = program.report("f", wait_seconds=0)
     assert (found.cause, found.split) == (Cause.NOT_EMITTED, "a")
     assert found.sentence.endswith("; the new records of its split 'a' have no greater timestamps.")
+
+
+def test_addressed_watermark() -> None:
+    """It passes other functions although it is declared to be ignored, and does not arrive where it is not needed."""
+    declaration = new_builder("w").type_long().default_handling_strategy_ignore().deliver_to("addressed").build()
+    per_key = new_builder("of key").type_long().per_key(int).build()
+
+    def process_record(record: int, output: Any, ctx: Any) -> None:
+        output.collect(record)
+        ctx.non_partitioned_context.watermark_manager.emit_watermark(declaration.new_watermark(record))
+
+    env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock(START)))
+    function = one_input(declare_watermarks=lambda: [declaration, per_key], process_record=process_record)
+    emitted = env.from_source(TestSource[int]([1, 2, Stop()])).process(function).with_uid("emits")
+    passed = emitted.shuffle().map(int).with_uid("passes")
+    passed.shuffle().map(int).with_uid("addressed").shuffle().map(int).with_uid("behind").to_sink(CollectSink())
+    emitted.shuffle().map(int).with_uid("aside").to_sink(CollectSink())
+    job = env.execute_async("addressed", trigger=Trigger.available_now())
+    job.await_termination()
+    found = job.watermarks("w")
+    assert {one.uid: one.value for one in found.operators} == {"passes": 2, "addressed": 2}
+    for uid in ("aside", "behind"):
+        one = job.watermarks("w", operator=uid)[uid]
+        assert (one.cause, one.advice) == (
+            Cause.NOT_FORWARDED,
+            "Address it to this operator as well: deliver_to(...) with its uid.",
+        )
+        assert one.sentence.endswith("it is addressed to other operators.")
+    with pytest.raises(ConfigurationError, match="is about single keys, so no value of it holds a function back"):
+        job.watermarks("of key")

@@ -55,9 +55,7 @@ class AsyncCalls(AttemptingCalls):
         assert isinstance(processor, AsyncProcessor)
         return processor
 
-    def in_place(self, call: Callable[P, object]) -> Callable[P, None]:
-        """Return a function that calls ``call`` in its place: after the records that have arrived before."""
-
+    def in_place(self, call: Callable[P, None]) -> Callable[P, None]:
         def deferred(*args: P.args, **kwargs: P.kwargs) -> None:
             self.async_processor.defer(partial(call, *args, **kwargs))
 

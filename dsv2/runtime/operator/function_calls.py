@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from dsv2.errors import ContractError, IncompatibleCheckpointError
 from dsv2.functions import ProcessFunction
@@ -66,6 +66,7 @@ from dsv2.watermark.event_time import EventTimeOfInputs
 
 __all__ = ("CallEnvironment", "FunctionCalls", "Timing", "reacts_to_end")
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -283,6 +284,10 @@ class FunctionCalls:
             )
             self._instance.fail(callback, error)
         return result
+
+    def in_place(self, call: Callable[P, None]) -> Callable[P, None]:
+        """Return a function that calls ``call`` in its place: after the records that have arrived before."""
+        return call
 
     def handles_key_watermark(self, input_index: int, identifier: str) -> bool:
         """Whether the function has a handler of a per-key watermark of an input, or overrides ``on_key_watermark``."""

@@ -42,7 +42,8 @@ class KeyWatermarks:
         declarations: The declarations of the job, by identifier.
         store: The keyed store of the operator.
         gates: The inputs, which may be added later.
-        calls: Calls the function.
+        calls: Knows which watermarks the function handles.
+        handle: Calls the function with the input and a watermark, in the partition of its key.
         send: Sends a control element downstream.
         now: Returns the processing time in ms.
     """
@@ -54,6 +55,7 @@ class KeyWatermarks:
         store: PagedKeyedStore,
         gates: Sequence[InputGate],
         calls: FunctionCalls,
+        handle: Callable[[int, KeyedWatermark], None],
         send: Callable[[int, str, Any], None],
         now: Callable[[], int],
     ) -> None:
@@ -62,9 +64,11 @@ class KeyWatermarks:
         self._operator = instance.operator
         self._subtask = instance.subtask
         self._declarations = declarations
+        self._identifiers = [name for name, declared in declarations.items() if declared.scope.key_type is not None]
         self._store = store
         self._gates = gates
         self._calls = calls
+        self._handle = handle
         self._send = send
         self._now = now
         self._receives = receives_keys(instance.operator)
@@ -81,7 +85,7 @@ class KeyWatermarks:
 
     def changed(self, number: int, channel: int, change: str) -> None:
         """A channel has become active or idle, or has ended. ``change``: The method of a combiner."""
-        if not self._receives:
+        if not self._receives or not any(self._is_acted_on(number, identifier) for identifier in self._identifiers):
             return
         gone = self._gates[number].ended
         for key, name in self._stored(number):
@@ -104,11 +108,10 @@ class KeyWatermarks:
     def _pass_on(self, number: int, identifier: str, pair: Any) -> None:
         operator = self._operator
         if len(self._gates) > 1 or self._gates[number].channels > 1:
-            declared = ", ".join(repr(identifier) for identifier in sorted(self._declarations))
             raise JobError(
                 f"{operator}, defined at {operator.location}, has received the per-key watermark {identifier!r}, but "
                 f"has several channels and no keys. Declare the watermark in the function that emits it, so that the "
-                f"plan is checked (declared: {declared})."
+                f"plan is checked."
             )
         self._send(WATERMARK, identifier, pair)
 
@@ -150,7 +153,7 @@ class KeyWatermarks:
             self._store.touch(key)
             watermark = watermark_of((key, value))
             assert isinstance(watermark, KeyedWatermark)
-            self._calls.key_watermark(number, watermark)
+            self._handle(number, watermark)
 
     def _loaded(self, key: Any, name: _Name) -> tuple[list[Any], Any]:
         """The combiner of a key, and what it delivers because the channels have changed since it was stored."""

@@ -89,7 +89,6 @@ class OperatorTask:
         self._combined = InputWatermarks(
             operator, job.declarations, self._inactive_inputs, self._control, lambda: job.time.now_ms
         )
-        refresh = self._combined.refresh
         columns = ColumnsEnvironment.of(operator, subtask, job, self._page_store, owner, self._event_time)
         environment = CallEnvironment(
             instance, outputs, job, self._store, timing, self._emit_watermark, self._all_inputs_ended, columns=columns
@@ -101,7 +100,6 @@ class OperatorTask:
 
             self._calls = calls = AsyncCalls(environment, policy, undo)
             listener = AsyncGateListener(self, calls)
-            refresh = calls.in_place(refresh)
         elif policy is not None:
             self._calls = AttemptingCalls(environment, policy, undo, HeldOutput())
         else:
@@ -122,9 +120,17 @@ class OperatorTask:
         self._rounds = BarrierRounds(job.declarations, self._place, lambda: job.time.now_ms, self._count)
         self.gates: list[InputGate] = []
         self._keys = KeyWatermarks(
-            instance, job.declarations, self._store, self.gates, self._calls, self._control, lambda: job.time.now_ms
+            instance,
+            job.declarations,
+            self._store,
+            self.gates,
+            self._calls,
+            lambda number, watermark: self._timed(self._calls.key_watermark, number, watermark),
+            self._control,
+            lambda: job.time.now_ms,
         )
-        expiry, keys = Expiry(lambda: job.time.now_ms, refresh), KeyHooks(self._keys.received, self._keys.changed)
+        expiry = Expiry(lambda: job.time.now_ms, self._calls.in_place(self._combined.refresh))
+        keys = KeyHooks(self._calls.in_place(self._keys.received), self._keys.changed)
         self.gates += (
             InputGate(index, count, job.declarations, listener, expiry, keys, self._rounds)
             for index, count in enumerate(channels)

@@ -7,7 +7,7 @@ replaced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from dsv2.graph import Exchange
@@ -18,13 +18,25 @@ from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.channel_rules import rules_of
 from dsv2.watermark.event_time import EVENT_TIME
 
-__all__ = ("Route", "new_gate", "rescaled_gate")
+__all__ = ("OfKey", "Route", "new_gate", "rescaled_gate")
 
 Route: TypeAlias = Callable[[Any, int], int]
-"""Returns the new subtask for a held record, from the record and the index of the old subtask that held it."""
+"""Returns the new subtask for a held record or ``OfKey``, from it and the index of the old subtask that held it."""
 
 _Pairs: TypeAlias = list[tuple[Any, int | None]]
 _Signal: TypeAlias = tuple[int, str, Any]
+
+
+class OfKey(NamedTuple):
+    """A held per-key watermark. It has the place of a record, because it is sent to the subtask of its key only."""
+
+    signal: _Signal
+
+    @property
+    def key(self) -> Any:
+        """The key that it is about."""
+        key, _ = self.signal[2]
+        return key
 
 
 class _Held(NamedTuple):
@@ -47,6 +59,7 @@ def rescaled_gate(
     subtask: int,
     declarations: Mapping[str, WatermarkDeclaration],
     route: Route,
+    per_key: Collection[str] = (),
 ) -> GateState:
     """Return the gate of the new subtask ``subtask``.
 
@@ -56,8 +69,9 @@ def rescaled_gate(
         subtask: The index of the new subtask.
         declarations: The watermark declarations of the new program by identifier.
         route: Decides about held records. Not called if the input is or was broadcast or becomes forward.
+        per_key: The watermarks that are sent to the subtask of their key.
     """
-    joined = _joined(states, change, subtask, declarations, route)
+    joined = _joined(states, change, subtask, declarations, route, per_key)
     if change.senders is Senders.SAME:
         return _selected(joined, change, subtask, declarations)
     return with_new_channels(joined, change.channels, declarations)
@@ -69,6 +83,7 @@ def _joined(
     subtask: int,
     declarations: Mapping[str, WatermarkDeclaration],
     route: Route,
+    per_key: Collection[str],
 ) -> GateState:
     numbers = [_numbers_of(state, index, change) for index, state in enumerate(states)]
     has = [list(of_one.values()) for of_one in numbers]
@@ -81,7 +96,7 @@ def _joined(
         and all(_includes((*state[2], *state[3]), n, c) for state, n in zip(states, numbers, strict=True))
     ]
     live = [state for state, of_one in zip(states, numbers, strict=True) if len(state[2]) < len(of_one)]
-    held = _held(states, numbers, change, subtask, route)
+    held = _held(states, numbers, change, subtask, route, per_key)
     combiners = {}
     for identifier in dict.fromkeys(identifier for state in states for identifier in state[1]):
         if identifier != EVENT_TIME and identifier not in declarations:
@@ -133,11 +148,12 @@ def _held(
     change: InputChange,
     subtask: int,
     route: Route,
+    per_key: Collection[str],
 ) -> dict[int, tuple[str, list[tuple[Any, ...]]]]:
     found: dict[int, list[_Held]] = {}
     for index, (state, of_one) in enumerate(zip(states, numbers, strict=True)):
         for channel, (identifier, pieces) in state[5].items():
-            found.setdefault(of_one[channel], []).append(_Held(index, identifier, *_segments(pieces)))
+            found.setdefault(of_one[channel], []).append(_Held(index, identifier, *_segments(pieces, per_key)))
     return {channel: _merged(found[channel], channel, change, subtask, route) for channel in sorted(found)}
 
 
@@ -164,7 +180,7 @@ def _merged(
     return longest.identifier, [_piece(segments, longest.signals)]
 
 
-def _segments(pieces: Sequence[tuple[Any, ...]]) -> tuple[list[_Pairs], list[_Signal]]:
+def _segments(pieces: Sequence[tuple[Any, ...]], per_key: Collection[str]) -> tuple[list[_Pairs], list[_Signal]]:
     segments: list[_Pairs] = [[]]
     signals: list[_Signal] = []
     for records, controls, timestamps, gone in pieces:
@@ -173,6 +189,9 @@ def _segments(pieces: Sequence[tuple[Any, ...]]) -> tuple[list[_Pairs], list[_Si
         for position, *signal in controls:
             segments[-1] += pairs[done : position - gone]
             done = max(done, position - gone)
+            if signal[1] in per_key:
+                segments[-1].append((OfKey(tuple(signal)), None))
+                continue
             signals.append(tuple(signal))
             segments.append([])
         segments[-1] += pairs[done:]
@@ -183,7 +202,11 @@ def _piece(segments: Sequence[_Pairs], signals: Sequence[_Signal]) -> tuple[Any,
     pairs: _Pairs = []
     controls = []
     for segment, signal in zip(segments, (*signals, None), strict=True):
-        pairs += segment
+        for pair in segment:
+            if isinstance(pair[0], OfKey):
+                controls.append((len(pairs), *pair[0].signal))
+            else:
+                pairs.append(pair)
         if signal is not None:
             controls.append((len(pairs), *signal))
     stamped = any(timestamp is not None for _, timestamp in pairs)

@@ -14,7 +14,7 @@ from dsv2.runtime.operator.function_calls import reacts_to_end
 from dsv2.runtime.report.metrics import merged_metrics
 from dsv2.runtime.rescale.change import OperatorChange, Senders
 from dsv2.runtime.rescale.fields import rescaled_fields
-from dsv2.runtime.rescale.gates import new_gate, rescaled_gate
+from dsv2.runtime.rescale.gates import OfKey, new_gate, rescaled_gate
 from dsv2.runtime.rescale.time import across_inputs, event_time, input_status, sent_time
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.key_groups import subtask_of
@@ -200,18 +200,23 @@ def _gates(
     declarations: Mapping[str, WatermarkDeclaration],
 ) -> list[Any]:
     gates = []
+    per_key = [identifier for identifier, one in declarations.items() if one.scope.key_type is not None]
     for number, one in enumerate(change.inputs):
         if one.senders is Senders.NEW:
             gates.append(new_gate(one.channels))
         else:
             old = [state["gates"][number] for state in states]
-            gates.append(rescaled_gate(old, one, subtask, declarations, partial(_route, operator, number)))
+            of_keys = () if operator.input_keys[number] is None else per_key
+            route = partial(_route, operator, number)
+            gates.append(rescaled_gate(old, one, subtask, declarations, route, of_keys))
     return gates
 
 
 def _route(operator: Operator, number: int, record: Any, subtask: int) -> int:
     """The new subtask for a record that the old subtask ``subtask`` holds at the input ``number``."""
     select = operator.input_keys[number]
+    if isinstance(record, OfKey):
+        return owner_of(operator, record.key, subtask)
     return subtask % operator.parallelism if select is None else owner_of(operator, select(record), subtask)
 
 

@@ -12,7 +12,7 @@ from dsv2.runtime.sources.offsets import ACTIVE, IDLE, NOTHING_SENT, WATERMARK, 
 from dsv2.runtime.sources.split_watermarks import SplitTime, combined
 from dsv2.runtime.sources.watermark_values import value_to_json
 from dsv2.sources import Portion, ReaderInfo, Serializer, WatermarkStrategy
-from dsv2.watermark import Watermark
+from dsv2.watermark import KeyedWatermark, Watermark
 from dsv2.watermark.event_time import SentEventTime
 
 __all__ = ("HeldSplit", "ReaderState", "Readers")
@@ -231,7 +231,12 @@ class Readers:
         self.states[subtask].no_more_splits = True
 
     def emit_watermark(self, watermark: Watermark, /) -> None:
-        """Let all readers emit a watermark."""
+        """Let all readers emit a watermark. Raises ``ContractError`` for one about a key."""
+        if isinstance(watermark, KeyedWatermark):
+            raise ContractError(
+                f"An enumerator cannot emit the per-key watermark {watermark.identifier!r}, because all readers "
+                f"would emit it. Emit it in a function."
+            )
         for state in self.states:
             if state.ended is None:
                 state.watermarks[watermark.identifier] = value_to_json(watermark)
