@@ -236,8 +236,8 @@ class WatermarkManager(Protocol):
 class ProcessingTimeManager(Protocol):
     """Processing-time timers of the current key.
 
-    Every method raises ``ContractError`` in a function that is not keyed. The clock does not advance within a
-    micro-batch, so that a retry repeats it exactly.
+    In a function that is not keyed, ``register_timer`` and ``delete_timer`` raise ``ContractError``. The clock does not
+    advance within a micro-batch, so that a retry repeats it exactly.
     """
 
     def register_timer(self, timestamp: int, /) -> None:
@@ -251,7 +251,7 @@ class ProcessingTimeManager(Protocol):
         """Delete a timer of the current key. Does nothing if there is none."""
 
     def current_time(self) -> int:
-        """The current processing time in ms since the epoch."""
+        """The current processing time in ms since the epoch. (In Flink, keyed functions only.)"""
 
 
 class StateManager(Protocol):

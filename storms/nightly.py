@@ -13,7 +13,7 @@ from storms.common.command import Arguments
 __all__ = ("main",)
 
 NAME = "nightly"
-STORMS = ("blobs", "corruption", "changes", "poison", "soak", "dags", "cluster", "upgrades", "kills")
+STORMS = ("blobs", "proofs", "corruption", "changes", "poison", "soak", "dags", "cluster", "upgrades", "kills")
 """The longest ones are last and get the time that the others did not use."""
 _ROOT = Path(__file__).resolve().parent.parent
 

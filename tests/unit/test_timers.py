@@ -441,14 +441,20 @@ def drive(harness: OneInputHarness[Any, Any]) -> None:
     [
         lambda ctx: ctx.processing_time_manager.register_timer(1),
         lambda ctx: ctx.processing_time_manager.delete_timer(1),
-        lambda ctx: ctx.processing_time_manager.current_time(),
     ],
 )
-def test_processing_time_is_for_keyed_functions(action: Callable[[Any], Any]) -> None:
-    """As in Flink, including current_time."""
+def test_processing_timers_are_for_keyed_functions(action: Callable[[Any], Any]) -> None:
     with pytest.raises(UserFunctionError, match=r"keyed stream\. Call key_by before process") as caught:
         drive(OneInputHarness[Any, Any](Misplaced("process_record", action)))
     assert caught.value.cause_type == "ContractError"
+
+
+def test_processing_time_is_for_all_functions() -> None:
+    times = list[int]()
+    function = Misplaced("process_record", lambda ctx: times.append(ctx.processing_time_manager.current_time()))
+    harness = OneInputHarness[Any, Any](function)
+    drive(harness)
+    assert times == [harness.clock.now_ms()]
 
 
 @pytest.mark.parametrize("action", ACTIONS.values())

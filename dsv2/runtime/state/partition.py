@@ -82,11 +82,6 @@ class PartitionState(PartitionAccess):
             f"  declared:  {handle.declaration!r}"
         )
 
-    def require_keyed(self, what: str) -> None:
-        """Raise ``ContractError`` if the function is not keyed."""
-        if not self._keyed:
-            raise ContractError(f"{what} is only available on a keyed stream. Call key_by before process.")
-
 
 class SubtaskStates:
     """``SubtaskStateManager``."""
@@ -136,7 +131,6 @@ class PartitionTimers:
 
     def current_time(self) -> int:
         """Return processing time in ms since the epoch."""
-        self._partition.require_keyed("Processing time")
         return self._time.now_ms
 
 

@@ -1,0 +1,69 @@
+"""What a channel may send, and how a sequence of it is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import Any, NamedTuple, TypeAlias
+
+from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
+from tests.support import ACTIVE, ENDED, IDLE, Signal, watermark
+
+__all__ = ("RECORD", "Frame", "Letter", "Record", "Step", "frames_of", "letters", "shown", "shown_letter")
+
+RECORD = "record"
+"""Stands for a record, which gets its number when it is sent."""
+Letter: TypeAlias = str | Signal
+Frame: TypeAlias = tuple[Letter, ...]
+
+
+class Record(NamedTuple):
+    """A record as it is sent. ``number``: distinguishes it from the records of the channel that are held back."""
+
+    channel: int
+    number: int
+
+
+class Step(NamedTuple):
+    """A channel sends a frame."""
+
+    channel: int
+    frame: Frame
+
+
+def letters(values: Iterable[tuple[str, Any]], *, idle: bool = True) -> list[Letter]:
+    """The events of a channel: a record, a watermark with each of ``values`` (identifier, value), its status, its end.
+
+    ``idle``: Whether its status may change.
+    """
+    status = [IDLE, ACTIVE] if idle else []
+    return [RECORD, *(watermark(value, identifier) for identifier, value in values), *status, ENDED]
+
+
+def frames_of(events: Sequence[Letter], longest: int) -> list[Frame]:
+    """All frames of one to ``longest`` events. Nothing follows an end."""
+    return [
+        frame for length in range(1, longest + 1) for frame in product(events, repeat=length) if ENDED not in frame[:-1]
+    ]
+
+
+def shown_letter(letter: Any) -> str:
+    """An event in readable form."""
+    if not isinstance(letter, Signal):
+        return str(letter)
+    match letter.kind:
+        case kind if kind == WATERMARK:
+            return f"{letter.identifier}={letter.value}"
+        case kind if kind == STATUS:
+            return "idle" if letter.value else "active"
+        case kind if kind == END:
+            return "end"
+    return str(letter)
+
+
+def shown(path: Iterable[Step]) -> str:
+    """The steps in readable form, one a line."""
+    return "\n".join(
+        f"  {number}. channel {channel} sends {', '.join(map(shown_letter, frame))}"
+        for number, (channel, frame) in enumerate(path, 1)
+    )

@@ -1,0 +1,211 @@
+"""Explores every state that a case can reach, and checks each step between two of them.
+
+As TLC does: from each distinct state, every next frame of every channel. Two states are one if the snapshots of the
+code, the states of the models and the facts are equal. So a path of any length is covered if its states are. The search
+is breadth-first, so the path to the first violation is a shortest one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from dsv2.watermark.event_time import EVENT_TIME
+from tests.proofs.components import Component, Outcome
+from tests.proofs.events import Frame, Letter, Step, frames_of, shown
+from tests.proofs.invariants import ALL_JUDGED, History, Judged, ViolationError
+from tests.proofs.model import END_OF_TIME, Seen
+from tests.proofs.rules import Frozen, Rule
+
+__all__ = ("Case", "CounterexampleError", "Explored", "explore")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is explored.
+
+    Attributes:
+        name: Its name.
+        first: The components that receive what the channels send, which are numbered over all of them.
+        second: The component behind them, if there is one. It has a channel for each of them.
+        rules: The rules of its watermarks, by identifier.
+        letters: The events of a channel.
+        longest: The number of events in a frame, at most.
+        held: The number of elements that a channel may have behind an aligned watermark, at most.
+        judged: The invariants of facts that apply.
+    """
+
+    name: str
+    first: Sequence[Component]
+    second: Component | None
+    rules: Mapping[str, Rule]
+    letters: Sequence[Letter]
+    longest: int = 1
+    held: int = 3
+    judged: Judged = ALL_JUDGED
+
+
+class Explored(NamedTuple):
+    """The size of what was checked.
+
+    Attributes:
+        states: The number of distinct states.
+        transitions: The number of steps between them.
+        runs: The number of different steps of components, each of which was run three times.
+        depth: The number of frames that the farthest state needs.
+    """
+
+    states: int
+    transitions: int
+    runs: int
+    depth: int
+
+
+class CounterexampleError(AssertionError):
+    """A path on which an invariant does not hold."""
+
+    def __init__(self, case: str, path: Sequence[Step], error: ViolationError) -> None:
+        super().__init__(f"{case}\n{shown(path)}\n{error}")
+        self.invariant = error.invariant
+        self.path = path
+
+
+class _State(NamedTuple):
+    components: tuple[int, ...]
+    facts: tuple[Frozen, ...]
+
+
+def explore(case: Case, *, model: bool = True) -> Explored:
+    """Check every state that ``case`` can reach.
+
+    Args:
+        case: The case.
+        model: Compare with the model. If not, the facts alone are judged, and that restarts change nothing.
+
+    Raises:
+        CounterexampleError: An invariant does not hold.
+    """
+    search = _Search(case, model)
+    while search.waiting:
+        search.expand(*search.waiting.popleft())
+    return Explored(len(search.found), search.transitions, search.runs, search.depth)
+
+
+class _Search:
+    def __init__(self, case: Case, model: bool) -> None:
+        self.case = case
+        self._model = model
+        self.transitions = self.depth = 0
+        self._frames = frames_of(case.letters, case.longest)
+        self._places = [(number, local) for number, one in enumerate(case.first) for local in range(one.channels)]
+        # Facts belong to an input. Behind a second operator, and for the event time of an operator, all are one input.
+        as_one = case.second is not None or (set(case.rules) == {EVENT_TIME})
+        self._groups = (len(self._places),) if as_one else tuple(case.first[0].inputs)
+        self._components = [*case.first, *([] if case.second is None else [case.second])]
+        first = _State(
+            (0,) * len(self._components), tuple(one.frozen() for one in self._facts((None,) * len(self._groups)))
+        )
+        self.found = {first}
+        self.waiting: deque[tuple[_State, tuple[Step, ...]]] = deque([(first, ())])
+
+    def _facts(self, states: Sequence[Frozen | None]) -> list[History]:
+        judged = self.case.judged if len(self._groups) == 1 else self.case.judged._replace(time=False)
+        return [
+            History(self.case.rules, count, frozen, judged) for count, frozen in zip(self._groups, states, strict=True)
+        ]
+
+    def _group(self, channel: int) -> tuple[int, int]:
+        """The facts to which ``channel`` belongs, and its number there."""
+        group = 0
+        while channel >= self._groups[group]:
+            channel -= self._groups[group]
+            group += 1
+        return group, channel
+
+    @property
+    def runs(self) -> int:
+        """The number of steps of components that were run."""
+        return sum(one.steps for one in self._components)
+
+    def expand(self, state: _State, path: tuple[Step, ...]) -> None:
+        """Take every step from ``state``."""
+        for channel in range(len(self._places)):
+            group, member = self._group(channel)
+            facts = self._facts(state.facts)[group]
+            if facts.status(member) == "ended":
+                continue
+            for frame in self._frames:
+                if facts.unseen(member) and facts.unseen(member) + len(frame) > self.case.held:
+                    continue
+                self.transitions += 1
+                try:
+                    following = self._step(state, channel, frame)
+                except ViolationError as error:
+                    raise CounterexampleError(self.case.name, (*path, Step(channel, frame)), error) from error
+                if following is not None and following not in self.found:
+                    self.found.add(following)
+                    self.waiting.append((following, (*path, Step(channel, frame))))
+                    self.depth = max(self.depth, len(path) + 1)
+
+    def _step(self, state: _State, channel: int, frame: Frame) -> _State | None:
+        """The next state. None: the job fails, or the state is beyond the bounds."""
+        all_facts, (group, member) = self._facts(state.facts), self._group(channel)
+        elements = tuple(all_facts[group].sent(member, channel, frame))
+        components = [*state.components]
+        outcomes = self._run(components, channel, elements)
+        seen = outcomes[-1].reaction.seen if self.case.second is None or len(outcomes) == 2 else ()
+        goes_on = self._check(all_facts, seen)
+        for outcome in outcomes:
+            if self._model and outcome.difference is not None:
+                raise outcome.difference
+        if not goes_on or any(outcome.state is None for outcome in outcomes) or self._is_beyond_bounds(components):
+            return None
+        return _State(tuple(components), tuple(one.frozen() for one in all_facts))
+
+    def _is_beyond_bounds(self, components: Sequence[int]) -> bool:
+        """Whether more rounds are buffered between the inputs of an operator than the case permits."""
+        ahead = (one.buffered_rounds(at) for one, at in zip(self._components, components, strict=True))
+        return max(ahead) > self.case.held
+
+    def _run(self, components: list[int], channel: int, elements: tuple[Any, ...]) -> list[Outcome]:
+        """Pass a frame through the components, whose states change. Returns the outcomes.
+
+        What the first operator sends is passed on at once. Its subtasks have no effect on each other, so whatever the
+        order in which the second operator reads, each of them can be thought to run just before its output is read.
+        """
+        number, local = self._places[channel]
+        outcomes = [self.case.first[number].step(components[number], local, elements)]
+        components[number] = outcomes[0].state or 0
+        if self.case.second is not None and outcomes[0].reaction.sent:
+            outcomes.append(self.case.second.step(components[-1], number, outcomes[0].reaction.sent))
+            components[-1] = outcomes[1].state or 0
+        return outcomes
+
+    def _check(self, all_facts: Sequence[History], seen: Sequence[Seen]) -> bool:
+        goes_on, first = True, 0
+        for group, facts in enumerate(all_facts):
+            owners = range(first, first + self._groups[group])
+            first = owners.stop
+            goes_on = facts.check([*self._of_group(seen, group)], owners) and goes_on
+        return goes_on
+
+    def _of_group(self, seen: Iterable[Seen], group: int) -> Iterator[Seen]:
+        """What is seen of a group of channels: the event time of an operator, and its end, belong to all of them."""
+        as_one = len(self._groups) == 1
+        for what, *rest in seen:
+            match what:
+                case "crossing":
+                    yield (what,)
+                case "time":
+                    if as_one and rest[0] != END_OF_TIME:
+                        yield ("watermark", EVENT_TIME, *rest)
+                case "close":
+                    if as_one:
+                        yield ("end",)
+                case "end" if as_one and self.case.judged.closes:
+                    pass
+                case _:
+                    if as_one or rest[0] == group:
+                        yield (what, *rest[1:])

@@ -1,0 +1,235 @@
+"""The code that is checked: a gate by itself, and a subtask whose operator reads gates and writes to an edge.
+
+A run processes frames. It can be copied at any point by ``snapshot`` and ``restored``: a restart.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NoReturn, Protocol
+
+from dsv2.errors import JobError
+from dsv2.extension.event_time import (
+    OneInputEventTimeStreamProcessFunction,
+    TwoInputNonBroadcastEventTimeStreamProcessFunction,
+)
+from dsv2.graph import Plan
+from dsv2.local.wire import Wire
+from dsv2.record_batch import RecordBatch
+from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.exchange.gate import InputGate
+from dsv2.runtime.operator.subtask import Subtask
+from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
+from tests.proofs.model import CROSSING, Reaction, Seen
+from tests.proofs.rules import Frozen
+from tests.support import elements, job_context, operator_named, packed
+
+__all__ = ("GateSystem", "Run", "SubtaskSystem", "System", "WatchingOne", "WatchingTwo")
+
+
+class Run(Protocol):
+    """Code in one state."""
+
+    def receive(self, channel: int, sequence: Sequence[Any]) -> Reaction:
+        """Process a frame of ``channel``, numbered over all inputs."""
+
+    def snapshot(self) -> Any:
+        """The state, for ``System.restored``."""
+
+    def key(self) -> Frozen:
+        """The state without what cannot influence watermarks: the numbers of records so far."""
+
+
+class System(Protocol):
+    """Creates runs."""
+
+    def started(self) -> Run:
+        """A run that begins."""
+
+    def restored(self, state: Any) -> Run:
+        """A run that continues from a snapshot."""
+
+
+def frozen(value: Any) -> Any:
+    """``value`` as nested tuples. Dictionaries keep their order, which is a part of the state."""
+    if isinstance(value, Mapping):
+        return tuple((key, frozen(member)) for key, member in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(map(frozen, value))
+    return value
+
+
+class _CrossingError(Exception):
+    """Channels are held back by different rounds."""
+
+
+class GateSystem:
+    """An ``InputGate`` with a listener."""
+
+    def __init__(self, declarations: Mapping[str, WatermarkDeclaration], channels: int) -> None:
+        self._declarations = declarations
+        self._channels = channels
+
+    def started(self) -> GateRun:
+        return GateRun(self._declarations, self._channels)
+
+    def restored(self, state: Any) -> GateRun:
+        run = self.started()
+        run.gate.restore(state)
+        return run
+
+
+class GateRun:
+    """A gate and what its listener sees."""
+
+    def __init__(self, declarations: Mapping[str, WatermarkDeclaration], channels: int) -> None:
+        self.gate = InputGate(0, channels, declarations, self)
+        self._seen: list[Seen] = []
+
+    def receive(self, channel: int, sequence: Sequence[Any]) -> Reaction:
+        self._seen = []
+        try:
+            self.gate.receive(channel, *packed(sequence))
+        except _CrossingError:
+            self._seen.append(CROSSING)
+        return Reaction(tuple(self._seen), ())
+
+    def snapshot(self) -> Any:
+        return self.gate.snapshot()
+
+    def key(self) -> Frozen:
+        key: Frozen = frozen(self.gate.snapshot())
+        return key
+
+    def on_records(self, input_index: int, batch: RecordBatch[Any]) -> None:
+        self._seen += [("record", 0, record) for record in batch.records]
+
+    def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
+        self._seen.append(("watermark", 0, identifier, value))
+
+    def on_status(self, input_index: int, idle: bool) -> None:
+        self._seen.append(("idle", 0, idle))
+
+    def on_end(self, input_index: int) -> None:
+        self._seen.append(("end", 0))
+
+    def on_crossing(self, input_index: int, waiting: Mapping[int, str]) -> NoReturn:
+        raise _CrossingError
+
+
+class _Watching:
+    """What all functions do: note what they see, pass records on, and agree to watermarks."""
+
+    seen: ClassVar[list[Seen]] = []
+    """What the current run sees. Not a field, because fields are checkpointed."""
+
+    def __init__(self, declarations: Sequence[WatermarkDeclaration]) -> None:
+        self._declarations = declarations
+
+    def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
+        return self._declarations
+
+    def _record(self, number: int, record: Any, output: Any) -> None:
+        self.seen.append(("record", number, record))
+        output.collect(record)
+
+    def _watermark(self, number: int, watermark: Watermark) -> WatermarkHandlingResult:
+        self.seen.append(("watermark", number, watermark.identifier, watermark.value))
+        return WatermarkHandlingResult.PEEK
+
+    def close(self) -> None:
+        self.seen.append(("close",))
+
+
+class WatchingOne(_Watching, OneInputEventTimeStreamProcessFunction[Any, Any]):
+    """Has one input."""
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        self._record(0, record, output)
+
+    def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        return self._watermark(0, watermark)
+
+    def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
+        self.seen.append(("time", timestamp))
+
+    def end_input(self, ctx: Any) -> None:
+        self.seen.append(("end", 0))
+
+
+class WatchingTwo(_Watching, TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, Any]):
+    """Has two inputs."""
+
+    def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None:
+        self._record(0, record, output)
+
+    def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None:
+        self._record(1, record, output)
+
+    def on_watermark_from_first_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        return self._watermark(0, watermark)
+
+    def on_watermark_from_second_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        return self._watermark(1, watermark)
+
+    def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
+        self.seen.append(("time", timestamp))
+
+    def end_first_input(self, ctx: Any) -> None:
+        self.seen.append(("end", 0))
+
+    def end_second_input(self, ctx: Any) -> None:
+        self.seen.append(("end", 1))
+
+
+class SubtaskSystem:
+    """Subtask ``index`` of the operator ``uid``: its gates, its function, its sender, and the edge behind it."""
+
+    def __init__(self, plan: Plan, uid: str, index: int = 0) -> None:
+        self.plan = plan
+        self.operator = operator_named(plan, uid)
+        self.index = index
+        self.job = job_context(plan)
+        self.wire = Wire(plan, self.job.codec)
+
+    def started(self) -> SubtaskRun:
+        run = SubtaskRun(self)
+        run.subtask.open()
+        run.subtask.flush()
+        return run
+
+    def restored(self, state: Any) -> SubtaskRun:
+        run = SubtaskRun(self)
+        run.subtask.restore(state)
+        return run
+
+
+class SubtaskRun:
+    """A subtask, what its function sees, and what it sends."""
+
+    def __init__(self, system: SubtaskSystem) -> None:
+        operator, self._wire = system.operator, system.wire
+        self._frames: list[Frame] = []
+        functions = {operator.id: copy.copy(operator.function)}
+        self.subtask = Subtask(system.plan, operator.id, system.index, functions, system.job, self._frames.append)
+
+    def receive(self, channel: int, sequence: Sequence[Any]) -> Reaction:
+        self._frames.clear()
+        _Watching.seen.clear()
+        try:
+            self.subtask.receive(channel, *packed(sequence))
+        except JobError as error:
+            if "aligned watermarks cross" not in str(error):
+                raise
+            return Reaction((CROSSING,), ())
+        self.subtask.flush()
+        sent = tuple(elements(map(self._wire.send, self._frames)))
+        return Reaction(tuple(_Watching.seen), sent)
+
+    def snapshot(self) -> bytes:
+        return self.subtask.snapshot()
+
+    def key(self) -> Frozen:
+        state = self.subtask.head.snapshot()
+        return tuple((name, frozen(value)) for name, value in state.items() if name not in ("fields", "records_in"))
