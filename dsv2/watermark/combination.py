@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial, reduce
-from math import ceil, fsum
+from math import ceil, fsum, inf
 from operator import and_, or_
 from typing import Any, Generic, cast
 
@@ -79,7 +79,7 @@ def new_combination(identifier: str, value_type: ValueType[V], function: Combina
     elif value_type.kind is VectorClock and family in _OF_VECTORS:
         combine = _OF_VECTORS[family]
     elif family == "sum":
-        combine = fsum if value_type.kind is float else sum
+        combine = _Sum(identifier, value_type)
     else:
         combine = _SIMPLE[family]
     return Combination(family, combine, family in _ONLY_ADVANCE, is_idempotent(function))
@@ -130,6 +130,27 @@ def _quantile(quantile: float, values: Sequence[Any]) -> Any:
 
 def _at_least(channels: int, values: Sequence[Any]) -> Any:
     return sorted(values)[-channels] if len(values) >= channels else None
+
+
+class _Sum(Generic[V]):
+    """Adds numbers."""
+
+    def __init__(self, identifier: str, value_type: ValueType[V]) -> None:
+        self._identifier = identifier
+        self._type = value_type
+        self._add: Callable[[Sequence[Any]], Any] = fsum if value_type.kind is float else sum
+
+    def __call__(self, values: Sequence[Any]) -> Any:
+        try:
+            total = self._add(values)
+        except OverflowError:  # of fsum
+            total = inf
+        if not self._type.admits(total):
+            raise JobError(
+                f"Watermark {self._identifier!r}: the sum of the channels is not {self._type.requirement}. They have "
+                f"sent {', '.join(map(repr, values))}. Emit smaller values, such as differences."
+            )
+        return total
 
 
 class _Custom(Generic[V]):

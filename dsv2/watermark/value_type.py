@@ -281,7 +281,11 @@ class SetType(ValueType[Set[T]]):
         return ("union", "intersection", *_FOR_ALL)
 
     def admits(self, value: object) -> bool:
-        return type(value) is frozenset and all(type(member) is self.member for member in value)
+        return type(value) is frozenset and all(self._admits_member(member) for member in value)
+
+    def _admits_member(self, member: object) -> bool:
+        # NaN differs from itself, so a set with it would differ from its copies.
+        return type(member) is self.member and (not isinstance(member, float) or isfinite(member))
 
     def normalized(self, value: Set[T]) -> Set[T]:
         return frozenset(value) if isinstance(value, Set) else value

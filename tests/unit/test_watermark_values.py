@@ -104,6 +104,7 @@ def test_what_is_passed_is_converted_to_something_immutable() -> None:
         (VECTOR, [("p", 1)], "a mapping of strings"),
         (TAGS, {1}, "a set of str"),
         (TAGS, ["a"], "a set of str"),
+        (new_builder("fs").type_set(float).build(), {1.0, math.nan}, "a set of float"),
     ],
 )
 def test_invalid_values(declaration: WatermarkDeclaration, value: Any, requirement: str) -> None:
@@ -258,6 +259,20 @@ def test_control_elements_carry_every_value() -> None:
     found = unpack_controls(column, "A frame")
     assert found == controls
     assert [type(control[3]) for control in found] == [type(control[3]) for control in controls]
+
+
+@pytest.mark.parametrize(
+    ("declaration", "greatest"),
+    [
+        (new_builder("l").type_long().combine_function_sum().build(), 2**63 - 1),
+        (new_builder("f").type_float().combine_function_sum().build(), 1.7e308),
+    ],
+)
+def test_sum_that_is_no_value_fails(declaration: WatermarkDeclaration, greatest: Any) -> None:
+    combiner = new_combiner(declaration, 2)
+    assert combiner.update(0, greatest) == greatest
+    with pytest.raises(JobError, match=f"Watermark '{declaration.identifier}': the sum of the channels is not a "):
+        combiner.update(1, greatest)
 
 
 @pytest.mark.parametrize(("declaration", "value"), ALL)
