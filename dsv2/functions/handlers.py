@@ -129,9 +129,11 @@ def on(declaration: WatermarkDeclaration[Any], *, input: _InputName | None = Non
 
 def watermark_handlers(kind: type) -> list[WatermarkHandler]:
     """Return the handlers of a class of functions, in the order of its methods. Called once for each operator."""
-    found: list[WatermarkHandler] = []
-    for name in dict.fromkeys(name for base in reversed(kind.__mro__) for name in vars(base)):
-        marks = (getattr(vars(base).get(name), _MARK, ()) for base in kind.__mro__)
-        handled = next((mark for mark in marks if mark), ())
-        found += (WatermarkHandler(declaration, chosen, name) for declaration, chosen in handled)
-    return found
+    marks: dict[str, tuple[tuple[WatermarkDeclaration, FunctionInput | None], ...]] = {}
+    for base in reversed(kind.__mro__):
+        marks.update((name, mark) for name, one in vars(base).items() if (mark := getattr(one, _MARK, ())))
+    return [
+        WatermarkHandler(declaration, chosen, name)
+        for name, handled in marks.items()
+        for declaration, chosen in handled
+    ]

@@ -51,31 +51,33 @@ class DefaultTaskInfo:
 
 
 class WatermarkEmitter:
-    """Checks and sends watermarks, for functions and for readers of sources."""
+    """Checks and sends watermarks, for readers of sources."""
 
-    __slots__ = ("_declarations", "_send")
+    __slots__ = ("_classes", "_declarations", "_send")
 
     def __init__(self, declarations: Mapping[str, WatermarkDeclaration], send: Callable[[str, Any], None]) -> None:
         self._declarations = declarations
+        self._classes = {identifier: one.watermark_class for identifier, one in declarations.items()}
         self._send = send
 
     def emit_watermark(self, watermark: Watermark) -> None:
         """Emit ``watermark`` after the records collected so far."""
-        self._check(watermark)
-        self._send(watermark.identifier, _payload(watermark))
+        self._send(watermark.identifier, self._checked(watermark))
 
-    def _check(self, watermark: Watermark) -> None:
-        declaration = self._declarations.get(getattr(watermark, "identifier", ""))
-        if declaration is None:
+    def _checked(self, watermark: Watermark) -> Any:
+        """Return what travels: the value, or the key and the value."""
+        identifier = getattr(watermark, "identifier", "")
+        expected = self._classes.get(identifier)
+        if expected is None:
             raise UndeclaredWatermarkError(self._explain(watermark))
-        expected = declaration.watermark_class
         if type(watermark) is not expected:
-            raise ContractError(
-                f"Watermark {declaration.identifier!r} must be a {expected.__name__} as declared, got {watermark}."
-            )
+            raise ContractError(f"Watermark {identifier!r} must be a {expected.__name__} as declared, got {watermark}.")
+        declaration = self._declarations[identifier]
         declaration.check_value(watermark.value)
         if isinstance(watermark, KeyedWatermark) and isinstance(declaration, KeyedWatermarkDeclaration):
             declaration.check_key(watermark.key)
+            return watermark.key, watermark.value
+        return watermark.value
 
     def _explain(self, watermark: object) -> str:
         if not isinstance(watermark, Watermark):
@@ -106,20 +108,16 @@ class OutputWatermarkEmitter(WatermarkEmitter):
         output: OutputTag[Any] | MainOutput | Literal["first", "second"] | None = None,
     ) -> None:
         """Emit ``watermark`` after the records collected so far, along one output or all of them."""
-        if output is None:
-            super().emit_watermark(watermark)
-            return
-        self._check(watermark)
+        value = self._checked(watermark)
+        number = None if output is None else self._number_of(output, watermark)
+        self._send_along(watermark.identifier, value, number)
+
+    def _number_of(self, output: OutputTag[Any] | MainOutput | Literal["first", "second"], watermark: Watermark) -> int:
         if watermark.identifier.startswith(RESERVED):
             raise ContractError(
                 "Event time concerns all outputs: call emit_watermark without output, or generate it after the output."
             )
-        self._send_along(watermark.identifier, _payload(watermark), self._outputs.number_of(output))
-
-
-def _payload(watermark: Watermark) -> Any:
-    """What travels: the value, or the key and the value."""
-    return (watermark.key, watermark.value) if isinstance(watermark, KeyedWatermark) else watermark.value
+        return self._outputs.number_of(output)
 
 
 class NonPartitioned:
