@@ -139,8 +139,8 @@ def _overridden(operator: Operator, callbacks: Sequence[str]) -> Iterator[tuple[
     for number, name in enumerate(callbacks):
         owner = function.wrapped if isinstance(function, WrappingFunction) else function
         kind = type(owner if hasattr(owner, name) else function)
-        defined_in = next(base.__module__ for base in kind.__mro__ if name in vars(base))
-        if not f"{defined_in}.".startswith(_BASES):
+        definer = next((base for base in kind.__mro__ if name in vars(base)), None)  # None: not for such functions
+        if definer is not None and not f"{definer.__module__}.".startswith(_BASES):
             yield number, name
 
 
