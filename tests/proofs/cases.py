@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,15 +16,17 @@ from dsv2.graph import Plan
 from dsv2.sinks import CollectSink
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy, new_builder
 from dsv2.watermark.event_time import EVENT_TIME
-from tests.proofs.components import gate_component, subtask_component
+from tests.proofs.barrier_facts import BarrierFacts
+from tests.proofs.barrier_model import BARRIER, Limits
+from tests.proofs.components import barrier_component, gate_component, subtask_component
 from tests.proofs.events import Record, letters
 from tests.proofs.explorer import Case
 from tests.proofs.invariants import Judged
 from tests.proofs.rules import FOLDS, Fold, Rule
-from tests.proofs.systems import GateSystem, SubtaskSystem, WatchingOne, WatchingTwo
+from tests.proofs.systems import TICK_MS, GateSystem, SubtaskSystem, WatchingOne, WatchingTwo
 from tests.support import local_environment
 
-__all__ = ("BOUNDED", "NIGHTLY", "Bounds", "Planned", "cases", "chain_cases", "gate_cases", "subtask_cases")
+__all__ = ("BOUNDED", "NIGHTLY", "Bounds", "Planned", "barrier_cases", "cases", "chain_cases", "gate_cases", "subtask_cases")
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class Bounds:
         inputs: The numbers of channels of the inputs of operators.
         folds: The names of the combinations of operators. Gates have all of them.
         mixed: Whether operators have several watermarks, and watermarks that are delivered on every arrival.
+        barriers: Operators that receive barriers: the numbers of channels of their inputs, the number of different ids,
+            and the number of events in a frame, at most.
         chains: Two operators: the number of subtasks of the first one, and of their channels.
     """
 
@@ -46,9 +51,10 @@ class Bounds:
     folds: Sequence[str]
     mixed: bool
     chains: Sequence[tuple[int, int]]
+    barriers: Sequence[tuple[tuple[int, ...], int, int]]
 
 
-BOUNDED = Bounds({1: (2, 2), 2: (1, 2)}, 3, ((1,), (2,), (1, 1)), ("min",), False, ((2, 1),))
+BOUNDED = Bounds({1: (2, 2), 2: (1, 2)}, 3, ((1,), (2,), (1, 1)), ("min",), False, ((2, 1),), (((1,), 2, 2), ((2,), 2, 1), ((1, 1), 2, 1)))
 """For every run of the tests."""
 NIGHTLY = Bounds(
     {1: (3, 3), 2: (2, 3), 3: (1, 2)},
@@ -57,10 +63,18 @@ NIGHTLY = Bounds(
     tuple(FOLDS),
     True,
     ((2, 1), (3, 1), (2, 2)),
+    (((1,), 4, 3), ((2,), 3, 2), ((1, 1), 3, 2), ((3,), 2, 1), ((2, 1), 2, 1)),
 )
 
 _POLICIES = ((False, False), (True, False), (True, True))
 """Wait for all channels, aligned."""
+_LIMITS = (
+    Limits(),
+    Limits(ticks=2, proceeds=True),
+    Limits(records=1, proceeds=True),
+    Limits(ticks=1),
+    Limits(records=1),
+)
 _VALUES = 2
 """The number of different values of an aligned watermark, and of those of an operator."""
 _TIME = Rule(EVENT_TIME, FOLDS["min"])
@@ -96,7 +110,7 @@ class Planned(NamedTuple):
 
 def cases(bounds: Bounds) -> list[Planned]:
     """All cases."""
-    return [*gate_cases(bounds), *subtask_cases(bounds), *chain_cases(bounds)]
+    return [*gate_cases(bounds), *subtask_cases(bounds), *chain_cases(bounds), *barrier_cases(bounds)]
 
 
 def gate_cases(bounds: Bounds) -> list[Planned]:
@@ -193,6 +207,50 @@ def _chain_case(rules: Sequence[Rule], subtasks: int, channels: int, bounds: Bou
         held=2,
         judged=Judged(progress_of_others=False, repeats=False),
     )
+
+
+def barrier_cases(bounds: Bounds) -> list[Planned]:
+    """Cases of operators that receive barriers."""
+    return [
+        Planned(
+            f"barriers, inputs of {' and '.join(map(str, inputs))} channels, {_limit(limits)}",
+            partial(_barrier_case, inputs, limits, ids, longest),
+        )
+        for inputs, ids, longest in bounds.barriers
+        for limits in _LIMITS
+    ]
+
+
+def _barrier_case(inputs: tuple[int, ...], limits: Limits, ids: int, longest: int, name: str) -> Case:
+    system = SubtaskSystem(_plan([_barrier(limits)], inputs), "f")
+    return Case(
+        name,
+        [barrier_component(system, inputs, limits)],
+        None,
+        {},
+        letters((BARRIER, value) for value in range(1, ids + 1)),
+        longest,
+        held=2,
+        timed=limits.ticks is not None,
+        new_facts=lambda channels, state: BarrierFacts(channels, limits, state),
+    )
+
+
+def _barrier(limits: Limits) -> WatermarkDeclaration:
+    then = "proceed" if limits.proceeds else "fail"
+    timeout = None if limits.ticks is None else timedelta(milliseconds=limits.ticks * TICK_MS)
+    start = new_builder(BARRIER).type_long()
+    declaration: WatermarkDeclaration = start.barrier(
+        timeout=timeout, max_records=limits.records, when_exceeded=then
+    ).build()
+    return declaration
+
+
+def _limit(limits: Limits) -> str:
+    if limits == Limits():
+        return "no limit"
+    waits = f"{limits.ticks} moves of the clock" if limits.ticks else f"{limits.records} records"
+    return f"{waits}, then {'proceed' if limits.proceeds else 'fail'}"
 
 
 def _several_rules(folds: Iterable[Fold] = FOLDS.values(), *, mixed: bool = True) -> Iterator[list[Rule]]:

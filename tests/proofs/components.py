@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from tests.proofs.barrier_model import BarrierModel, Limits
 from tests.proofs.invariants import ViolationError
-from tests.proofs.model import CROSSING, InputModel, OperatorModel, Reaction
+from tests.proofs.model import CROSSING, InputModel, OperatorModel, Reaction, fails
 from tests.proofs.rules import Frozen, Rule
 from tests.proofs.systems import GateSystem, SubtaskSystem, System
 
-__all__ = ("Component", "Outcome", "gate_component", "subtask_component")
+__all__ = ("Component", "Outcome", "barrier_component", "gate_component", "subtask_component")
 
 
 class Model(Protocol):
@@ -23,8 +24,8 @@ class Model(Protocol):
         """The state."""
 
     @property
-    def buffered_rounds(self) -> int:
-        """The number of rounds that one input is ahead of the others, at most."""
+    def excess(self) -> int:
+        """What grows without a bound, such as the number of rounds that one input is ahead of the others."""
 
 
 class _State(NamedTuple):
@@ -79,9 +80,9 @@ class Component:
         """The number of steps that were run so far."""
         return len(self._steps)
 
-    def buffered_rounds(self, state: int) -> int:
-        """The number of rounds that one input is ahead of the others, at most."""
-        return self._new_model(self._states[state].model).buffered_rounds
+    def excess(self, state: int) -> int:
+        """What grows without a bound, such as the number of rounds that one input is ahead of the others."""
+        return self._new_model(self._states[state].model).excess
 
     def step(self, state: int, channel: int, elements: tuple[Any, ...]) -> Outcome:
         """Process a frame.
@@ -107,7 +108,7 @@ class Component:
             raise difference
         model = self._new_model(state.model)
         difference = _difference("model", "code", reaction, "model", model.receive(channel, elements))
-        if CROSSING in reaction.seen:
+        if fails(reaction.seen):
             return Outcome(None, reaction, difference)
         known = (key, model.frozen())
         if known not in self._numbers:
@@ -118,7 +119,7 @@ class Component:
 
 
 class _GateModel:
-    buffered_rounds = 0
+    excess = 0
 
     def __init__(self, rules: dict[str, Rule], channels: int, state: Frozen | None) -> None:
         self._input = InputModel(rules, channels, state)
@@ -143,7 +144,7 @@ class _SubtaskModel:
         return self._operator.frozen()
 
     @property
-    def buffered_rounds(self) -> int:
+    def excess(self) -> int:
         return self._operator.buffered_rounds
 
 
@@ -157,6 +158,11 @@ def subtask_component(
 ) -> Component:
     """A subtask. ``forwards``: Whether the program forwards generalized watermarks."""
     return Component(system, inputs, lambda state: _SubtaskModel(rules, inputs, forwards, state))
+
+
+def barrier_component(system: SubtaskSystem, inputs: Sequence[int], limits: Limits) -> Component:
+    """A subtask whose channels send barriers."""
+    return Component(system, inputs, lambda state: BarrierModel(inputs, limits, state))
 
 
 def _difference(invariant: str, name: str, one: Any, other_name: str, other: Any) -> ViolationError | None:

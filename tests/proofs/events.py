@@ -9,10 +9,12 @@ from typing import Any, NamedTuple, TypeAlias
 from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
 from tests.support import ACTIVE, ENDED, IDLE, Signal, watermark
 
-__all__ = ("RECORD", "Frame", "Letter", "Record", "Step", "frames_of", "letters", "shown", "shown_letter")
+__all__ = ("RECORD", "TICK", "Frame", "Letter", "Record", "Step", "frames_of", "letters", "shown", "shown_letter", "with_ticks")
 
 RECORD = "record"
 """Stands for a record, which gets its number when it is sent."""
+TICK = "tick"
+"""The first event of a frame that is sent after the clock has moved by ``TICK_MS``."""
 Letter: TypeAlias = str | Signal
 Frame: TypeAlias = tuple[Letter, ...]
 
@@ -47,6 +49,11 @@ def frames_of(events: Sequence[Letter], longest: int) -> list[Frame]:
     ]
 
 
+def with_ticks(frames: Sequence[Frame]) -> list[Frame]:
+    """``frames``, each of them after the clock has moved, and the move without a frame."""
+    return [*frames, (TICK,), *((TICK, *frame) for frame in frames)]
+
+
 def shown_letter(letter: Any) -> str:
     """An event in readable form."""
     if not isinstance(letter, Signal):
@@ -64,6 +71,14 @@ def shown_letter(letter: Any) -> str:
 def shown(path: Iterable[Step]) -> str:
     """The steps in readable form, one a line."""
     return "\n".join(
-        f"  {number}. channel {channel} sends {', '.join(map(shown_letter, frame))}"
+        f"  {number}. {_shown_step(channel, frame)}"
         for number, (channel, frame) in enumerate(path, 1)
     )
+
+
+def _shown_step(channel: int, frame: Frame) -> str:
+    if frame == (TICK,):
+        return "the clock moves"
+    if frame[0] == TICK:
+        return f"the clock moves, and {_shown_step(channel, frame[1:])}"
+    return f"channel {channel} sends {', '.join(map(shown_letter, frame))}"

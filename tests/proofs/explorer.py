@@ -8,18 +8,18 @@ is breadth-first, so the path to the first violation is a shortest one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from dsv2.watermark.event_time import EVENT_TIME
 from tests.proofs.components import Component, Outcome
-from tests.proofs.events import Frame, Letter, Step, frames_of, shown
+from tests.proofs.events import TICK, Frame, Letter, Step, frames_of, shown, with_ticks
 from tests.proofs.invariants import ALL_JUDGED, History, Judged, ViolationError
 from tests.proofs.model import END_OF_TIME, Seen
-from tests.proofs.rules import Frozen, Rule
+from tests.proofs.rules import Frozen, Rule, Status
 
-__all__ = ("Case", "CounterexampleError", "Explored", "explore")
+__all__ = ("Case", "CounterexampleError", "Explored", "Facts", "explore")
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class Case:
         longest: The number of events in a frame, at most.
         held: The number of elements that a channel may have behind an aligned watermark, at most.
         judged: The invariants of facts that apply.
+        timed: Whether the clock moves.
+        new_facts: Creates the facts of all channels, whose number it takes, or restores them. None: ``History``.
     """
 
     name: str
@@ -45,6 +47,30 @@ class Case:
     longest: int = 1
     held: int = 3
     judged: Judged = ALL_JUDGED
+    timed: bool = False
+    new_facts: Callable[[int, Frozen | None], Facts] | None = None
+
+
+class Facts(Protocol):
+    """Judges what the function has seen of several channels."""
+
+    def frozen(self) -> Frozen:
+        """The state."""
+
+    def status(self, channel: int) -> Status:
+        """Of ``channel``, which may have sent an end that is still held back."""
+
+    def unseen(self, channel: int) -> int:
+        """Number of elements of ``channel`` that are held back."""
+
+    def move_clock(self) -> None:
+        """The clock moves."""
+
+    def sent(self, channel: int, owner: int, frame: Frame) -> list[Any]:
+        """``channel``, which has the number ``owner`` in the job, sends a frame. Returns its elements, with records."""
+
+    def check(self, seen: Sequence[Seen], owners: Sequence[int]) -> bool:
+        """Check what the function has seen. Returns whether the job goes on."""
 
 
 class Explored(NamedTuple):
@@ -98,10 +124,11 @@ class _Search:
         self.case = case
         self._model = model
         self.transitions = self.depth = 0
-        self._frames = frames_of(case.letters, case.longest)
+        frames = frames_of(case.letters, case.longest)
+        self._frames = with_ticks(frames) if case.timed else frames
         self._places = [(number, local) for number, one in enumerate(case.first) for local in range(one.channels)]
         # Facts belong to an input. Behind a second operator, and for the event time of an operator, all are one input.
-        as_one = case.second is not None or (set(case.rules) == {EVENT_TIME})
+        as_one = case.second is not None or case.new_facts is not None or (set(case.rules) == {EVENT_TIME})
         self._groups = (len(self._places),) if as_one else tuple(case.first[0].inputs)
         self._components = [*case.first, *([] if case.second is None else [case.second])]
         first = _State(
@@ -110,7 +137,9 @@ class _Search:
         self.found = {first}
         self.waiting: deque[tuple[_State, tuple[Step, ...]]] = deque([(first, ())])
 
-    def _facts(self, states: Sequence[Frozen | None]) -> list[History]:
+    def _facts(self, states: Sequence[Frozen | None]) -> list[Facts]:
+        if self.case.new_facts is not None:
+            return [self.case.new_facts(len(self._places), *states)]
         judged = self.case.judged if len(self._groups) == 1 else self.case.judged._replace(time=False)
         return [
             History(self.case.rules, count, frozen, judged) for count, frozen in zip(self._groups, states, strict=True)
@@ -152,7 +181,7 @@ class _Search:
     def _step(self, state: _State, channel: int, frame: Frame) -> _State | None:
         """The next state. None: the job fails, or the state is beyond the bounds."""
         all_facts, (group, member) = self._facts(state.facts), self._group(channel)
-        elements = tuple(all_facts[group].sent(member, channel, frame))
+        elements = self._elements(all_facts[group], member, channel, frame)
         components = [*state.components]
         outcomes = self._run(components, channel, elements)
         seen = outcomes[-1].reaction.seen if self.case.second is None or len(outcomes) == 2 else ()
@@ -164,9 +193,16 @@ class _Search:
             return None
         return _State(tuple(components), tuple(one.frozen() for one in all_facts))
 
+    @staticmethod
+    def _elements(facts: Facts, member: int, channel: int, frame: Frame) -> tuple[Any, ...]:
+        ticks = frame[:1] == (TICK,)
+        if ticks:
+            facts.move_clock()
+        return (*frame[:ticks], *facts.sent(member, channel, frame[ticks:]))
+
     def _is_beyond_bounds(self, components: Sequence[int]) -> bool:
-        """Whether more rounds are buffered between the inputs of an operator than the case permits."""
-        ahead = (one.buffered_rounds(at) for one, at in zip(self._components, components, strict=True))
+        """Whether more is buffered between the inputs of an operator, or late, than the case permits."""
+        ahead = (one.excess(at) for one, at in zip(self._components, components, strict=True))
         return max(ahead) > self.case.held
 
     def _run(self, components: list[int], channel: int, elements: tuple[Any, ...]) -> list[Outcome]:
@@ -183,7 +219,7 @@ class _Search:
             components[-1] = outcomes[1].state or 0
         return outcomes
 
-    def _check(self, all_facts: Sequence[History], seen: Sequence[Seen]) -> bool:
+    def _check(self, all_facts: Sequence[Facts], seen: Sequence[Seen]) -> bool:
         goes_on, first = True, 0
         for group, facts in enumerate(all_facts):
             owners = range(first, first + self._groups[group])
@@ -196,8 +232,8 @@ class _Search:
         as_one = len(self._groups) == 1
         for what, *rest in seen:
             match what:
-                case "crossing":
-                    yield (what,)
+                case "crossing" | "disorder" | "exceeded" | "count":
+                    yield (what, *rest)
                 case "time":
                     if as_one and rest[0] != END_OF_TIME:
                         yield ("watermark", EVENT_TIME, *rest)

@@ -17,7 +17,7 @@ from tests.proofs.model import Seen
 from tests.proofs.rules import LONG_MIN, Frozen, Rule, Status
 from tests.support import ENDED, Signal
 
-__all__ = ("ALL_JUDGED", "INVARIANTS", "Facts", "History", "Judged", "ViolationError")
+__all__ = ("ALL_JUDGED", "INVARIANTS", "Facts", "History", "Judged", "ViolationError", "require")
 
 INVARIANTS = {
     "model": "The function sees, and the operator sends, what the model does.",
@@ -35,6 +35,13 @@ INVARIANTS = {
     "blocked": "A channel is held back only while an active one has not sent the watermark of the round.",
     "crossing": "The job fails exactly if two active channels are held back by different aligned watermarks.",
     "status": "An input is idle exactly if all of its channels that have not ended are, and one has not.",
+    "order": "Each id of a barrier is delivered once, and in order. The job fails exactly if those of a channel do not "
+    "increase.",
+    "part": "Between two barriers, the function sees exactly the records between these ids of each channel. A channel "
+    "that is not active, or was not waited for, is cut anywhere.",
+    "late": "The ids that arrive after they were delivered, and the records before them, are counted.",
+    "limit": "A barrier waits no longer and holds no more records than it may, and is not cut short before that.",
+    "live": "A watermark that expires combines values of channels that have not expired, and no longer others.",
     "lost": "Once all channels have ended, the function has seen all records and the end, and the last value of every "
     "channel was part of a combination.",
 }
@@ -49,7 +56,7 @@ class ViolationError(AssertionError):
         self.invariant = invariant
 
 
-def _require(condition: object, invariant: str, detail: str) -> None:
+def require(condition: object, invariant: str, detail: str) -> None:
     if not condition:
         raise ViolationError(invariant, detail)
 
@@ -212,38 +219,38 @@ class Facts:
             channel.take(repeats=self._judged.repeats)
         self._check_all_progress()  # otherwise the record would overtake a watermark
         first = channel.unseen[0] if channel.unseen else "nothing"
-        _require(first == record, "records", f"It sees {record}, but {shown_letter(first)} is next in its channel.")
+        require(first == record, "records", f"It sees {record}, but {shown_letter(first)} is next in its channel.")
         channel.unseen.pop(0)
 
     def _on_watermark(self, identifier: str, value: Any) -> None:
         rule, what = self._rules[identifier], f"It sees {identifier}={value}, after {self._last.get(identifier)}."
         if rule.aligned:
             chosen = next(self._taking_part)
-            _require(self._cut(lambda channels: _is_round(rule, value, channels, chosen)), "round", what)
+            require(self._cut(lambda channels: _is_round(rule, value, channels, chosen)), "round", what)
             for channel in _of_round(rule, self._channels, chosen):
                 channel.unseen.pop(0)
             return
-        _require(rule.every or value != self._last.get(identifier), "change", what)
+        require(rule.every or value != self._last.get(identifier), "change", what)
         if identifier == EVENT_TIME:
             last = self._last.get(EVENT_TIME, LONG_MIN)
-            _require(value > last, "event time", what)
-            _require(self._cut(lambda channels: _is_time(value, channels)), "event time", what)
+            require(value > last, "event time", what)
+            require(self._cut(lambda channels: _is_time(value, channels)), "event time", what)
         else:
-            _require(self._cut(lambda channels: _is_combination(rule, value, channels)), "cut", what)
+            require(self._cut(lambda channels: _is_combination(rule, value, channels)), "cut", what)
         before, self._last[identifier] = self._last.get(identifier), value
         self._delivered += [(rule, value), (rule, before)]  # the combination may have been the one before, at first
 
     def _on_status(self, idle: bool) -> None:
-        _require(self._cut(lambda channels: _is_idle(channels) == idle), "status", f"It sees idle={idle}.")
+        require(self._cut(lambda channels: _is_idle(channels) == idle), "status", f"It sees idle={idle}.")
         self._idle = idle
 
     def _on_end(self) -> None:
         is_over = self._cut(lambda channels: all(channel.status == "ended" for channel in channels))
-        _require(is_over and not self._ended, "status", "It sees the end, but a channel has not ended.")
+        require(is_over and not self._ended, "status", "It sees the end, but a channel has not ended.")
         self._ended = True
 
     def _on_crossing(self) -> None:
-        _require(self._cut(lambda channels: len(_held(channels)) > 1), "crossing", "The job fails.")
+        require(self._cut(lambda channels: len(_held(channels)) > 1), "crossing", "The job fails.")
 
     def _cut(self, is_acceptable: Callable[[Sequence[_Channel]], object]) -> bool:
         """Move the cut as little as possible, so that it is acceptable. Returns whether that is possible."""
@@ -268,21 +275,21 @@ class Facts:
         for channel in self._channels:
             while channel.unseen and _passes(channel.unseen[0], self._rules):
                 channel.take(repeats=self._judged.repeats)
-            _require(
+            require(
                 not channel.unseen or isinstance(channel.unseen[0], Signal), "records", f"Not seen: {channel.unseen}."
             )
         held = _held(self._channels)
-        _require(len(held) < 2, "crossing", f"Held back by {sorted(held)}, and the job does not fail.")
+        require(len(held) < 2, "crossing", f"Held back by {sorted(held)}, and the job does not fail.")
         for rule, value in self._delivered:
             if rule.identifier != EVENT_TIME and value is not None:
                 self._count(rule, value)
         by_any = {identifier for channel in self._channels if (identifier := channel.held_by()) is not None}
         for identifier in by_any:
             missing = [one for one in self._channels if one.status == "active" and one.held_by() != identifier]
-            _require(missing, "blocked", f"Held back by {identifier}, which every active channel has sent.")
+            require(missing, "blocked", f"Held back by {identifier}, which every active channel has sent.")
         self._check_all_progress()
         if self._judged.status and not self._ended:
-            _require(self._idle == _is_idle(self._channels), "status", f"The input says idle={self._idle}.")
+            require(self._idle == _is_idle(self._channels), "status", f"The input says idle={self._idle}.")
         if all(channel.status == "ended" for channel in self._channels):
             self._check_end()
 
@@ -308,24 +315,24 @@ class Facts:
             return
         now = rule.fold.combine(present)
         what = f"The active channels have sent {present}, but the last {identifier} is {last}."
-        _require(last is not None and not rule.fold.beyond(now, last), "progress", what)
-        _require(len(active) < len(self._channels) or last == now, "progress", what)
+        require(last is not None and not rule.fold.beyond(now, last), "progress", what)
+        require(len(active) < len(self._channels) or last == now, "progress", what)
 
     def _check_time(self) -> None:
         live = [channel for channel in self._channels if channel.status != "ended"]
         if not self._judged.time or not live or not all(channel.is_steady for channel in self._channels):
             return
         least, last = min(channel.values.get(EVENT_TIME, LONG_MIN) for channel in live), self._last.get(EVENT_TIME)
-        _require(
+        require(
             (LONG_MIN if last is None else last) >= least, "progress", f"Event time is {last}, and can be {least}."
         )
 
     def _check_end(self) -> None:
-        _require(self._ended, "lost", "The end was not seen.")
+        require(self._ended, "lost", "The end was not seen.")
         for number, channel in enumerate(self._channels):
             for identifier, value in channel.values.items():
                 counted = identifier == EVENT_TIME or identifier in channel.counted
-                _require(counted, "lost", f"{identifier}={value} of channel {number} was part of no combination.")
+                require(counted, "lost", f"{identifier}={value} of channel {number} was part of no combination.")
 
 
 class History:
@@ -349,6 +356,9 @@ class History:
     def unseen(self, channel: int) -> int:
         """See ``Facts``."""
         return max(one.unseen(channel) for one in self._possible)
+
+    def move_clock(self) -> None:
+        """Nothing depends on it."""
 
     def sent(self, channel: int, owner: int, frame: Frame) -> list[Any]:
         """See ``Facts``."""

@@ -16,13 +16,22 @@ from dsv2.watermark.event_time import EVENT_TIME
 from tests.proofs.rules import LONG_MIN, Combining, Frozen, Rule, Status, new_combining
 from tests.support import ACTIVE, ENDED, IDLE, Signal, watermark
 
-__all__ = ("CROSSING", "END_OF_TIME", "InputModel", "OperatorModel", "Reaction", "Seen")
+__all__ = ("CROSSING", "DISORDER", "EXCEEDED", "END_OF_TIME", "InputModel", "OperatorModel", "Reaction", "Seen", "fails")
 
 Seen: TypeAlias = tuple[Any, ...]
 """("record", r), ("watermark", identifier, value), ("idle", bool), ("end",): what an input passes to its operator."""
 CROSSING: Seen = ("crossing",)
 """The job fails, because channels are held back by different rounds."""
+DISORDER: Seen = ("disorder",)
+"""The job fails, because the ids of a channel do not increase."""
+EXCEEDED: Seen = ("exceeded",)
+"""The job fails, because a barrier has waited for too long."""
 END_OF_TIME = 2**63 - 1
+
+
+def fails(seen: Sequence[Seen]) -> bool:
+    """Whether the job fails."""
+    return any(one in (CROSSING, DISORDER, EXCEEDED) for one in seen)
 
 
 class InputModel:

@@ -6,6 +6,7 @@ A run processes frames. It can be copied at any point by ``snapshot`` and ``rest
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, Protocol
 
@@ -21,11 +22,12 @@ from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
-from tests.proofs.model import CROSSING, Reaction, Seen
+from tests.proofs.events import TICK
+from tests.proofs.model import CROSSING, DISORDER, EXCEEDED, Reaction, Seen
 from tests.proofs.rules import Frozen
 from tests.support import elements, job_context, operator_named, packed
 
-__all__ = ("GateSystem", "Run", "SubtaskSystem", "System", "WatchingOne", "WatchingTwo")
+__all__ = ("GateSystem", "Run", "SubtaskSystem", "TICK_MS", "System", "WatchingOne", "WatchingTwo")
 
 
 class Run(Protocol):
@@ -51,12 +53,27 @@ class System(Protocol):
         """A run that continues from a snapshot."""
 
 
-def frozen(value: Any) -> Any:
-    """``value`` as nested tuples. Dictionaries keep their order, which is a part of the state."""
+TICK_MS = 1000
+_BEGIN_MS = 10**12  # no other numbers are as large and smaller than the largest time
+_FAILURES = {
+    "aligned watermarks cross": CROSSING,
+    "must increase": DISORDER,
+    "(timeout)": EXCEEDED,
+    "(max_records)": EXCEEDED,
+}
+
+
+def frozen(value: Any, now_ms: int = 0) -> Any:
+    """``value`` as nested tuples. Dictionaries keep their order, which is a part of the state.
+
+    Times are relative to ``now_ms``, and all that are long ago are the same.
+    """
     if isinstance(value, Mapping):
-        return tuple((key, frozen(member)) for key, member in value.items())
+        return tuple((key, frozen(member, now_ms)) for key, member in value.items())
     if isinstance(value, list | tuple):
-        return tuple(map(frozen, value))
+        return tuple(frozen(member, now_ms) for member in value)
+    if now_ms and isinstance(value, int) and _BEGIN_MS <= value < 2 * _BEGIN_MS:
+        return ("now", max(value - now_ms, -3 * TICK_MS))
     return value
 
 
@@ -192,6 +209,8 @@ class SubtaskSystem:
         self.index = index
         self.job = job_context(plan)
         self.wire = Wire(plan, self.job.codec)
+        policies = (declaration.combination_policy for declaration in plan.declarations.values())
+        self.has_barriers = any(policy.barrier is not None for policy in policies)
 
     def started(self) -> SubtaskRun:
         run = SubtaskRun(self)
@@ -200,16 +219,19 @@ class SubtaskSystem:
         return run
 
     def restored(self, state: Any) -> SubtaskRun:
-        run = SubtaskRun(self)
-        run.subtask.restore(state)
+        blob, now_ms = state
+        run = SubtaskRun(self, now_ms)
+        run.subtask.restore(blob)
         return run
 
 
 class SubtaskRun:
     """A subtask, what its function sees, and what it sends."""
 
-    def __init__(self, system: SubtaskSystem) -> None:
+    def __init__(self, system: SubtaskSystem, now_ms: int = _BEGIN_MS) -> None:
         operator, self._wire = system.operator, system.wire
+        self._time, self._now_ms = system.job.time, now_ms  # the time of all runs is that of the one that runs
+        self._counts_late = system.has_barriers
         self._frames: list[Frame] = []
         functions = {operator.id: copy.copy(operator.function)}
         self.subtask = Subtask(system.plan, operator.id, system.index, functions, system.job, self._frames.append)
@@ -217,19 +239,36 @@ class SubtaskRun:
     def receive(self, channel: int, sequence: Sequence[Any]) -> Reaction:
         self._frames.clear()
         _Watching.seen.clear()
+        before = self._counts()
         try:
-            self.subtask.receive(channel, *packed(sequence))
+            self._run(channel, sequence)
         except JobError as error:
-            if "aligned watermarks cross" not in str(error):
+            failure = next((seen for text, seen in _FAILURES.items() if text in str(error)), None)
+            if failure is None:
                 raise
-            return Reaction((CROSSING,), ())
+            return Reaction((failure,), ())
         self.subtask.flush()
+        counted = [("count", name, amount) for name, amount in sorted((self._counts() - before).items())]
         sent = tuple(elements(map(self._wire.send, self._frames)))
-        return Reaction(tuple(_Watching.seen), sent)
+        return Reaction((*_Watching.seen, *counted), sent)
 
-    def snapshot(self) -> bytes:
-        return self.subtask.snapshot()
+    def _run(self, channel: int, sequence: Sequence[Any]) -> None:
+        ticks = sequence[:1] == (TICK,)
+        self._now_ms += TICK_MS * ticks
+        self._time.now_ms = self._now_ms
+        self.subtask.begin_batch()
+        if len(sequence) > ticks:
+            self.subtask.receive(channel, *packed(sequence[ticks:]))
+        if ticks:
+            self.subtask.end_batch()
+
+    def _counts(self) -> Counter[str]:
+        return Counter(self.subtask.head.progress()["counters"] if self._counts_late else {})
+
+    def snapshot(self) -> tuple[bytes, int]:
+        return self.subtask.snapshot(), self._now_ms
 
     def key(self) -> Frozen:
         state = self.subtask.head.snapshot()
-        return tuple((name, frozen(value)) for name, value in state.items() if name not in ("fields", "records_in"))
+        hidden = ("fields", "records_in", "counters")
+        return tuple((name, frozen(value, self._now_ms)) for name, value in state.items() if name not in hidden)

@@ -455,7 +455,8 @@ class InputGate:
                 self._deliver(identifier, combiner.following())
         self.process_released()
         self._rounds.process_released()
-        self._report_idle()
+        if not self.ended:
+            self._report_idle()
 
 
 def _count(held: tuple[str, list[_Piece]]) -> int:
