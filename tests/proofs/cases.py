@@ -20,6 +20,7 @@ from tests.proofs.barrier_facts import BarrierFacts
 from tests.proofs.barrier_model import BARRIER, Limits
 from tests.proofs.components import barrier_component, gate_component, subtask_component
 from tests.proofs.events import Record, letters
+from tests.proofs.expiring import ExpiringFacts
 from tests.proofs.explorer import Case
 from tests.proofs.invariants import Judged
 from tests.proofs.rules import FOLDS, Fold, Rule
@@ -42,6 +43,8 @@ class Bounds:
         mixed: Whether operators have several watermarks, and watermarks that are delivered on every arrival.
         barriers: Operators that receive barriers: the numbers of channels of their inputs, the number of different ids,
             and the number of events in a frame, at most.
+        expiring: Operators that receive watermarks that expire: the numbers of channels of their inputs, and the number
+            of events in a frame, at most.
         chains: Two operators: the number of subtasks of the first one, and of their channels.
     """
 
@@ -52,9 +55,10 @@ class Bounds:
     mixed: bool
     chains: Sequence[tuple[int, int]]
     barriers: Sequence[tuple[tuple[int, ...], int, int]]
+    expiring: Sequence[tuple[tuple[int, ...], int]]
 
 
-BOUNDED = Bounds({1: (2, 2), 2: (1, 2)}, 3, ((1,), (2,), (1, 1)), ("min",), False, ((2, 1),), (((1,), 2, 2), ((2,), 2, 1), ((1, 1), 2, 1)))
+BOUNDED = Bounds({1: (2, 2), 2: (1, 2)}, 3, ((1,), (2,), (1, 1)), ("min",), False, ((2, 1),), (((1,), 2, 2), ((2,), 2, 1), ((1, 1), 2, 1)), (((1,), 2), ((2,), 1), ((1, 1), 1)))
 """For every run of the tests."""
 NIGHTLY = Bounds(
     {1: (3, 3), 2: (2, 3), 3: (1, 2)},
@@ -64,10 +68,13 @@ NIGHTLY = Bounds(
     True,
     ((2, 1), (3, 1), (2, 2)),
     (((1,), 4, 3), ((2,), 3, 2), ((1, 1), 3, 2), ((3,), 2, 1), ((2, 1), 2, 1)),
+    (((1,), 3), ((2,), 2), ((1, 1), 2), ((3,), 1)),
 )
 
 _POLICIES = ((False, False), (True, False), (True, True))
 """Wait for all channels, aligned."""
+_LIFETIME = 2
+"""Of values that expire, in moves of the clock."""
 _LIMITS = (
     Limits(),
     Limits(ticks=2, proceeds=True),
@@ -110,7 +117,7 @@ class Planned(NamedTuple):
 
 def cases(bounds: Bounds) -> list[Planned]:
     """All cases."""
-    return [*gate_cases(bounds), *subtask_cases(bounds), *chain_cases(bounds), *barrier_cases(bounds)]
+    return [*gate_cases(bounds), *subtask_cases(bounds), *chain_cases(bounds), *barrier_cases(bounds), *expiry_cases(bounds)]
 
 
 def gate_cases(bounds: Bounds) -> list[Planned]:
@@ -236,6 +243,44 @@ def _barrier_case(inputs: tuple[int, ...], limits: Limits, ids: int, longest: in
     )
 
 
+def expiry_cases(bounds: Bounds) -> list[Planned]:
+    """Cases of operators that receive watermarks that expire."""
+    return [
+        Planned(
+            f"expiring, inputs of {' and '.join(map(str, inputs))} channels, {_name(rule)}",
+            partial(_expiry_case, inputs, rule, longest),
+        )
+        for inputs, longest in bounds.expiring
+        for rule in _expiring_rules(bounds)
+        if len(inputs) == 2 or not rule.across
+    ]
+
+
+def _expiring_rules(bounds: Bounds) -> Iterator[Rule]:
+    for fold in (fold for fold in FOLDS.values() if bounds.mixed or fold.name == "max"):
+        if not fold.takes_last:
+            yield Rule("w", fold, lifetime=_LIFETIME)
+            yield Rule("w", fold, wait=True, lifetime=_LIFETIME)
+            if fold.is_idempotent:
+                yield Rule("w", fold, wait=True, across=True, lifetime=_LIFETIME)
+
+
+def _expiry_case(inputs: tuple[int, ...], rule: Rule, longest: int, name: str) -> Case:
+    forwards = rule.fold.is_idempotent
+    strategy = WatermarkHandlingStrategy.FORWARD if forwards else WatermarkHandlingStrategy.IGNORE
+    system = SubtaskSystem(_plan(_declared([rule], strategy).values(), inputs), "f")
+    return Case(
+        name,
+        [subtask_component(system, {"w": rule}, inputs, forwards=forwards)],
+        None,
+        {"w": rule},
+        letters(_values([rule], _VALUES)),
+        longest,
+        timed=True,
+        new_facts=lambda channels, state: ExpiringFacts(rule, _LIFETIME, channels, state),
+    )
+
+
 def _barrier(limits: Limits) -> WatermarkDeclaration:
     then = "proceed" if limits.proceeds else "fail"
     timeout = None if limits.ticks is None else timedelta(milliseconds=limits.ticks * TICK_MS)
@@ -301,6 +346,7 @@ def _declaration(rule: Rule, strategy: WatermarkHandlingStrategy | None) -> Wate
     typed = _BUILDERS[rule.fold.name](new_builder(rule.identifier))
     built = typed.combine_wait_for_all_channels(rule.wait).aligned(rule.aligned).combine_across_inputs(rule.across)
     built = built.deliver_on_arrival() if rule.every else built
+    built = built.expire_after(timedelta(milliseconds=rule.lifetime * TICK_MS)) if rule.lifetime else built
     built = built if strategy is None else built.default_handling_strategy(strategy)
     declaration: WatermarkDeclaration = built.build()
     return declaration

@@ -36,7 +36,7 @@ class Case:
         held: The number of elements that a channel may have behind an aligned watermark, at most.
         judged: The invariants of facts that apply.
         timed: Whether the clock moves.
-        new_facts: Creates the facts of all channels, whose number it takes, or restores them. None: ``History``.
+        new_facts: Creates or restores the facts of some channels, whose number it takes. None: ``History``.
     """
 
     name: str
@@ -128,7 +128,7 @@ class _Search:
         self._frames = with_ticks(frames) if case.timed else frames
         self._places = [(number, local) for number, one in enumerate(case.first) for local in range(one.channels)]
         # Facts belong to an input. Behind a second operator, and for the event time of an operator, all are one input.
-        as_one = case.second is not None or case.new_facts is not None or (set(case.rules) == {EVENT_TIME})
+        as_one = case.second is not None or not case.rules or (set(case.rules) == {EVENT_TIME})
         self._groups = (len(self._places),) if as_one else tuple(case.first[0].inputs)
         self._components = [*case.first, *([] if case.second is None else [case.second])]
         first = _State(
@@ -139,7 +139,7 @@ class _Search:
 
     def _facts(self, states: Sequence[Frozen | None]) -> list[Facts]:
         if self.case.new_facts is not None:
-            return [self.case.new_facts(len(self._places), *states)]
+            return [self.case.new_facts(count, state) for count, state in zip(self._groups, states, strict=True)]
         judged = self.case.judged if len(self._groups) == 1 else self.case.judged._replace(time=False)
         return [
             History(self.case.rules, count, frozen, judged) for count, frozen in zip(self._groups, states, strict=True)
@@ -214,8 +214,9 @@ class _Search:
         number, local = self._places[channel]
         outcomes = [self.case.first[number].step(components[number], local, elements)]
         components[number] = outcomes[0].state or 0
-        if self.case.second is not None and outcomes[0].reaction.sent:
-            outcomes.append(self.case.second.step(components[-1], number, outcomes[0].reaction.sent))
+        sent = (*(element for element in elements[:1] if element == TICK), *outcomes[0].reaction.sent)
+        if self.case.second is not None and sent:
+            outcomes.append(self.case.second.step(components[-1], number, sent))
             components[-1] = outcomes[1].state or 0
         return outcomes
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
 from dsv2.watermark.event_time import EVENT_TIME
-from tests.proofs.rules import LONG_MIN, Combining, Frozen, Rule, Status, new_combining
+from tests.proofs.events import TICK
+from tests.proofs.rules import LONG_MIN, Combining, Expiring, Frozen, Rule, Status, new_combining
 from tests.support import ACTIVE, ENDED, IDLE, Signal, watermark
 
 __all__ = ("CROSSING", "DISORDER", "EXCEEDED", "END_OF_TIME", "InputModel", "OperatorModel", "Reaction", "Seen", "fails")
@@ -118,6 +119,22 @@ class InputModel:
             self._seen.append(("watermark", identifier, value))
             if self.rules[identifier].aligned:
                 self._release(identifier)
+        if isinstance(one := self._combining[identifier], Expiring):
+            self._seen += [("again", identifier, value) for value in one.repeated(self.statuses)]
+
+    def move_clock(self) -> None:
+        """The clock moves."""
+        for one in self._combining.values():
+            if isinstance(one, Expiring):
+                one.move_clock()
+
+    def expire(self) -> list[Seen]:
+        """The end of a step. Returns what the operator sees."""
+        self._seen = []
+        for identifier, one in self._combining.items():
+            if isinstance(one, Expiring):
+                self._deliver(identifier, one.expire(self.statuses))
+        return self._seen
 
     def _release(self, identifier: str) -> None:
         released = []
@@ -203,10 +220,35 @@ class OperatorModel:
         return max((one.buffered for one in self._across.values()), default=0)
 
     def receive(self, number: int, channel: int, elements: Sequence[Any]) -> Reaction:
-        """``channel`` of input ``number`` sends a frame."""
+        """``channel`` of input ``number`` sends a frame, possibly after the clock has moved."""
         self._seen, self._sent = [], []
-        for what, *rest in self.inputs[number].receive(channel, elements):
+        ticks = elements[:1] == (TICK,)
+        if ticks:
+            self._move_clock()
+        self._process(number, self.inputs[number].receive(channel, elements[ticks:]))
+        if ticks:
+            self._expire()
+        return Reaction(tuple(self._seen), tuple(self._sent))
+
+    def _move_clock(self) -> None:
+        for one in self.inputs:
+            one.move_clock()
+        for across in self._across.values():
+            if isinstance(across, Expiring):
+                across.move_clock()
+
+    def _expire(self) -> None:
+        for number, one in enumerate(self.inputs):
+            self._process(number, one.expire())
+        for identifier, across in self._across.items():
+            if isinstance(across, Expiring):
+                self._send_combined(identifier, across.expire(self._statuses))
+
+    def _process(self, number: int, seen: Sequence[Seen]) -> None:
+        for what, *rest in seen:
             match what:
+                case "again":
+                    self._forward(number, *rest)
                 case "record":
                     self._seen.append(("record", number, *rest))
                     self._sent += rest
@@ -218,7 +260,6 @@ class OperatorModel:
                     self._become(number, "ended")
                 case _:
                     self._seen.append(CROSSING)
-        return Reaction(tuple(self._seen), tuple(self._sent))
 
     def _on_watermark(self, number: int, identifier: str, value: Any) -> None:
         if identifier == EVENT_TIME:
@@ -226,6 +267,9 @@ class OperatorModel:
             self._advance()
             return
         self._seen.append(("watermark", number, identifier, value))
+        self._forward(number, identifier, value)
+
+    def _forward(self, number: int, identifier: str, value: Any) -> None:
         if not self._forwards:
             return
         if len(self.inputs) == 1 or not self._rules[identifier].across:
@@ -261,6 +305,8 @@ class OperatorModel:
             self._send_combined(identifier, one.became(number, before, self._statuses))
 
     def _send_combined(self, identifier: str, values: Sequence[Any]) -> None:
+        if isinstance(one := self._across[identifier], Expiring):
+            values = [*values, *one.repeated(self._statuses)]
         self._sent += [watermark(value, identifier) for value in values]
 
     def _advance(self) -> None:

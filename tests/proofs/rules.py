@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from dsv2.watermark import VectorClock
 from dsv2.watermark.event_time import EVENT_TIME
 
-__all__ = ("FOLDS", "LONG_MIN", "Combining", "Fold", "Frozen", "Rule", "Status", "new_combining")
+__all__ = ("FOLDS", "LONG_MIN", "Combining", "Expiring", "Fold", "Frozen", "Rule", "Status", "new_combining")
 
 LONG_MIN = -(2**63)
 Status: TypeAlias = str
@@ -92,7 +92,12 @@ FOLDS = {
 
 
 class Rule(NamedTuple):
-    """What the program has declared for one identifier. ``every``: each arrival is delivered, changed or not."""
+    """What the program has declared for one identifier.
+
+    Attributes:
+        every: Whether each arrival is delivered, changed or not.
+        lifetime: For how many moves of the clock a value counts.
+    """
 
     identifier: str
     fold: Fold
@@ -100,6 +105,7 @@ class Rule(NamedTuple):
     aligned: bool = False
     across: bool = False
     every: bool = False
+    lifetime: int | None = None
 
 
 class Combining(Protocol):
@@ -127,6 +133,8 @@ def new_combining(rule: Rule, channels: int, state: Frozen | None = None) -> Com
         return _Rounds(rule, *(state or ()))
     if rule.fold.takes_last:
         return _Last(rule, *(state or ()))
+    if rule.lifetime is not None:
+        return Expiring(rule, rule.lifetime, *(state or ()))
     return _Plain(rule, *(state or ()))
 
 
@@ -190,6 +198,79 @@ class _Plain(_Unaligned):
 
     def frozen(self) -> Frozen:
         return tuple(sorted(self._values.items())), tuple(sorted(self._new)), self._due, self._last
+
+
+class Expiring(_Plain):
+    """The combination of the values that have not expired.
+
+    What has expired is neutral, even if the result is a step back. If no value is left, the next one is delivered in
+    any case. An update that changes nothing is passed on once at each point in time, so that it lives on.
+    """
+
+    def __init__(
+        self,
+        rule: Rule,
+        lifetime: int,
+        values: Collection[tuple[int, Any]] = (),
+        new: Collection[int] = (),
+        due: bool = False,
+        last: Any = None,
+        ages: Collection[tuple[int, int]] = (),
+        passed_on: bool = False,
+    ) -> None:
+        super().__init__(rule, values, new, due, last)
+        self._lifetime = lifetime
+        self._ages = dict(ages)
+        self._passed_on = passed_on  # a value was, at this point in time
+        self._updated = False
+
+    def move_clock(self) -> None:
+        self._ages = {channel: age + 1 for channel, age in self._ages.items()}
+        self._passed_on = False
+
+    def sent(self, channel: int, value: Any, statuses: Sequence[Status]) -> list[Any]:
+        self._ages[channel] = 0
+        self._updated = True
+        return self._noted(super().sent(channel, value, statuses))
+
+    def became(self, channel: int, before: Status, statuses: Sequence[Status]) -> list[Any]:
+        return self._noted(super().became(channel, before, statuses))
+
+    def expire(self, statuses: Sequence[Status]) -> list[Any]:
+        """The end of a step. Returns what is delivered."""
+        gone = [channel for channel, age in self._ages.items() if age >= self._lifetime]
+        if not gone:
+            return []
+        for channel in gone:
+            del self._ages[channel], self._values[channel]
+            self._new.discard(channel)
+        if not any(channel in self._values for channel in _active(statuses)):
+            self._last = None
+        now = self._now(statuses)
+        if now is None or now == self._last:
+            return []
+        self._last = now
+        return self._noted([now])
+
+    def repeated(self, statuses: Sequence[Status]) -> list[Any]:
+        """What is passed on again after an update."""
+        updated, self._updated = self._updated, False
+        if not updated or self._passed_on or self._last is None or self._now(statuses) != self._last:
+            return []
+        return self._noted([self._last])
+
+    def _now(self, statuses: Sequence[Status]) -> Any:
+        present = [self._values.get(channel) for channel in _active(statuses)]
+        counted = [value for value in present if value is not None]
+        waits = self._rule.wait and len(counted) < len(present)
+        return self._rule.fold.combine(counted) if counted and not waits else None
+
+    def _noted(self, values: list[Any]) -> list[Any]:
+        self._passed_on = self._passed_on or bool(values)
+        return values
+
+    def frozen(self) -> Frozen:
+        return (*super().frozen(), tuple(sorted(self._ages.items())), self._passed_on)
 
 
 class _Last(_Unaligned):
