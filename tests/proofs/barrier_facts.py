@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 from dsv2.runtime.exchange.barrier_rounds import BARRIERS_WITHOUT_ALL, LATE_BARRIERS, LATE_BEHIND_BARRIERS
@@ -176,7 +176,9 @@ class BarrierFacts:
         """Whether a barrier waits for longer than it may, or has held more records than it may in this step."""
         ages = [one.age for one in self._channels if one.age is not None]
         ticks, records = self._limits.ticks, self._limits.records
-        return bool(ticks is not None and max(ages, default=-1) >= ticks or records is not None and self._held > records)
+        return bool(
+            (ticks is not None and max(ages, default=-1) >= ticks) or (records is not None and self._held > records)
+        )
 
     def _cut(self, is_acceptable: Callable[[Sequence[_Channel]], bool]) -> bool:
         """Move the cut as little as possible, so that it is acceptable. Returns whether that is possible."""
@@ -234,4 +236,4 @@ def _is_disordered(channel: _Channel) -> bool:
     """Whether the ids of a channel that are not before the cut do not increase."""
     ids = [channel.last] if channel.last is not None else []
     ids += [one.value for one in channel.unseen if isinstance(one, Signal) and one.kind == WATERMARK]
-    return any(after <= before for before, after in zip(ids, ids[1:], strict=False))
+    return any(after <= before for before, after in pairwise(ids))

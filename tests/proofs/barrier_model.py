@@ -59,7 +59,12 @@ class BarrierModel:
 
     def __init__(self, inputs: Sequence[int], limits: Limits, state: Frozen | None = None) -> None:
         """``inputs``: the number of channels of each input."""
-        of_channels, self._completed, self._idle_inputs, self._idle = state or (None, None, (False,) * len(inputs), False)
+        of_channels, self._completed, self._idle_inputs, self._idle = state or (
+            None,
+            None,
+            (False,) * len(inputs),
+            False,
+        )
         numbers = range(sum(inputs))
         self._channels = [_Channel(n, *([of_channels[n]] if of_channels else [])) for n in numbers]
         members = iter(self._channels)

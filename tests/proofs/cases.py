@@ -27,7 +27,18 @@ from tests.proofs.rules import FOLDS, Fold, Rule
 from tests.proofs.systems import TICK_MS, GateSystem, SubtaskSystem, WatchingOne, WatchingTwo
 from tests.support import local_environment
 
-__all__ = ("BOUNDED", "NIGHTLY", "Bounds", "Planned", "barrier_cases", "cases", "chain_cases", "gate_cases", "subtask_cases")
+__all__ = (
+    "BOUNDED",
+    "NIGHTLY",
+    "Bounds",
+    "Planned",
+    "barrier_cases",
+    "cases",
+    "chain_cases",
+    "expiry_cases",
+    "gate_cases",
+    "subtask_cases",
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +69,16 @@ class Bounds:
     expiring: Sequence[tuple[tuple[int, ...], int]]
 
 
-BOUNDED = Bounds({1: (2, 2), 2: (1, 2)}, 3, ((1,), (2,), (1, 1)), ("min",), False, ((2, 1),), (((1,), 2, 2), ((2,), 2, 1), ((1, 1), 2, 1)), (((1,), 2), ((2,), 1), ((1, 1), 1)))
+BOUNDED = Bounds(
+    {1: (2, 2), 2: (1, 2)},
+    3,
+    ((1,), (2,), (1, 1)),
+    ("min",),
+    False,
+    ((2, 1),),
+    (((2,), 2, 1), ((1, 1), 2, 1)),
+    (((2,), 1), ((1, 1), 1)),
+)
 """For every run of the tests."""
 NIGHTLY = Bounds(
     {1: (3, 3), 2: (2, 3), 3: (1, 2)},
@@ -77,10 +97,10 @@ _LIFETIME = 2
 """Of values that expire, in moves of the clock."""
 _LIMITS = (
     Limits(),
-    Limits(ticks=2, proceeds=True),
-    Limits(records=1, proceeds=True),
+    Limits(ticks=1, proceeds=True),
+    Limits(records=0, proceeds=True),
     Limits(ticks=1),
-    Limits(records=1),
+    Limits(records=0),
 )
 _VALUES = 2
 """The number of different values of an aligned watermark, and of those of an operator."""
@@ -117,7 +137,13 @@ class Planned(NamedTuple):
 
 def cases(bounds: Bounds) -> list[Planned]:
     """All cases."""
-    return [*gate_cases(bounds), *subtask_cases(bounds), *chain_cases(bounds), *barrier_cases(bounds), *expiry_cases(bounds)]
+    return [
+        *gate_cases(bounds),
+        *subtask_cases(bounds),
+        *chain_cases(bounds),
+        *barrier_cases(bounds),
+        *expiry_cases(bounds),
+    ]
 
 
 def gate_cases(bounds: Bounds) -> list[Planned]:
@@ -221,21 +247,21 @@ def barrier_cases(bounds: Bounds) -> list[Planned]:
     return [
         Planned(
             f"barriers, inputs of {' and '.join(map(str, inputs))} channels, {_limit(limits)}",
-            partial(_barrier_case, inputs, limits, ids, longest),
+            partial(_barrier_case, inputs, limits, ids, longest, bounds),
         )
         for inputs, ids, longest in bounds.barriers
         for limits in _LIMITS
     ]
 
 
-def _barrier_case(inputs: tuple[int, ...], limits: Limits, ids: int, longest: int, name: str) -> Case:
+def _barrier_case(inputs: tuple[int, ...], limits: Limits, ids: int, longest: int, bounds: Bounds, name: str) -> Case:
     system = SubtaskSystem(_plan([_barrier(limits)], inputs), "f")
     return Case(
         name,
         [barrier_component(system, inputs, limits)],
         None,
         {},
-        letters((BARRIER, value) for value in range(1, ids + 1)),
+        letters(((BARRIER, value) for value in range(1, ids + 1)), idle=bounds.mixed or limits == Limits()),
         longest,
         held=2,
         timed=limits.ticks is not None,
@@ -248,7 +274,7 @@ def expiry_cases(bounds: Bounds) -> list[Planned]:
     return [
         Planned(
             f"expiring, inputs of {' and '.join(map(str, inputs))} channels, {_name(rule)}",
-            partial(_expiry_case, inputs, rule, longest),
+            partial(_expiry_case, inputs, rule, longest, bounds),
         )
         for inputs, longest in bounds.expiring
         for rule in _expiring_rules(bounds)
@@ -260,12 +286,13 @@ def _expiring_rules(bounds: Bounds) -> Iterator[Rule]:
     for fold in (fold for fold in FOLDS.values() if bounds.mixed or fold.name == "max"):
         if not fold.takes_last:
             yield Rule("w", fold, lifetime=_LIFETIME)
-            yield Rule("w", fold, wait=True, lifetime=_LIFETIME)
+            if bounds.mixed:
+                yield Rule("w", fold, wait=True, lifetime=_LIFETIME)
             if fold.is_idempotent:
                 yield Rule("w", fold, wait=True, across=True, lifetime=_LIFETIME)
 
 
-def _expiry_case(inputs: tuple[int, ...], rule: Rule, longest: int, name: str) -> Case:
+def _expiry_case(inputs: tuple[int, ...], rule: Rule, longest: int, bounds: Bounds, name: str) -> Case:
     forwards = rule.fold.is_idempotent
     strategy = WatermarkHandlingStrategy.FORWARD if forwards else WatermarkHandlingStrategy.IGNORE
     system = SubtaskSystem(_plan(_declared([rule], strategy).values(), inputs), "f")
@@ -274,7 +301,7 @@ def _expiry_case(inputs: tuple[int, ...], rule: Rule, longest: int, name: str) -
         [subtask_component(system, {"w": rule}, inputs, forwards=forwards)],
         None,
         {"w": rule},
-        letters(_values([rule], _VALUES)),
+        letters(_values([rule], _VALUES), idle=bounds.mixed),
         longest,
         timed=True,
         new_facts=lambda channels, state: ExpiringFacts(rule, _LIFETIME, channels, state),

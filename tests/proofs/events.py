@@ -9,7 +9,19 @@ from typing import Any, NamedTuple, TypeAlias
 from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
 from tests.support import ACTIVE, ENDED, IDLE, Signal, watermark
 
-__all__ = ("RECORD", "TICK", "Frame", "Letter", "Record", "Step", "frames_of", "letters", "shown", "shown_letter", "with_ticks")
+__all__ = (
+    "RECORD",
+    "TICK",
+    "Frame",
+    "Letter",
+    "Record",
+    "Step",
+    "frames_of",
+    "letters",
+    "shown",
+    "shown_letter",
+    "with_ticks",
+)
 
 RECORD = "record"
 """Stands for a record, which gets its number when it is sent."""
@@ -70,10 +82,7 @@ def shown_letter(letter: Any) -> str:
 
 def shown(path: Iterable[Step]) -> str:
     """The steps in readable form, one a line."""
-    return "\n".join(
-        f"  {number}. {_shown_step(channel, frame)}"
-        for number, (channel, frame) in enumerate(path, 1)
-    )
+    return "\n".join(f"  {number}. {_shown_step(channel, frame)}" for number, (channel, frame) in enumerate(path, 1))
 
 
 def _shown_step(channel: int, frame: Frame) -> str:

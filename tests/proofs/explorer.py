@@ -181,7 +181,11 @@ class _Search:
     def _step(self, state: _State, channel: int, frame: Frame) -> _State | None:
         """The next state. None: the job fails, or the state is beyond the bounds."""
         all_facts, (group, member) = self._facts(state.facts), self._group(channel)
-        elements = self._elements(all_facts[group], member, channel, frame)
+        ticks = frame[:1] == (TICK,)
+        if ticks:
+            for facts in all_facts:
+                facts.move_clock()
+        elements = (*frame[:ticks], *all_facts[group].sent(member, channel, frame[ticks:]))
         components = [*state.components]
         outcomes = self._run(components, channel, elements)
         seen = outcomes[-1].reaction.seen if self.case.second is None or len(outcomes) == 2 else ()
@@ -192,13 +196,6 @@ class _Search:
         if not goes_on or any(outcome.state is None for outcome in outcomes) or self._is_beyond_bounds(components):
             return None
         return _State(tuple(components), tuple(one.frozen() for one in all_facts))
-
-    @staticmethod
-    def _elements(facts: Facts, member: int, channel: int, frame: Frame) -> tuple[Any, ...]:
-        ticks = frame[:1] == (TICK,)
-        if ticks:
-            facts.move_clock()
-        return (*frame[:ticks], *facts.sent(member, channel, frame[ticks:]))
 
     def _is_beyond_bounds(self, components: Sequence[int]) -> bool:
         """Whether more is buffered between the inputs of an operator, or late, than the case permits."""

@@ -323,9 +323,7 @@ class Facts:
         if not self._judged.time or not live or not all(channel.is_steady for channel in self._channels):
             return
         least, last = min(channel.values.get(EVENT_TIME, LONG_MIN) for channel in live), self._last.get(EVENT_TIME)
-        require(
-            (LONG_MIN if last is None else last) >= least, "progress", f"Event time is {last}, and can be {least}."
-        )
+        require((LONG_MIN if last is None else last) >= least, "progress", f"Event time is {last}, and can be {least}.")
 
     def _check_end(self) -> None:
         require(self._ended, "lost", "The end was not seen.")

@@ -17,7 +17,17 @@ from tests.proofs.events import TICK
 from tests.proofs.rules import LONG_MIN, Combining, Expiring, Frozen, Rule, Status, new_combining
 from tests.support import ACTIVE, ENDED, IDLE, Signal, watermark
 
-__all__ = ("CROSSING", "DISORDER", "EXCEEDED", "END_OF_TIME", "InputModel", "OperatorModel", "Reaction", "Seen", "fails")
+__all__ = (
+    "CROSSING",
+    "DISORDER",
+    "EXCEEDED",
+    "END_OF_TIME",
+    "InputModel",
+    "OperatorModel",
+    "Reaction",
+    "Seen",
+    "fails",
+)
 
 Seen: TypeAlias = tuple[Any, ...]
 """("record", r), ("watermark", identifier, value), ("idle", bool), ("end",): what an input passes to its operator."""

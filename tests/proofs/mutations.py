@@ -9,13 +9,16 @@ from typing import Any, NamedTuple
 import pytest
 
 from dsv2.runtime.exchange import gate
+from dsv2.runtime.exchange.barrier_rounds import BarrierRounds
 from dsv2.runtime.exchange.frames import WATERMARK, ChannelWriter, Control
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.runtime.operator.input_watermarks import InputWatermarks
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.operator.time_sender import TimeSender
+from dsv2.watermark.barrier_combiner import BarrierCombiner
 from dsv2.watermark.combiner import AlignedWatermarkCombiner, WatermarkCombiner
 from dsv2.watermark.event_time import EventTimeCombiner, EventTimeOfInputs
+from dsv2.watermark.expiring import ExpiringCombiner
 
 __all__ = ("MUTATIONS", "Mutation")
 
@@ -206,6 +209,55 @@ def _ignore_idle_inputs(original: Any) -> Any:
         return None
 
     return set_idle
+
+
+def _without_other_inputs(original: Any) -> Any:
+    def following(self: Any) -> Any:
+        return None if self._missing else self.proceed()
+
+    return following
+
+
+def _in_any_order(original: Any) -> Any:
+    def update(self: Any, channel: int, value: Any) -> Any:
+        self._last.pop(channel, None)
+        return original(self, channel, value)
+
+    return update
+
+
+def _release_all(original: Any) -> Any:
+    def complete(self: Any, value: Any) -> None:
+        self._pending = dict.fromkeys(self._pending, value)
+        original(self, value)
+
+    return complete
+
+
+def _expire_early(original: Any) -> Any:
+    def init(self: Any, inner: Any, lifetime_ms: int, now: Any) -> None:
+        original(self, inner, lifetime_ms // 2, now)
+
+    return init
+
+
+def _first_deadline(original: Any) -> Any:
+    def update(self: Any, channel: int, value: Any) -> Any:
+        deadline = self._deadlines.get(channel)
+        combined = original(self, channel, value)
+        if deadline is not None:
+            self._deadlines[channel] = deadline
+        return combined
+
+    return update
+
+
+def _settle_the_ended(original: Any) -> Any:
+    def settle(self: Any) -> None:
+        original(self)
+        self._report_idle()
+
+    return settle
 
 
 MUTATIONS = [
@@ -400,5 +452,133 @@ MUTATIONS = [
         TimeSender,
         "forward_status",
         _nothing,
+    ),
+    Mutation(
+        "a barrier waits for idle channels",
+        "barriers, inputs of 2 channels, no limit",
+        "blocked",
+        BarrierCombiner,
+        "deactivate",
+        _wait_for_idle,
+    ),
+    Mutation(
+        "a barrier does not wait for the other input",
+        "barriers, inputs of 1 and 1 channels, no limit",
+        "part",
+        BarrierCombiner,
+        "following",
+        _without_other_inputs,
+    ),
+    Mutation(
+        "a barrier releases channels that are at a greater id",
+        "barriers, inputs of 2 channels, no limit",
+        "blocked",
+        BarrierCombiner,
+        "_complete",
+        _release_all,
+    ),
+    Mutation(
+        "the ids of a channel may decrease",
+        "barriers, inputs of 2 channels, no limit",
+        "order",
+        BarrierCombiner,
+        "update",
+        _in_any_order,
+    ),
+    Mutation(
+        "late barriers are not counted",
+        "barriers, inputs of 2 channels, 1 moves of the clock, then proceed",
+        "late",
+        BarrierRounds,
+        "_late",
+        _nothing,
+    ),
+    Mutation(
+        "records before late barriers are not counted",
+        "barriers, inputs of 2 channels, 1 moves of the clock, then proceed",
+        "late",
+        InputGate,
+        "_count_behind",
+        _nothing,
+    ),
+    Mutation(
+        "a barrier waits for longer than its timeout",
+        "barriers, inputs of 2 channels, 1 moves of the clock, then proceed",
+        "limit",
+        BarrierRounds,
+        "on_time",
+        _nothing,
+    ),
+    Mutation(
+        "a barrier holds more records than it may",
+        "barriers, inputs of 2 channels, 0 records, then proceed",
+        "limit",
+        BarrierRounds,
+        "check_held",
+        _nothing,
+    ),
+    Mutation(
+        "blocked channels are not restored",
+        "barriers, inputs of 2 channels, no limit",
+        "restart",
+        BarrierCombiner,
+        "snapshot",
+        _without(2, ()),
+    ),
+    Mutation(
+        "held records are not counted after a restart",
+        "barriers, inputs of 2 channels, 0 records, then proceed",
+        "limit",
+        BarrierRounds,
+        "recount",
+        _nothing,
+    ),
+    Mutation(
+        "values do not expire",
+        "expiring, inputs of 2 channels, MAX (wait for none)",
+        "progress",
+        ExpiringCombiner,
+        "expire",
+        _nothing,
+    ),
+    Mutation(
+        "values expire too early",
+        "expiring, inputs of 2 channels, MAX (wait for none)",
+        "live",
+        ExpiringCombiner,
+        "__init__",
+        _expire_early,
+    ),
+    Mutation(
+        "an equal value does not begin its time again",
+        "expiring, inputs of 2 channels, MAX (wait for none)",
+        "live",
+        ExpiringCombiner,
+        "update",
+        _first_deadline,
+    ),
+    Mutation(
+        "an equal value is not passed on",
+        "expiring, inputs of 1 and 1 channels, MAX (wait for all, across inputs)",
+        "model",
+        ExpiringCombiner,
+        "refresh",
+        _nothing,
+    ),
+    Mutation(
+        "deadlines are not restored",
+        "expiring, inputs of 2 channels, MAX (wait for none)",
+        "restart",
+        ExpiringCombiner,
+        "snapshot",
+        _without(1, ()),
+    ),
+    Mutation(
+        "an input that ended while idle is active after a restart",
+        "operator, inputs of 1 and 1 channels, MIN (wait for all, across inputs), forward",
+        "restart",
+        InputGate,
+        "settle",
+        _settle_the_ended,
     ),
 ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.proofs.cases import BOUNDED, Planned, chain_cases, gate_cases, subtask_cases
+from tests.proofs.cases import BOUNDED, Planned, barrier_cases, chain_cases, expiry_cases, gate_cases, subtask_cases
 from tests.proofs.explorer import explore
 
 
@@ -23,4 +23,14 @@ def test_operator(planned: Planned) -> None:
 
 @pytest.mark.parametrize("planned", chain_cases(BOUNDED), ids=lambda planned: planned.name)
 def test_two_operators(planned: Planned) -> None:
+    explore(planned.case())
+
+
+@pytest.mark.parametrize("planned", barrier_cases(BOUNDED), ids=lambda planned: planned.name)
+def test_barriers(planned: Planned) -> None:
+    explore(planned.case())
+
+
+@pytest.mark.parametrize("planned", expiry_cases(BOUNDED), ids=lambda planned: planned.name)
+def test_expiring_watermarks(planned: Planned) -> None:
     explore(planned.case())
