@@ -82,7 +82,9 @@ class ExpiringCombiner(Generic[V]):
 
     def end(self, channel: int) -> V | None:
         """``channel`` has ended. Returns the value to deliver, or None."""
-        return self._noted(self._inner.end(channel))
+        # A value that no combination has included yet stays that of its channel, so that it expires.
+        change = self._inner.deactivate if self._inner.is_uncounted(channel) else self._inner.end
+        return self._noted(change(channel))
 
     def following(self) -> V | None:
         """See ``GeneralCombiner``."""

@@ -110,6 +110,10 @@ class GeneralCombiner(Generic[V]):
             self._pending_of_ended.append(value)
         return self.deactivate(channel)
 
+    def is_uncounted(self, channel: int) -> bool:
+        """Whether the value of ``channel`` is not part of any combination yet."""
+        return channel in self._pending
+
     def following(self) -> V | None:
         """The result of the active channels alone, after a delivery that included inactive ones. Or None."""
         if not self._absent_counted:
@@ -235,6 +239,10 @@ class LastCombiner(Generic[V]):
         """``channel`` has ended."""
         self._values.pop(channel, None)
         self._inactive.add(channel)
+
+    def is_uncounted(self, channel: int) -> bool:
+        """Never: every value is delivered by itself."""
+        return False
 
     def following(self) -> None:
         """Nothing follows a delivery."""

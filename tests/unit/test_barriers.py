@@ -57,6 +57,13 @@ class TestOneInput:
         inputs.send(0, 1, barrier(1), ENDED)
         assert inputs.new_output() == [("day", 1), ("day", 2), "a", ("end", 0)]
 
+    def test_records_are_late_in_the_frame_in_which_the_channel_was_idle(self) -> None:
+        inputs = Inputs(2)
+        inputs.send(0, 0, barrier(1))
+        inputs.send(0, 1, "in time", IDLE, ACTIVE, "late", "also late", barrier(1), "a")
+        assert inputs.new_output() == ["in time", ("day", 1), "late", "also late", "a"]
+        assert inputs.counts == {"late_barriers": 1, "records_late_for_barrier": 2}
+
     def test_id_that_is_complete_already_passes_silently(self) -> None:
         inputs = Inputs(2)
         inputs.send(0, 1, IDLE)

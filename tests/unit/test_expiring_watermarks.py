@@ -211,6 +211,20 @@ def test_deadlines_survive_a_restart() -> None:
     assert receiver.new() == ([], [])
 
 
+def test_uncounted_value_of_an_ended_channel_expires_although_others_live() -> None:
+    declaration = declare().combine_wait_for_all_channels(True).build()
+    now = 0
+    combiner: Any = new_combiner(declaration, 3, (), lambda: now)
+    assert [combiner.update(0, 9), combiner.end(0), combiner.update(1, 1)] == [None, None, None]
+    now = 2_000
+    assert combiner.update(1, 2) is None
+    restored: Any = new_combiner(declaration, 3, (), lambda: now)
+    restored.restore(combiner.snapshot())
+    now = 3_000
+    assert restored.expire(now) is None
+    assert restored.update(2, 1) == 2
+
+
 def test_new_channels_have_the_time_of_the_old_ones() -> None:
     declaration = declare().build()
     now = 0

@@ -256,6 +256,16 @@ def test_ended_input_is_not_waited_for() -> None:
     assert forwarded_by(driver) == [watermark(5), watermark(6), ENDED]
 
 
+def test_input_that_ended_while_idle_is_not_waited_for_after_a_restart() -> None:
+    driver = joined(ACROSS_WAIT)
+    send_both(driver, (1, watermark(5)), (0, IDLE), (0, ENDED))
+    driver.restart()
+    send_both(driver, (1, watermark(6)))
+    driver.pass_time(1)
+    send_both(driver, (1, watermark(7)))
+    assert forwarded_by(driver) == [watermark(5), watermark(6), watermark(7)]
+
+
 def test_values_sent_before_the_end_count_once() -> None:
     driver = joined(ACROSS_WAIT)
     send_both(driver, (0, watermark(5)), (0, ENDED), (1, watermark(7)), (1, watermark(8)))

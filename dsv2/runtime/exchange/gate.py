@@ -193,8 +193,6 @@ class InputGate:
         if channel in self._held:
             self._hold(channel, piece)
             return
-        if channel in self._behind:
-            self._count_behind(channel, piece)
         batch, controls, gone = piece
         if batch and channel in self._ended:
             raise InternalError(f"Channel {channel} of input {self._input} sent records after its end.")
@@ -202,6 +200,8 @@ class InputGate:
         while index < len(controls):
             position, kind, identifier, value = controls[index]
             if (stop := position - gone) > done:
+                if channel in self._behind:
+                    self._count_behind(channel, stop - done)
                 self._listener.on_records(self._input, batch.slice(done, stop))
                 done = stop
             if kind == WATERMARK and self._declarations[identifier].combination_policy.aligned:
@@ -215,6 +215,8 @@ class InputGate:
                 self.control(channel, kind, identifier, value)
             index = end
         if done < len(batch):
+            if channel in self._behind:
+                self._count_behind(channel, len(batch) - done)
             self._listener.on_records(self._input, batch.slice(done) if done else batch)
 
     def _hold(self, channel: int, piece: _Piece) -> None:
@@ -309,16 +311,10 @@ class InputGate:
         """Pass a barrier to the operator. Called on the first gate."""
         self._listener.on_watermark(self._input, identifier, value)
 
-    def _count_behind(self, channel: int, piece: _Piece) -> None:
+    def _count_behind(self, channel: int, records: int) -> None:
         """Count records before the next barrier of a channel. They are late if its id is complete already."""
-        batch, controls, gone = piece
-        places = (place for place, kind, name, _ in controls if kind == WATERMARK and self._is_aligned(name))
-        records = next(places, len(batch) + gone) - gone  # the rest comes back as another piece
         for _, combiner in self._barriers():
             combiner.count_behind(channel, records)
-
-    def _is_aligned(self, identifier: str) -> bool:
-        return self._declarations[identifier].combination_policy.aligned
 
     def _barriers(self) -> Iterator[tuple[str, BarrierCombiner]]:
         for identifier, combiner in self._combiners.items():
