@@ -85,7 +85,7 @@ def describe(proofs: Sequence[Proof], planned: int, options: argparse.Namespace)
     return report
 
 
-_GROUPS = ("gate", "operator", "two operators")
+_GROUPS = ("gate", "operator", "two operators", "barriers", "expiring")
 
 
 def _sums(proofs: Iterable[Proof]) -> tuple[str, ...]:

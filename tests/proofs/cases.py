@@ -15,6 +15,7 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.graph import Plan
 from dsv2.sinks import CollectSink
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy, new_builder
+from dsv2.watermark.barrier import WhenExceeded
 from dsv2.watermark.event_time import EVENT_TIME
 from tests.proofs.barrier_facts import BarrierFacts
 from tests.proofs.barrier_model import BARRIER, Limits
@@ -98,9 +99,9 @@ _LIFETIME = 2
 _LIMITS = (
     Limits(),
     Limits(ticks=1, proceeds=True),
-    Limits(records=0, proceeds=True),
+    Limits(records=1, proceeds=True),
     Limits(ticks=1),
-    Limits(records=0),
+    Limits(records=1),
 )
 _VALUES = 2
 """The number of different values of an aligned watermark, and of those of an operator."""
@@ -263,7 +264,7 @@ def _barrier_case(inputs: tuple[int, ...], limits: Limits, ids: int, longest: in
         {},
         letters(((BARRIER, value) for value in range(1, ids + 1)), idle=bounds.mixed or limits == Limits()),
         longest,
-        held=2,
+        held=2 if limits.records is None else limits.records + 2,
         timed=limits.ticks is not None,
         new_facts=lambda channels, state: BarrierFacts(channels, limits, state),
     )
@@ -309,7 +310,7 @@ def _expiry_case(inputs: tuple[int, ...], rule: Rule, longest: int, bounds: Boun
 
 
 def _barrier(limits: Limits) -> WatermarkDeclaration:
-    then = "proceed" if limits.proceeds else "fail"
+    then = WhenExceeded.PROCEED if limits.proceeds else WhenExceeded.FAIL
     timeout = None if limits.ticks is None else timedelta(milliseconds=limits.ticks * TICK_MS)
     start = new_builder(BARRIER).type_long()
     declaration: WatermarkDeclaration = start.barrier(

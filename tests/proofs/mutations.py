@@ -306,7 +306,7 @@ MUTATIONS = [
         "gate, 2 channels, MIN (aligned)",
         "records",
         InputGate,
-        "_release",
+        "release",
         _nothing,
     ),
     Mutation(
@@ -314,7 +314,7 @@ MUTATIONS = [
         "gate, 2 channels, MIN (aligned)",
         "records",
         InputGate,
-        "_release",
+        "release",
         _release_in_disorder,
     ),
     Mutation(
@@ -511,7 +511,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a barrier holds more records than it may",
-        "barriers, inputs of 2 channels, 0 records, then proceed",
+        "barriers, inputs of 2 channels, 1 records, then proceed",
         "limit",
         BarrierRounds,
         "check_held",
@@ -527,8 +527,8 @@ MUTATIONS = [
     ),
     Mutation(
         "held records are not counted after a restart",
-        "barriers, inputs of 2 channels, 0 records, then proceed",
-        "limit",
+        "barriers, inputs of 2 channels, 1 records, then proceed",
+        "restart",
         BarrierRounds,
         "recount",
         _nothing,
