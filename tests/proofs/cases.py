@@ -73,7 +73,7 @@ class Bounds:
 BOUNDED = Bounds(
     {1: (2, 2), 2: (1, 2)},
     3,
-    ((1,), (2,), (1, 1)),
+    ((1,), (1, 1)),
     ("min",),
     False,
     ((2, 1),),
@@ -168,9 +168,14 @@ def _gate_case(rules: Sequence[Rule], channels: int, bounds: Bounds, name: str) 
         by_identifier,
         letters(_values(rules, min(values, _VALUES) if is_aligned else values)),
         1 if is_aligned else longest,
-        bounds.held if len(rules) == 1 and channels < 3 else 2,
+        bounds.held if len(rules) == 1 and channels < 3 and (bounds.mixed or _is_of_flink(rules[0])) else 2,
         Judged(status=True, closes=False),
     )
+
+
+def _is_of_flink(rule: Rule) -> bool:
+    """Whether its combination is one of the four that Flink has."""
+    return rule.fold.name in ("min", "max", "and", "or")
 
 
 def subtask_cases(bounds: Bounds) -> list[Planned]:
@@ -251,7 +256,7 @@ def barrier_cases(bounds: Bounds) -> list[Planned]:
             partial(_barrier_case, inputs, limits, ids, longest, bounds),
         )
         for inputs, ids, longest in bounds.barriers
-        for limits in _LIMITS
+        for limits in (_LIMITS if bounds.mixed or len(inputs) == 1 else _LIMITS[:1])
     ]
 
 
@@ -279,7 +284,7 @@ def expiry_cases(bounds: Bounds) -> list[Planned]:
         )
         for inputs, longest in bounds.expiring
         for rule in _expiring_rules(bounds)
-        if len(inputs) == 2 or not rule.across
+        if rule.across == (len(inputs) == 2) or (bounds.mixed and not rule.across)
     ]
 
 
