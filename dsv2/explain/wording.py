@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from dsv2.explain.model import EdgeView, Finding, OperatorView, Place, PlanView, Processing, StateView
+from dsv2.explain.model import EdgeView, Finding, OperatorView, Place, PlanView, Processing, StateView, WatermarkView
 from dsv2.graph import Exchange, OperatorKind
 from dsv2.state import RedistributionMode, TtlTimeCharacteristic
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME
@@ -21,6 +21,7 @@ __all__ = (
     "printable",
     "short_location",
     "watermark_name",
+    "watermark_rules",
 )
 
 _EVENT_TIME_NAMES = {
@@ -119,6 +120,25 @@ def edge_text(edge: EdgeView) -> str:
 def watermark_name(identifier: str) -> str:
     """An identifier, or the plain name of one of event time."""
     return _EVENT_TIME_NAMES.get(identifier, identifier)
+
+
+def watermark_rules(watermark: WatermarkView) -> str:
+    """How the values of a watermark are combined, delivered and forwarded."""
+    rules = [watermark.type]
+    if watermark.barrier is None:
+        rules += [watermark.combination]
+        rules += ["waits for all channels"] * watermark.waits_for_all
+        rules += ["aligned"] * watermark.aligned
+    else:
+        rules += ["barrier", watermark.barrier]
+    across = watermark.across_inputs_combination
+    rules += [f"combined across inputs{f' with {across}' if across else ''}"] * watermark.across_inputs
+    rules += [] if watermark.delivery == "on change" else [f"delivered {watermark.delivery}"]
+    rules += [] if watermark.forwarded else ["not forwarded"]
+    rules += [f"about one {watermark.key_type} key"] if watermark.key_type else []
+    if watermark.expires_after_ms is not None:
+        rules.append(f"expires after {duration(watermark.expires_after_ms)}")
+    return ", ".join(rules)
 
 
 def concerns(view: PlanView, finding: Finding) -> str:
