@@ -13,6 +13,7 @@ from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TI
 __all__ = (
     "about",
     "concerns",
+    "counted",
     "details",
     "duration",
     "edge_text",
@@ -45,11 +46,11 @@ _PROCESSING = {
 
 def headline(view: PlanView) -> str:
     """The mode and size of the plan."""
-    operators = _count(len(view.operators), "operator")
+    operators = counted(len(view.operators), "operator")
     if view.error is not None:
         return f"{view.mode}, {operators}, cannot be built"
     exchanges = sum(not (edge.chained or edge.read) and _is_function(view, edge) for edge in view.edges)
-    return f"{view.mode}, {operators}, {_count(view.levels, 'level')}, {_count(exchanges, 'exchange')}"
+    return f"{view.mode}, {operators}, {counted(view.levels, 'level')}, {counted(exchanges, 'exchange')}"
 
 
 def about(operator: OperatorView) -> str:
@@ -184,5 +185,6 @@ def duration(milliseconds: int) -> str:
     return f"{number} {unit}"
 
 
-def _count(number: int, what: str) -> str:
+def counted(number: int, what: str) -> str:
+    """A number of things, such as ``2 channels``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
