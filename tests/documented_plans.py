@@ -47,7 +47,7 @@ DIAGRAMS: Mapping[str, Callable[[], Explanation | ChannelDiagram]] = {
     "docs/assets/channels_closed_day.svg": lambda: channels.addressed().channels("closed-day"),
     "docs/assets/channels_complete.svg": lambda: channels.per_key().channels("complete"),
     "docs/assets/channels_end_of_day.svg": lambda: _end_of_day().channels("end-of-day"),
-    "docs/assets/plan_end_of_day.svg": _end_of_day,
+    "docs/assets/channels_orders.svg": lambda: recorded().channels("stock-full"),
     "docs/assets/plan_hot_topics.svg": _hot_topics,
     "docs/assets/plan_model_switching.svg": _model_switching,
     "docs/assets/plan_orders.svg": recorded,

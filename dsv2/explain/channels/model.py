@@ -101,13 +101,13 @@ class ChannelsView:
         """What the lines of the diagram mean, for those that it has. None: the mark of channels that are blocked."""
         marks = {channel.mark for edge in self.edges for channel in edge.channels}
         it = "the watermark" if self.rules else "watermarks"
-        texts: dict[Mark | None, str] = {
+        texts = {
             Mark.CARRIES: f"carries {it}",
             Mark.OF_KEY: "carries a watermark about one key, if subtask 0 has the key",
             Mark.OF_OTHER_KEYS: "carries watermarks about keys of other subtasks",
             Mark.BARE: f"does not carry {it}",
         }
-        found = {mark: text for mark, text in texts.items() if mark in marks}
+        found: dict[Mark | None, str] = {mark: text for mark, text in texts.items() if mark in marks}
         if any(edge.blocked for edge in self.edges):
             found[None] = "blocked after its watermark until other channels have sent theirs"
         return found
