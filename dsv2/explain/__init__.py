@@ -3,7 +3,7 @@
 ``env.explain()`` is the usual entry point. It neither runs nor changes a job.
 """
 
-from dsv2.explain.channels.diagram import ChannelDiagram, ChannelFormat
+from dsv2.explain.channels import ChannelDiagram, ChannelFormat
 from dsv2.explain.explanation import Explanation, Format, explain
 from dsv2.explain.model import (
     Code,

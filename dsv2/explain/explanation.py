@@ -11,8 +11,7 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
-from dsv2.explain.channels.diagram import ChannelDiagram
-from dsv2.explain.channels.view import channels_of
+from dsv2.explain.channels import ChannelDiagram, channels_of
 from dsv2.explain.formats import checked, save
 from dsv2.explain.mermaid import to_mermaid
 from dsv2.explain.model import PlanView, Severity

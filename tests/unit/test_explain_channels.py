@@ -359,7 +359,7 @@ def test_odd_names_are_escaped() -> None:
     diagram = channels(build, watermark=odd)
     ET.fromstring(diagram.render("svg"))
     for format in ("svg", "mermaid", "text"):
-        text = diagram.render(format)  # type: ignore[arg-type]
+        text = diagram.render(format)
         assert not {"\x00", "\x1b"} & set(text)
         assert format == "text" or "<script>" not in text
 
