@@ -374,3 +374,46 @@ def test_edges_of_the_view_say_what_they_carry() -> None:
         (1, 5): (),
         (5, 6): (),
     }
+
+
+def test_broadcast_side_sends_a_watermark_about_one_key_to_all_subtasks() -> None:
+    def build(env: ExecutionEnvironment) -> None:
+        main = env.from_collection([1]).with_uid("main").key_by(int)
+        ended(main.connect_and_process(emitter(env, OF_KEY).broadcast(), broadcast_side()).with_uid("both"))
+
+    marks = drawn(channels(build, watermark="ready"), "channel")
+    assert {mark for name, mark in marks.items() if name.endswith("-1")} == {"line carries"}
+
+
+def test_callback_is_the_one_of_the_kind_of_the_watermark() -> None:
+    def build(env: ExecutionEnvironment, declaration: Any) -> None:
+        both = one_input(on_watermark=lambda *args: None, on_key_watermark=lambda *args: None)
+        ended(emitter(env, declaration).key_by(int).process(both).with_uid("both"))
+
+    of_key = channels(lambda env: build(env, OF_KEY), watermark="ready")
+    assert "calls on_key_watermark" in section(of_key, "both")
+    plain = channels(lambda env: build(env, READY), watermark="ready")
+    assert "calls on_watermark" in section(plain, "both")
+
+
+def test_all_edges_between_drawn_operators_are_drawn() -> None:
+    def build(env: ExecutionEnvironment) -> None:
+        source = env.from_collection([1]).with_uid("source").map(abs).with_uid("start")
+        sender = source.process(one_input(declare_watermarks=lambda: [READY])).with_uid("sender")
+        ended(sender.union(source).with_uid("union"))
+
+    assert "from start: chained, carries none of the watermarks" in section(
+        channels(build, watermark="ready"), "sender"
+    )
+
+
+def test_channels_leave_at_the_side_of_an_operator_within_a_chain() -> None:
+    def build(env: ExecutionEnvironment) -> None:
+        one = emitter(env)
+        ended(one.map(abs).with_uid("chained").shuffle().map(abs).with_uid("below"))
+        ended(one.shuffle().map(abs).with_uid("aside"))
+
+    svg = ET.fromstring(channels(build, watermark="ready").render("svg"))
+    paths = {name: one.get("d", "") for one in svg.iter() if (name := one.get("data-channel"))}
+    aside = {name for name, path in paths.items() if "H" in path}
+    assert aside == {f"1.{source}-5.{target}-0" for source in (0, 1) for target in (0, 1)}
