@@ -10,5 +10,5 @@ END_OF_DAY = new_builder("end-of-day").type_str().barrier().build()
 def channels(env: ExecutionEnvironment) -> None:
     env.explain("png")  # E: arg-type
     env.explain().channels(END_OF_DAY)  # E: arg-type
-    env.explain().channels("end-of-day", "totals")  # E: call-arg, misc
+    env.explain().channels("end-of-day", "totals")  # E: call-arg
     env.explain().channels().render("json")  # E: arg-type
