@@ -50,18 +50,6 @@ def shown(env: ExecutionEnvironment, **settings: Any) -> None:
     env.from_collection([f"{env.parallelism} {env.execution_mode.value} {settings}"]).to_sink(PrintSink())
 
 
-def closing(env: ExecutionEnvironment) -> None:
-    class Closing(OneInputStreamProcessFunction):
-        def declare_watermarks(self):
-            return [new_builder("closed").type_long().build()]
-
-        def process_record(self, record, output, ctx): ...
-
-    env.set_parallelism(2)
-    numbers = env.from_collection([0]).map(abs).process(Closing())
-    numbers.shuffle().map(abs).with_uid("after").to_sink(PrintSink())
-
-
 def fails_at_run_time(env: ExecutionEnvironment) -> None:
     env.from_collection([0]).map(lambda number: 1 // number).to_sink(PrintSink())
 
@@ -124,6 +112,18 @@ def endless(env: ExecutionEnvironment) -> None:
 
 
 value = 3
+
+
+def closing(env: ExecutionEnvironment) -> None:
+    class Closing(OneInputStreamProcessFunction):
+        def declare_watermarks(self):
+            return [new_builder("closed").type_long().build()]
+
+        def process_record(self, record, output, ctx): ...
+
+    env.set_parallelism(2)
+    numbers = env.from_collection([0]).map(abs).process(Closing())
+    numbers.shuffle().map(abs).with_uid("after").to_sink(PrintSink())
 '''
 
 
