@@ -1,4 +1,4 @@
-"""The diagrams of plans in the documentation. ``python -m tests.documented_plans`` draws them again."""
+"""The diagrams of plans and of channels in the documentation. ``python -m tests.documented_plans`` draws them again."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dsv2 import ExecutionEnvironment
-from dsv2.explain import Explanation
+from dsv2.explain import ChannelDiagram, Explanation
 from dsv2.sinks import CollectSink
 from examples import end_of_day
 from examples.hot_topics import pipeline
 from examples.model_switching import score, some_requests
+from tests import documented_channels as channels
 from tests.explained_program import recorded
 
 __all__ = ("DIAGRAMS", "draw")
@@ -41,8 +42,12 @@ def _model_switching() -> Explanation:
     return env.build_plan("model switching").explain()
 
 
-DIAGRAMS: Mapping[str, Callable[[], Explanation]] = {
-    "docs/assets/plan_end_of_day.svg": _end_of_day,
+DIAGRAMS: Mapping[str, Callable[[], Explanation | ChannelDiagram]] = {
+    "docs/assets/channels_backlog.svg": lambda: channels.combined().channels("backlog"),
+    "docs/assets/channels_closed_day.svg": lambda: channels.addressed().channels("closed-day"),
+    "docs/assets/channels_complete.svg": lambda: channels.per_key().channels("complete"),
+    "docs/assets/channels_end_of_day.svg": lambda: _end_of_day().channels("end-of-day"),
+    "docs/assets/channels_orders.svg": lambda: recorded().channels("stock-full"),
     "docs/assets/plan_hot_topics.svg": _hot_topics,
     "docs/assets/plan_model_switching.svg": _model_switching,
     "docs/assets/plan_orders.svg": recorded,

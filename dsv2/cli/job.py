@@ -19,7 +19,7 @@ from dsv2.cli.with_spark import spark_commands
 from dsv2.dashboard.start import DashboardRuntime
 from dsv2.environment import ExecutionEnvironment
 from dsv2.errors import ConfigurationError, Dsv2Error
-from dsv2.explain import Explanation, Finding, Format, Severity
+from dsv2.explain import ChannelDiagram, Explanation, Finding, Format, Severity
 from dsv2.explain.text import finding_lines
 from dsv2.graph import Plan
 from dsv2.job import JobHandle, JobRuntime, JobStatus, RunOptions, Trigger
@@ -74,10 +74,19 @@ def add_commands(groups: Any) -> None:
         _explain,
         "explain shop.jobs:orders",
         "explain shop.jobs:orders --output orders.svg",
+        "explain shop.jobs:orders --channels end-of-day --output channels.svg",
         notes="The exit code is 1 if the pipeline cannot be built.",
     )
     explain.add_argument("--format", choices=get_args(Format), help="default: text, or that of the output file")
     explain.add_argument("--output", metavar="FILE", help="write a file, such as plan.svg, instead of printing")
+    explain.add_argument(
+        "--channels",
+        nargs="?",
+        const="",
+        metavar="WATERMARK",
+        help="show the channels between subtasks, and which of them carry the watermark (default: all watermarks)",
+    )
+    explain.add_argument("--operator", metavar="UID", help="with --channels: only those into this operator")
     explain.set_defaults(json=False)
     check = _pipeline_command(
         groups,
@@ -139,13 +148,18 @@ def _explain(arguments: argparse.Namespace) -> Report:
         print(f"dsv2: {error}", file=sys.stderr)
         return Report([], exit_code=_FAILED)
     code = 0 if explanation.is_valid else _FAILED
+    shown: Explanation | ChannelDiagram = explanation
+    if arguments.channels is not None and explanation.is_valid:
+        shown = explanation.channels(arguments.channels or None, operator=arguments.operator)
+    elif arguments.operator is not None and arguments.channels is None:
+        raise ConfigurationError("--operator requires --channels.")
     if arguments.output is None:
-        return Report([explanation.render(arguments.format or "text").rstrip("\n")], exit_code=code)
+        return Report([shown.render(arguments.format or "text").rstrip("\n")], exit_code=code)
     if arguments.format is None:
-        explanation.save(arguments.output)
+        shown.save(arguments.output)
     else:
         with open(arguments.output, "w", encoding="utf-8") as file:
-            file.write(explanation.render(arguments.format))
+            file.write(shown.render(arguments.format))
     return Report([f"The plan is in {arguments.output}."], exit_code=code)
 
 

@@ -3,6 +3,7 @@
 ``env.explain()`` is the usual entry point. It neither runs nor changes a job.
 """
 
+from dsv2.explain.channels import ChannelDiagram, ChannelFormat
 from dsv2.explain.explanation import Explanation, Format, explain
 from dsv2.explain.model import (
     Code,
@@ -21,6 +22,8 @@ from dsv2.explain.schema import json_schema
 from dsv2.runtime_view import ExplainingRuntime, Fact, RuntimeView
 
 __all__ = (
+    "ChannelDiagram",
+    "ChannelFormat",
     "Code",
     "EdgeView",
     "ExplainingRuntime",

@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable, Mapping
 from html import escape
 from os import PathLike
-from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
-from dsv2.errors import ConfigurationError
+from dsv2.explain.channels import ChannelDiagram, channels_of
+from dsv2.explain.formats import checked, save
 from dsv2.explain.mermaid import to_mermaid
 from dsv2.explain.model import PlanView, Severity
 from dsv2.explain.svg import to_svg
@@ -46,7 +46,7 @@ class Explanation:
 
     def __init__(self, view: PlanView, format: Format = "text") -> None:
         self.view = view
-        self.format = _checked(format)
+        self.format = checked(format, get_args(Format))
 
     @property
     def is_valid(self) -> bool:
@@ -55,7 +55,7 @@ class Explanation:
 
     def render(self, format: Format) -> str:
         """Return the explanation in ``format``. Raises ``ConfigurationError`` for an unknown one."""
-        return _RENDERERS[_checked(format)](self.view)
+        return _RENDERERS[checked(format, get_args(Format))](self.view)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a file in the format of its suffix: ``.txt``, ``.mmd``, ``.svg`` or ``.json``.
@@ -63,10 +63,23 @@ class Explanation:
         Raises:
             ConfigurationError: The suffix is another one.
         """
-        file = Path(path)
-        if file.suffix not in _SUFFIXES:
-            raise ConfigurationError(f"{file} has no known format. Its suffix must be one of: {', '.join(_SUFFIXES)}.")
-        file.write_text(self.render(_SUFFIXES[file.suffix]), encoding="utf-8")
+        save(path, _SUFFIXES, self.render)
+
+    def channels(self, watermark: str | None = None, *, operator: str | None = None) -> ChannelDiagram:
+        """Return a diagram of subtasks and of the channels between them.
+
+        It shows which watermarks each channel carries, where they are combined and how, which functions are called,
+        and where aligned watermarks and barriers block channels. Sinks are left out, because they ignore watermarks.
+
+        Args:
+            watermark: The identifier of a watermark, or ``"event time"``. Operators that it cannot reach are left out,
+                except for those at the next channels. None: all watermarks and operators.
+            operator: The uid or name of an operator: only the channels into it. None: those into all.
+
+        Raises:
+            ConfigurationError: There is no such watermark or operator, or the pipeline cannot be built.
+        """
+        return ChannelDiagram(channels_of(self.view, watermark, operator))
 
     def __str__(self) -> str:
         return self.render(self.format)
@@ -108,9 +121,3 @@ def _to_json(view: PlanView) -> str:
 _RENDERERS: Mapping[Format, Callable[[PlanView], str]] = MappingProxyType(
     {"text": to_text, "mermaid": to_mermaid, "svg": to_svg, "json": _to_json}
 )
-
-
-def _checked(format: Format) -> Format:
-    if format not in get_args(Format):
-        raise ConfigurationError(f"format must be one of {', '.join(get_args(Format))}, not {format!r}.")
-    return format

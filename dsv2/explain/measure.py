@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ("cut", "width_of")
+__all__ = ("cut", "width_of", "wrapped")
 
 _NARROW = frozenset("iIjl.,:;'`|!()[]{} ft/\\-r\"")
 _BROAD = frozenset("mwMW@%—…")
@@ -22,6 +22,18 @@ def cut(text: str, width: float, size: float, *, bold: bool = False) -> str:
     while text and width_of(f"{text}…", size, bold=bold) > width:
         text = text[:-1]
     return f"{text.rstrip()}…"
+
+
+def wrapped(text: str, width: float, size: float) -> list[str]:
+    """``text`` in lines of at most ``width``. Words that are wider are cut."""
+    lines: list[str] = []
+    for word in text.split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and width_of(longer, size) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(cut(word, width, size))
+    return lines
 
 
 def _width(letter: str) -> float:

@@ -8,7 +8,7 @@ from dsv2.explain.model import OperatorView, PlanView
 from dsv2.explain.wording import about, details, edge_text, place_text, printable
 from dsv2.graph import OperatorKind
 
-__all__ = ("to_mermaid",)
+__all__ = ("escaped", "to_mermaid")
 
 _SHAPES = {OperatorKind.SOURCE: ('(["', '"])'), OperatorKind.SINK: ('[["', '"]]')}
 _MAX_LINE = 60
@@ -26,7 +26,7 @@ def to_mermaid(view: PlanView) -> str:
 def _chain(view: PlanView, head: int, chain: Sequence[OperatorView]) -> Iterator[str]:
     level = chain[0].level
     title = f"level {level}" if level else place_text(view, chain[0]) or "in the tasks that read the source"
-    yield f'    subgraph chain{head}["{_escaped(title)}"]'
+    yield f'    subgraph chain{head}["{escaped(title)}"]'
     yield from (f"        {_node(view, operator)}" for operator in chain)
     yield "    end"
 
@@ -36,7 +36,7 @@ def _node(view: PlanView, operator: OperatorView) -> str:
     level = f", level {operator.level}" if operator.level else ""
     where = place_text(view, operator)
     text = [f"{operator.title} ×{operator.parallelism}{level}", about(operator), *([where] if where else ())]
-    return f"o{operator.id}{before}{'<br>'.join(map(_escaped, (*text, *details(operator))))}{after}"
+    return f"o{operator.id}{before}{'<br>'.join(map(escaped, (*text, *details(operator))))}{after}"
 
 
 def _edges(view: PlanView) -> Iterator[str]:
@@ -44,10 +44,10 @@ def _edges(view: PlanView) -> Iterator[str]:
         arrow = "==>" if edge.chained else "-->"
         several = len(view.edges_into(view.operators[edge.target])) > 1
         text = f"{edge.input + 1}: {edge_text(edge)}" if several else edge_text(edge)
-        yield f'o{edge.source} {arrow}|"{_escaped(text)}"| o{edge.target}'
+        yield f'o{edge.source} {arrow}|"{escaped(text)}"| o{edge.target}'
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """``text`` as part of a quoted string. Mermaid would interpret some characters, also as Markdown."""
     shown = printable(text)
     shown = shown if len(shown) <= _MAX_LINE else f"{shown[: _MAX_LINE - 1]}…"

@@ -197,6 +197,7 @@ class EdgeView:
         key: The key selector.
         without: The identifiers of the watermarks that it does not carry, because they are addressed to operators
             elsewhere. Not for sinks, which ignore watermarks.
+        carries: The identifiers of the watermarks that may be sent along it. Not for sinks.
     """
 
     source: int
@@ -209,6 +210,7 @@ class EdgeView:
     channels: int | None = None
     key: Code | None = None
     without: tuple[str, ...] = ()
+    carries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,7 @@ def edge_view(edge: Edge, flow: Flow) -> EdgeView:
     """Return the view of an edge of a plan."""
     plan = flow.plan
     target = plan.operators[edge.target]
+    to_sink = target.kind is OperatorKind.SINK
     return EdgeView(
         source=edge.source,
         output=plan.operators[edge.source].output_name(edge.output),
@@ -92,7 +93,8 @@ def edge_view(edge: Edge, flow: Flow) -> EdgeView:
         read=plan.read_by.get(plan.chain_heads[edge.source]) == edge.target,
         channels=plan.channels_of(edge),
         key=None if edge.key_selector is None else code_of(edge.key_selector, target.key_versions[edge.input]),
-        without=() if target.kind is OperatorKind.SINK else tuple(sorted(flow.withheld(edge))),
+        without=() if to_sink else tuple(sorted(flow.withheld(edge))),
+        carries=() if to_sink else tuple(sorted(flow.arriving(edge))),
     )
 
 

@@ -7,14 +7,15 @@ screen readers.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 
 from dsv2.explain.layout import Layout, Point, Size, lay_out
 from dsv2.explain.measure import cut, width_of
 from dsv2.explain.model import EdgeView, OperatorView, PlanView, Severity
+from dsv2.explain.stack import LINK, Stack, links, stacked
+from dsv2.explain.svg_parts import STYLE, arrow, xml_text
 from dsv2.explain.text import to_text
 from dsv2.explain.wording import about, details, edge_text, headline, printable, short_location
 from dsv2.graph import OperatorKind
@@ -27,36 +28,8 @@ _PAD = 10  # around cards and between text and border
 _LABEL = 18  # the line with the level of a box
 _LINE = 16
 _TITLE = 20
-_LINK = 14  # between chained operators
-_RAIL = 14  # left of cards, for links that skip operators
-_LANE = 7  # between such links
 _LEAST, _MOST = 170, 300  # the width of a card
 _SPACE = 34  # between rows, without labels of edges
-
-_STYLE = """
-.dsv2-plan { --ink: #1f2933; --soft: #52606d; --line: #7b8794; --paper: #ffffff; --box: #f0f4f8; --edge: #d0d7de;
-  --card: #ffffff; --source: #0b7285; --function: #364fc7; --sink: #6741d9; --warn: #b54708; --note: #8a6d00;
-  --bad: #c92a2a; font-family: system-ui, -apple-system, "Segoe UI", Roboto, Helvetica, Arial, sans-serif; }
-@media (prefers-color-scheme: dark) { .dsv2-plan { --ink: #e6edf3; --soft: #a8b3bf; --line: #8b98a5;
-  --paper: #0d1117; --box: #161b22; --edge: #30363d; --card: #1f2630; --source: #3bc9db; --function: #91a7ff;
-  --sink: #b197fc; --warn: #ffa94d; --note: #ffd43b; --bad: #ff8787; } }
-.dsv2-plan .paper { fill: var(--paper); }
-.dsv2-plan .box { fill: var(--box); stroke: var(--edge); }
-.dsv2-plan .card { fill: var(--card); stroke: var(--edge); }
-.dsv2-plan .bad { stroke: var(--bad); stroke-width: 2; }
-.dsv2-plan text { fill: var(--soft); font-size: 12px; }
-.dsv2-plan .title { fill: var(--ink); font-size: 13px; font-weight: 600; }
-.dsv2-plan .plan { fill: var(--ink); font-size: 16px; font-weight: 600; }
-.dsv2-plan .error { fill: var(--bad); }
-.dsv2-plan .level { font-size: 11px; }
-.dsv2-plan .source { fill: var(--source); } .dsv2-plan .function { fill: var(--function); }
-.dsv2-plan .sink { fill: var(--sink); }
-.dsv2-plan .warning { fill: var(--warn); font-weight: 700; } .dsv2-plan .note { fill: var(--note); font-weight: 700; }
-.dsv2-plan .line { fill: none; stroke: var(--line); stroke-width: 1.5; }
-.dsv2-plan .inside { stroke-width: 1; }
-.dsv2-plan .head { fill: var(--line); }
-.dsv2-plan .on-edge { font-size: 11px; paint-order: stroke; stroke: var(--paper); stroke-width: 4px; }
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +44,13 @@ class _Card:
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """A chain. ``lanes``: For operators whose links skip others, the place of these links left of the cards."""
+    """A chain."""
 
     label: str
     cards: Sequence[_Card]
     width: float
     height: float
-    rail: float
-    lanes: Mapping[int, int]
+    stack: Stack
 
 
 def to_svg(view: PlanView) -> str:
@@ -102,13 +74,13 @@ def to_svg(view: PlanView) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="dsv2-plan" role="img" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" style="max-width: 100%; height: auto">',
-        f"<title>{_text(title)}</title>",
-        f"<desc>{_text(to_text(view), lines=True)}</desc>",
-        f"<style>{_STYLE}</style>",
+        f"<title>{xml_text(title)}</title>",
+        f"<desc>{xml_text(to_text(view), lines=True)}</desc>",
+        f"<style>{STYLE}</style>",
         f'<rect class="paper" width="{width:.0f}" height="{height:.0f}" rx="8"/>',
-        f'<text class="plan" x="{_MARGIN}" y="28">{_text(title)}</text>',
+        f'<text class="plan" x="{_MARGIN}" y="28">{xml_text(title)}</text>',
         *(
-            f'<text class="error" x="{_MARGIN}" y="{48 + _LINE * n}">{_text(line)}</text>'
+            f'<text class="error" x="{_MARGIN}" y="{48 + _LINE * n}">{xml_text(line)}</text>'
             for n, line in enumerate(error)
         ),
         f'<g transform="translate({(width - layout.width) / 2:.1f} {header})">',
@@ -125,31 +97,17 @@ def _box(view: PlanView, chain: Sequence[OperatorView]) -> _Box:
     widest = max(width_of(line, 12) for lines in shown.values() for line in lines)
     titles = max(width_of(_titled(operator), 13, bold=True) for operator in chain)
     width = min(max(widest, titles + 24, _LEAST), _MOST) + 2 * _PAD
-    above = {edge.target: edge.source for edge in view.edges if edge.chained}
-    chain = _depth_first(chain, above)
-    skipping = dict.fromkeys(above[one.id] for before, one in pairwise(chain) if above[one.id] != before.id)
-    lanes = {operator: lane for lane, operator in enumerate(skipping)}
-    rail = _RAIL + _LANE * (len(lanes) - 1) if lanes else 0
+    stack = stacked(chain, view.edges)
     cards = []
     top = float(_LABEL + _PAD / 2)
-    for operator in chain:
+    for operator in stack.operators:
         lines = [cut(line, width - 2 * _PAD, 12) for line in shown[operator.id]]
         height = _TITLE + _LINE * len(lines) + _PAD
         cards.append(_Card(operator, lines, top, height))
-        top += height + _LINK
+        top += height + LINK
     label = _label(chain[0])
-    outer = max(width + rail + 2 * _PAD, width_of(label, 11) + 2 * _PAD)
-    return _Box(label, cards, outer, top - _LINK + _PAD, rail, lanes)
-
-
-def _depth_first(chain: Sequence[OperatorView], above: Mapping[int, int]) -> list[OperatorView]:
-    """The operators of a chain, each followed by those that read it, so that most links lead to the next one."""
-    found: list[OperatorView] = []
-    waiting = [chain[0]]
-    while waiting:
-        found.append(waiting.pop())
-        waiting += [one for one in reversed(chain) if above.get(one.id) == found[-1].id]
-    return found
+    outer = max(width + stack.rail + 2 * _PAD, width_of(label, 11) + 2 * _PAD)
+    return _Box(label, cards, outer, top - LINK + _PAD, stack)
 
 
 def _label(head: OperatorView) -> str:
@@ -169,25 +127,17 @@ def _lines(view: PlanView, operator: OperatorView) -> list[str]:
 def _drawn(view: PlanView, box: _Box, place: Point) -> Iterator[str]:
     x, y = place
     yield f'<rect class="box" x="{x:.1f}" y="{y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="8"/>'
-    yield f'<text class="level" x="{x + _PAD:.1f}" y="{y + 15:.1f}">{_text(box.label)}</text>'
+    yield f'<text class="level" x="{x + _PAD:.1f}" y="{y + 15:.1f}">{xml_text(box.label)}</text>'
     tops = {card.operator.id: y + card.top for card in box.cards}
-    above = {edge.target: edge.source for edge in view.edges if edge.chained}
-    left = x + _PAD + box.rail
-    for before, card in pairwise(box.cards):
-        upstream = above[card.operator.id]
-        link = f'data-edge="{upstream}-{card.operator.id}-0"'
-        top = y + card.top
-        if upstream == before.operator.id:
-            middle = left + (box.width - _PAD - (left - x)) / 2
-            path = f"M{middle:.1f} {top - _LINK:.1f}V{top - 5:.1f}"
-            yield f'<path class="line inside" {link} d="{path}"/>{_arrow(middle, top)}'
-        else:
-            start, end = tops[upstream] + _TITLE - 5, top + _TITLE - 5
-            lane = left - 9 - _LANE * box.lanes[upstream]
-            path = f"M{left:.1f} {start:.1f}H{lane:.1f}V{end:.1f}H{left - 5:.1f}"
-            yield f'<path class="line inside" {link} d="{path}"/>{_arrow(left, end, right=True)}'
+    left = x + _PAD + box.stack.rail
+    width = box.width - _PAD - (left - x)
+
+    def attributes(source: int, target: int) -> str:
+        return f'class="line inside" data-edge="{source}-{target}-0"'
+
+    yield from links(box.stack, tops, left, width, _TITLE - 5, attributes)
     for card in box.cards:
-        yield from _card(view, card, left, y + card.top, box.width - _PAD - (left - x))
+        yield from _card(view, card, left, y + card.top, width)
 
 
 def _card(view: PlanView, card: _Card, x: float, y: float, width: float) -> Iterator[str]:
@@ -197,7 +147,7 @@ def _card(view: PlanView, card: _Card, x: float, y: float, width: float) -> Iter
     tooltip = "\n".join([f"{operator.title}: {short_location(operator.location)}", *_lines(view, operator)])
     found = [finding for finding in view.findings if finding.operators[0] == operator.id]
     tooltip += "".join(f"\n{finding.severity.value}: {finding.message} {finding.advice}" for finding in found)
-    yield f'<g data-operator="{operator.id}"><title>{_text(tooltip, lines=True)}</title>'
+    yield f'<g data-operator="{operator.id}"><title>{xml_text(tooltip, lines=True)}</title>'
     yield (
         f'<rect class="card{" bad" * is_bad}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{card.height:.1f}" '
         f'rx="5"/><rect class="{kind}" x="{x:.1f}" y="{y + 5:.1f}" width="3" height="{card.height - 10:.1f}"/>'
@@ -205,7 +155,7 @@ def _card(view: PlanView, card: _Card, x: float, y: float, width: float) -> Iter
     parallelism = f"×{operator.parallelism}"
     room = width - 3 * _PAD - width_of(parallelism, 12) - (16 if found else 0)
     title = cut(printable(operator.title), room, 13, bold=True)
-    yield f'<text class="title" x="{x + _PAD:.1f}" y="{y + 18:.1f}">{_text(title)}</text>'
+    yield f'<text class="title" x="{x + _PAD:.1f}" y="{y + 18:.1f}">{xml_text(title)}</text>'
     right = x + width - _PAD
     yield f'<text x="{right:.1f}" y="{y + 18:.1f}" text-anchor="end">{parallelism}</text>'
     if found:
@@ -213,7 +163,7 @@ def _card(view: PlanView, card: _Card, x: float, y: float, width: float) -> Iter
         sign = right - width_of(parallelism, 12) - 8
         yield f'<text class="{worst}" x="{sign:.1f}" y="{y + 18:.1f}" text-anchor="end">⚠</text>'
     for number, line in enumerate(card.lines):
-        yield f'<text x="{x + _PAD:.1f}" y="{y + 18 + _LINE * (number + 1):.1f}">{_text(line)}</text>'
+        yield f'<text x="{x + _PAD:.1f}" y="{y + 18 + _LINE * (number + 1):.1f}">{xml_text(line)}</text>'
     yield "</g>"
 
 
@@ -240,7 +190,7 @@ def _edges(
                 continue
             bend = (end[1] - start[1]) / 2
             path += f"C{start[0]:.1f} {start[1] + bend:.1f} {end[0]:.1f} {end[1] - bend:.1f} {end[0]:.1f} {end[1]:.1f}"
-        yield f'<path class="line" data-edge="{edge.source}-{edge.target}-{edge.input}" d="{path}"/>{_arrow(x, y)}'
+        yield f'<path class="line" data-edge="{edge.source}-{edge.target}-{edge.input}" d="{path}"/>{arrow(x, y)}'
         labels.append(_edge_label(boxes[ends[number][1]], edge, layout.places[ends[number][1]], (x, y), line, view))
     yield from labels
 
@@ -251,9 +201,9 @@ def _edge_label(box: _Box, edge: EdgeView, place: Point, port: Point, line: int,
     text = cut(full, box.width, 11)
     half = width_of(text, 11) / 2
     x = min(max(port[0], place[0] + half), place[0] + box.width - half)
-    tooltip = f"<title>{_text(full)}</title>"
+    tooltip = f"<title>{xml_text(full)}</title>"
     y = port[1] - 11 - _LINE * line
-    return f'<text class="on-edge" x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{tooltip}{_text(text)}</text>'
+    return f'<text class="on-edge" x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{tooltip}{xml_text(text)}</text>'
 
 
 def _ports(
@@ -291,15 +241,3 @@ def _ports(
         for place, number in enumerate(arriving):
             arrivals[number] = (x + box.width * (place + 1) / (len(arriving) + 1), y, place)
     return starts, arrivals
-
-
-def _arrow(x: float, y: float, *, right: bool = False) -> str:
-    """The head of an arrow whose tip is at a point."""
-    base = ((x - 6, y - 4), (x - 6, y + 4)) if right else ((x - 4, y - 6), (x + 4, y - 6))
-    corners = " ".join(f"{across:.1f},{down:.1f}" for across, down in base)
-    return f'<polygon class="head" points="{x:.1f},{y:.1f} {corners}"/>'
-
-
-def _text(text: str, *, lines: bool = False) -> str:
-    """Text as XML, in one line unless ``lines`` is set."""
-    return escape("\n".join(map(printable, text.split("\n"))) if lines else text)

@@ -10,13 +10,13 @@ from dsv2.explain.wording import (
     about,
     concerns,
     details,
-    duration,
     edge_text,
     headline,
     place_text,
     printable,
     short_location,
     watermark_name,
+    watermark_rules,
 )
 from dsv2.graph import OperatorKind
 
@@ -80,21 +80,7 @@ def _watermarks(view: PlanView) -> list[str]:
 
 
 def _watermark(view: PlanView, watermark: WatermarkView) -> Iterator[str]:
-    rules = [watermark.type]
-    if watermark.barrier is None:
-        rules += [watermark.combination]
-        rules += ["waits for all channels"] * watermark.waits_for_all
-        rules += ["aligned"] * watermark.aligned
-    else:
-        rules += ["barrier", watermark.barrier]
-    across = watermark.across_inputs_combination
-    rules += [f"combined across inputs{f' with {across}' if across else ''}"] * watermark.across_inputs
-    rules += [] if watermark.delivery == "on change" else [f"delivered {watermark.delivery}"]
-    rules += [] if watermark.forwarded else ["not forwarded"]
-    rules += [f"about one {watermark.key_type} key"] if watermark.key_type else []
-    if watermark.expires_after_ms is not None:
-        rules.append(f"expires after {duration(watermark.expires_after_ms)}")
-    yield f"  {printable(watermark_name(watermark.identifier))}  [{', '.join(rules)}]"
+    yield f"  {printable(watermark_name(watermark.identifier))}  [{watermark_rules(watermark)}]"
     yield from _wrapped(f"declared by {_titles(view, watermark.declared_by)}", "    ", "      ")
     if watermark.addressed_to:
         yield from _wrapped(f"addressed to {_titles(view, watermark.addressed_to)}", "    ", "      ")

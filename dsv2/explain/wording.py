@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from dsv2.explain.model import EdgeView, Finding, OperatorView, Place, PlanView, Processing, StateView
+from dsv2.explain.model import EdgeView, Finding, OperatorView, Place, PlanView, Processing, StateView, WatermarkView
 from dsv2.graph import Exchange, OperatorKind
 from dsv2.state import RedistributionMode, TtlTimeCharacteristic
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME
@@ -13,6 +13,7 @@ from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TI
 __all__ = (
     "about",
     "concerns",
+    "counted",
     "details",
     "duration",
     "edge_text",
@@ -21,6 +22,7 @@ __all__ = (
     "printable",
     "short_location",
     "watermark_name",
+    "watermark_rules",
 )
 
 _EVENT_TIME_NAMES = {
@@ -44,11 +46,11 @@ _PROCESSING = {
 
 def headline(view: PlanView) -> str:
     """The mode and size of the plan."""
-    operators = _count(len(view.operators), "operator")
+    operators = counted(len(view.operators), "operator")
     if view.error is not None:
         return f"{view.mode}, {operators}, cannot be built"
     exchanges = sum(not (edge.chained or edge.read) and _is_function(view, edge) for edge in view.edges)
-    return f"{view.mode}, {operators}, {_count(view.levels, 'level')}, {_count(exchanges, 'exchange')}"
+    return f"{view.mode}, {operators}, {counted(view.levels, 'level')}, {counted(exchanges, 'exchange')}"
 
 
 def about(operator: OperatorView) -> str:
@@ -121,6 +123,25 @@ def watermark_name(identifier: str) -> str:
     return _EVENT_TIME_NAMES.get(identifier, identifier)
 
 
+def watermark_rules(watermark: WatermarkView) -> str:
+    """How the values of a watermark are combined, delivered and forwarded."""
+    rules = [watermark.type]
+    if watermark.barrier is None:
+        rules += [watermark.combination]
+        rules += ["waits for all channels"] * watermark.waits_for_all
+        rules += ["aligned"] * watermark.aligned
+    else:
+        rules += ["barrier", watermark.barrier]
+    across = watermark.across_inputs_combination
+    rules += [f"combined across inputs{f' with {across}' if across else ''}"] * watermark.across_inputs
+    rules += [] if watermark.delivery == "on change" else [f"delivered {watermark.delivery}"]
+    rules += [] if watermark.forwarded else ["not forwarded"]
+    rules += [f"about one {watermark.key_type} key"] if watermark.key_type else []
+    if watermark.expires_after_ms is not None:
+        rules.append(f"expires after {duration(watermark.expires_after_ms)}")
+    return ", ".join(rules)
+
+
 def concerns(view: PlanView, finding: Finding) -> str:
     """The operators that a finding concerns, first the one to look at."""
     first = view.operators[finding.operators[0]]
@@ -164,5 +185,6 @@ def duration(milliseconds: int) -> str:
     return f"{number} {unit}"
 
 
-def _count(number: int, what: str) -> str:
+def counted(number: int, what: str) -> str:
+    """A number of things, such as ``2 channels``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -10,13 +10,13 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment
 from dsv2.explain import Explanation
 from dsv2.explain.layout import Size, lay_out
-from dsv2.graph import OperatorKind, Plan
+from dsv2.graph import Exchange, OperatorKind, Plan
 from tests.profiles import examples
 from tests.property.graphs import Graph, build, graphs
 
@@ -99,6 +99,41 @@ def test_boxes_and_operators_do_not_overlap(graph: Graph) -> None:
         assert not any(overlap(one, other) for one, other in combinations(same, 2))
     for card in cards:
         assert sum(overlap(card, box) for box in boxes) == 1
+
+
+def drawn_subtasks(parallelism: int) -> list[int]:
+    return list(range(parallelism)) if parallelism <= 3 else [0, 1, parallelism - 1]
+
+
+@examples(40)
+@given(graphs())
+def test_diagrams_of_channels_have_each_channel_once(graph: Graph) -> None:
+    plan = plan_of(graph)
+    diagram = plan.explain().channels()
+    functions = [operator for operator in plan.operators if operator.kind is not OperatorKind.SINK]
+    assume(len(functions) <= 16)
+    expected = Counter(
+        f"{edge.source}.{source}-{edge.target}.{target}-{edge.input}"
+        for edge in plan.edges
+        if plan.operators[edge.target] in functions
+        for source in drawn_subtasks(plan.operators[edge.source].parallelism)
+        for target in drawn_subtasks(plan.operators[edge.target].parallelism)
+        if source == target or edge.exchange is not Exchange.FORWARD
+    )
+    svg = diagram.render("svg")
+    drawn = Counter(name for one in ET.fromstring(svg).iter() if (name := one.get("data-channel")))
+    assert drawn == expected
+    mermaid = re.findall(
+        r"^    o(\d+)s(\d+) (?:==>|-->|-\.->).*? o(\d+)s(\d+)$", diagram.render("mermaid"), re.MULTILINE
+    )
+    assert Counter(f"{a}.{b}-{c}.{d}" for a, b, c, d in mermaid) == Counter(
+        name.rpartition("-")[0] for name in expected.elements()
+    )
+    boxes, cards = rectangles(svg, "box"), rectangles(svg, "card")
+    assert len(cards) == sum(len(drawn_subtasks(operator.parallelism)) for operator in functions)
+    for same in (boxes, cards):
+        assert not any(overlap(one, other) for one, other in combinations(same, 2))
+    assert all(sum(overlap(card, box) for box in boxes) == 1 for card in cards)
 
 
 @st.composite

@@ -31,7 +31,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from dsv2 import ExecutionEnvironment, PrintSink
+from dsv2 import ExecutionEnvironment, PrintSink, new_builder
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sources import DataGeneratorSource
 
@@ -112,6 +112,18 @@ def endless(env: ExecutionEnvironment) -> None:
 
 
 value = 3
+
+
+def closing(env: ExecutionEnvironment) -> None:
+    class Closing(OneInputStreamProcessFunction):
+        def declare_watermarks(self):
+            return [new_builder("closed").type_long().build()]
+
+        def process_record(self, record, output, ctx): ...
+
+    env.set_parallelism(2)
+    numbers = env.from_collection([0]).map(abs).process(Closing())
+    numbers.shuffle().map(abs).with_uid("after").to_sink(PrintSink())
 '''
 
 
@@ -290,6 +302,26 @@ def test_explain_prints_or_writes_the_plan(run: Run, tmp_path: Path) -> None:
     code, _, err = run("explain", "jobs:numbers", "--output", "plan.xyz")
     assert (code, "plan.xyz has no known format" in err) == (2, True)
     assert "nowhere/plan.svg" in run("explain", "jobs:numbers", "--output", "nowhere/plan.svg")[2]
+
+
+def test_explain_shows_channels(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("explain", "jobs:closing", "--channels")
+    assert (code, err) == (0, "")
+    assert out.startswith("closing: channels\n")
+    assert "    subtask 0 to 0, 1\n    subtask 1 to 0, 1\n" in out
+    assert run("explain", "jobs:closing", "--channels", "closed")[1].startswith("closing: channels of closed\n")
+    only = run("explain", "jobs:closing", "--channels", "closed", "--operator", "after")[1]
+    assert only.startswith("closing: channels into after of closed\n")
+    assert run("explain", "jobs:closing", "--channels", "closed", "--output", "closed.svg")[0] == 0
+    assert 'data-channel="2.1-3.0-0"' in (tmp_path / "closed.svg").read_text()
+    code, _, err = run("explain", "jobs:closing", "--channels", "open")
+    assert (code, "declares no watermark 'open'. Its watermarks: 'closed'." in err) == (2, True)
+    code, _, err = run("explain", "jobs:closing", "--channels", "closed", "--format", "json")
+    assert (code, "format must be one of text, mermaid, svg, not 'json'" in err) == (2, True)
+    code, _, err = run("explain", "jobs:closing", "--operator", "after")
+    assert (code, "--operator requires --channels" in err) == (2, True)
+    code, out, _ = run("explain", "jobs:cannot_be_built", "--channels", "--operator", "same")
+    assert (code, "cannot be built\n\nError\n" in out) == (1, True)
 
 
 @pytest.mark.parametrize("name", ["mistaken", "raises", "executes"])

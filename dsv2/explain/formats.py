@@ -1,0 +1,33 @@
+"""Formats of explanations, and files in the format of their suffix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import TypeVar
+
+from dsv2.errors import ConfigurationError
+
+__all__ = ("checked", "save")
+
+F = TypeVar("F", bound=str)
+
+
+def checked(format: F, known: tuple[str, ...]) -> F:
+    """Return ``format``, or raise ``ConfigurationError`` if it is not one of the ``known``."""
+    if format not in known:
+        raise ConfigurationError(f"format must be one of {', '.join(known)}, not {format!r}.")
+    return format
+
+
+def save(path: str | PathLike[str], suffixes: Mapping[str, F], render: Callable[[F], str]) -> None:
+    """Write what ``render`` returns for the format of the suffix of ``path``.
+
+    Raises:
+        ConfigurationError: The suffix is not one of ``suffixes``.
+    """
+    file = Path(path)
+    if file.suffix not in suffixes:
+        raise ConfigurationError(f"{file} has no known format. Its suffix must be one of: {', '.join(suffixes)}.")
+    file.write_text(render(suffixes[file.suffix]), encoding="utf-8")
