@@ -37,11 +37,11 @@ class FunctionInput(Enum):
 
     FIRST = "first"
     SECOND = "second"
-    NON_BROADCAST = "non_broadcast"
+    NON_BROADCAST = "non-broadcast"
     BROADCAST = "broadcast"
 
 
-_InputName: TypeAlias = FunctionInput | Literal["first", "second", "non_broadcast", "broadcast"]
+_InputName: TypeAlias = FunctionInput | Literal["first", "second", "non-broadcast", "broadcast"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def on(declaration: WatermarkDeclaration[Any], *, input: _InputName | None = Non
     Args:
         declaration: The declaration of the watermark, which a function or source of the job declares.
         input: For functions with two inputs, the input on which it arrives: ``first`` or ``second``, or ``broadcast``
-            or ``non_broadcast``. A method may be marked for both.
+            or ``non-broadcast``. A method may be marked for both.
 
     Raises:
         WatermarkDeclarationError: ``declaration`` is not a declaration, or there is no such input.

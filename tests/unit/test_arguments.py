@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import ConfigurationError, ExecutionEnvironment, PlanError, RuntimeExecutionMode, Trigger
+from dsv2 import ConfigurationError, ExecutionEnvironment, MainOutput, PlanError, RuntimeExecutionMode, Trigger
 from dsv2.arguments import as_choice, as_milliseconds, as_seconds, check_whole_number
 from dsv2.connectors.formats import MessagePart, SubjectNameStrategy
 from dsv2.connectors.kafka import DeliveryGuarantee, OnOffsetsOutOfRange, SplitAssignment
@@ -21,6 +21,7 @@ from dsv2.connectors.postgres import IfSlotExists
 from dsv2.errors import StateDeclarationError
 from dsv2.extension.join import JoinType, OnSnapshotTimeout, interval_join, join, processing_time_temporal_join
 from dsv2.extension.window import TimeType, WindowStrategy
+from dsv2.functions import FunctionInput
 from dsv2.sinks import FileSink, FileSinkFormat
 from dsv2.sources import CollectionSource, DataGeneratorSource
 from dsv2.state import (
@@ -31,7 +32,7 @@ from dsv2.state import (
     TtlTimeCharacteristic,
     TtlUpdate,
 )
-from dsv2.watermark import WatermarkHandlingStrategy, new_builder
+from dsv2.watermark import WatermarkHandlingStrategy, WhenExceeded, new_builder
 from runtime_spark import SparkRuntime, StateLayout
 from tests.durations import ms
 from tests.unit.test_public_api import FOR_USERS
@@ -39,8 +40,10 @@ from tests.unit.test_public_api import FOR_USERS
 CHOICES: tuple[type[Enum], ...] = (
     DeliveryGuarantee,
     FileSinkFormat,
+    FunctionInput,
     IfSlotExists,
     JoinType,
+    MainOutput,
     MessagePart,
     OnOffsetsOutOfRange,
     OnSnapshotTimeout,
@@ -54,6 +57,7 @@ CHOICES: tuple[type[Enum], ...] = (
     TtlTimeCharacteristic,
     TtlUpdate,
     WatermarkHandlingStrategy,
+    WhenExceeded,
 )
 
 
@@ -132,6 +136,9 @@ BOTH_WAYS: dict[str, Callable[[Any], Any]] = {
     "handling": lambda way: (
         new_builder("w").type_long().default_handling_strategy(way(WatermarkHandlingStrategy.IGNORE)).build()
     ),
+    "barrier": lambda way: (
+        new_builder("w").type_long().barrier(timeout=ms(5), when_exceeded=way(WhenExceeded.PROCEED)).build()
+    ),
     "format": lambda way: FileSink[Any]("out", format=way(FileSinkFormat.CSV), schema="n int").format,
     "join": lambda way: join(pair, way(JoinType.INNER)).state_layout,  # type: ignore[attr-defined]
     "interval join": lambda way: interval_join(pair, ms(0), ms(5), way(JoinType.FULL)).state_layout,  # type: ignore[attr-defined]
@@ -195,7 +202,9 @@ each_module = pytest.mark.parametrize("module", PUBLIC)
 # Points in time, and fields of values that users do not create, or only with timedeltas.
 IN_MILLISECONDS = {
     "behind_ms",
+    "blocked_since_ms",
     "duration_ms",
+    "expires_after_ms",
     "idle_after_ms",
     "interval_ms",
     "max_drift_ms",
@@ -203,6 +212,7 @@ IN_MILLISECONDS = {
     "now_ms",
     "started_at_ms",
     "target_batch_ms",
+    "timeout_ms",
     "ttl_ms",
     "until_ms",
     "user_time_ms",
@@ -254,7 +264,8 @@ def test_no_function_accepts_arbitrary_keywords(module: str) -> None:
 
 def test_every_choice_accepts_strings() -> None:
     answers = {"JobStatus", "Place", "Processing", "Severity", "TriggerResult", "WatermarkHandlingResult"}
-    by_method = {"NumericWatermarkCombinationFunction", "BoolWatermarkCombinationFunction"}
+    functions = {"NumericWatermarkCombinationFunction", "BoolWatermarkCombinationFunction"}
+    by_method = functions | {"GeneralCombinationFunction", "WatermarkDelivery"}
     exported = [getattr(import_module(module), name) for module in PUBLIC for name in import_module(module).__all__]
     enums = {value.__name__ for value in exported if inspect.isclass(value) and issubclass(value, Enum)}
     assert enums - answers - by_method == {kind.__name__ for kind in CHOICES}

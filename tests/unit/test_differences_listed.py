@@ -15,9 +15,10 @@ ROWS = [line.strip("| ").split(" | ") for line in LIST.splitlines() if line.star
 
 
 def names_of_tests() -> set[str]:
-    """Names of the unit tests and of the programs that run on every runtime."""
+    """Names of the unit and property tests, and of the programs that run on every runtime."""
     names = set[str]()
-    for folder, kind, beginning in (("unit", ast.FunctionDef, "test_"), ("conformance", ast.ClassDef, "")):
+    tests = ast.FunctionDef, "test_"
+    for folder, (kind, beginning) in (("unit", tests), ("property", tests), ("conformance", (ast.ClassDef, ""))):
         for file in (ROOT / "tests" / folder).glob("*.py"):
             found = (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, kind))
             names |= {node.name for node in found if node.name.startswith(beginning)}

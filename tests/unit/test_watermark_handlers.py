@@ -143,7 +143,7 @@ class WithRules(TwoInputBroadcastStreamProcessFunction[int, int, str]):
     def process_record_from_non_broadcast_input(self, record: int, output: Any, ctx: Any) -> None: ...
     def process_record_from_broadcast_input(self, record: int, ctx: Any) -> None: ...
 
-    @on(LOAD, input="non_broadcast")
+    @on(LOAD, input="non-broadcast")
     def load(self, watermark: Watermark[float], output: Any, ctx: Any) -> WatermarkHandlingResult:
         output.collect(f"main {watermark.value}")
         return PEEK
