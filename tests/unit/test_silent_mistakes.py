@@ -277,7 +277,7 @@ class Helped(One):
         ("on_timer", "Did you mean on_processing_timer?"),
         ("on_event_timer", "subclass OneInputEventTimeStreamProcessFunction"),
         ("on_event_time_watermark", "subclass OneInputEventTimeStreamProcessFunction"),
-        ("on_open", "this class has on_processing_timer, on_watermark."),
+        ("on_open", "this class has on_key_watermark, on_processing_timer, on_watermark."),
         ("onWatermark", "Did you mean on_watermark?"),
         ("declareWatermarks", "Did you mean declare_watermarks?"),
         ("declare_watermark", "Did you mean declare_watermarks?"),
