@@ -3,7 +3,7 @@
 A phone, a watch and a tablet count the steps of their user, and upload them when they have a connection: in parts, some
 hours late, each at its own time. At the end of its upload a device says so. A user's total is complete when all devices
 of the user have said so, which has nothing to do with other users. So the signal is a watermark about one user: it
-follows the uploads of the device through the exchange, and tells the function that keeps the totals.
+follows the uploads of the device through the exchange, to the function that keeps the totals.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from dsv2.explain.layout import Layout, Point, Size, lay_out
 from dsv2.explain.measure import cut, width_of
 from dsv2.explain.model import EdgeView, OperatorView, PlanView, Severity
 from dsv2.explain.stack import LINK, Stack, links, stacked
-from dsv2.explain.svg_parts import STYLE, arrow, xml_text
+from dsv2.explain.svg_parts import arrow, svg_document, xml_text
 from dsv2.explain.text import to_text
 from dsv2.explain.wording import about, details, edge_text, headline, printable, short_location
 from dsv2.graph import OperatorKind
@@ -72,12 +72,6 @@ def to_svg(view: PlanView) -> str:
     header = _HEADER + _LINE * len(error)
     height = layout.height + header + _MARGIN
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="dsv2-plan" role="img" viewBox="0 0 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}" style="max-width: 100%; height: auto">',
-        f"<title>{xml_text(title)}</title>",
-        f"<desc>{xml_text(to_text(view), lines=True)}</desc>",
-        f"<style>{STYLE}</style>",
-        f'<rect class="paper" width="{width:.0f}" height="{height:.0f}" rx="8"/>',
         f'<text class="plan" x="{_MARGIN}" y="28">{xml_text(title)}</text>',
         *(
             f'<text class="error" x="{_MARGIN}" y="{48 + _LINE * n}">{xml_text(line)}</text>'
@@ -87,9 +81,8 @@ def to_svg(view: PlanView) -> str:
         *_edges(boxes, edges, ends, layout, view),
         *(line for head, box in boxes.items() for line in _drawn(view, box, layout.places[head])),
         "</g>",
-        "</svg>",
     ]
-    return "\n".join(parts) + "\n"
+    return svg_document(width, height, title, to_text(view), parts)
 
 
 def _box(view: PlanView, chain: Sequence[OperatorView]) -> _Box:

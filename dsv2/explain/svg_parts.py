@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 
 from dsv2.explain.wording import printable
 
-__all__ = ("STYLE", "arrow", "xml_text")
+__all__ = ("arrow", "svg_document", "xml_text")
 
-STYLE = """
+_STYLE = """
 .dsv2-plan { --ink: #1f2933; --soft: #52606d; --line: #7b8794; --paper: #ffffff; --box: #f0f4f8; --edge: #d0d7de;
   --card: #ffffff; --source: #0b7285; --function: #364fc7; --sink: #6741d9; --warn: #b54708; --note: #8a6d00;
   --bad: #c92a2a; font-family: system-ui, -apple-system, "Segoe UI", Roboto, Helvetica, Arial, sans-serif; }
@@ -33,6 +34,32 @@ STYLE = """
 .dsv2-plan .on-edge { font-size: 11px; paint-order: stroke; stroke: var(--paper); stroke-width: 4px; }
 """
 """Colours for light and dark viewers, for elements of the class ``dsv2-plan``."""
+
+
+def svg_document(
+    width: float, height: float, title: str, description: str, parts: Iterable[str], *, style: str = ""
+) -> str:
+    """Return an SVG document.
+
+    Args:
+        width: Its width in pixels.
+        height: Its height in pixels.
+        title: Its title.
+        description: Its content as text, for screen readers.
+        parts: The elements to draw.
+        style: Rules of the diagram, besides the common ones.
+    """
+    lines = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="dsv2-plan" role="img" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'width="{width:.0f}" height="{height:.0f}" style="max-width: 100%; height: auto">',
+        f"<title>{xml_text(title)}</title>",
+        f"<desc>{xml_text(description, lines=True)}</desc>",
+        f"<style>{_STYLE}{style.lstrip()}</style>",
+        f'<rect class="paper" width="{width:.0f}" height="{height:.0f}" rx="8"/>',
+        *parts,
+        "</svg>",
+    )
+    return "\n".join(lines) + "\n"
 
 
 def arrow(x: float, y: float, *, right: bool = False) -> str:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dsv2.explain.flow import OF_EVENT_TIME, Flow, handlers, key_handlers
 from dsv2.explain.model import Finding, Severity
 from dsv2.functions import ProcessFunction
-from dsv2.graph import Operator, OperatorKind, handlers_of
+from dsv2.graph import Edge, Operator, OperatorKind, handlers_of
 
 __all__ = ("watermark_findings",)
 
 _UNDECLARED = "If a function there emits it, declare it there as well."
+_NOT_DECLARED = (
+    f"Check which input sends the watermark, and whether it is declared with default_handling_strategy_ignore(). "
+    f"{_UNDECLARED}"
+)
 
 
 def watermark_findings(flow: Flow) -> Iterator[Finding]:
-    """Find watermarks that are waited for in vain, and callbacks and watermarks without a counterpart."""
+    """Find watermarks that are awaited but never sent, callbacks that are never called, and unhandled watermarks."""
     for operator in flow.plan.operators:
         if isinstance(operator.body, ProcessFunction):
             yield from _waits_for_input(operator, flow)
             yield from _barrier_never_sent(operator, flow)
             yield from _waits_for_broadcast(operator, flow)
             yield from _never_called(operator, flow)
-            yield from _addressed_in_vain(operator, flow)
+            yield from _addressed_without_effect(operator, flow)
             yield from _keeps_every_key(operator, flow)
     yield from _unhandled(flow)
 
@@ -36,10 +40,7 @@ def _waits_for_input(operator: Operator, flow: Flow) -> Iterator[Finding]:
         combined = len(edges) > 1 and (operator.kind is OperatorKind.UNION or policy.combine_across_inputs)
         if policy.barrier is not None or not combined or not policy.combine_wait_for_all_channels or not others:
             continue
-        for edge in edges:
-            if identifier in flow.arriving(edge):
-                continue
-            endless = flow.may_never_end(edge)
+        for edge, endless in _silent(edges, identifier, flow):
             until = "It never ends, so" if endless else "Until it has ended,"
             yield Finding(
                 "waits-for-input",
@@ -57,10 +58,9 @@ def _barrier_never_sent(operator: Operator, flow: Flow) -> Iterator[Finding]:
     edges = flow.plan.edges_into[operator.id]
     for identifier in sorted(flow.received(operator)):
         wait = flow.plan.declarations[identifier].combination_policy.barrier
-        for edge in edges:
-            if wait is None or identifier in flow.arriving(edge):
-                continue
-            endless = flow.may_never_end(edge)
+        if wait is None:
+            continue
+        for edge, endless in _silent(edges, identifier, flow):
             until = "it ends, which it never does" if endless else "it has ended"
             yield Finding(
                 "barrier-never-sent",
@@ -70,6 +70,11 @@ def _barrier_never_sent(operator: Operator, flow: Flow) -> Iterator[Finding]:
                 f"{edge.input + 1}. The others are blocked until {until} ({wait}).",
                 f"Emit it on input {edge.input + 1} as well. {_UNDECLARED}",
             )
+
+
+def _silent(edges: Sequence[Edge], identifier: str, flow: Flow) -> Iterator[tuple[Edge, bool]]:
+    """The edges on which nothing sends a watermark, and whether they may never end."""
+    return ((edge, flow.may_never_end(edge)) for edge in edges if identifier not in flow.arriving(edge))
 
 
 def _waits_for_broadcast(operator: Operator, flow: Flow) -> Iterator[Finding]:
@@ -99,48 +104,34 @@ def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
     hidden = OF_EVENT_TIME if operator.function.dsv2_has_event_time else frozenset[str]()
     for number, name in handlers(operator):
         delivered = flow.delivered(operator, number) - hidden
-        if delivered and delivered <= operator.passes_on:
-            yield Finding(
-                "handler-never-called",
-                Severity.WARNING,
-                (operator.id,),
+        if not delivered:
+            yield _uncalled(
+                operator, f"overrides {name}, but nothing upstream of that input declares a watermark.", _NOT_DECLARED
+            )
+        elif delivered <= operator.passes_on:
+            yield _uncalled(
+                operator,
                 f"overrides {name}, but all watermarks that arrive there are addressed to other operators: "
                 f"{', '.join(sorted(delivered))}.",
                 "Address them to this operator as well: deliver_to(...) with its uid.",
             )
-        if not delivered:
-            yield Finding(
-                "handler-never-called",
-                Severity.WARNING,
-                (operator.id,),
-                f"overrides {name}, but nothing upstream of that input declares a watermark.",
-                "Check which input sends the watermark, and whether it is declared with default_handling_strategy_"
-                f"ignore(). {_UNDECLARED}",
-            )
-
     for handler in handlers_of(operator.body, operator.kind):
+        has = f"has the handler {handler.method} for the watermark {handler.identifier!r}"
         if handler.identifier in operator.passes_on:
-            yield Finding(
-                "handler-never-called",
-                Severity.WARNING,
-                (operator.id,),
-                f"has the handler {handler.method} for the watermark {handler.identifier!r}, which is addressed to "
-                f"other operators.",
+            yield _uncalled(
+                operator,
+                f"{has}, which is addressed to other operators.",
                 "Address it to this operator as well: deliver_to(...) with its uid.",
             )
         elif handler.identifier not in flow.delivered(operator, handler.input):
-            yield Finding(
-                "handler-never-called",
-                Severity.WARNING,
-                (operator.id,),
-                f"has the handler {handler.method} for the watermark {handler.identifier!r}, but nothing upstream of "
-                f"that input declares it.",
-                "Check which input sends the watermark, and whether it is declared with default_handling_strategy_"
-                f"ignore(). {_UNDECLARED}",
-            )
+            yield _uncalled(operator, f"{has}, but nothing upstream of that input declares it.", _NOT_DECLARED)
 
 
-def _addressed_in_vain(operator: Operator, flow: Flow) -> Iterator[Finding]:
+def _uncalled(operator: Operator, problem: str, advice: str) -> Finding:
+    return Finding("handler-never-called", Severity.WARNING, (operator.id,), problem, advice)
+
+
+def _addressed_without_effect(operator: Operator, flow: Flow) -> Iterator[Finding]:
     """Find operators that a watermark is addressed to, but that do not handle it, or that it cannot reach."""
     for identifier in flow.addressed(operator):
         if identifier not in flow.received(operator):
@@ -163,7 +154,7 @@ def _addressed_in_vain(operator: Operator, flow: Flow) -> Iterator[Finding]:
 
 
 def _keeps_every_key(operator: Operator, flow: Flow) -> Iterator[Finding]:
-    """Find per-key watermarks of which the values of all keys are kept as long as the job runs."""
+    """Find per-key watermarks whose values are kept for every key as long as the job runs."""
     edges = flow.plan.edges_into[operator.id]
     for number, _ in key_handlers(operator):
         for identifier in sorted(flow.arriving(edges[number])):

@@ -110,7 +110,7 @@ class _Flow:
                 raise self._error(f"is addressed to the group {group!r}, but {self._unreachable(members[0])}")
 
     def _check_copies(self, reached: set[int]) -> None:
-        """Refuse operators that would pass on a combination of which copies must not be combined again."""
+        """Refuse operators that would pass on a combination whose copies must not be combined again."""
         function = self._declaration.combination_policy.combination_function
         if is_idempotent(function):
             return

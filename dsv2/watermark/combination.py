@@ -37,8 +37,8 @@ class Combination(Generic[V]):
 
     Attributes:
         family: The name of the function without its parameters.
-        combine: Combines values, of which there is at least one, in the order of their arrival. None: there are not
-            enough of them.
+        combine: Combines one or more values, in the order of their arrival. Returns None if there are not enough of
+            them.
         only_advances: Whether the result of fewer channels is only delivered if it is greater than the last one. For
             sets that is a superset, for vectors one with no smaller entry. Otherwise it is delivered if it differs.
         is_idempotent: Whether the combination of copies of a value is that value.

@@ -22,12 +22,12 @@ def shown_value(value: object) -> ShownValue:
 
 
 def least_shown(values: Iterable[ShownValue]) -> ShownValue:
-    """Return the least of the values of one watermark, of which there must be one."""
+    """Return the least of the values of a watermark. There must be at least one."""
     return cast(ShownValue, min(cast(Iterable[Any], values)))
 
 
 def greatest_shown(values: Iterable[ShownValue]) -> ShownValue:
-    """Return the greatest of the values of one watermark, of which there must be one."""
+    """Return the greatest of the values of a watermark. There must be at least one."""
     return cast(ShownValue, max(cast(Iterable[Any], values)))
 
 

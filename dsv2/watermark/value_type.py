@@ -86,9 +86,9 @@ class ValueType(ABC, Generic[V]):
         return value
 
     def least(self, values: Sequence[V]) -> V:
-        """Return a value that is not ahead of any of ``values``, of which there is at least one.
+        """Return a value that is not ahead of any of ``values``. There must be at least one.
 
-        This is the value of a channel of which several subtasks know different values, because they were merged.
+        Several subtasks may know different values of a channel. When they are merged, this becomes its value.
         """
         return cast(V, min(cast(Any, values)))
 

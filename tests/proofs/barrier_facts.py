@@ -9,11 +9,12 @@ from typing import Any
 from dsv2.runtime.exchange.barrier_rounds import BARRIERS_WITHOUT_ALL, LATE_BARRIERS, LATE_BEHIND_BARRIERS
 from dsv2.runtime.exchange.frames import STATUS, WATERMARK
 from tests.proofs.barrier_model import Limits
-from tests.proofs.events import Frame, Record
+from tests.proofs.events import Record
 from tests.proofs.invariants import require
 from tests.proofs.model import Seen
 from tests.proofs.rules import Frozen, Status
-from tests.support import ENDED, Signal
+from tests.proofs.sent import SentByChannels
+from tests.support import Signal
 
 __all__ = ("BarrierFacts",)
 
@@ -57,12 +58,12 @@ class _Channel:
             takes = one.take_status()
 
 
-class BarrierFacts:
+class BarrierFacts(SentByChannels[_Channel]):
     """The channels of all inputs, which a barrier cuts at one point."""
 
     def __init__(self, channels: int, limits: Limits, state: Frozen | None = None) -> None:
         of_channels, self._completed, self._ended = state or ((_Channel().frozen(),) * channels, None, False)
-        self._channels = [_Channel(one) for one in of_channels]
+        super().__init__([_Channel(one) for one in of_channels])
         self._limits = limits
         self._counts: dict[str, int] = {}
         self._late = [0, 0]  # barriers that are late whatever the order of channels, and records before them
@@ -75,28 +76,10 @@ class BarrierFacts:
         """The state."""
         return tuple(one.frozen() for one in self._channels), self._completed, self._ended
 
-    def status(self, channel: int) -> Status:
-        """Of ``channel``, which may have sent an end that is still held back."""
-        one = self._channels[channel]
-        return "ended" if ENDED in one.unseen else one.status
-
-    def unseen(self, channel: int) -> int:
-        """Number of elements that are held back."""
-        return len(self._channels[channel].unseen)
-
     def move_clock(self) -> None:
         """The clock moves."""
         for one in self._channels:
             one.age = None if one.age is None else one.age + 1
-
-    def sent(self, channel: int, owner: int, frame: Frame) -> list[Any]:
-        """``channel``, which has the number ``owner`` in the job, sends a frame. Returns its elements, with records."""
-        unseen = self._channels[channel].unseen
-        for letter in frame:
-            held = [element for element in unseen if isinstance(element, Record)]
-            number = (held[-1].number + 1) % 8 if held else 0
-            unseen.append(letter if isinstance(letter, Signal) else Record(owner, number))
-        return unseen[len(unseen) - len(frame) :]
 
     def check(self, seen: Sequence[Seen], owners: Sequence[int]) -> bool:
         """Check what the function has seen since ``sent``. Returns whether the job goes on."""

@@ -79,7 +79,7 @@ class Explored(NamedTuple):
     Attributes:
         states: The number of distinct states.
         transitions: The number of steps between them.
-        runs: The number of different steps of components, each of which was run three times.
+        runs: The number of different steps of components. Each was run three times.
         depth: The number of frames that the farthest state needs.
     """
 

@@ -15,7 +15,8 @@ from dsv2.watermark.event_time import EVENT_TIME
 from tests.proofs.events import Frame, Record, shown_letter
 from tests.proofs.model import Seen
 from tests.proofs.rules import LONG_MIN, Frozen, Rule, Status
-from tests.support import ENDED, Signal
+from tests.proofs.sent import SentByChannels
+from tests.support import Signal
 
 __all__ = ("ALL_JUDGED", "INVARIANTS", "Facts", "History", "Judged", "ViolationError", "require")
 
@@ -138,7 +139,7 @@ def _passes(element: Any, rules: Mapping[str, Rule]) -> bool:
     return element.kind != WATERMARK or not rules[element.identifier].aligned
 
 
-class Facts:
+class Facts(SentByChannels[_Channel]):
     """The channels of one input, and the last values that its function has seen."""
 
     def __init__(
@@ -147,7 +148,7 @@ class Facts:
         of_channels, last, self._idle, self._ended = state or ((_Channel().frozen(),) * channels, (), False, False)
         self._rules = rules
         self._judged = judged
-        self._channels = [_Channel(one) for one in of_channels]
+        super().__init__([_Channel(one) for one in of_channels])
         self._last: dict[str, Any] = dict(last)
         self._delivered: list[tuple[Rule, Any]] = []
         self._taking_part: Iterator[Sequence[bool]] = iter(())
@@ -158,24 +159,6 @@ class Facts:
             for channel in self._channels:
                 channel.is_steady = True  # does not matter
         return tuple(one.frozen() for one in self._channels), tuple(sorted(self._last.items())), self._idle, self._ended
-
-    def status(self, channel: int) -> Status:
-        """Of ``channel``, which may have sent an end that is still held back."""
-        one = self._channels[channel]
-        return "ended" if ENDED in one.unseen else one.status
-
-    def unseen(self, channel: int) -> int:
-        """Number of elements that are held back."""
-        return len(self._channels[channel].unseen)
-
-    def sent(self, channel: int, owner: int, frame: Frame) -> list[Any]:
-        """``channel``, which has the number ``owner`` in the job, sends a frame. Returns its elements, with records."""
-        unseen = self._channels[channel].unseen
-        for letter in frame:
-            held = [element for element in unseen if isinstance(element, Record)]
-            number = (held[-1].number + 1) % 8 if held else 0
-            unseen.append(letter if isinstance(letter, Signal) else Record(owner, number))
-        return unseen[len(unseen) - len(frame) :]
 
     def stays_active(self, channel: int) -> bool:
         """Whether ``channel`` is active, and nothing that is unseen changes that."""

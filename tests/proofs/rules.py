@@ -28,7 +28,7 @@ class Fold(NamedTuple):
 
     Attributes:
         name: Its name.
-        combine: Combines values, of which there must be one.
+        combine: Combines one or more values.
         values: What channels send.
         beyond: Whether the result of the channels that are left, the first argument, is delivered because a channel has
             become inactive, after the second argument was.

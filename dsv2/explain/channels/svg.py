@@ -12,7 +12,7 @@ from dsv2.explain.channels.text import to_text
 from dsv2.explain.layout import Layout, Point, Size, lay_out
 from dsv2.explain.measure import cut, width_of, wrapped
 from dsv2.explain.stack import LINK, Stack, links, stacked
-from dsv2.explain.svg_parts import STYLE, arrow, xml_text
+from dsv2.explain.svg_parts import arrow, svg_document, xml_text
 from dsv2.explain.wording import printable
 from dsv2.graph import OperatorKind
 
@@ -25,7 +25,7 @@ _LINE = 16
 _TITLE = 20
 _LEAST, _MOST = 110, 176  # the width of text in a card
 _GAP = 18  # between subtasks
-_HIDDEN = 76  # between subtasks of which some are left out
+_HIDDEN = 76  # between subtasks, where others are left out
 _SPACE = 56  # between rows, without labels of edges
 _SAMPLE = 26  # the line of an entry of the legend
 
@@ -103,12 +103,6 @@ def to_svg(view: ChannelsView) -> str:
     height = legend + _LINE * len(view.legend)
     left = (width - layout.width) / 2
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="dsv2-plan" role="img" viewBox="0 0 {width:.0f} {height:.0f}" '
-        f'width="{width:.0f}" height="{height:.0f}" style="max-width: 100%; height: auto">',
-        f"<title>{xml_text(view.title)}</title>",
-        f"<desc>{xml_text(to_text(view), lines=True)}</desc>",
-        f"<style>{STYLE}{_CHANNELS.lstrip()}</style>",
-        f'<rect class="paper" width="{width:.0f}" height="{height:.0f}" rx="8"/>',
         f'<text class="plan" x="{_MARGIN}" y="28">{xml_text(view.title)}</text>',
         *(
             f'<text x="{_MARGIN}" y="{46 + _LINE * number}">{xml_text(line)}</text>'
@@ -121,9 +115,8 @@ def to_svg(view: ChannelsView) -> str:
         *_labels(boxes, edges, ends, layout),
         "</g>",
         *_legend(view, legend),
-        "</svg>",
     ]
-    return "\n".join(parts) + "\n"
+    return svg_document(width, height, view.title, to_text(view), parts, style=_CHANNELS)
 
 
 def _box(view: ChannelsView, chain: Sequence[OperatorChannels]) -> _Box:

@@ -32,7 +32,7 @@ def value_to_json(watermark: Watermark) -> Any:
 
 
 def value_from_json(value: Any) -> Any:
-    """Return the value of which ``value`` is the JSON."""
+    """Return the watermark value for ``value``, as JSON represents it."""
     if not isinstance(value, dict):
         return value
     return VectorClock(value[_VECTOR]) if _VECTOR in value else frozenset(value[_SET])
