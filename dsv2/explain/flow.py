@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Edge, Operator, OperatorKind, Plan, handlers_of
-from dsv2.graph.per_key import receives_keys
+from dsv2.graph.per_key import key_callback, receives_keys
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource
 from dsv2.spi import WrappingFunction
@@ -129,7 +129,7 @@ def key_handlers(operator: Operator) -> Iterator[tuple[int, str]]:
     """The inputs for which a keyed function overrides the callback for per-key watermarks, with its name."""
     names = _CALLBACKS.get(operator.kind, ("on_watermark",))
     if receives_keys(operator):
-        yield from _overridden(operator, [name.replace("on_", "on_key_", 1) for name in names])
+        yield from _overridden(operator, [key_callback(name) for name in names])
 
 
 def _overridden(operator: Operator, callbacks: Sequence[str]) -> Iterator[tuple[int, str]]:

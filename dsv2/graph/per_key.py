@@ -11,12 +11,17 @@ from dsv2.sinks import Sink
 from dsv2.spi import AsyncFunction, ColumnarFunction, ProcessFunction
 from dsv2.watermark import KeyedWatermarkDeclaration
 
-__all__ = ("check_per_key", "receives_keys")
+__all__ = ("check_per_key", "key_callback", "receives_keys")
 
 
 def receives_keys(operator: Operator) -> bool:
     """Whether per-key watermarks end at ``operator``, because it is partitioned by a key of the records."""
     return operator.keyed and not operator.keys_stay
+
+
+def key_callback(callback: str) -> str:
+    """The name of the callback for per-key watermarks, given that for others, such as ``on_watermark``."""
+    return callback.replace("on_", "on_key_", 1)
 
 
 def check_per_key(plan: Plan) -> None:

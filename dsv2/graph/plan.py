@@ -367,19 +367,19 @@ class Plan:
         if not isinstance(operator.body, ProcessFunction):
             return False
         by_clock = operator.body.dsv2_has_event_time and USE_PROCESSING_TIME in self.declarations
-        by_deadline = operator.id in self._receivers_of_expiring or self._may_time_out(operator)
-        return by_deadline or by_clock or operator.body.dsv2_uses_processing_timers()
+        has_deadlines = operator.id in self._receivers_of_deadlines
+        return has_deadlines or by_clock or operator.body.dsv2_uses_processing_timers()
 
     @cached_property
-    def _receivers_of_expiring(self) -> frozenset[int]:
-        """The operators downstream of one that declares a watermark whose values expire."""
+    def _receivers_of_deadlines(self) -> frozenset[int]:
+        """The operators downstream of one that declares a watermark that expires, or a barrier with a timeout."""
         found: set[int] = set()
         senders: set[int] = set()
         for operator in self.operators:
             if any(edge.source in senders for edge in self.edges_into[operator.id]):
                 found.add(operator.id)
             declared = () if isinstance(operator.body, Sink) else operator.body.declare_watermarks()
-            if operator.id in found or any(one.scope.expires_after_ms is not None for one in declared):
+            if operator.id in found or any(one.has_deadline for one in declared):
                 senders.add(operator.id)
         return frozenset(found)
 
@@ -399,18 +399,6 @@ class Plan:
         from dsv2.explain import explain  # not loaded unless it is used
 
         return explain(self, format)
-
-    def _may_time_out(self, operator: Operator) -> bool:
-        """Whether a barrier with a timeout may arrive."""
-        waits = {name: one.combination_policy.barrier for name, one in self.declarations.items()}
-        timed = {name for name, wait in waits.items() if wait is not None and wait.timeout_ms is not None}
-        upstream, waiting = set[int](), [operator.id] if timed else []
-        while waiting:
-            senders = {edge.source for edge in self.edges_into[waiting.pop()]} - upstream
-            upstream |= senders
-            waiting += senders
-        bodies = (self.operators[number].body for number in upstream)
-        return any(one.identifier in timed for body in bodies for one in body.declare_watermarks())  # type: ignore[union-attr]
 
     def _is_source(self, operator_id: int) -> bool:
         return self.operators[operator_id].kind is OperatorKind.SOURCE

@@ -173,6 +173,12 @@ class WatermarkDeclaration(Generic[V]):
         """The class of the watermarks."""
         return Watermark
 
+    @property
+    def has_deadline(self) -> bool:
+        """Whether receivers must act at a point in processing time: a value expires, or a barrier waits no longer."""
+        barrier = self.combination_policy.barrier
+        return self.scope.expires_after_ms is not None or (barrier is not None and barrier.timeout_ms is not None)
+
     def _check_function(self, function: WatermarkCombinationFunction) -> None:
         known = self.value_type.combinations
         if not isinstance(function, _FUNCTION_KINDS) or family_of(function) not in known:

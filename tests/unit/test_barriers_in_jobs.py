@@ -189,7 +189,11 @@ class TestFunctions:
         harness.input.push_watermark(DAY.new_watermark(1))
         assert not harness.output.watermarks
 
-    def test_ids_that_are_emitted_and_forwarded_do_not_increase(self) -> None:
+    def test_ids_that_are_emitted_and_forwarded_do_not_increase(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)  # the sink has a relative path
+
         def again(watermark: Any, output: Any, ctx: Any) -> WatermarkHandlingResult:
             ctx.watermark_manager.emit_watermark(watermark)
             return PEEK

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 from dsv2.errors import ContractError, IncompatibleCheckpointError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import KeySelector, OperatorKind, handlers_of, owner_of_handlers
+from dsv2.graph.per_key import key_callback
 from dsv2.runtime.exchange.collector import CurrentTimestamp, OutputCollector
 from dsv2.runtime.exchange.emitter import Emitter, EndGuard, KeyGuard
 from dsv2.runtime.operator.columnar_contexts import ColumnarNonPartitioned, ColumnarPartitioned
@@ -112,40 +113,25 @@ class CallEnvironment:
 class _InputCallbacks:
     process: str
     watermark: str
-    key_watermark: str
     end: str
 
 
 _CALLBACKS = {
-    OperatorKind.ONE_INPUT: (_InputCallbacks("process_record", "on_watermark", "on_key_watermark", "end_input"),),
-    OperatorKind.UNION: (_InputCallbacks("process_record", "on_watermark", "on_key_watermark", "end_input"),),
-    OperatorKind.TWO_OUTPUT: (_InputCallbacks("process_record", "on_watermark", "on_key_watermark", "end_input"),),
+    OperatorKind.ONE_INPUT: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
+    OperatorKind.UNION: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
+    OperatorKind.TWO_OUTPUT: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
     OperatorKind.TWO_INPUT: (
-        _InputCallbacks(
-            "process_record_from_first_input",
-            "on_watermark_from_first_input",
-            "on_key_watermark_from_first_input",
-            "end_first_input",
-        ),
-        _InputCallbacks(
-            "process_record_from_second_input",
-            "on_watermark_from_second_input",
-            "on_key_watermark_from_second_input",
-            "end_second_input",
-        ),
+        _InputCallbacks("process_record_from_first_input", "on_watermark_from_first_input", "end_first_input"),
+        _InputCallbacks("process_record_from_second_input", "on_watermark_from_second_input", "end_second_input"),
     ),
     OperatorKind.TWO_INPUT_BROADCAST: (
         _InputCallbacks(
             "process_record_from_non_broadcast_input",
             "on_watermark_from_non_broadcast_input",
-            "on_key_watermark_from_non_broadcast_input",
             "end_non_broadcast_input",
         ),
         _InputCallbacks(
-            "process_record_from_broadcast_input",
-            "on_watermark_from_broadcast_input",
-            "on_key_watermark_from_broadcast_input",
-            "end_broadcast_input",
+            "process_record_from_broadcast_input", "on_watermark_from_broadcast_input", "end_broadcast_input"
         ),
     ),
 }
@@ -233,6 +219,7 @@ class FunctionCalls:
             self._non_partitioned = ColumnarNonPartitioned(self.columns, *of_job)
             self._partitioned = ColumnarPartitioned(self.columns, self._non_partitioned, *of_key)
         self._callbacks = [_callbacks_of(operator.kind, number) for number in range(len(operator.input_keys))]
+        self._key_callbacks = [key_callback(callbacks.watermark) for callbacks in self._callbacks]
         self._owner_of_handlers = owner_of_handlers(function)
         self._handlers: list[dict[str, str]] = [{} for _ in self._callbacks]  # by identifier
         for handler in handlers_of(function, operator.kind):
@@ -293,12 +280,12 @@ class FunctionCalls:
         """Whether the function has a handler of a per-key watermark of an input, or overrides ``on_key_watermark``."""
         if identifier in self._handlers[input_index]:
             return True
-        callback = getattr(type(self._function), self._callbacks[input_index].key_watermark, None)
+        callback = getattr(type(self._function), self._key_callbacks[input_index], None)
         return callback is not None and not callback.__module__.startswith("dsv2.functions.")
 
     def key_watermark(self, input_index: int, watermark: KeyedWatermark) -> None:
         """Call the handler of a per-key watermark of an input, or ``on_key_watermark``, in the partition of its key."""
-        callback = self._handlers[input_index].get(watermark.identifier, self._callbacks[input_index].key_watermark)
+        callback = self._handlers[input_index].get(watermark.identifier, self._key_callbacks[input_index])
         self._fire(callback, watermark, watermark.key)
 
     def event_time_watermark(self, time: int) -> None:
