@@ -81,7 +81,8 @@ class Checkpoint:
         committed, begun = self._beginning.batch_id > 0, before is not None
         self.restoration = restoration_of(spark, self.folder, plan, options, begun=begun, committed=committed)
         notes = self._new_notes() if before is None else self._compare(before, options.allow_dropped_state)
-        self._notes = replace(notes, sinks=describe_sinks(plan))
+        self._has_begun = notes.is_begun(self._beginning)
+        self._notes = replace(notes, sinks=describe_sinks(plan), unwritten=None)
         self.id = uuid4() if self._is_new and not chosen.starts_over else read_checkpoint_id(self.folder)
         retained = int(spark.conf.get(_RETAINED, None) or 100)
         self.ledger = StateLedger(self.folder, plan, self._beginning.batch_id, retained)
@@ -198,6 +199,19 @@ class Checkpoint:
         self._note_book.write(self._note_book.notes.with_reports(reports).with_ended(ended, self._sources))
         self.unblocking.note_skipped(self.first_batch + batch_id, reports)
         self.ledger.add(batch_id, {(report["uid"], report["subtask"]) for report in reports if "uid" in report})
+
+    def note_unwritten(self, last_written: int | None) -> None:
+        """Record at the end of the run if sinks have nothing of the micro-batch that Spark has planned.
+
+        Otherwise, a changed program could not get it, nor could a job that continues from a savepoint.
+
+        Args:
+            last_written: The last micro-batch that the sinks got in this run, as Spark knows it. None: they got none.
+        """
+        planned = beginning_of(self.folder)
+        inherited = planned.batch_id == self._beginning.batch_id and self._has_begun
+        if planned.repeats and planned.batch_id != last_written and not inherited:
+            self._note_book.write(replace(self._note_book.notes, unwritten=planned.batch_id))
 
     @property
     def traced_batch(self) -> int | None:

@@ -33,7 +33,7 @@ from runtime_spark.generations import (
     delete_generation,
     next_generation,
 )
-from runtime_spark.incomplete_batch import check_incomplete_batch
+from runtime_spark.incomplete_batch import begun_batch, check_incomplete_batch
 from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
 from runtime_spark.manifest import has_spark_state, manifest_of, read_manifest
@@ -111,7 +111,7 @@ def choose_generation(
     if begun is not None:
         check_incomplete_batch(begun, plan)
     replay = pending_in(spark, root, current, plan, options)
-    if replay is not None and not found and beginning_of(current).repeats:
+    if replay is not None and not found and begun_batch(current) is not None:
         # Otherwise its sinks would get other records with the same batch id.
         _LOG.warning("%s: a micro-batch is not complete, so dead letters wait for the next start.", root.path)
         replay = None

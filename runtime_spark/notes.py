@@ -1,8 +1,8 @@
 """Notes in a checkpoint for later starts, in addition to the manifest of the first start.
 
 They hold the descriptions of later programs, samples of keys, the names of stored function fields, which sources have
-ended, and the sinks. The JSON file is replaced when there is something new, mostly in the first micro-batches. Without
-notes, a restart is compared only with the manifest.
+ended, the sinks, and a micro-batch that they have nothing of. The JSON file is replaced when there is something new,
+mostly in the first micro-batches. Without notes, a restart is compared only with the manifest.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from dsv2.folders import Folder
 from dsv2.program.checked_json import from_json, to_json
 from dsv2.program.description import Description
 from dsv2.program.key_samples import KeySample, add_samples
+from runtime_spark.checkpoint_log import Beginning
 
-__all__ = ("NoteBook", "Notes")
+__all__ = ("NoteBook", "Notes", "notes_of")
 
 _FOLDER = "dsv2/notes"
 
@@ -32,6 +33,7 @@ class Notes:
         fields: For each uid, the names of the function fields that any subtask has stored.
         ended: For each source of which a subtask has ended, whether each of its subtasks has.
         sinks: The sinks of the last program (``describe_sinks``).
+        unwritten: The micro-batch that Spark has planned, but that the job did not give to its sinks before it ended.
     """
 
     programs: list[Description] = field(default_factory=list)
@@ -39,6 +41,7 @@ class Notes:
     fields: dict[str, list[str]] = field(default_factory=dict)
     ended: dict[str, list[bool]] = field(default_factory=dict)
     sinks: dict[str, Description] = field(default_factory=dict)
+    unwritten: int | None = None
 
     def with_reports(self, reports: Iterable[dict[str, Any]]) -> Notes:
         """Return these notes with the reports of the subtasks on a micro-batch."""
@@ -56,6 +59,10 @@ class Notes:
         for uid, subtask in ended:
             flags.setdefault(uid, [False] * sources[uid])[subtask] = True
         return replace(self, ended=flags)
+
+    def is_begun(self, beginning: Beginning) -> bool:
+        """Whether sinks may have a part of the micro-batch that a run would begin with."""
+        return beginning.repeats and self.unwritten != beginning.batch_id
 
     def ended_subtasks(self, source: str, parallelism: int) -> list[bool]:
         """Return which subtasks of a source have ended. After a change of parallelism, either all or none have."""
@@ -98,6 +105,13 @@ class NoteBook:
         self._checkpoint.write(_name(self._number), to_json(asdict(notes)))
         self._checkpoint.delete(_name(self._number - 1))
         self.notes = notes
+
+
+def notes_of(checkpoint: Folder) -> Notes:
+    """Read the notes of a checkpoint. Raises ``IncompatibleCheckpointError`` if the file is damaged."""
+    note_book = NoteBook(checkpoint)
+    note_book.read()
+    return note_book.notes
 
 
 def _name(number: int) -> str:

@@ -112,8 +112,12 @@ class StreamingJob(DisplayedJob):
         self._failure: Dsv2Error | None = None
         self._stopped = False
         self._refuse_batches = False
+        self._refused = False
         self._cancelled = False
         self._first_batch: int | None = None
+        self._last_written: int | None = None
+        self._settling = threading.Lock()
+        self._settled = False
         self._started = threading.Event()
         self._keeper = Keeper(self._ends_within)
         self._publisher = Publisher(
@@ -156,6 +160,7 @@ class StreamingJob(DisplayedJob):
             self._lease.check()
             self._checkpoint.check_owned()
             self._publisher.await_published()
+            self._last_written = batch_id
             written = self._writer.write(frames, self._checkpoint.first_batch + batch_id)
             if self._passed_reports is not None:
                 passed = self._passed_reports.take()
@@ -216,6 +221,7 @@ class StreamingJob(DisplayedJob):
     def _refuse(self) -> NoReturn:
         # This micro-batch has done nothing, so there is nothing to interrupt. Once a query is marked as stopped, Spark
         # treats an error that looks like an interruption as a normal end, and any other error as a failure.
+        self._refused = True
         threading.Thread(target=self._stop_query, name=f"dsv2-stop-{self._plan.job_name}", daemon=True).start()
         while self.query.isActive:
             time.sleep(_POLL_SECONDS)
@@ -265,7 +271,7 @@ class StreamingJob(DisplayedJob):
                 ended = self._ends_within(as_seconds(timeout, "timeout"))
         except Exception as error:
             self._end_outputs()
-            if self._refuse_batches and self._failure is None:
+            if self._was_told_to_end and self._failure is None:
                 return True
             failure = self._failure or self._failure_of(error)
             self._failure = failure
@@ -285,12 +291,25 @@ class StreamingJob(DisplayedJob):
         self._settle()
         self._progress_thread.end()
 
+    @property
+    def _was_told_to_end(self) -> bool:
+        """Whether an error of the query is the way in which it was ended."""
+        return self._refused or self._cancelled
+
     def _settle(self) -> None:
-        try:
-            self._publisher.end()
-        except Exception as error:
-            self._failure = self._failure or self._failure_of(error)
-        self._lease.release()
+        with self._settling:
+            if self._settled:
+                return
+            self._settled = True
+            try:
+                self._publisher.end()
+            except Exception as error:
+                self._failure = self._failure or self._failure_of(error)
+            if self._is_over():
+                with contextlib.suppress(Exception):  # without this note, sinks are assumed to have a part of it
+                    self._lease.check()
+                    self._checkpoint.note_unwritten(self._last_written)
+            self._lease.release()
 
     def _ends_within(self, seconds: float | None) -> bool:
         return self.query.awaitTermination(seconds) is not False  # type: ignore[arg-type]  # accepts fractions
@@ -347,6 +366,7 @@ class StreamingJob(DisplayedJob):
                 waiting.log()
             time.sleep(_POLL_SECONDS)
         if self.query.isActive:
+            self._refuse_batches = True  # the next micro-batch may begin at this moment
             self._stop_query()
 
     def _cancel(self) -> None:
@@ -376,7 +396,7 @@ class StreamingJob(DisplayedJob):
         return self._found_failure()
 
     def _found_failure(self) -> Dsv2Error | None:
-        if self._failure is None and not self._refuse_batches:
+        if self._failure is None and not self._was_told_to_end:
             if (error := self.query.exception()) is not None:
                 self._failure = self._failure_of(error)
             elif not self.query.isActive and not self._stopped:

@@ -11,9 +11,9 @@ from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckp
 from dsv2.folders import Folder
 from dsv2.program.description import Description
 from dsv2.savepoint.metadata import SourcePosition
-from runtime_spark.checkpoint_log import beginning_of
+from runtime_spark.checkpoint_log import Beginning, beginning_of
 from runtime_spark.manifest import Manifest, has_spark_state, read_checkpoint_id, read_manifest
-from runtime_spark.notes import NoteBook, Notes
+from runtime_spark.notes import Notes, notes_of
 from runtime_spark.placement import Placement, positions_at
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.source_reports import reports_as_of
@@ -41,7 +41,7 @@ class SavepointBasis:
         history: The state after the micro-batch.
         sources: The positions of the sources, by uid.
         replays: The dead letters that the job has processed again.
-        has_begun_next: Whether the next micro-batch has begun.
+        has_begun_next: Whether sinks may have a part of the next micro-batch.
     """
 
     checkpoint: Folder
@@ -81,7 +81,7 @@ def read_basis(checkpoint: Folder) -> SavepointBasis:
         beginning = beginning_of(checkpoint)
         last = beginning.batch_id - 1
         try:
-            basis = _read(checkpoint, last, has_begun_next=beginning.repeats)
+            basis = _read(checkpoint, beginning)
         except (CorruptDataError, IncompatibleCheckpointError):
             if attempt == _ATTEMPTS - 1:
                 raise
@@ -91,7 +91,8 @@ def read_basis(checkpoint: Folder) -> SavepointBasis:
     return basis
 
 
-def _read(checkpoint: Folder, last: int, *, has_begun_next: bool) -> SavepointBasis:
+def _read(checkpoint: Folder, beginning: Beginning) -> SavepointBasis:
+    last = beginning.batch_id - 1
     manifest = read_manifest(checkpoint)
     if manifest is None or last < 0:
         raise ConfigurationError(
@@ -102,8 +103,7 @@ def _read(checkpoint: Folder, last: int, *, has_begun_next: bool) -> SavepointBa
             f"The job of the checkpoint {checkpoint.path} has Spark operators with state, in a DataFrame that its "
             f"records pass through. A savepoint cannot contain their state."
         )
-    note_book = NoteBook(checkpoint)
-    note_book.read()
+    notes = notes_of(checkpoint)
     placement = Placement.read(checkpoint)
     checkpoint_id = read_checkpoint_id(checkpoint)
     written = written_as_of(checkpoint, placement.addresses.values(), last)
@@ -116,12 +116,12 @@ def _read(checkpoint: Folder, last: int, *, has_begun_next: bool) -> SavepointBa
         last,
         () if origin is None else origin.earlier,
         manifest,
-        note_book.notes,
+        notes,
         placement,
         StateHistory(checkpoint_id, last + 1, written),
         _positions(checkpoint, placement, last),
         Replays() if origin is None else origin.replays,
-        has_begun_next,
+        notes.is_begun(beginning),
     )
 
 

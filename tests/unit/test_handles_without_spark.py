@@ -119,14 +119,14 @@ def test_error_of_the_query_is_that_of_the_job() -> None:
 
 def test_query_that_was_told_to_end_has_not_failed() -> None:
     handle = Job(Query(RuntimeError("interrupted"))).start()
-    handle._refuse_batches = True
+    handle._refused = True
     assert handle.await_termination() is True
 
 
 def test_file_sink_that_fails_at_the_end_fails_the_job() -> None:
     job = Job(Query())
+    job.handle._publisher.end = Mock(side_effect=OSError("cannot publish"))  # type: ignore[method-assign]
     handle = job.start()
-    handle._publisher.end = Mock(side_effect=OSError("cannot publish"))  # type: ignore[method-assign]
     with pytest.raises(JobError, match="cannot publish"):
         handle.await_termination()
     job.lease.release.assert_called()

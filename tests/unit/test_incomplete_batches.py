@@ -75,6 +75,17 @@ def test_other_sinks_may_get_other_records(tmp_path: Path, sink: Sink[int]) -> N
     check_incomplete_batch(begun(tmp_path, plan), plan)
 
 
+def test_micro_batch_that_no_sink_got_may_change(tmp_path: Path) -> None:
+    plan = plan_of(Own())
+    folder = begun(tmp_path, plan)
+    NoteBook(folder).write(Notes(sinks=describe_sinks(plan), unwritten=3))
+    check_incomplete_batch(folder, plan)
+    folder.write("offsets/4", b'v1\n{}\n{"position": 1}')
+    folder.write("commits/3", b"v1\n{}")
+    with pytest.raises(IncompatibleCheckpointError, match="micro-batch 4"):
+        check_incomplete_batch(folder, plan)
+
+
 def test_new_sinks_and_complete_micro_batches_do_not_matter(tmp_path: Path) -> None:
     plan = plan_of(Own())
     check_incomplete_batch(begun(tmp_path / "complete", plan, commit=True), plan)

@@ -20,6 +20,7 @@ from dsv2.sinks import CollectSink
 from runtime_spark.checkpoint_log import beginning_of
 from runtime_spark.layout import Layout
 from runtime_spark.manifest import read_manifest, write_manifest
+from runtime_spark.notes import NoteBook, Notes
 from runtime_spark.placement import Placement
 from runtime_spark.savepoint import basis
 from runtime_spark.savepoint.basis import SavepointBasis, read_basis
@@ -80,6 +81,10 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
 
 
 def test_micro_batch_that_has_begun_is_noted(checkpoint: Checkpoint) -> None:
+    assert checkpoint.basis().has_begun_next
+    NoteBook(checkpoint.folder).write(Notes(unwritten=2))
+    assert not checkpoint.basis().has_begun_next, "no sink got it"
+    NoteBook(checkpoint.folder).write(Notes(unwritten=1))
     assert checkpoint.basis().has_begun_next
     checkpoint.commit(2)
     assert not checkpoint.basis().has_begun_next
