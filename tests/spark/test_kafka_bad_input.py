@@ -58,10 +58,10 @@ def test_missing_brokers_are_waited_for(
 
     env = environment(spark)
     source = KafkaSource(
-        topics.bootstrap_servers, topics=topic, decode=values(int), records_per_batch=200, retry_timeout=ms(60_000)
+        topics.bootstrap_servers, topics=topic, decode=values(int), records_per_batch=200, retry_timeout=ms(180_000)
     )
     stream = env.from_source(source)
-    stream.to_sink(KafkaSink[int](topics.bootstrap_servers, out, encoded, retry_timeout=ms(60_000)))
+    stream.to_sink(KafkaSink[int](topics.bootstrap_servers, out, encoded, retry_timeout=ms(180_000)))
     stream.to_sink(ForeachBatchSink(crash))
     crash()
     run(env, checkpoint)
