@@ -391,9 +391,9 @@ def _plan(declarations: Iterable[WatermarkDeclaration], inputs: tuple[int, ...])
     env.register_type(Record)
     sources = [env.from_collection(list[Any](), f"in {n}").with_parallelism(count) for n, count in enumerate(inputs)]
     if len(sources) == 1:
-        stream = sources[0].shuffle().process(WatchingOne([*declarations]))
+        stream = sources[0].shuffle().process(WatchingOne.declaring(declarations))
     else:
-        stream = sources[0].connect_and_process(sources[1], WatchingTwo([*declarations]))
+        stream = sources[0].connect_and_process(sources[1], WatchingTwo.declaring(declarations))
     stream.with_uid("f").to_sink(CollectSink()).with_uid("out")
     return env.build_plan()
 
@@ -403,8 +403,8 @@ def _chain_plan(declarations: Iterable[WatermarkDeclaration], subtasks: int, cha
     env = local_environment()
     env.register_type(Record)
     source = env.from_collection(list[Any](), "in").with_parallelism(channels).shuffle()
-    first = source.process(WatchingOne([*declarations])).with_parallelism(subtasks).with_uid("first")
+    first = source.process(WatchingOne.declaring(declarations)).with_parallelism(subtasks).with_uid("first")
     # Round-robin, so that it is not chained to the first one.
-    second = first.shuffle().process(WatchingOne([*declarations])).with_parallelism(1).with_uid("second")
+    second = first.shuffle().process(WatchingOne.declaring(declarations)).with_parallelism(1).with_uid("second")
     second.shuffle().to_sink(CollectSink()).with_uid("out")
     return env.build_plan()

@@ -88,6 +88,8 @@ ALL_JUDGED = Judged()
 class _Channel:
     """What a channel has sent."""
 
+    __slots__ = ("counted", "is_steady", "status", "unseen", "values")
+
     def __init__(self, state: Frozen = ((), "active", (), (), True)) -> None:
         unseen, self.status, values, counted, self.is_steady = state
         self.unseen: list[Any] = list(unseen)  # what lies behind the cut
@@ -237,6 +239,8 @@ class Facts(SentByChannels[_Channel]):
 
     def _cut(self, is_acceptable: Callable[[Sequence[_Channel]], object]) -> bool:
         """Move the cut as little as possible, so that it is acceptable. Returns whether that is possible."""
+        if is_acceptable(self._channels):
+            return True
         choices = [
             list(enumerate(channel.later(self._rules, repeats=self._judged.repeats))) for channel in self._channels
         ]

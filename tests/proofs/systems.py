@@ -6,9 +6,11 @@ A run processes frames. It can be copied at any point by ``snapshot`` and ``rest
 from __future__ import annotations
 
 import copy
+import dataclasses
+import pickle
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NoReturn, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NoReturn, Protocol, Self
 
 from dsv2.errors import JobError
 from dsv2.extension.event_time import (
@@ -21,6 +23,8 @@ from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.runtime.operator.subtask import Subtask
+from dsv2.runtime.serde.codec import BlobKind, Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from tests.proofs.events import TICK
 from tests.proofs.model import CROSSING, DISORDER, EXCEEDED, Reaction, Seen
@@ -55,6 +59,7 @@ class System(Protocol):
 
 TICK_MS = 1000
 _BEGIN_MS = 10**12  # no other numbers are as large and smaller than the largest time
+_ATOMS = frozenset((str, bool, type(None), frozenset))
 _FAILURES = {
     "aligned watermarks cross": CROSSING,
     "must increase": DISORDER,
@@ -68,12 +73,17 @@ def frozen(value: Any, now_ms: int = 0) -> Any:
 
     Times are relative to ``now_ms``, and all that are long ago are the same.
     """
-    if isinstance(value, Mapping):
-        return tuple((key, frozen(member, now_ms)) for key, member in value.items())
-    if isinstance(value, list | tuple):
-        return tuple(frozen(member, now_ms) for member in value)
-    if now_ms and isinstance(value, int) and _BEGIN_MS <= value < 2 * _BEGIN_MS:
-        return ("now", max(value - now_ms, -3 * TICK_MS))
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    if kind is int:
+        if now_ms and _BEGIN_MS <= value < 2 * _BEGIN_MS:
+            return ("now", max(value - now_ms, -3 * TICK_MS))
+        return value
+    if kind is dict or isinstance(value, Mapping):
+        return tuple([(key, frozen(member, now_ms)) for key, member in value.items()])
+    if kind is tuple or isinstance(value, list | tuple):
+        return tuple([member if type(member) in _ATOMS else frozen(member, now_ms) for member in value])
     return value
 
 
@@ -141,11 +151,15 @@ class _Watching:
     seen: ClassVar[list[Seen]] = []
     """What the current run sees. Not a field, because fields are checkpointed."""
 
-    def __init__(self, declarations: Sequence[WatermarkDeclaration]) -> None:
-        self._declarations = declarations
+    declared: ClassVar[Sequence[WatermarkDeclaration]] = ()
+
+    @classmethod
+    def declaring(cls, declarations: Iterable[WatermarkDeclaration]) -> Self:
+        """A function with these declarations. They are not a field either: that would be encoded in every step."""
+        return type(cls.__name__, (cls,), {"declared": [*declarations]})()
 
     def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
-        return self._declarations
+        return self.declared
 
     def _record(self, number: int, record: Any, output: Any) -> None:
         self.seen.append(("record", number, record))
@@ -200,6 +214,22 @@ class WatchingTwo(_Watching, TwoInputNonBroadcastEventTimeStreamProcessFunction[
         self.seen.append(("end", 1))
 
 
+class _OnceDecoding(Codec):
+    """Decodes the state of a subtask once for all steps from it: each of them receives a copy."""
+
+    def __init__(self, types: TypeRegistry) -> None:
+        super().__init__(types)
+        self._last = b""
+        self._decoded = b""
+
+    def unseal(self, kind: BlobKind, blob: bytes | memoryview, owner: str) -> Any:
+        if kind is not BlobKind.STATE:
+            return super().unseal(kind, blob, owner)
+        if blob != self._last:
+            self._last, self._decoded = bytes(blob), pickle.dumps(super().unseal(kind, blob, owner))
+        return pickle.loads(self._decoded)  # noqa: S301  # written in this process
+
+
 class SubtaskSystem:
     """Subtask ``index`` of the operator ``uid``: its gates, its function, its sender, and the edge behind it."""
 
@@ -207,7 +237,7 @@ class SubtaskSystem:
         self.plan = plan
         self.operator = operator_named(plan, uid)
         self.index = index
-        self.job = job_context(plan)
+        self.job = dataclasses.replace(job_context(plan), codec=_OnceDecoding(TypeRegistry.of(plan)))
         self.wire = Wire(plan, self.job.codec)
         policies = (declaration.combination_policy for declaration in plan.declarations.values())
         self.has_barriers = any(policy.barrier is not None for policy in policies)
