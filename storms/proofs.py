@@ -15,8 +15,9 @@ from benchmarks.common.report import Report
 from storms.common.command import Arguments, Deadline, conditions
 from storms.common.parallel import in_order
 from storms.common.results import Result, Results
-from tests.proofs.cases import BOUNDED, NIGHTLY, Planned, cases
-from tests.proofs.explorer import CounterexampleError, explore
+from tests.proofs.bounds import BOUNDED, NIGHTLY
+from tests.proofs.cases import cases
+from tests.proofs.explorer import CounterexampleError, Planned, explore
 
 __all__ = ("Proof", "main", "prove")
 
@@ -86,7 +87,7 @@ def describe(proofs: Sequence[Proof], planned: int, options: argparse.Namespace)
     return report
 
 
-_GROUPS = ("gate", "operator", "two operators", "barriers", "expiring")
+_GROUPS = ("gate", "operator", "two operators", "barriers", "expiring", "functions")
 
 
 def _sums(proofs: Iterable[Proof]) -> tuple[str, ...]:

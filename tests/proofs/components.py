@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from tests.proofs.barrier_model import BarrierModel, Limits
+from tests.proofs.behaviour import AGREES, Behaviour
 from tests.proofs.invariants import ViolationError
 from tests.proofs.model import CROSSING, InputModel, OperatorModel, Reaction, fails
 from tests.proofs.rules import Frozen, Rule
@@ -240,8 +241,8 @@ class _GateModel:
 
 
 class _SubtaskModel:
-    def __init__(self, rules: dict[str, Rule], inputs: Sequence[int], forwards: bool, state: Frozen | None) -> None:
-        self._operator = OperatorModel(rules, inputs, state, forwards=forwards)
+    def __init__(self, operator: OperatorModel, inputs: Sequence[int]) -> None:
+        self._operator = operator
         self._places = [(number, channel) for number, count in enumerate(inputs) for channel in range(count)]
 
     def receive(self, channel: int, elements: Sequence[Any]) -> Reaction:
@@ -261,10 +262,19 @@ def gate_component(system: GateSystem, rules: dict[str, Rule], channels: int) ->
 
 
 def subtask_component(
-    system: SubtaskSystem, rules: dict[str, Rule], inputs: Sequence[int], *, forwards: bool = True
+    system: SubtaskSystem,
+    rules: dict[str, Rule],
+    inputs: Sequence[int],
+    *,
+    forwards: bool = True,
+    behaviour: Behaviour = AGREES,
 ) -> Component:
     """A subtask. ``forwards``: Whether the program forwards generalized watermarks."""
-    return Component(system, inputs, lambda state: _SubtaskModel(rules, inputs, forwards, state))
+
+    def new_model(state: Frozen | None) -> _SubtaskModel:
+        return _SubtaskModel(OperatorModel(rules, inputs, state, forwards=forwards, behaviour=behaviour), inputs)
+
+    return Component(system, inputs, new_model)
 
 
 def barrier_component(system: SubtaskSystem, inputs: Sequence[int], limits: Limits) -> Component:

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from dsv2.watermark.event_time import EVENT_TIME
+from tests.proofs.behaviour import AGREES, Behaviour
 from tests.proofs.components import Component, Outcome, RestartError
 from tests.proofs.events import TICK, Frame, Letter, Step, frame_of, frames_of, shown, with_ticks
 from tests.proofs.invariants import ALL_JUDGED, History, Judged, ViolationError
-from tests.proofs.model import END_OF_TIME, Seen
+from tests.proofs.model import END_OF_TIME, Seen, fails
 from tests.proofs.rules import Frozen, Rule, Status
 
-__all__ = ("Case", "CounterexampleError", "Explored", "Facts", "explore")
+__all__ = ("Case", "CounterexampleError", "Explored", "Facts", "Planned", "explore")
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Case:
         longest: The number of events in a frame, at most.
         held: The number of elements that a channel may have behind an aligned watermark, at most.
         judged: The invariants of facts that apply.
+        behaviour: That of the functions of the first operator, if there is a second one.
         timed: Whether the clock moves.
         new_facts: Creates or restores the facts of some channels, whose number it takes. None: ``History``.
     """
@@ -49,8 +51,20 @@ class Case:
     longest: int = 1
     held: int = 3
     judged: Judged = ALL_JUDGED
+    behaviour: Behaviour = AGREES
     timed: bool = False
     new_facts: Callable[[int, Frozen | None], Facts] | None = None
+
+
+class Planned(NamedTuple):
+    """A case that has yet to be made."""
+
+    name: str
+    make: Callable[[str], Case]
+
+    def case(self) -> Case:
+        """Make it."""
+        return self.make(self.name)
 
 
 class Facts(Protocol):
@@ -167,7 +181,8 @@ class _Search:
             return [self.case.new_facts(count, state) for count, state in zip(self._groups, states, strict=True)]
         judged = self.case.judged if len(self._groups) == 1 else self.case.judged._replace(time=False)
         return [
-            History(self.case.rules, count, frozen, judged) for count, frozen in zip(self._groups, states, strict=True)
+            History(self.case.rules, count, frozen, judged, self.case.behaviour)
+            for count, frozen in zip(self._groups, states, strict=True)
         ]
 
     def _group(self, channel: int) -> tuple[int, int]:
@@ -226,9 +241,8 @@ class _Search:
         elements = (*frame[:ticks], *all_facts[group].sent(member, channel, frame[ticks:]))
         components = [*state.components]
         steps = self._run(components, channel, elements)
-        seen = steps[-1].outcome.reaction.seen if self.case.second is None or len(steps) == 2 else ()
         try:
-            goes_on = self._check(all_facts, seen)
+            goes_on = self._check(all_facts, self._seen(steps))
             for step in steps:
                 if self._model and step.outcome.difference is not None:
                     raise step.outcome.difference
@@ -239,6 +253,13 @@ class _Search:
         if not goes_on or any(step.outcome.state is None for step in steps) or self._is_beyond_bounds(components):
             return None
         return _State(tuple(components), tuple(one.frozen() for one in all_facts))
+
+    def _seen(self, steps: Sequence[_ComponentStep]) -> Sequence[Seen]:
+        """What the last function sees, or that an operator before it fails."""
+        seen = steps[-1].outcome.reaction.seen
+        if self.case.second is None or len(steps) == 2:
+            return seen
+        return [one for one in seen if fails([one])]
 
     def _is_beyond_bounds(self, components: Sequence[int]) -> bool:
         """Whether more is buffered between the inputs of an operator, or late, than the case permits."""

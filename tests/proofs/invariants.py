@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
 from dsv2.watermark.event_time import EVENT_TIME
+from tests.proofs.behaviour import AGREES, Behaviour
 from tests.proofs.events import Frame, Record, shown_letter
 from tests.proofs.model import Seen
 from tests.proofs.rules import LONG_MIN, Frozen, Rule, Status
@@ -145,12 +146,18 @@ class Facts(SentByChannels[_Channel]):
     """The channels of one input, and the last values that its function has seen."""
 
     def __init__(
-        self, rules: Mapping[str, Rule], channels: int, state: Frozen | None = None, judged: Judged = ALL_JUDGED
+        self,
+        rules: Mapping[str, Rule],
+        channels: int,
+        state: Frozen | None = None,
+        judged: Judged = ALL_JUDGED,
+        behaviour: Behaviour = AGREES,
     ) -> None:
+        """``behaviour``: That of the functions between the channels and the one that sees."""
         of_channels, last, self._idle, self._ended = state or ((_Channel().frozen(),) * channels, (), False, False)
         self._rules = rules
         self._judged = judged
-        super().__init__([_Channel(one) for one in of_channels])
+        super().__init__([_Channel(one) for one in of_channels], behaviour.for_element)
         self._last: dict[str, Any] = dict(last)
         self._delivered: list[tuple[Rule, Any]] = []
         self._taking_part: Iterator[Sequence[bool]] = iter(())
@@ -167,10 +174,6 @@ class Facts(SentByChannels[_Channel]):
         one = self._channels[channel]
         changes = (element.kind in (STATUS, END) for element in one.unseen if isinstance(element, Signal))
         return one.status == "active" and not any(changes)
-
-    def receive(self, channel: int, elements: Sequence[Any]) -> None:
-        """``channel`` sends ``elements``, with the numbers that ``sent`` has given to records."""
-        self._channels[channel].unseen += elements
 
     def check(self, seen: Sequence[Seen], owners: Sequence[int], taking_part: Iterable[Sequence[bool]]) -> bool:
         """Check what the function has seen since ``sent``. Returns whether the job goes on.
@@ -324,11 +327,17 @@ class History:
     """What may have happened to the channels of one input: each possibility is one of ``Facts``."""
 
     def __init__(
-        self, rules: Mapping[str, Rule], channels: int, states: Frozen | None = None, judged: Judged = ALL_JUDGED
+        self,
+        rules: Mapping[str, Rule],
+        channels: int,
+        states: Frozen | None = None,
+        judged: Judged = ALL_JUDGED,
+        behaviour: Behaviour = AGREES,
     ) -> None:
+        """The parameters are those of ``Facts``, but ``states`` has one for each possibility."""
         self._rules = rules
-        self._possible = [Facts(rules, channels, state, judged) for state in states or (None,)]
-        self._new: Callable[[Frozen], Facts] = lambda state: Facts(rules, channels, state, judged)
+        self._new: Callable[[Frozen | None], Facts] = lambda state: Facts(rules, channels, state, judged, behaviour)
+        self._possible = [self._new(state) for state in states or (None,)]
 
     def frozen(self) -> Frozen:
         """The state."""

@@ -26,10 +26,11 @@ from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
+from tests.proofs.behaviour import AGREES, Behaviour
 from tests.proofs.events import TICK
 from tests.proofs.model import CROSSING, DISORDER, EXCEEDED, Reaction, Seen
 from tests.proofs.rules import Frozen
-from tests.support import elements, job_context, operator_named, packed
+from tests.support import Signal, elements, job_context, operator_named, packed
 
 __all__ = ("GateSystem", "Run", "SubtaskSystem", "TICK_MS", "System", "WatchingOne", "WatchingTwo")
 
@@ -80,10 +81,10 @@ def frozen(value: Any, now_ms: int = 0) -> Any:
         if now_ms and _BEGIN_MS <= value < 2 * _BEGIN_MS:
             return ("now", max(value - now_ms, -3 * TICK_MS))
         return value
+    if isinstance(value, tuple | list):
+        return tuple([member if type(member) in _ATOMS else frozen(member, now_ms) for member in value])
     if kind is dict or isinstance(value, Mapping):
         return tuple([(key, frozen(member, now_ms)) for key, member in value.items()])
-    if kind is tuple or isinstance(value, list | tuple):
-        return tuple([member if type(member) in _ATOMS else frozen(member, now_ms) for member in value])
     return value
 
 
@@ -146,28 +147,39 @@ class GateRun:
 
 
 class _Watching:
-    """What all functions do: note what they see, pass records on, and agree to watermarks."""
+    """What all functions do: note what they see, pass records on, and agree to watermarks unless told otherwise."""
 
     seen: ClassVar[list[Seen]] = []
     """What the current run sees. Not a field, because fields are checkpointed."""
-
-    declared: ClassVar[Sequence[WatermarkDeclaration]] = ()
+    declared: ClassVar[Mapping[str, WatermarkDeclaration]] = {}
+    behaviour: ClassVar[Behaviour] = AGREES
 
     @classmethod
-    def declaring(cls, declarations: Iterable[WatermarkDeclaration]) -> Self:
-        """A function with these declarations. They are not a field either: that would be encoded in every step."""
-        return type(cls.__name__, (cls,), {"declared": [*declarations]})()
+    def declaring(cls, declarations: Iterable[WatermarkDeclaration], behaviour: Behaviour = AGREES) -> Self:
+        """A function with these declarations. They are not fields either: those are encoded in every step."""
+        declared = {declaration.identifier: declaration for declaration in declarations}
+        return type(cls.__name__, (cls,), {"declared": declared, "behaviour": behaviour})()
 
     def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
-        return self.declared
+        return [*self.declared.values()]
 
-    def _record(self, number: int, record: Any, output: Any) -> None:
+    def _record(self, number: int, record: Any, output: Any, ctx: Any) -> None:
         self.seen.append(("record", number, record))
-        output.collect(record)
+        for element in self.behaviour.for_record(record):
+            if isinstance(element, Signal):
+                self._emit(element, ctx.non_partitioned_context)
+            else:
+                output.collect(element)
 
-    def _watermark(self, number: int, watermark: Watermark) -> WatermarkHandlingResult:
+    def _watermark(self, number: int, watermark: Watermark, ctx: Any) -> WatermarkHandlingResult:
         self.seen.append(("watermark", number, watermark.identifier, watermark.value))
-        return WatermarkHandlingResult.PEEK
+        for element in self.behaviour.for_watermark(watermark.value):
+            self._emit(element, ctx)
+        is_polled = watermark.value in self.behaviour.polled
+        return WatermarkHandlingResult.POLL if is_polled else WatermarkHandlingResult.PEEK
+
+    def _emit(self, element: Signal, ctx: Any) -> None:
+        ctx.watermark_manager.emit_watermark(self.declared[element.identifier].new_watermark(element.value))
 
     def close(self) -> None:
         self.seen.append(("close",))
@@ -177,10 +189,10 @@ class WatchingOne(_Watching, OneInputEventTimeStreamProcessFunction[Any, Any]):
     """Has one input."""
 
     def process_record(self, record: Any, output: Any, ctx: Any) -> None:
-        self._record(0, record, output)
+        self._record(0, record, output, ctx)
 
     def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        return self._watermark(0, watermark)
+        return self._watermark(0, watermark, ctx)
 
     def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
         self.seen.append(("time", timestamp))
@@ -193,16 +205,16 @@ class WatchingTwo(_Watching, TwoInputNonBroadcastEventTimeStreamProcessFunction[
     """Has two inputs."""
 
     def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None:
-        self._record(0, record, output)
+        self._record(0, record, output, ctx)
 
     def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None:
-        self._record(1, record, output)
+        self._record(1, record, output, ctx)
 
     def on_watermark_from_first_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        return self._watermark(0, watermark)
+        return self._watermark(0, watermark, ctx)
 
     def on_watermark_from_second_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        return self._watermark(1, watermark)
+        return self._watermark(1, watermark, ctx)
 
     def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
         self.seen.append(("time", timestamp))

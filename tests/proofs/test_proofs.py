@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.proofs.cases import BOUNDED, Planned, barrier_cases, chain_cases, expiry_cases, gate_cases, subtask_cases
-from tests.proofs.explorer import explore
+from tests.proofs.bounds import BOUNDED
+from tests.proofs.cases import chain_cases, gate_cases, subtask_cases
+from tests.proofs.explorer import Planned, explore
+from tests.proofs.function_cases import function_cases
+from tests.proofs.timed_cases import barrier_cases, expiry_cases
 
 
 def _one_input_at_a_time(cases: Iterable[Planned]) -> list[Any]:
@@ -41,4 +44,9 @@ def test_barriers(planned: Planned) -> None:
 
 @pytest.mark.parametrize("planned", _one_input_at_a_time(expiry_cases(BOUNDED)), ids=lambda planned: planned.name)
 def test_expiring_watermarks(planned: Planned) -> None:
+    explore(planned.case())
+
+
+@pytest.mark.parametrize("planned", function_cases(BOUNDED), ids=lambda planned: planned.name)
+def test_functions_with_watermarks_of_their_own(planned: Planned) -> None:
     explore(planned.case())

@@ -1,0 +1,74 @@
+"""How far the cases are explored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.proofs.rules import FOLDS
+
+__all__ = ("BOUNDED", "NIGHTLY", "Bounds")
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How far to explore.
+
+    Attributes:
+        gates: For each number of channels of a gate: the number of events in a frame of a watermark that is not
+            aligned, and the number of its different values, at most.
+        held: The number of elements behind an aligned watermark, at most.
+        inputs: The numbers of channels of the inputs of operators.
+        folds: The names of the combinations of operators. Gates have all of them.
+        mixed: Whether operators have several watermarks, and watermarks that are delivered on every arrival.
+        barriers: Operators that receive barriers: the numbers of channels of their inputs, the number of different ids,
+            and the number of events in a frame, at most.
+        barrier_chains: Two operators that receive barriers: the number of subtasks of the first one, of their channels,
+            and of different ids.
+        expiring: Operators that receive watermarks that expire: the numbers of channels of their inputs, and the number
+            of events in a frame, at most.
+        functions: Operators whose functions take watermarks over or emit some: the numbers of channels of their inputs.
+        function_chains: Two operators, of which the first one does that: the number of its subtasks.
+        chains: Two operators: the number of subtasks of the first one, and of their channels.
+    """
+
+    gates: Mapping[int, tuple[int, int]]
+    held: int
+    inputs: Sequence[tuple[int, ...]]
+    folds: Sequence[str]
+    mixed: bool
+    chains: Sequence[tuple[int, int]]
+    barriers: Sequence[tuple[tuple[int, ...], int, int]]
+    barrier_chains: Sequence[tuple[int, int, int]]
+    expiring: Sequence[tuple[tuple[int, ...], int]]
+    functions: Sequence[tuple[int, ...]]
+    function_chains: Sequence[int]
+
+
+BOUNDED = Bounds(
+    {1: (2, 2), 2: (1, 2)},
+    3,
+    ((1,), (1, 1)),
+    ("min",),
+    False,
+    ((2, 1),),
+    (((2,), 2, 1), ((1, 1), 2, 1)),
+    ((2, 1, 2),),
+    (((2,), 1), ((1, 1), 1)),
+    ((1,),),
+    (2,),
+)
+"""For every run of the tests."""
+NIGHTLY = Bounds(
+    {1: (3, 3), 2: (2, 3), 3: (1, 2)},
+    4,
+    ((1,), (2,), (3,), (1, 1), (2, 1)),
+    tuple(FOLDS),
+    True,
+    ((2, 1), (3, 1), (2, 2)),
+    (((1,), 4, 3), ((2,), 3, 2), ((1, 1), 3, 2), ((3,), 2, 1), ((2, 1), 2, 1)),
+    ((2, 1, 3), (3, 1, 2), (2, 2, 2)),
+    (((1,), 3), ((2,), 2), ((1, 1), 2), ((3,), 1)),
+    ((1,), (2,), (1, 1)),
+    (2,),
+)
