@@ -39,6 +39,12 @@ class _Channel:
         is_id = self.unseen and isinstance(self.unseen[0], Signal) and self.unseen[0].kind == WATERMARK
         return self.unseen[0].value if is_id else None
 
+    def is_late(self, completed: int | None) -> bool:
+        """Whether the next element that is not a status is an id that was delivered."""
+        following = next((one for one in self.unseen if not isinstance(one, Signal) or one.kind != STATUS), None)
+        is_id = isinstance(following, Signal) and following.kind == WATERMARK
+        return is_id and completed is not None and following.value <= completed
+
     def take_status(self) -> bool:
         """Move the cut behind a change of the status or an end, if it is next."""
         if not self.unseen or not isinstance(self.unseen[0], Signal) or self.unseen[0].kind == WATERMARK:
@@ -149,11 +155,16 @@ class BarrierFacts(SentByChannels[_Channel]):
         self._delivered.add(value)
 
     def _completes(self, value: int) -> bool:
-        """Whether the round of ``value`` is complete, possibly with an inactive channel that was part of the last."""
+        """Whether the round of ``value`` is complete, possibly behind ids that are late."""
         if self._cut(lambda channels: _is_complete(value, channels)):
             return True
         passing = [one for one in self._channels if one.next_id() in self._delivered and self._passes(one)]
-        return bool(passing) and self._cut(lambda channels: _is_complete(value, channels))
+        if passing and self._cut(lambda channels: _is_complete(value, channels)):
+            return True
+        for one in self._channels:
+            while one.is_late(self._completed) and self._passes(one):
+                pass
+        return self._cut(lambda channels: _is_complete(value, channels))
 
     def _is_exceeded(self) -> bool:
         """Whether a barrier waits for longer than it may, or has held more records than it may in this step."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from dsv2.watermark import WatermarkHandlingStrategy
-from tests.proofs.bounds import Bounds
+from tests.proofs.bounds import WIDE, Bounds
 from tests.proofs.components import gate_component, subtask_component
 from tests.proofs.events import letters
 from tests.proofs.explorer import Case, Planned
@@ -48,6 +48,7 @@ def gate_cases(bounds: Bounds) -> list[Planned]:
         for channels in bounds.gates
         for rules in _several_rules(mixed=channels < 3)
         if bounds.mixed or rules != [_ROUND, TIME]
+        if channels < WIDE or not rules[0].aligned or rules[0].fold.name in bounds.wide_folds
     ]
 
 
@@ -84,8 +85,8 @@ def subtask_cases(bounds: Bounds) -> list[Planned]:
 
 
 def _programs(bounds: Bounds) -> Iterator[tuple[Sequence[Rule], tuple[int, ...], WatermarkHandlingStrategy]]:
-    folds = [FOLDS[name] for name in bounds.folds]
     for inputs in bounds.inputs:
+        folds = [FOLDS[name] for name in bounds.folds_of(sum(inputs))]
         for rules in _several_rules(folds, mixed=bounds.mixed):
             is_sent_on = all(rule.fold.is_idempotent for rule in rules)
             strategy = WatermarkHandlingStrategy.FORWARD if is_sent_on else WatermarkHandlingStrategy.IGNORE
@@ -113,14 +114,18 @@ def _subtask_case(
 
 
 def chain_cases(bounds: Bounds) -> list[Planned]:
-    """Cases of two operators. The status of a channel does not change if watermarks are aligned."""
+    """Cases of two operators.
+
+    The status of a channel does not change if watermarks are aligned. If a subtask waits for several channels, it does
+    not either: a watermark that was sent without an idle channel cannot be taken back when that becomes active.
+    """
     return [
         Planned(
             f"two operators, {subtasks} subtasks of {channels} channels, {named(rules)}",
             partial(_chain_case, rules, subtasks, channels, bounds),
         )
         for subtasks, channels in bounds.chains
-        for rules in _several_rules((FOLDS[name] for name in bounds.folds), mixed=bounds.mixed)
+        for rules in _several_rules((FOLDS[name] for name in bounds.folds_of(subtasks * channels)), mixed=bounds.mixed)
         if len(rules) == 1 and rules[0].fold.is_idempotent
     ]
 
@@ -136,9 +141,9 @@ def _chain_case(rules: Sequence[Rule], subtasks: int, channels: int, bounds: Bou
         ],
         subtask_component(SubtaskSystem(plan, "second"), by_identifier, (subtasks,)),
         by_identifier,
-        letters(values_of(rules, _VALUES), idle=not rules[0].aligned),
+        letters(values_of(rules, _VALUES), idle=not rules[0].aligned and (channels == 1 or not rules[0].wait)),
         held=2,
-        judged=Judged(progress_of_others=False, repeats=False),
+        judged=Judged(progress_of_others=False, repeats=False, last_values=channels == 1),
     )
 
 

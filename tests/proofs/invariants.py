@@ -74,6 +74,8 @@ class Judged(NamedTuple):
             subtask without active channels that have sent a value cannot take back that of an inactive one.
         repeats: A value that repeats the last one of its channel must be part of a combination again. Not behind a
             second operator, because the first one forwards only changes.
+        last_values: The last value of every channel must be part of a combination. Not behind a second operator if a
+            subtask of the first one has several channels: it may send its next value at the same time.
     """
 
     status: bool = False
@@ -81,6 +83,7 @@ class Judged(NamedTuple):
     closes: bool = True
     progress_of_others: bool = True
     repeats: bool = True
+    last_values: bool = True
 
 
 ALL_JUDGED = Judged()
@@ -255,6 +258,8 @@ class Facts(SentByChannels[_Channel]):
         return False
 
     def _count(self, rule: Rule, value: Any) -> None:
+        if not self._judged.last_values:
+            return
         for channel in self._channels:
             own = channel.values.get(rule.identifier)
             if own is not None and rule.fold.includes(value, own):
@@ -319,7 +324,7 @@ class Facts(SentByChannels[_Channel]):
         require(self._ended, "lost", "The end was not seen.")
         for number, channel in enumerate(self._channels):
             for identifier, value in channel.values.items():
-                counted = identifier == EVENT_TIME or identifier in channel.counted
+                counted = identifier == EVENT_TIME or identifier in channel.counted or not self._judged.last_values
                 require(counted, "lost", f"{identifier}={value} of channel {number} was part of no combination.")
 
 

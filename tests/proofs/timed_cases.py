@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 
@@ -10,7 +10,7 @@ from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy, new_
 from dsv2.watermark.barrier import WhenExceeded
 from tests.proofs.barrier_facts import BarrierFacts
 from tests.proofs.barrier_model import BARRIER, Limits
-from tests.proofs.bounds import Bounds
+from tests.proofs.bounds import WIDE, Bounds
 from tests.proofs.components import barrier_component, subtask_component
 from tests.proofs.events import letters
 from tests.proofs.expiring import ExpiringFacts
@@ -36,11 +36,11 @@ def barrier_cases(bounds: Bounds) -> list[Planned]:
     """Cases of operators that receive barriers."""
     return [
         Planned(
-            f"barriers, inputs of {' and '.join(map(str, inputs))} channels, {_limit(limits)}",
+            f"barriers, inputs of {' and '.join(map(str, inputs))} channels, {_limit(limits)}{_frames(longest)}",
             partial(_barrier_case, inputs, limits, ids, longest, bounds),
         )
         for inputs, ids, longest in bounds.barriers
-        for limits in (_LIMITS if bounds.mixed or len(inputs) == 1 else _LIMITS[:1])
+        for limits in (_LIMITS if _has_limits(inputs, longest, bounds) else _LIMITS[:1])
     ] + [
         Planned(
             f"barriers, two operators, {subtasks} subtasks of {channels} channels, no limit",
@@ -48,6 +48,13 @@ def barrier_cases(bounds: Bounds) -> list[Planned]:
         )
         for subtasks, channels, ids in bounds.barrier_chains
     ]
+
+
+def _has_limits(inputs: tuple[int, ...], longest: int, bounds: Bounds) -> bool:
+    """Whether there are cases with limits, which have many more states."""
+    if not bounds.mixed:
+        return len(inputs) == 1
+    return sum(inputs) < WIDE and (longest == 1 or inputs == (1,))
 
 
 def _barrier_case(inputs: tuple[int, ...], limits: Limits, ids: int, longest: int, bounds: Bounds, name: str) -> Case:
@@ -88,17 +95,28 @@ def expiry_cases(bounds: Bounds) -> list[Planned]:
     """Cases of operators that receive watermarks that expire."""
     return [
         Planned(
-            f"expiring, inputs of {' and '.join(map(str, inputs))} channels, {name_of(rule)}",
+            f"expiring, inputs of {' and '.join(map(str, inputs))} channels, {name_of(rule)}{_frames(longest)}",
             partial(_expiry_case, inputs, rule, longest, bounds),
         )
         for inputs, longest in bounds.expiring
-        for rule in _expiring_rules(bounds)
+        for rule in _expiring_rules(bounds, _folds(inputs, longest, bounds))
         if rule.across == (len(inputs) == 2) or (bounds.mixed and not rule.across)
     ]
 
 
-def _expiring_rules(bounds: Bounds) -> Iterator[Rule]:
-    for fold in (fold for fold in FOLDS.values() if bounds.mixed or fold.name == "max"):
+def _folds(inputs: tuple[int, ...], longest: int, bounds: Bounds) -> Sequence[str]:
+    if not bounds.mixed:
+        return ("max",)
+    return bounds.folds if sum(inputs) * longest < WIDE else ("max",)
+
+
+def _frames(longest: int) -> str:
+    """What the name of a case says of the length of frames."""
+    return f", frames of {longest}" if longest > 1 else ""
+
+
+def _expiring_rules(bounds: Bounds, folds: Sequence[str]) -> Iterator[Rule]:
+    for fold in map(FOLDS.__getitem__, folds):
         if not fold.takes_last:
             yield Rule("w", fold, lifetime=_LIFETIME)
             if bounds.mixed:
