@@ -23,12 +23,14 @@ class Behaviour(NamedTuple):
         before: The values of ``OWN`` that it emits before it passes on a record.
         after: Those that it emits after that.
         echoes: Whether it emits ``ECHO`` with the value of each watermark that it handles.
+        hears: Whether it receives watermarks. If not, they are addressed to others, and pass it.
     """
 
     polled: frozenset[Any] = frozenset()
     before: tuple[Any, ...] = ()
     after: tuple[Any, ...] = ()
     echoes: bool = False
+    hears: bool = True
 
     def for_record(self, record: Any) -> list[Any]:
         """What it sends for a record."""

@@ -32,6 +32,8 @@ class Bounds:
             of events in a frame, at most.
         functions: Operators whose functions take watermarks over or emit some: the numbers of channels of their inputs.
         function_chains: Two operators, of which the first one does that: the number of its subtasks.
+        keyed: Operators that receive per-key watermarks: the number of channels and of keys.
+        folds_of_keys: The names of the combinations of per-key watermarks.
     """
 
     gates: Mapping[int, tuple[int, int]]
@@ -46,6 +48,8 @@ class Bounds:
     expiring: Sequence[tuple[tuple[int, ...], int]]
     functions: Sequence[tuple[int, ...]]
     function_chains: Sequence[int]
+    keyed: Sequence[tuple[int, int]]
+    folds_of_keys: Sequence[str]
 
     def folds_of(self, channels: int) -> Sequence[str]:
         """The combinations of operators with a number of channels."""
@@ -67,6 +71,8 @@ BOUNDED = Bounds(
     expiring=(((2,), 1), ((1, 1), 1)),
     functions=((1,),),
     function_chains=(2,),
+    keyed=((1, 2), (2, 1)),
+    folds_of_keys=("min",),
 )
 """For every run of the tests."""
 NIGHTLY = Bounds(
@@ -82,4 +88,6 @@ NIGHTLY = Bounds(
     expiring=(((1,), 2), ((2,), 1), ((1, 1), 1), ((2,), 2), ((3,), 1)),
     functions=((1,), (2,), (1, 1)),
     function_chains=(2,),
+    keyed=((1, 2), (2, 1), (2, 2)),
+    folds_of_keys=("min", "or", "union", "median", "sum"),
 )

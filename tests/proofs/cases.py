@@ -15,6 +15,7 @@ from tests.proofs.events import letters
 from tests.proofs.explorer import Case, Planned
 from tests.proofs.function_cases import function_cases
 from tests.proofs.invariants import Judged
+from tests.proofs.keyed_cases import keyed_cases
 from tests.proofs.plans import TIME, chain_plan, declared, named, operator_plan, values_of
 from tests.proofs.rules import FOLDS, Fold, Rule
 from tests.proofs.systems import GateSystem, SubtaskSystem
@@ -38,6 +39,7 @@ def cases(bounds: Bounds) -> list[Planned]:
         *barrier_cases(bounds),
         *expiry_cases(bounds),
         *function_cases(bounds),
+        *keyed_cases(bounds),
     ]
 
 

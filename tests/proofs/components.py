@@ -10,6 +10,7 @@ from tests.proofs.behaviour import AGREES, Behaviour
 from tests.proofs.invariants import ViolationError
 from tests.proofs.model import CROSSING, InputModel, OperatorModel, Reaction, fails
 from tests.proofs.rules import Frozen, Rule
+from tests.proofs.sent import Arriving, as_sent
 from tests.proofs.systems import GateSystem, Run, SubtaskSystem, System
 from tests.support import ENDED
 
@@ -241,12 +242,14 @@ class _GateModel:
 
 
 class _SubtaskModel:
-    def __init__(self, operator: OperatorModel, inputs: Sequence[int]) -> None:
+    def __init__(self, operator: OperatorModel, inputs: Sequence[int], arriving: Arriving) -> None:
         self._operator = operator
+        self._arriving = arriving
         self._places = [(number, channel) for number, count in enumerate(inputs) for channel in range(count)]
 
     def receive(self, channel: int, elements: Sequence[Any]) -> Reaction:
-        return self._operator.receive(*self._places[channel], elements)
+        arriving = [one for element in elements for one in self._arriving(element)]
+        return self._operator.receive(*self._places[channel], tuple(arriving))
 
     def frozen(self) -> Frozen:
         return self._operator.frozen()
@@ -268,11 +271,22 @@ def subtask_component(
     *,
     forwards: bool = True,
     behaviour: Behaviour = AGREES,
+    arriving: Arriving = as_sent,
 ) -> Component:
-    """A subtask. ``forwards``: Whether the program forwards generalized watermarks."""
+    """A subtask.
+
+    Args:
+        system: It.
+        rules: The rules of its watermarks, by identifier.
+        inputs: The number of channels of each input.
+        forwards: Whether the program forwards generalized watermarks.
+        behaviour: That of its function.
+        arriving: What an element is for the model.
+    """
 
     def new_model(state: Frozen | None) -> _SubtaskModel:
-        return _SubtaskModel(OperatorModel(rules, inputs, state, forwards=forwards, behaviour=behaviour), inputs)
+        operator = OperatorModel(rules, inputs, state, forwards=forwards, behaviour=behaviour)
+        return _SubtaskModel(operator, inputs, arriving)
 
     return Component(system, inputs, new_model)
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from dsv2.watermark.event_time import EVENT_TIME
-from tests.proofs.behaviour import AGREES, Behaviour
 from tests.proofs.components import Component, Outcome, RestartError
 from tests.proofs.events import TICK, Frame, Letter, Step, frame_of, frames_of, shown, with_ticks
 from tests.proofs.invariants import ALL_JUDGED, History, Judged, ViolationError
 from tests.proofs.model import END_OF_TIME, Seen, fails
 from tests.proofs.rules import Frozen, Rule, Status
+from tests.proofs.sent import Arriving, as_sent
 
 __all__ = ("Case", "CounterexampleError", "Explored", "Facts", "Planned", "explore")
 
@@ -38,7 +38,7 @@ class Case:
         longest: The number of events in a frame, at most.
         held: The number of elements that a channel may have behind an aligned watermark, at most.
         judged: The invariants of facts that apply.
-        behaviour: That of the functions of the first operator, if there is a second one.
+        arriving: What arrives at the last function because of an element of a channel.
         timed: Whether the clock moves.
         new_facts: Creates or restores the facts of some channels, whose number it takes. None: ``History``.
     """
@@ -51,7 +51,7 @@ class Case:
     longest: int = 1
     held: int = 3
     judged: Judged = ALL_JUDGED
-    behaviour: Behaviour = AGREES
+    arriving: Arriving = as_sent
     timed: bool = False
     new_facts: Callable[[int, Frozen | None], Facts] | None = None
 
@@ -181,7 +181,7 @@ class _Search:
             return [self.case.new_facts(count, state) for count, state in zip(self._groups, states, strict=True)]
         judged = self.case.judged if len(self._groups) == 1 else self.case.judged._replace(time=False)
         return [
-            History(self.case.rules, count, frozen, judged, self.case.behaviour)
+            History(self.case.rules, count, frozen, judged, self.case.arriving)
             for count, frozen in zip(self._groups, states, strict=True)
         ]
 

@@ -1,19 +1,21 @@
-"""Cases of functions that take watermarks over, and of such that emit watermarks of their own."""
+"""Cases of functions that take watermarks over, emit watermarks of their own, or are passed by them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from dsv2.watermark import WatermarkHandlingStrategy
+from dsv2.watermark.scope import WatermarkScope
 from tests.proofs.behaviour import ECHO, OWN, Behaviour
 from tests.proofs.bounds import Bounds
 from tests.proofs.components import subtask_component
 from tests.proofs.events import letters
 from tests.proofs.explorer import Case, Planned
 from tests.proofs.invariants import Judged
-from tests.proofs.plans import chain_plan, declared, named, operator_plan, values_of
+from tests.proofs.plans import chain_plan, declared, name_of, named, operator_plan, values_of
 from tests.proofs.rules import FOLDS, Rule
 from tests.proofs.systems import SubtaskSystem
 
@@ -38,6 +40,7 @@ _TAKES_OVER = Behaviour(polled=frozenset([1]))
 _REPLACES = Behaviour(polled=frozenset([1, 2]), echoes=True)
 _SURROUNDS = Behaviour(before=(1,), after=(2,))
 _DIVIDES = Behaviour(after=(1,))
+_IS_PASSED = Behaviour(hears=False)
 _POLICIES = ((False, False), (True, False), (True, True))
 """Wait for all channels, aligned."""
 
@@ -60,6 +63,14 @@ def function_cases(bounds: Bounds) -> list[Planned]:
             )
             for subtasks in bounds.function_chains
             for one in _functions(across=False)
+        ),
+        *(
+            Planned(
+                f"functions, two operators, {subtasks} subtasks, addressed to the second, {name_of(rule)}",
+                partial(_addressed_case, rule, subtasks),
+            )
+            for subtasks in bounds.function_chains
+            for rule in (Rule("w", FOLDS["min"], wait, aligned) for wait, aligned in _POLICIES)
         ),
     ]
 
@@ -107,5 +118,23 @@ def _chain_case(function: _Function, subtasks: int, name: str) -> Case:
         letters(values_of([function.received], 2), idle=not any(rule.aligned for rule in function.rules)),
         held=2,
         judged=Judged(progress_of_others=False, repeats=False),
-        behaviour=behaviour,
+        arriving=behaviour.for_element,
+    )
+
+
+def _addressed_case(rule: Rule, subtasks: int, name: str) -> Case:
+    """The watermark is declared to be ignored. That concerns functions, so it passes the first one nevertheless."""
+    ignored = declared([rule], WatermarkHandlingStrategy.IGNORE)["w"]
+    plan = chain_plan([replace(ignored, scope=WatermarkScope(uids=("second",)))], subtasks, 1)
+    return Case(
+        name,
+        [
+            subtask_component(SubtaskSystem(plan, "first", number), {"w": rule}, (1,), behaviour=_IS_PASSED)
+            for number in range(subtasks)
+        ],
+        subtask_component(SubtaskSystem(plan, "second"), {"w": rule}, (subtasks,), forwards=False),
+        {"w": rule},
+        letters(values_of([rule], 2), idle=not rule.aligned),
+        held=2,
+        judged=Judged(progress_of_others=False, repeats=False),
     )

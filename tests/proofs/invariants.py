@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
 from dsv2.watermark.event_time import EVENT_TIME
-from tests.proofs.behaviour import AGREES, Behaviour
 from tests.proofs.events import Frame, Record, shown_letter
 from tests.proofs.model import Seen
 from tests.proofs.rules import LONG_MIN, Frozen, Rule, Status
-from tests.proofs.sent import SentByChannels
+from tests.proofs.sent import Arriving, SentByChannels, as_sent
 from tests.support import Signal
 
 __all__ = ("ALL_JUDGED", "INVARIANTS", "Facts", "History", "Judged", "ViolationError", "require")
@@ -154,13 +153,12 @@ class Facts(SentByChannels[_Channel]):
         channels: int,
         state: Frozen | None = None,
         judged: Judged = ALL_JUDGED,
-        behaviour: Behaviour = AGREES,
+        arriving: Arriving = as_sent,
     ) -> None:
-        """``behaviour``: That of the functions between the channels and the one that sees."""
         of_channels, last, self._idle, self._ended = state or ((_Channel().frozen(),) * channels, (), False, False)
         self._rules = rules
         self._judged = judged
-        super().__init__([_Channel(one) for one in of_channels], behaviour.for_element)
+        super().__init__([_Channel(one) for one in of_channels], arriving)
         self._last: dict[str, Any] = dict(last)
         self._delivered: list[tuple[Rule, Any]] = []
         self._taking_part: Iterator[Sequence[bool]] = iter(())
@@ -337,11 +335,11 @@ class History:
         channels: int,
         states: Frozen | None = None,
         judged: Judged = ALL_JUDGED,
-        behaviour: Behaviour = AGREES,
+        arriving: Arriving = as_sent,
     ) -> None:
         """The parameters are those of ``Facts``, but ``states`` has one for each possibility."""
         self._rules = rules
-        self._new: Callable[[Frozen | None], Facts] = lambda state: Facts(rules, channels, state, judged, behaviour)
+        self._new: Callable[[Frozen | None], Facts] = lambda state: Facts(rules, channels, state, judged, arriving)
         self._possible = [self._new(state) for state in states or (None,)]
 
     def frozen(self) -> Frozen:

@@ -279,7 +279,8 @@ class OperatorModel:
             self._times[number] = max(self._times[number], value)
             self._advance()
             return
-        self._seen.append(("watermark", number, identifier, value))
+        if self._behaviour.hears:
+            self._seen.append(("watermark", number, identifier, value))
         self._sent += self._behaviour.for_watermark(value)
         if value not in self._behaviour.polled:
             self._forward(number, identifier, value)

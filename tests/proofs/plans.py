@@ -69,6 +69,7 @@ def _declaration(rule: Rule, strategy: WatermarkHandlingStrategy | None) -> Wate
     built = built.deliver_on_arrival() if rule.every else built
     built = built.expire_after(timedelta(milliseconds=rule.lifetime * TICK_MS)) if rule.lifetime else built
     built = built if strategy is None else built.default_handling_strategy(strategy)
+    built = built.per_key(int) if rule.per_key else built
     declaration: WatermarkDeclaration = built.build()
     return declaration
 

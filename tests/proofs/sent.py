@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from tests.proofs.events import Frame, Record
 from tests.proofs.rules import Status
 from tests.support import ENDED, Signal
 
-__all__ = ("SentByChannels",)
+__all__ = ("Arriving", "SentByChannels", "as_sent")
+
+Arriving: TypeAlias = Callable[[Any], Sequence[Any]]
+"""What arrives at the function that sees because of an element of a channel."""
+
+
+def as_sent(element: Any) -> Sequence[Any]:
+    """The element itself arrives."""
+    return (element,)
 
 
 class _Channel(Protocol):
@@ -23,8 +31,7 @@ C = TypeVar("C", bound=_Channel)
 class SentByChannels(Generic[C]):
     """The elements of channels."""
 
-    def __init__(self, channels: Sequence[C], arriving: Callable[[Any], Sequence[Any]] = lambda one: (one,)) -> None:
-        """``arriving``: What arrives at the function because of an element."""
+    def __init__(self, channels: Sequence[C], arriving: Arriving = as_sent) -> None:
         self._channels = channels
         self._arriving = arriving
 

@@ -14,12 +14,13 @@ from tests.proofs.bounds import BOUNDED
 from tests.proofs.cases import chain_cases, gate_cases, subtask_cases
 from tests.proofs.explorer import Planned, explore
 from tests.proofs.function_cases import function_cases
+from tests.proofs.keyed_cases import keyed_cases
 from tests.proofs.timed_cases import barrier_cases, expiry_cases
 
 
-def _one_input_at_a_time(cases: Iterable[Planned]) -> list[Any]:
-    """Mark the cases with two inputs as nightly. Faults are still looked for in all of them."""
-    return [pytest.param(one, marks=pytest.mark.nightly) if " and " in one.name else one for one in cases]
+def _without(text: str, cases: Iterable[Planned]) -> list[Any]:
+    """Mark the cases whose names contain ``text`` as nightly. Faults are still looked for in all of them."""
+    return [pytest.param(one, marks=pytest.mark.nightly) if text in one.name else one for one in cases]
 
 
 @pytest.mark.parametrize("planned", gate_cases(BOUNDED), ids=lambda planned: planned.name)
@@ -37,16 +38,21 @@ def test_two_operators(planned: Planned) -> None:
     explore(planned.case())
 
 
-@pytest.mark.parametrize("planned", _one_input_at_a_time(barrier_cases(BOUNDED)), ids=lambda planned: planned.name)
+@pytest.mark.parametrize("planned", _without(" and ", barrier_cases(BOUNDED)), ids=lambda planned: planned.name)
 def test_barriers(planned: Planned) -> None:
     explore(planned.case())
 
 
-@pytest.mark.parametrize("planned", _one_input_at_a_time(expiry_cases(BOUNDED)), ids=lambda planned: planned.name)
+@pytest.mark.parametrize("planned", _without(" and ", expiry_cases(BOUNDED)), ids=lambda planned: planned.name)
 def test_expiring_watermarks(planned: Planned) -> None:
     explore(planned.case())
 
 
 @pytest.mark.parametrize("planned", function_cases(BOUNDED), ids=lambda planned: planned.name)
 def test_functions_with_watermarks_of_their_own(planned: Planned) -> None:
+    explore(planned.case())
+
+
+@pytest.mark.parametrize("planned", _without("2 channels", keyed_cases(BOUNDED)), ids=lambda planned: planned.name)
+def test_keys(planned: Planned) -> None:
     explore(planned.case())

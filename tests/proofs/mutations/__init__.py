@@ -5,8 +5,9 @@ from tests.proofs.mutations.of_barriers import BARRIERS
 from tests.proofs.mutations.of_expiry import EXPIRY
 from tests.proofs.mutations.of_functions import FUNCTIONS
 from tests.proofs.mutations.of_gates import GATES
+from tests.proofs.mutations.of_keys import KEYS
 from tests.proofs.mutations.of_operators import OPERATORS
 
 __all__ = ("MUTATIONS", "Mutation")
 
-MUTATIONS = [*GATES, *OPERATORS, *BARRIERS, *EXPIRY, *FUNCTIONS]
+MUTATIONS = [*GATES, *OPERATORS, *BARRIERS, *EXPIRY, *FUNCTIONS, *KEYS]

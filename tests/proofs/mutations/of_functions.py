@@ -1,7 +1,8 @@
-"""Faults of watermarks that functions take over, and of those that they emit."""
+"""Faults of watermarks that functions take over, emit or do not receive."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from dsv2.runtime.operator import operator_task
@@ -25,6 +26,14 @@ def _without_repetition(original: Any) -> Any:
             original(self, identifier, value, output)
 
     return emit
+
+
+def _as_addressed(original: Any) -> Any:
+    def on_generalized(self: Any, input_index: int, identifier: str, value: Any) -> None:
+        self.operator = replace(self.operator, passes_on=frozenset())
+        original(self, input_index, identifier, value)
+
+    return on_generalized
 
 
 FUNCTIONS = [
@@ -51,5 +60,13 @@ FUNCTIONS = [
         OperatorTask,
         "_emit_watermark",
         _without_repetition,
+    ),
+    Mutation(
+        "an operator acts on a watermark that is addressed to others",
+        "functions, two operators, 2 subtasks, addressed to the second, MIN (wait for all)",
+        "progress",
+        OperatorTask,
+        "_on_generalized",
+        _as_addressed,
     ),
 ]
