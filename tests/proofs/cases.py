@@ -28,6 +28,7 @@ _POLICIES = ((False, False), (True, False), (True, True))
 _VALUES = 2
 """The number of different values of an aligned watermark, and of those of an operator."""
 _ROUND = Rule("round", FOLDS["max"], wait=True, aligned=True)
+_LEAST = Rule("w", FOLDS["min"])
 
 
 def cases(bounds: Bounds) -> list[Planned]:
@@ -49,7 +50,7 @@ def gate_cases(bounds: Bounds) -> list[Planned]:
         Planned(f"gate, {channels} channels, {named(rules)}", partial(_gate_case, rules, channels, bounds))
         for channels in bounds.gates
         for rules in _several_rules(mixed=channels < 3)
-        if bounds.mixed or rules != [_ROUND, TIME]
+        if bounds.mixed or rules not in ([_ROUND, TIME], [_ROUND, _LEAST])
         if channels < WIDE or not rules[0].aligned or rules[0].fold.name in bounds.wide_folds
     ]
 
@@ -160,6 +161,6 @@ def _several_rules(folds: Iterable[Fold] = FOLDS.values(), *, mixed: bool = True
         return
     yield [Rule("w", FOLDS["min"], every=True)]
     yield [Rule("w", FOLDS["union"], wait=True, every=True)]
-    yield [_ROUND, Rule("w", FOLDS["min"])]
+    yield [_ROUND, _LEAST]
     yield [_ROUND, TIME]
     yield [_ROUND, Rule("other", FOLDS["and"], wait=True, aligned=True)]

@@ -48,7 +48,7 @@ def test_expiring_watermarks(planned: Planned) -> None:
     explore(planned.case())
 
 
-@pytest.mark.parametrize("planned", function_cases(BOUNDED), ids=lambda planned: planned.name)
+@pytest.mark.parametrize("planned", _without("emits", function_cases(BOUNDED)), ids=lambda planned: planned.name)
 def test_functions_with_watermarks_of_their_own(planned: Planned) -> None:
     explore(planned.case())
 
