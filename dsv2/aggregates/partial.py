@@ -11,6 +11,8 @@ from dsv2.optional_types import without_none
 
 __all__ = ("Partial", "partial_of")
 
+_named_tuple: Any = NamedTuple  # type checkers want literals
+
 
 class Partial(NamedTuple):
     """What a partial result holds.
@@ -31,9 +33,7 @@ class Partial(NamedTuple):
         return {name: part for name, part in self.parts.items() if isinstance(part, Aggregate)}
 
 
-def partial_of(
-    kind: type[Any], types: Mapping[str, Any], parts: Mapping[str, Part], values: Mapping[str, Any]
-) -> Partial:
+def partial_of(kind: type, types: Mapping[str, Any], parts: Mapping[str, Part], values: Mapping[str, Any]) -> Partial:
     """Return what the partial results of an aggregation hold.
 
     They have the class of the results. If that has means, they have a class with their sums and counts instead, which
@@ -71,9 +71,9 @@ def _unused(name: str, names: Mapping[str, Any]) -> str:
 
 
 @cache
-def _with_sums(kind: Any, numbers: str, fields: tuple[tuple[str, Any], ...]) -> type[Any]:
+def _with_sums(kind: type, numbers: str, fields: tuple[tuple[str, Any], ...]) -> type[Any]:
     """The class with the sums and counts of means. Equal declarations have the same class, others another name."""
     name = f"{kind.__qualname__}_with_sums_{numbers}"
-    made: Any = NamedTuple(name, list(fields))
+    made: type[Any] = _named_tuple(name, list(fields))
     made.__module__, made.__qualname__ = kind.__module__, name
-    return made  # type: ignore[no-any-return]
+    return made
