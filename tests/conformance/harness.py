@@ -28,6 +28,7 @@ from tests.conformance.counts import KeptPlan, miscounts
 from tests.conformance.ended_watermarks import unended
 
 __all__ = (
+    "CONNECT_SETTING",
     "LOCAL_SETTINGS",
     "NIGHTLY_SPARK_SETTINGS",
     "SPARK_SETTINGS",
@@ -93,6 +94,8 @@ NIGHTLY_SPARK_SETTINGS = [
     Setting(1, mode=RuntimeExecutionMode.BATCH),
     Setting(4, mode=RuntimeExecutionMode.BATCH),
 ]
+# Spark Connect runs batch jobs only.
+CONNECT_SETTING = Setting(2, mode=RuntimeExecutionMode.BATCH)
 
 
 class Pipeline:
