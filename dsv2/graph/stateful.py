@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dis
 import functools
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 from typing_extensions import Format, get_annotations
 
@@ -58,7 +58,7 @@ def _has_fields(function: ProcessFunction) -> bool:
     kind = type(function)
     if kind.__getstate__ is not object.__getstate__ or not all(map(_is_constant, vars(function).values())):
         return True
-    return _methods_store(kind)
+    return _methods_store(cast(Hashable, kind))
 
 
 @functools.lru_cache(maxsize=_CLASSES)
@@ -75,7 +75,7 @@ def mentioned_names(function: ProcessFunction) -> set[str]:
     """The fields that ``function`` has or may use: all names in the object and in the code of its class."""
     called = function.wrapped if isinstance(function, WrappingFunction) else function
     own = set(vars(called)) if hasattr(called, "__dict__") else set()
-    return own | _names_of_class(type(called))
+    return own | _names_of_class(cast(Hashable, type(called)))
 
 
 @functools.lru_cache(maxsize=_CLASSES)
