@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from dsv2.aggregates import Part
+from dsv2.aggregates import Aggregate, Mean, Part
 from dsv2.aggregates.result import DeclaredResult, field_types
 from dsv2.aggregates.rows import EmitWindow, FoldedRecords, RunningAggregate
 from dsv2.columnar import column_names
@@ -47,7 +48,7 @@ class KeyedAggregates(Stream[T_co], Generic[T_co]):
         Raises:
             PlanError: ``parts`` are not those of the fields of ``result``.
         """
-        declared = DeclaredResult(result, parts, windowed=False)
+        declared = _declare(self._ref, result, records, parts, windowed=False)
         chosen = _choose(self._ref, declared, records)
         function: ProcessFunction
         if isinstance(chosen, str):
@@ -76,15 +77,15 @@ class WindowedStream(Generic[T_co]):
         """Emit the aggregates of each window when it fires, as ``dsv2.extension.window.aggregate`` does.
 
         The arguments and errors are those of ``KeyedPartitionStream.aggregate``. Tumbling and sliding windows in event
-        time without allowed lateness, early firing and triggers are aggregated in columns. Counts, and sums, minima and
-        maxima of whole numbers are also combined before the exchange, if the result has the key.
+        time without allowed lateness, early firing and triggers are aggregated in columns. Counts, and sums, means,
+        minima and maxima of whole numbers are also combined before the exchange, if the result has the key.
         """
         from dsv2.extension.window import aggregate
 
-        declared = DeclaredResult(result, parts, windowed=True)
+        declared = _declare(self._stream._ref, result, records, parts, windowed=True)
         chosen = _columns_of_windows(self._strategy) or _choose(self._stream._ref, declared, records)
         if isinstance(chosen, str):
-            function = aggregate(self._strategy, FoldedRecords[Any, OUT](declared), EmitWindow(declared, chosen))
+            function = aggregate(self._strategy, FoldedRecords[Any](declared), EmitWindow(declared, chosen))
             return _configured(self._stream, function)
         made = import_module(_COMBINING).combined(declared, *chosen, self._strategy)
         if made is None or self._stream._ref.exchange is not Exchange.HASH:
@@ -94,6 +95,13 @@ class WindowedStream(Generic[T_co]):
         node = self._stream._builder.add(OperatorKind.ONE_INPUT, before, "Combine", (InputRef(ref.node, ref.output),))
         sent = InputRef(node, 0, Exchange.HASH, select, ref.key_version)
         return _configured(Stream[Any](self._stream._builder, sent), after)
+
+
+def _declare(
+    ref: InputRef, result: type[OUT], records: type[Any] | None, parts: Mapping[str, Part], *, windowed: bool
+) -> DeclaredResult[OUT]:
+    values = field_types(declared_type_of(ref) if records is None else records)
+    return DeclaredResult(result, parts, windowed=windowed, values=values)
 
 
 def _choose(
@@ -109,8 +117,8 @@ def _choose(
     types = field_types(kind)
     if types is None or not set(names) <= types.keys():
         return f"the records are {getattr(kind, '__qualname__', kind)}, which has no columns"
-    for name, part in result.aggregates.items():
-        if part.field and part.field not in types:
+    for name, part in result.parts.items():
+        if isinstance(part, Aggregate | Mean) and part.field and part.field not in types:
             fields = ", ".join(types)
             raise PlanError(
                 f"aggregate at {caller_location()}: {name} aggregates {part.field!r}, but {kind.__qualname__} has the "

@@ -13,7 +13,7 @@ from dsv2.folders import LocalFolder, literal_path
 from dsv2.graph import Plan
 from dsv2.paths import local_folder
 
-__all__ = ("check_passages_on", "check_runs_on", "is_connect", "shared_folder")
+__all__ = ("check_classic", "check_passages_on", "check_runs_on", "is_connect", "shared_folder")
 
 _CLASSIC = 'a classic session: SparkSession.builder.master(...), or spark-submit without "--remote"'
 
@@ -38,6 +38,24 @@ def check_runs_on(spark: SparkSession, plan: Plan) -> None:
             f"which this program cannot communicate. Use {_CLASSIC}; or run it as a BATCH job with "
             f"env.set_execution_mode('batch'). See docs/connect.md."
         )
+
+
+def check_classic(spark: object, what: str) -> None:
+    """Check that ``spark`` is a classic session, for work on the files of a checkpoint or savepoint.
+
+    Args:
+        spark: What the user passed as the session.
+        what: What needs it, for the error.
+
+    Raises:
+        ConfigurationError: It is not.
+    """
+    if is_connect(spark):
+        raise ConfigurationError(
+            f"{what} reads and writes files on the driver, to which Spark Connect has no access. Use {_CLASSIC}."
+        )
+    if not isinstance(spark, SparkSession):
+        raise ConfigurationError(f"spark=... must be a SparkSession, got {type(spark).__name__}.")
 
 
 def check_passages_on(spark: SparkSession, job_name: str) -> None:

@@ -34,7 +34,7 @@ from dsv2.program.description import describe
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclaration, StateDeclarations, ValueStateDeclaration
 from dsv2.testing import ManualClock, Stop, TestSource
-from dsv2.watermark import LongWatermarkDeclaration, new_builder
+from dsv2.watermark import WatermarkDeclaration, new_builder
 from tests.durations import ms
 from tests.windows import Told
 
@@ -79,17 +79,20 @@ NEWEST = new_builder("newest").type_long()
 
 
 class Pass(OneInputStreamProcessFunction[int, int]):
-    """Forwards records, and emits each as a watermark."""
+    """Forwards records, and emits each as a watermark. ``made``: Turns it into a value of the watermark."""
 
-    def __init__(self, *declarations: LongWatermarkDeclaration) -> None:
+    def __init__(self, *declarations: WatermarkDeclaration[Any], made: Callable[[int], Any] = int) -> None:
         self.declarations = declarations
+        self.made = made
 
-    def declare_watermarks(self) -> tuple[LongWatermarkDeclaration, ...]:
+    def declare_watermarks(self) -> tuple[WatermarkDeclaration[Any], ...]:
         return self.declarations
 
     def process_record(self, record: int, output: Any, ctx: Any) -> None:
         for declared in self.declarations:
-            ctx.non_partitioned_context.watermark_manager.emit_watermark(declared.new_watermark(record))
+            key = {} if declared.scope.key_type is None else {"key": record % 5}
+            watermark = declared.new_watermark(self.made(record), **key)
+            ctx.non_partitioned_context.watermark_manager.emit_watermark(watermark)
         output.collect(record)
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -28,7 +29,7 @@ from runtime_spark.split_feed import SplitFeed
 from tests.spans import Spans
 from tests.support import Driver, KeptEntries, operator_named
 
-__all__ = ("GOLDEN", "After", "Content", "after_restart", "content", "plan_of_job", "planners")
+__all__ = ("GOLDEN", "After", "Content", "after_restart", "comparable", "content", "plan_of_job", "planners")
 
 _CHECKOUT = Path(__file__).parent.parent
 GOLDEN = _CHECKOUT / "tests" / "golden"
@@ -131,6 +132,13 @@ def content() -> Content:
         "manifest": json.loads(json.dumps(manifest_of(plan, Layout.of(plan))).replace(f"{_CHECKOUT}/", "")),
         "offsets": {uid: _offsets(planner) for uid, planner in planners(plan).items()},
     }
+
+
+def comparable(manifest: Content) -> Content:
+    """The manifest without the parts that depend on the Python version and on line numbers."""
+    plain = re.sub(r'"(python|digest|defined_at)": "[^"]*"', r'"\1": "..."', json.dumps(manifest))
+    found: Content = json.loads(plain)
+    return found
 
 
 def after_restart(recorded: Content) -> After:

@@ -3,6 +3,32 @@
 They run on columns where the records have columns, and record by record elsewhere, with the same results.
 """
 
-from dsv2.aggregates.declared import Aggregate, Count, First, Key, Last, Max, Min, Part, Sum, WindowEnd, WindowStart
+from dsv2.aggregates.declared import (
+    Aggregate,
+    Count,
+    First,
+    Key,
+    Last,
+    Max,
+    Mean,
+    Min,
+    Part,
+    Sum,
+    WindowEnd,
+    WindowStart,
+)
 
-__all__ = ("Aggregate", "Count", "First", "Key", "Last", "Max", "Min", "Part", "Sum", "WindowEnd", "WindowStart")
+__all__ = (
+    "Aggregate",
+    "Count",
+    "First",
+    "Key",
+    "Last",
+    "Max",
+    "Mean",
+    "Min",
+    "Part",
+    "Sum",
+    "WindowEnd",
+    "WindowStart",
+)

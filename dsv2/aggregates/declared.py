@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, ClassVar
 
 from dsv2.errors import SchemaError
 
-__all__ = ("Aggregate", "Count", "First", "Key", "Last", "Max", "Min", "Part", "Sum", "WindowEnd", "WindowStart")
+__all__ = (
+    "Aggregate",
+    "Count",
+    "First",
+    "Key",
+    "Last",
+    "Max",
+    "Mean",
+    "Min",
+    "Part",
+    "Sum",
+    "WindowEnd",
+    "WindowStart",
+)
 
 _INT64 = 1 << 63
 
@@ -41,10 +56,6 @@ class Aggregate(Part):
         """Return the aggregate of the values of two aggregates. Neither is None."""
         return self.fold(first, second)
 
-    def is_exact_for(self, kind: object) -> bool:
-        """Whether partial results can be combined in any order for values of type ``kind``."""
-        return True
-
 
 @dataclass(frozen=True)
 class Sum(Aggregate):
@@ -52,14 +63,16 @@ class Sum(Aggregate):
 
     how: ClassVar[str] = "sum"
 
+    def first(self, value: Any) -> Any:
+        if isinstance(value, int) and not -_INT64 <= value < _INT64:
+            raise SchemaError(f"A sum exceeds 64 bits: {value}.")
+        return value
+
     def fold(self, before: Any, value: Any) -> Any:
         total = before + value
         if isinstance(total, int) and not -_INT64 <= total < _INT64:
             raise SchemaError(f"A sum exceeds 64 bits: {before} + {value}.")
         return total
-
-    def is_exact_for(self, kind: object) -> bool:
-        return kind is int
 
 
 @dataclass(frozen=True)
@@ -117,6 +130,26 @@ class Last(Aggregate):
 
     def fold(self, before: Any, value: Any) -> Any:
         return value
+
+
+@dataclass(frozen=True)
+class Mean(Part):
+    """The mean of a number field: ``Sum`` divided by ``Count``, as a float. Records whose field is None are left out.
+
+    Args:
+        field: The name of the field.
+    """
+
+    field: str
+
+    @staticmethod
+    def of(total: Any, count: int) -> float | None:
+        """Return the mean of ``count`` numbers; None if there are none. Of exact sums it is the nearest float."""
+        if total is None:
+            return None
+        if isinstance(total, Decimal) and total.is_finite():
+            total = Fraction(total)
+        return float(total / count)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter, itemgetter
 from typing import Any, Generic, TypeVar
 
-from dsv2.aggregates.declared import Aggregate, Count, Key, Part, WindowEnd, WindowStart
+from dsv2.aggregates.declared import Aggregate, Count, Key, Mean, Part, WindowEnd, WindowStart
+from dsv2.aggregates.partial import partial_of
 from dsv2.errors import PlanError, SchemaError
 from dsv2.optional_types import without_none
 
@@ -20,19 +21,21 @@ OUT = TypeVar("OUT")
 class DeclaredResult(Generic[OUT]):
     """The declaration of an aggregation.
 
-    A partial result is a record of the class whose key and bounds are None. An aggregate without values is None, and a
-    count is 0.
+    Partial results are described by ``partial_of``. In them an aggregate without values is None, and a count is 0.
 
     Args:
         kind: The class of the results, a NamedTuple class or dataclass.
         parts: What each of its fields holds.
         windowed: Whether the results are those of windows.
+        values: The types of the fields of the records, as far as they are known.
 
     Raises:
-        PlanError: ``kind`` has no fields, or they are not those of ``parts``.
+        PlanError: ``kind`` has no fields, or they are not those of ``parts``, or the field of a mean is not a float.
     """
 
-    def __init__(self, kind: type[OUT], parts: Mapping[str, Part], *, windowed: bool) -> None:
+    def __init__(
+        self, kind: type[OUT], parts: Mapping[str, Part], *, windowed: bool, values: Mapping[str, Any] | None = None
+    ) -> None:
         self.kind = kind
         types = field_types(kind)
         if types is None:
@@ -40,8 +43,8 @@ class DeclaredResult(Generic[OUT]):
                 f"aggregate: the class of the results must be a NamedTuple class or a dataclass, not {kind!r}."
             )
         if types.keys() != parts.keys():
-            missing = ", ".join(map(repr, types.keys() - parts.keys())) or "no field"
-            unknown = ", ".join(map(repr, parts.keys() - types.keys())) or "no other"
+            missing = ", ".join(repr(name) for name in types if name not in parts) or "no field"
+            unknown = ", ".join(repr(name) for name in parts if name not in types) or "no other"
             raise PlanError(
                 f"aggregate: say for each field of {kind.__qualname__} what it holds. Missing: {missing}; unknown: "
                 f"{unknown}."
@@ -49,30 +52,36 @@ class DeclaredResult(Generic[OUT]):
         for name, part in parts.items():
             if not isinstance(part, Part):
                 raise PlanError(
-                    f"aggregate: {name}={part!r} is not an aggregate. Use Sum, Count, Min, Max, First, Last or Key."
+                    f"aggregate: {name}={part!r} is not an aggregate. Use Sum, Count, Mean, Min, Max, First, Last or "
+                    f"Key."
                 )
             if isinstance(part, WindowStart | WindowEnd) and not windowed:
                 raise PlanError(f"aggregate: {name} is a bound of a window, but there is none. Call window(...) first.")
-        self.types = types
+            if isinstance(part, Mean) and without_none(types[name])[0] not in (float, object):
+                raise PlanError(
+                    f"aggregate: {name} of {kind.__qualname__} is a mean, which is a float. Declare the field as float "
+                    f"or float | None."
+                )
         self.parts: dict[str, Part] = {name: parts[name] for name in types}
-        self.aggregates = {name: part for name, part in self.parts.items() if isinstance(part, Aggregate)}
+        self.partial = partial_of(kind, types, self.parts, values or {})
         self._required = [name for name, kind in types.items() if not without_none(kind)[1]]
 
-    def new(self, values: Mapping[str, Any]) -> OUT:
-        """Return a record of the class."""
-        return self.kind(**values)
+    def empty(self, key: Any = None) -> Any:
+        """Return the partial result of no records. ``key``: None to leave it out."""
+        values: dict[str, Any] = {}
+        for name, part in self.partial.parts.items():
+            of_key = part.of(key) if isinstance(part, Key) and key is not None else None
+            values[name] = 0 if isinstance(part, Count) else of_key
+        return self.partial.kind(**values)
 
-    def empty(self) -> OUT:
-        """Return the partial result of no records."""
-        return self.new({name: 0 if isinstance(part, Count) else None for name, part in self.parts.items()})
-
-    def adder(self) -> Callable[[Any, Any], OUT]:
+    def adder(self) -> Callable[[Any, Any], Any]:
         """Return a function ``(record, partial result) -> partial result``."""
-        names, parts, kind = list(self.parts), list(self.parts.values()), self.kind
+        names, parts = list(self.partial.parts), list(self.partial.parts.values())
+        kind = self.partial.kind
         read = attrgetter(*names) if len(names) > 1 else lambda record: (getattr(record, names[0]),)
         getters: list[Callable[[Any], Any] | None] = []
 
-        def add(record: Any, before: Any) -> OUT:
+        def add(record: Any, before: Any) -> Any:
             if not getters:
                 getters.extend(_getter(part, record) for part in parts)
             values = []
@@ -86,13 +95,13 @@ class DeclaredResult(Generic[OUT]):
 
         return add
 
-    def merge(self, first: Any, second: Any) -> OUT:
+    def merge(self, first: Any, second: Any) -> Any:
         """Return the partial result of two."""
-        values: dict[str, Any] = dict.fromkeys(self.parts)
-        for name, part in self.aggregates.items():
+        values: dict[str, Any] = dict.fromkeys(self.partial.parts)
+        for name, part in self.partial.aggregates.items():
             one, other = getattr(first, name), getattr(second, name)
             values[name] = other if one is None else one if other is None else part.merge(one, other)
-        return self.new(values)
+        return self.partial.kind(**values)
 
     def finished(self, partial: Any, key: Any, start: int = -1, end: int = -1) -> OUT:
         """Return the result of a key.
@@ -103,18 +112,21 @@ class DeclaredResult(Generic[OUT]):
         values: dict[str, Any] = {}
         for name, part in self.parts.items():
             match part:
+                case Aggregate():
+                    values[name] = getattr(partial, name)
+                case Mean():
+                    of_sum, of_count = self.partial.means[name]
+                    values[name] = part.of(getattr(partial, of_sum), getattr(partial, of_count))
                 case Key():
                     values[name] = part.of(key)
                 case WindowStart():
                     values[name] = start
                 case WindowEnd():
                     values[name] = end
-                case _:
-                    values[name] = getattr(partial, name)
         for name in self._required:
             if values[name] is None:
                 raise SchemaError(f"Field {name!r} of {self.kind.__qualname__} is None in a record.")
-        return self.new(values)
+        return self.kind(**values)
 
 
 def field_types(kind: object) -> dict[str, Any] | None:

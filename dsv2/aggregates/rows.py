@@ -17,8 +17,8 @@ OUT = TypeVar("OUT")
 
 
 def new_state(result: DeclaredResult[Any]) -> ValueStateDeclaration[Any, Any]:
-    """The state of a running aggregation: the last result of the key."""
-    return ValueStateDeclaration("aggregates", result.kind)
+    """The state of a running aggregation: the last result of the key, with sums and counts instead of means."""
+    return ValueStateDeclaration("aggregates", result.partial.kind)
 
 
 class RunningAggregate(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT]):
@@ -38,30 +38,30 @@ class RunningAggregate(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT])
 
     def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         state = ctx.state_manager.get_state(self._state)
-        before = state.value()
-        partial = self._add(record, self.result.empty() if before is None else before)
-        after = self.result.finished(partial, ctx.state_manager.current_key)
-        state.update(after)
+        before, key = state.value(), ctx.state_manager.current_key
+        partial = self._add(record, self.result.empty(key) if before is None else before)
+        after = self.result.finished(partial, key)
+        state.update(partial)
         output.collect(after)
 
 
-class FoldedRecords(AggregateFunction[IN, OUT, OUT], Generic[IN, OUT]):
-    """The aggregation of the records of a window. The result has no key and no bounds."""
+class FoldedRecords(AggregateFunction[IN, Any, Any], Generic[IN]):
+    """The aggregation of the records of a window to a partial result without key and bounds."""
 
-    def __init__(self, result: DeclaredResult[OUT]) -> None:
+    def __init__(self, result: DeclaredResult[Any]) -> None:
         self.result = result
         self._add = result.adder()
 
-    def create_accumulator(self) -> OUT:
+    def create_accumulator(self) -> Any:
         return self.result.empty()
 
-    def add(self, value: IN, accumulator: OUT) -> OUT:
+    def add(self, value: IN, accumulator: Any) -> Any:
         return self._add(value, accumulator)
 
-    def merge(self, first: OUT, second: OUT) -> OUT:
+    def merge(self, first: Any, second: Any) -> Any:
         return self.result.merge(first, second)
 
-    def get_result(self, accumulator: OUT) -> OUT:
+    def get_result(self, accumulator: Any) -> Any:
         return accumulator
 
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from dsv2.aggregates import Aggregate, Count, Key, WindowEnd, WindowStart
+from dsv2.aggregates import Aggregate, Count, Key, Mean, WindowEnd, WindowStart
 from dsv2.aggregates.result import DeclaredResult
 from dsv2.aggregates.rows import new_state
 from dsv2.arrow.encoding import Numbers, in_one_piece
@@ -31,6 +31,9 @@ __all__ = ("ColumnAggregate", "RunningColumns", "WindowAggregate", "WindowColumn
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 
+_FLOATS = 1 << 53
+"""All whole numbers up to this one are floats."""
+
 
 def why_not_columns(result: DeclaredResult[Any], kind: type, key_names: Sequence[str]) -> str | None:
     """Return why records of ``kind`` cannot be aggregated in columns; None if they can be.
@@ -42,9 +45,13 @@ def why_not_columns(result: DeclaredResult[Any], kind: type, key_names: Sequence
     """
     try:
         given, made = schema_of(kind), schema_of(result.kind)
+        for name, part in result.parts.items():
+            if isinstance(part, Mean) and not pa.types.is_float64(made.field(name).type):
+                return f"{name!r} of {result.kind.__qualname__} is {made.field(name).type}, and a mean is double"
+        made = schema_of(result.partial.kind)
     except SchemaError as error:
         return str(error).rstrip(".")
-    for name, part in result.parts.items():
+    for name, part in result.partial.parts.items():
         field = made.field(name)
         if isinstance(part, Key):
             source = given.field(key_names[part.index or 0]) if len(key_names) == 1 or part.index is not None else None
@@ -89,7 +96,7 @@ class ColumnAggregate(TableFunction[IN, OUT]):
     def _added(self, table: pa.Table) -> dict[str, pa.Array]:
         """The columns that are aggregated, by field of the result."""
         added: dict[str, Any] = {}
-        for name, part in self.result.aggregates.items():
+        for name, part in self.result.partial.aggregates.items():
             if isinstance(part, Count):
                 added[name] = _ones(table[part.field] if part.field else None, table.num_rows)
             else:
@@ -102,6 +109,13 @@ class ColumnAggregate(TableFunction[IN, OUT]):
             name: table[self.key_names[part.index or 0]]
             for name, part in self.result.parts.items()
             if isinstance(part, Key)
+        }
+
+    def _means(self, partial: Mapping[str, pa.Array | pa.ChunkedArray]) -> dict[str, pa.Array]:
+        """The means of partial results."""
+        return {
+            name: _divided(_one_array(partial[of_sum]), _one_array(partial[of_count]))
+            for name, (of_sum, of_count) in self.result.partial.means.items()
         }
 
 
@@ -118,9 +132,11 @@ class RunningColumns(ColumnAggregate[IN, OUT]):
     def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
         table = table_of(batch.records, self.kind)
         keys, of_key = self._keys_of(table), self._key_columns(table)
-        hows = {name: part.how for name, part in self.result.aggregates.items()}
+        hows = {name: part.how for name, part in self.result.partial.aggregates.items()}
         columns, hows = {**of_key, **self._added(table)}, {**dict.fromkeys(of_key, "first"), **hows}
         after = ctx.keyed_state(self._state).accumulate(keys, columns, hows)
+        for name, mean in self._means(after).items():
+            after = after.append_column(name, mean)
         output.collect_batch(RecordBatch(records_of(after, self.result.kind), batch.timestamps))
 
 
@@ -151,27 +167,29 @@ class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction):
 
     def dsv2_keyed_columns(self, environment: ColumnsEnvironment, fail: Callable[..., NoReturn]) -> ArrowPanes:
         size = self.strategy.size
-        hows = {name: part.how for name, part in self.result.aggregates.items()}
-        return ArrowPanes(empty_value(self.result.kind), hows, lambda slot: slot + size - 1, environment, fail)
+        partial = self.result.partial
+        hows = {name: part.how for name, part in partial.aggregates.items()}
+        return ArrowPanes(empty_value(partial.kind), hows, lambda slot: slot + size - 1, environment, fail)
 
     def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
         table = table_of(batch.records, self.kind)
         times, event_time = times_of(batch), ctx.event_timers.current_time()
         strategy, panes = self.strategy, ctx.columns
-        last = times - (times - strategy.offset) % strategy.slide
+        last = np.unique(times - (times - strategy.offset) % strategy.slide)
+        slots = {slot - start for slot in last.tolist() for start in range(0, strategy.size, strategy.slide)}
         keys, columns = self._keys_of(table), self._added(table)
-        for start in range(0, strategy.size, strategy.slide):
-            starts = last - start
-            is_in = (starts > times - strategy.size) & (starts + (strategy.size - 1) > event_time)
-            for slot in np.unique(starts[is_in]).tolist():
-                check_window_end(slot + strategy.size - 1, f"The window that starts at {slot} ms")
-                chosen = is_in & (starts == slot)
-                if chosen.all():
-                    panes.fold(slot, keys, {name: _one_array(column) for name, column in columns.items()})
-                    continue
-                rows = pa.array(np.flatnonzero(chosen))
-                own = {name: _one_array(column.take(rows)) for name, column in columns.items()}
-                panes.fold(slot, [key.take(rows) for key in keys], own)
+        for slot in sorted(slots):
+            end = slot + strategy.size - 1
+            chosen = (times >= slot) & (times <= end)  # in the order of arrival
+            if end <= event_time or not chosen.any():
+                continue
+            check_window_end(end, f"The window that starts at {slot} ms")
+            if chosen.all():
+                panes.fold(slot, keys, {name: _one_array(column) for name, column in columns.items()})
+                continue
+            rows = pa.array(np.flatnonzero(chosen))
+            own = {name: _one_array(column.take(rows)) for name, column in columns.items()}
+            panes.fold(slot, [key.take(rows) for key in keys], own)
 
     def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
         panes: ArrowPanes = ctx.columns
@@ -185,9 +203,11 @@ class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction):
     def _results(
         self, keys: Sequence[pa.Array], values: Mapping[str, pa.Array], start: int, end: int
     ) -> ArrowRecords[OUT]:
-        columns = {}
+        columns: dict[str, pa.Array] = self._means(values)
         for name, part in self.result.parts.items():
             match part:
+                case Mean():
+                    continue
                 case Key():
                     columns[name] = keys[part.index or 0]
                 case WindowStart():
@@ -215,6 +235,20 @@ def times_of(batch: RecordBatch[Any]) -> Numbers:
             "window (EventTimeExtension.new_watermark_generator_builder), or use windows with TimeType.PROCESSING."
         )
     return np.array(timestamps, np.int64)
+
+
+def _divided(sums: pa.Array, counts: pa.Array) -> pa.Array:
+    """The results of ``Mean.of``."""
+    numbers = sums.fill_null(0).to_numpy(zero_copy_only=False)
+    is_simple = pa.types.is_float64(sums.type)
+    if pa.types.is_int64(sums.type):  # larger ones are not floats: they would be rounded twice
+        is_simple = bool(((numbers > -_FLOATS) & (numbers < _FLOATS)).all())
+    if not is_simple:
+        means = [Mean.of(total, count) for total, count in zip(sums.to_pylist(), counts.to_pylist(), strict=True)]
+        return pa.array(means, pa.float64())
+    missing = sums.is_null().to_numpy(zero_copy_only=False)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return pa.array(numbers / counts.to_numpy(), pa.float64(), mask=missing)
 
 
 def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:

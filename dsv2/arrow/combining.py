@@ -1,13 +1,13 @@
 """Combines records of windows before the exchange, so that fewer are sent.
 
-A partial result has the class of the results, with the key and the aggregates of some records, and the start of the
-windows' slide as timestamp: all of its records are in the same windows. Only aggregates that do not depend on the order
-of records are combined.
+A partial result has the key and the aggregates of some records, and the start of the windows' slide as timestamp: all
+of its records are in the same windows. Only aggregates that do not depend on the order of records are combined.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -34,18 +34,19 @@ _SAMPLE = 4096
 
 def combined(
     result: DeclaredResult[OUT], kind: type[IN], key_names: Sequence[str], strategy: SlidingWindowStrategy
-) -> tuple[CombineColumns[IN, OUT], attrgetter[Any], WindowColumns[OUT, OUT]] | None:
+) -> tuple[CombineColumns[IN, OUT], attrgetter[Any], WindowColumns[Any, OUT]] | None:
     """Return the function before the exchange, the key selector of what it emits, and the function after it.
 
     None: the records cannot be combined. The arguments are those of ``WindowColumns``.
     """
     names = [_field_of_key(result, index, len(key_names)) for index in range(len(key_names))]
-    if None in names or strategy.size % strategy.slide or not all(map(_is_exact(kind), result.aggregates.values())):
+    partial = result.partial
+    if None in names or strategy.size % strategy.slide or not all(map(_is_exact(kind), partial.aggregates.values())):
         return None
-    parts = {name: _again(name, part) for name, part in result.parts.items()}
-    again = DeclaredResult(result.kind, parts, windowed=True)
+    again = copy(result)
+    again.partial = partial._replace(parts={name: _again(name, part) for name, part in partial.parts.items()})
     fields = [name for name in names if name is not None]
-    final = WindowColumns[OUT, OUT](again, result.kind, fields, strategy)
+    final = WindowColumns[Any, OUT](again, partial.kind, fields, strategy)
     return CombineColumns(result, kind, key_names, strategy), attrgetter(*fields), final
 
 
@@ -81,6 +82,10 @@ class CombineColumns(WindowAggregate[IN, OUT], BatchFunction):
     dsv2_inherits_parallelism = True
 
     @property
+    def record_types(self) -> tuple[type, type]:
+        return self.kind, self.result.partial.kind
+
+    @property
     def keeps_nothing(self) -> bool:
         return True
 
@@ -100,13 +105,14 @@ class CombineColumns(WindowAggregate[IN, OUT], BatchFunction):
         table, times = table_of(batch.records, self.kind), times_of(batch)
         times = times - (times - self.strategy.offset) % self.strategy.slide
         columns = {**self._key_columns(table), **self._added(table)}
-        for name in self.result.parts:
+        names = self.result.partial.parts
+        for name in names:
             columns.setdefault(name, pa.array(times))  # bounds of the window, which are not known yet
-        partial = pa.table({**{name: columns[name] for name in self.result.parts}, _TIME: times})
+        partial = pa.table({**{name: columns[name] for name in names}, _TIME: times})
         if self._repeats(partial) and self._fits(partial):
             partial = self._grouped(partial)
         stamps = ArrowWholeNumbers(partial[_TIME].combine_chunks())
-        return RecordBatch(records_of(partial.drop_columns([_TIME]), self.result.kind), stamps)
+        return RecordBatch(records_of(partial.drop_columns([_TIME]), self.result.partial.kind), stamps)
 
     def _repeats(self, partial: pa.Table) -> bool:
         """Whether enough of the first records have the same key and windows, so that combining saves something."""
@@ -116,11 +122,11 @@ class CombineColumns(WindowAggregate[IN, OUT], BatchFunction):
 
     def _fits(self, partial: pa.Table) -> bool:
         """Whether no sum can exceed 64 bits. If one may, the sums are checked after the exchange."""
-        sums = (name for name, part in self.result.aggregates.items() if isinstance(part, Sum))
+        sums = (name for name, part in self.result.partial.aggregates.items() if isinstance(part, Sum))
         return all(fits_in_sum(partial[name].fill_null(0).to_numpy()) for name in sums)
 
     def _grouped(self, partial: pa.Table) -> pa.Table:
-        hows = [(name, part.how) for name, part in self.result.aggregates.items()]
+        hows = [(name, part.how) for name, part in self.result.partial.aggregates.items()]
         grouped = partial.group_by(self._groups(), use_threads=False).aggregate(hows)
         columns = {name: grouped[f"{name}_{how}"] for name, how in hows}
         for name in partial.column_names:

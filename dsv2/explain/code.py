@@ -50,8 +50,16 @@ def _lambda_text(code: CodeType) -> str:
     found = [node for node in _lambdas(code.co_filename, "".join(lines)) if node.lineno == code.co_firstlineno]
     if len(found) > 1:
         found = _with_instructions(code, found)
-    text = ast.get_source_segment("".join(lines), found[0]) if found else None
-    return "lambda" if text is None else " ".join(text.split())
+    return " ".join(_source_of(found[0], lines).split()) if found else "lambda"
+
+
+def _source_of(node: ast.expr, lines: list[str]) -> str:
+    """The text of ``node``. ``ast.get_source_segment`` would split the whole file again for each of them."""
+    (first, begin), (last, end) = _start(node), _end(node)
+    text = [line.encode() for line in lines[first - 1 : last]]  # columns count bytes
+    text[-1] = text[-1][:end]
+    text[0] = text[0][begin:]
+    return b"".join(text).decode()
 
 
 def _with_instructions(code: CodeType, lambdas: list[ast.Lambda]) -> list[ast.Lambda]:

@@ -8,6 +8,7 @@ from dsv2.explain.flow import OF_EVENT_TIME, Flow, handlers, key_handlers
 from dsv2.explain.model import Finding, Severity
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Edge, Operator, OperatorKind, handlers_of
+from dsv2.watermark import AtLeastChannels
 
 __all__ = ("watermark_findings",)
 
@@ -28,6 +29,7 @@ def watermark_findings(flow: Flow) -> Iterator[Finding]:
             yield from _never_called(operator, flow)
             yield from _addressed_without_effect(operator, flow)
             yield from _keeps_every_key(operator, flow)
+            yield from _too_few_channels(operator, flow)
     yield from _unhandled(flow)
 
 
@@ -168,6 +170,24 @@ def _keeps_every_key(operator: Operator, flow: Flow) -> Iterator[Finding]:
                 f"keeps the values of the watermark {identifier!r} for every key, and a source before it is unbounded.",
                 "If keys come and go, declare it with expire_after(...).",
             )
+
+
+def _too_few_channels(operator: Operator, flow: Flow) -> Iterator[Finding]:
+    """Find watermarks that are delivered when k channels have reached a value, where there are fewer than k."""
+    for edge in flow.plan.edges_into[operator.id]:
+        channels = 1 if flow.plan.is_chained(edge) else flow.plan.channels_of(edge)
+        for identifier in sorted(flow.arriving(edge)):
+            function = flow.plan.declarations[identifier].combination_policy.combination_function
+            too_few = isinstance(function, AtLeastChannels) and channels < function.channels
+            if too_few and flow.handles(operator, identifier):
+                yield Finding(
+                    "too-few-channels",
+                    Severity.WARNING,
+                    (operator.id, edge.source),
+                    f"never receives the watermark {identifier!r}: it is combined with {function.value}, and each "
+                    f"subtask has {channels} on input {edge.input + 1}.",
+                    "Declare it with fewer channels, or give the operator that emits it a higher parallelism.",
+                )
 
 
 def _unhandled(flow: Flow) -> Iterator[Finding]:

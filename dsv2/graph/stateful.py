@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dis
-from collections.abc import Iterator
+import functools
+from collections.abc import Hashable, Iterator
 from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, cast
 
 from typing_extensions import Format, get_annotations
 
@@ -24,6 +25,7 @@ _PLAIN = (
     int, float, complex, str, bytes, type(None), Enum, type, FunctionType, BuiltinFunctionType, ModuleType, Resource,
     AsyncResource,
 )  # fmt: skip
+_CLASSES = 256  # whose code has been read lately: a job reads that of its functions at each restore
 _STORES = ("STORE_ATTR", "DELETE_ATTR")
 _STORING_CALLS = {"setattr", "delattr", "__dict__", "__setattr__"}
 
@@ -56,6 +58,11 @@ def _has_fields(function: ProcessFunction) -> bool:
     kind = type(function)
     if kind.__getstate__ is not object.__getstate__ or not all(map(_is_constant, vars(function).values())):
         return True
+    return _methods_store(cast(Hashable, kind))
+
+
+@functools.lru_cache(maxsize=_CLASSES)
+def _methods_store(kind: type) -> bool:
     return any(
         _stores(method.__code__)
         for base in kind.__mro__
@@ -67,14 +74,20 @@ def _has_fields(function: ProcessFunction) -> bool:
 def mentioned_names(function: ProcessFunction) -> set[str]:
     """The fields that ``function`` has or may use: all names in the object and in the code of its class."""
     called = function.wrapped if isinstance(function, WrappingFunction) else function
-    names = set(vars(called)) if hasattr(called, "__dict__") else set()
-    for base in type(called).__mro__[:-1]:
+    own = set(vars(called)) if hasattr(called, "__dict__") else set()
+    return own | _names_of_class(cast(Hashable, type(called)))
+
+
+@functools.lru_cache(maxsize=_CLASSES)
+def _names_of_class(kind: type) -> frozenset[str]:
+    names = set[str]()
+    for base in kind.__mro__[:-1]:
         names |= {*vars(base), *get_annotations(base, format=Format.STRING)}
         for member in vars(base).values():
             for method in (member, *(getattr(member, part, None) for part in ("fget", "fset", "__func__"))):
                 if isinstance(method, FunctionType):
                     names |= _names_in(method.__code__)
-    return names
+    return frozenset(names)
 
 
 def _is_constant(value: object) -> bool:

@@ -22,6 +22,7 @@ from dsv2.sources import HybridSource, Source
 from dsv2.spi import ColumnarFunction, WrappingFunction
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateTtl, TtlTimeCharacteristic
 from dsv2.watermark import WatermarkDeclaration, WatermarkDelivery
+from dsv2.watermark.value_type import BoolType, DataType, LongType, SetType
 
 __all__ = (
     "FURTHER",
@@ -35,6 +36,12 @@ __all__ = (
 )
 
 _WITH_LAYOUT = (WrappingFunction, ColumnarFunction)
+_VALUE_TYPES: dict[type, str] = {
+    LongType: "LongWatermarkDeclaration",
+    BoolType: "BoolWatermarkDeclaration",
+    DataType: "type_of()",  # the class is described apart, because it may be renamed
+    SetType: "type_set()",
+}
 Description: TypeAlias = dict[str, Any]
 """The description of a program, as JSON values."""
 
@@ -194,8 +201,10 @@ def _key(
 def _declared(declaration: WatermarkDeclaration) -> dict[str, Any]:
     policy = declaration.combination_policy
     delivery, across = policy.delivery, policy.across_inputs_function
+    value_type, key_type = declaration.value_type, declaration.scope.key_type
+    classes = classes_of(value_type.classes)
     return {
-        "type": _type_of(declaration),
+        "type": _VALUE_TYPES.get(type(value_type), value_type.builder_call),
         "function": policy.combination_function.name,
         "wait_for_all_channels": policy.combine_wait_for_all_channels,
         "aligned": policy.aligned,
@@ -205,9 +214,7 @@ def _declared(declaration: WatermarkDeclaration) -> dict[str, Any]:
         **({} if delivery is WatermarkDelivery.ON_CHANGE else {"delivery": delivery.name}),
         **({"expires": True} if declaration.scope.expires_after_ms is not None else {}),
         **({} if policy.barrier is None else {"barrier": True}),
+        **({} if key_type is None else {"keys": [shape_of(key_type)]}),
+        **({"values": list(map(shape_of, value_type.classes))} if isinstance(value_type, DataType | SetType) else {}),
+        **({"classes": classes} if classes else {}),
     }
-
-
-def _type_of(declaration: WatermarkDeclaration) -> str:
-    is_plain = type(declaration) is WatermarkDeclaration
-    return declaration.value_type.name if is_plain else type(declaration).__name__

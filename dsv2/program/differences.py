@@ -7,9 +7,11 @@ from functools import partial
 from typing import Any
 
 from dsv2.graph import OperatorKind
+from dsv2.program.class_changes import class_changes
 from dsv2.program.description import Description
 from dsv2.program.difference import Difference
 from dsv2.program.operator_differences import operator_differences
+from dsv2.program.type_shapes import Renamed, Shape, fits_into, shown
 from dsv2.runtime.serde.former_names import current_name
 
 __all__ = ("differences",)
@@ -27,6 +29,7 @@ _OF_WATERMARKS = {  # part of a declaration -> whether a savepoint carries its c
     "strategy": True,  # no state depends on it
     "expires": False,
 }
+_SHOWN = {"LongWatermarkDeclaration": "type_long()", "BoolWatermarkDeclaration": "type_bool()"}
 _DEFAULTS = {"across_inputs_function": "that of the channels", "delivery": "ON_CHANGE"}
 
 
@@ -38,7 +41,7 @@ def differences(before: Description, now: Description) -> list[Difference]:
     old, new = before["operators"], now["operators"]
     for uid in (uid for uid in new if uid in old):
         found.extend(operator_differences(uid, old[uid], new[uid], same_python, renamed))
-    return [*found, *_of_order(before, now), *_of_watermarks(before, now)]
+    return [*found, *_of_order(before, now), *_of_watermarks(before, now, renamed)]
 
 
 def _of_format(before: Description, now: Description) -> Iterator[Difference]:
@@ -74,10 +77,24 @@ def _of_order(before: Description, now: Description) -> Iterator[Difference]:
         yield Difference("order of the sources", text, carried=True)
 
 
-def _of_watermarks(before: Description, now: Description) -> Iterator[Difference]:
+def _of_watermarks(before: Description, now: Description, renamed: Renamed) -> Iterator[Difference]:
     old, new = before["watermarks"], now["watermarks"]
     for identifier in sorted(old.keys() | new.keys()):
         yield from _of_watermark(identifier, old.get(identifier), new.get(identifier))
+        if identifier in old and identifier in new:
+            yield from _of_values(identifier, old[identifier], new[identifier], renamed)
+
+
+def _of_values(identifier: str, old: dict[str, Any], new: dict[str, Any], renamed: Renamed) -> Iterator[Difference]:
+    """Differences between the classes of the values, and between those of the keys."""
+    for part in ("values", "keys"):
+        was, is_now = old.get(part, []), new.get(part, [])
+        same_number = len(was) == len(is_now) or old["type"] != new["type"]
+        if not same_number or not all(map(partial(fits_into, renamed=renamed), was, is_now)):
+            text = f"watermark {identifier!r}: the type of its {part} was {_shown(was)} and is now {_shown(is_now)}"
+            yield Difference(identifier, text, carried=False)
+    for change in class_changes(old.get("classes", {}), new.get("classes", {}), renamed):
+        yield Difference(identifier, f"watermark {identifier!r}: {change}", carried=False)
 
 
 def _of_watermark(identifier: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> Iterator[Difference]:
@@ -87,7 +104,11 @@ def _of_watermark(identifier: str, old: dict[str, Any] | None, new: dict[str, An
         return
     for part, carried in _OF_WATERMARKS.items():
         default = _DEFAULTS.get(part, False)
-        was, is_now = old.get(part, default), new.get(part, default)
+        was, is_now = (_SHOWN.get(one, one) for one in (old.get(part, default), new.get(part, default)))
         if was != is_now:
             text = f"watermark {identifier!r}: {part.replace('_', ' ')} was {was} and is now {is_now}"
             yield Difference(identifier, text, carried)
+
+
+def _shown(shapes: list[Shape]) -> str:
+    return " of ".join(map(shown, shapes)) or "none"

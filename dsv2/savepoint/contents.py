@@ -157,12 +157,33 @@ class ContentsTable(StateTable):
                 continue
             found = types[name]
             if found is None:
-                found = types[name] = next((column for value in columns[name] if (column := _column_of(value))), None)
+                found = types[name] = _column_of_any(columns[name])
             if found is not None:
                 arrays[name] = to_array(columns[name], found)
             elif rows:
                 arrays[f"{name}_bytes"] = pa.array(map(self._codec.dumps, columns[name]), pa.binary())
         return pa.table(arrays)
+
+
+def _column_of_any(values: Sequence[Any]) -> ColumnType | None:
+    """The column type of the first value that has one. Fields of records that are all None are left out."""
+    found = _first_type(values)
+    if found is not None or not values or not dataclasses.is_dataclass(values[0]):
+        return found
+    fields: list[Any] = []
+    for field in dataclasses.fields(values[0]):
+        held = [part for value in values if (part := getattr(value, field.name, None)) is not None]
+        if held:
+            kind = _first_type(held)
+            if kind is None:
+                return None
+            fields.append([field.name, kind])
+    return {"struct": fields} if fields else None
+
+
+def _first_type(values: Iterable[Any]) -> ColumnType | None:
+    found: Iterator[ColumnType] = (column for value in values if (column := _column_of(value)) is not None)
+    return next(found, None)
 
 
 def _column_of(value: Any) -> ColumnType | None:

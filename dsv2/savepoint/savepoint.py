@@ -138,7 +138,7 @@ class Savepoint:
         first record; else -1), ``end`` (of sessions, in ms), ``side`` (with two inputs) and ``value``. Joins have
         ``subtask``, ``key``, ``side``, ``timestamp`` (in ms) and ``value``. ``side`` is ``first`` or ``second``. The
         types of keys and values are those of the first one, because they are not declared. A value that does not fit
-        is null.
+        is null, and fields of records that are None in all of them are left out.
 
         Raises:
             ConfigurationError: There is no such operator, or it is neither.

@@ -332,7 +332,8 @@ class Harness:
     def restart(self) -> None:
         """Restore a new subtask from a snapshot, as between micro-batches on Spark or after a failure."""
         self._end_batch()
-        self._rebuild()
+        if self._mutation is None:  # otherwise the end of the micro-batch has done it
+            self._rebuild()
 
     @property
     def keys(self) -> list[Any]:

@@ -124,7 +124,7 @@ class LongType(ValueType[int]):
         return (*_ORDERED, "sum", "count", *_FOR_ALL)
 
     def admits(self, value: object) -> bool:
-        return is_whole_number(value) and LONG_MIN <= value <= LONG_MAX
+        return (type(value) is int or is_whole_number(value)) and LONG_MIN <= value <= LONG_MAX
 
 
 class BoolType(ValueType[bool]):

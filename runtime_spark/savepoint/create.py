@@ -9,11 +9,11 @@ from pyspark.sql import SparkSession
 from pyspark.storagelevel import StorageLevel
 
 from dsv2.dead_letters.replay import PendingReplay
-from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder
 from dsv2.savepoint.metadata import Origin, SavepointInfo, sink_positions, write_info
 from dsv2.savepoint.source_replays import with_values
 from dsv2.savepoint.writer import check_unused
+from runtime_spark.connect import check_classic
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.folders import open_folder
 from runtime_spark.generations import current_generation
@@ -62,8 +62,7 @@ def create_savepoint(
 
     Source: Flink ``flink savepoint``.
     """
-    if not isinstance(spark, SparkSession):
-        raise ConfigurationError(f"spark=... must be a SparkSession, got {type(spark).__name__}.")
+    check_classic(spark, "create_savepoint")
     check_spark(spark)
     folder = check_unused_path(spark, path)
     with usable(f"The checkpoint_location {fspath(checkpoint_location)}"):

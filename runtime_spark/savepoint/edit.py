@@ -24,6 +24,7 @@ from dsv2.savepoint.given_state import GivenState, columns_of, is_on_spark, loca
 from dsv2.savepoint.metadata import write_info
 from dsv2.savepoint.row_edits import Edit, edit_rows
 from dsv2.savepoint.tables import COLUMNS, SavepointTable
+from runtime_spark.connect import check_classic
 from runtime_spark.failures import job_failure, marked_failures, usable
 from runtime_spark.folders import open_folder
 from runtime_spark.savepoint.restoration import check_digests
@@ -38,8 +39,7 @@ _STATE_SCHEMA = "subtask int, kind string, state string, key_bytes binary, value
 
 def write_on_spark(spark: SparkSession, path: str, draft: Draft) -> str:
     """Write a savepoint and return its path. See ``SavepointEditor.write``."""
-    if not isinstance(spark, SparkSession):
-        raise ConfigurationError(f"spark=... must be a SparkSession, got {type(spark).__name__}.")
+    check_classic(spark, "SavepointEditor.write")
     check_spark(spark)
     with usable(f"The path {path} of the savepoint"):
         folder = open_folder(spark, path)

@@ -28,7 +28,9 @@ from tests.conformance.counts import KeptPlan, miscounts
 from tests.conformance.ended_watermarks import unended
 
 __all__ = (
+    "CONNECT_SETTING",
     "LOCAL_SETTINGS",
+    "NIGHTLY_LOCAL_SETTINGS",
     "NIGHTLY_SPARK_SETTINGS",
     "SPARK_SETTINGS",
     "Pipeline",
@@ -71,11 +73,17 @@ class Setting:
         return f"p{self.parallelism} {self.mode.value}{cut}{fast}{maps} seed {self.seed}"
 
 
-_CUTS = ((None, 0, False), (None, 1, True), (1, 2, False), (3, 3, False), (5, 4, True))
+# Locally, a restart after each micro-batch takes most of the time, and more with more subtasks and micro-batches.
+_CUTS = ((None, 0, False), (None, 1, True), (5, 4, True))
 LOCAL_SETTINGS = [
     *(Setting(p, batch, seed=seed, fast=fast) for p in (1, 2, 4) for batch, seed, fast in _CUTS),
     *(Setting(p, mode=RuntimeExecutionMode.BATCH, seed=5) for p in (1, 2, 4)),
+    Setting(1, 1, seed=2),
+    Setting(2, 1, seed=2),
+    Setting(4, 3, seed=3),
 ]
+# The same restarts with other numbers of subtasks and records.
+NIGHTLY_LOCAL_SETTINGS = [Setting(1, 3, seed=3), Setting(2, 3, seed=3), Setting(4, 1, seed=2)]
 # On Spark each setting takes minutes. Each of these covers a path that no other does: several subtasks in one task,
 # which take turns; pages of state in a map; batch mode without a state store. (Records of a micro-batch are counted
 # over all subtasks of a source on Spark, and over each of them locally.)
@@ -93,6 +101,8 @@ NIGHTLY_SPARK_SETTINGS = [
     Setting(1, mode=RuntimeExecutionMode.BATCH),
     Setting(4, mode=RuntimeExecutionMode.BATCH),
 ]
+# Spark Connect runs batch jobs only.
+CONNECT_SETTING = Setting(2, mode=RuntimeExecutionMode.BATCH)
 
 
 class Pipeline:

@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dsv2.aggregates import Count, Key, Max, Sum, WindowStart
+from dsv2.aggregates import Count, Key, Max, Mean, Sum, WindowStart
 from dsv2.arrow import (
     ArrowCollector,
     ArrowContext,
@@ -128,6 +128,7 @@ class Sums(NamedTuple):
     user: str
     clicks: int
     pages: int
+    mean: float
     last: int
 
 
@@ -138,6 +139,7 @@ class WindowSums(NamedTuple):
     start: int
     clicks: int
     pages: int
+    mean: float
 
 
 class DeclaredAggregates(Program):
@@ -148,10 +150,12 @@ class DeclaredAggregates(Program):
         timed = p.source(CLICKS, 1).process(times.build_as_process_function()).with_parallelism(1)
         windows = WindowStrategy.sliding(timedelta(milliseconds=10), timedelta(milliseconds=5))
         for name, keyed in (("columns", timed.key_by(attrgetter("user"))), ("rows", timed.key_by(user_of))):
-            running = keyed.aggregate(Sums, user=Key(), clicks=Count(), pages=Sum("page"), last=Max("time"))
+            running = keyed.aggregate(
+                Sums, user=Key(), clicks=Count(), pages=Sum("page"), mean=Mean("page"), last=Max("time")
+            )
             p.collect(running.process(Stamped[Sums]()), f"running on {name}")
             of_windows = keyed.window(windows).aggregate(
-                WindowSums, user=Key(), start=WindowStart(), clicks=Count(), pages=Sum("page")
+                WindowSums, user=Key(), start=WindowStart(), clicks=Count(), pages=Sum("page"), mean=Mean("page")
             )
             p.collect(of_windows.process(Stamped[WindowSums]()), f"windows on {name}")
 
@@ -163,12 +167,13 @@ class DeclaredAggregates(Program):
                 own = [click for click in CLICKS if click.user == user]
                 for number, click in enumerate(own, start=1):
                     pages = sum(one.page for one in own[:number])
-                    expected.append((Sums(user, number, pages, click.time), click.time))
+                    expected.append((Sums(user, number, pages, pages / number, click.time), click.time))
                 for start in range(-5, 60, 5):
                     inside = [click for click in own if start <= click.time < start + 10]
                     if inside:
                         pages = sum(click.page for click in inside)
-                        of_windows.append((WindowSums(user, start, len(inside), pages), start + 9))
+                        result = WindowSums(user, start, len(inside), pages, pages / len(inside))
+                        of_windows.append((result, start + 9))
             run.expect_all(*expected, name=f"running on {name}")
             run.expect_all(*of_windows, name=f"windows on {name}")
 

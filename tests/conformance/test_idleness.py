@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dsv2.local import LocalRuntime
-from tests.conformance.harness import LOCAL_SETTINGS, Program, Setting, run_programs
+from tests.conformance.harness import LOCAL_SETTINGS, NIGHTLY_LOCAL_SETTINGS, Program, Setting, run_programs
 from tests.conformance.programs_idleness import PROGRAMS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+SETTINGS = [*LOCAL_SETTINGS, *(pytest.param(setting, marks=pytest.mark.nightly) for setting in NIGHTLY_LOCAL_SETTINGS)]
 
 
 class Steps:
@@ -29,7 +31,7 @@ class Steps:
     def wait(self, duration: timedelta) -> None: ...
 
 
-@pytest.mark.parametrize("setting", LOCAL_SETTINGS, ids=str)
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_program(program: Program, setting: Setting, tmp_path: Path) -> None:
     batches = () if setting.batch is None else (setting.batch,)

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from dsv2.local import LocalRuntime
-from tests.conformance.harness import LOCAL_SETTINGS, Program, Setting, run_programs
+from tests.conformance.harness import LOCAL_SETTINGS, NIGHTLY_LOCAL_SETTINGS, Program, Setting, run_programs
 from tests.conformance.programs import PROGRAMS
 
+SETTINGS = [*LOCAL_SETTINGS, *(pytest.param(setting, marks=pytest.mark.nightly) for setting in NIGHTLY_LOCAL_SETTINGS)]
 
-@pytest.mark.parametrize("setting", LOCAL_SETTINGS, ids=str)
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=str)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_program(program: Program, setting: Setting, tmp_path: Path) -> None:
     batches = () if setting.batch is None else (setting.batch,)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
+from fractions import Fraction
 from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment
-from dsv2.aggregates import Count, First, Key, Last, Max, Min, Sum, WindowEnd, WindowStart
+from dsv2.aggregates import Count, First, Key, Last, Max, Mean, Min, Sum, WindowEnd, WindowStart
 from dsv2.arrow.aggregates import RunningColumns, WindowColumns
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
@@ -48,6 +49,9 @@ class Result(NamedTuple):
     amount: int
     price: float | None
     cost: Decimal
+    mean: float
+    mean_price: float | None
+    mean_cost: float
     least: float | None
     most: int
     text: str | None
@@ -67,6 +71,9 @@ class WindowResult(NamedTuple):
     amount: int
     price: float | None
     cost: Decimal
+    mean: float
+    mean_price: float | None
+    mean_cost: float
     least: float | None
     most: int
     text: str | None
@@ -82,6 +89,9 @@ AGGREGATES: dict[str, Any] = {
     "amount": Sum("amount"),
     "price": Sum("price"),
     "cost": Sum("cost"),
+    "mean": Mean("amount"),
+    "mean_price": Mean("price"),
+    "mean_cost": Mean("cost"),
     "least": Min("price"),
     "most": Max("amount"),
     "text": Max("text"),
@@ -96,7 +106,7 @@ EVENTS = long_lists(
         st.sampled_from(["a", "b", "é"]),
         st.integers(0, 1),
         st.integers(0, 40),
-        st.integers(-5, 5) | st.just(1 << 40),
+        st.integers(-5, 5) | st.sampled_from([1 << 40, (1 << 55) + 1]),
         st.none() | st.floats(allow_infinity=False, width=32) | st.sampled_from([0.1, 0.2, 1e30, math.nan]),
         st.none() | st.sampled_from(["x", "y", "zz", "é"]),
         st.integers(0, 99).map(lambda cents: Decimal(cents) / 100),
@@ -167,6 +177,53 @@ def test_columns_have_the_results_of_single_records(events: list[Event], what: s
     assert by_key(of_columns) == by_key(of_records)
 
 
+class Means(NamedTuple):
+    """Means only."""
+
+    user: str
+    amount: float
+    price: float | None
+    cost: float
+
+
+def model(events: list[Event]) -> list[Means]:
+    """The running means, in plain Python."""
+    found, of_user = [], dict[str, list[Event]]()
+    for event in events:
+        own = of_user.setdefault(event.user, [])
+        own.append(event)
+        prices = [one.price for one in own if one.price is not None]
+        total = None
+        for price in prices:
+            total = price if total is None else total + price
+        exact = [Fraction(sum(one.amount for one in own)), sum((Fraction(one.cost) for one in own), Fraction(0))]
+        amount, cost = (float(number / len(own)) for number in exact)
+        found.append(Means(event.user, amount, None if total is None else total / len(prices), cost))
+    return found
+
+
+@settings(max_examples=30)
+@given(EVENTS, st.sampled_from([1, 7, 100]), st.booleans())
+def test_means_are_those_of_plain_python(events: list[Event], batch: int, on_columns: bool) -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), fast=True))
+    sink, expected = CollectSink[Means](), model(events)
+    keyed = env.from_collection(events).with_parallelism(1).key_by(attrgetter("user") if on_columns else user_of)
+    means = keyed.aggregate(Means, Event, user=Key(), amount=Mean("amount"), price=Mean("price"), cost=Mean("cost"))
+    assert isinstance(means._node.body, RunningColumns) is on_columns
+    means.with_parallelism(1).to_sink(sink)
+    env.execute("means")
+    assert [tuple(map(bits, mean)) for mean in sink.results] == [tuple(map(bits, mean)) for mean in expected]
+
+
+def user_of(event: Event) -> str:
+    return event.user
+
+
+def bits(value: Any) -> Any:
+    """Distinguishes -0.0, and not NaN from NaN."""
+    return "nan" if value != value else value.hex() if isinstance(value, float) else value
+
+
 @settings(max_examples=10)
 @given(EVENTS, st.sampled_from(list(STRATEGIES)), st.floats(0, 1), st.booleans())
 def test_savepoint_continues_either_way(events: list[Event], what: str, share: float, columns_first: bool) -> None:
@@ -190,6 +247,7 @@ class Sums(NamedTuple):
     events: int
     prices: int
     amount: int
+    mean: float
     least: int
     most: int
 
@@ -220,6 +278,7 @@ def test_combining_before_the_exchange_changes_nothing(events: list[Event], what
                 events=Count(),
                 prices=Count("price"),
                 amount=Sum("amount"),
+                mean=Mean("amount"),
                 least=Min("amount"),
                 most=Max("amount"),
             )

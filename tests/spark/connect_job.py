@@ -24,10 +24,11 @@ from dsv2 import (
     RuntimeExecutionMode,
 )
 from dsv2.connectors.files import FilesSource, json_lines, read_files
+from dsv2.savepoint import Savepoint
 from dsv2.sinks import FileSink
-from runtime_spark import SparkRuntime, through_dataframe, to_dataframe
-from tests.conformance.harness import Setting, run_programs
-from tests.conformance.programs import PROGRAMS
+from dsv2.state import StateDeclaration, StateDeclarations
+from dsv2.testing import Stop, TestSource
+from runtime_spark import through_dataframe, to_dataframe
 
 NUMBERS = list(range(1_000))
 
@@ -46,6 +47,23 @@ class Doubled(OneInputStreamProcessFunction[Number, Number]):
         if record.n == 13:
             raise ValueError("13 cannot be doubled")
         output.collect(Number(2 * record.n, record.even))
+
+
+LAST = StateDeclarations.value_state("last", Number)
+
+
+class Kept(OneInputStreamProcessFunction[Number, Number]):
+    """Keeps numbers."""
+
+    def uses_states(self) -> list[StateDeclaration]:
+        return [LAST]
+
+    def process_record(self, record: Number, output: Collector[Number], ctx: PartitionedContext[Number]) -> None:
+        ctx.state_manager.get_state(LAST).update(record)
+
+
+def number_of(number: Number) -> int:
+    return number.n
 
 
 class Slow(OneInputStreamProcessFunction[Number, Number]):
@@ -71,20 +89,6 @@ class Client:
     def numbers(self) -> DataFrame:
         return self.spark.range(20, 120).selectExpr("int(id) AS n", "id % 2 = 0 AS even")
 
-    def conformance(self) -> list[str]:
-        """Run the programs of the conformance suite. Returns what is wrong."""
-        setting = Setting(2, mode=RuntimeExecutionMode.BATCH)
-        runs = run_programs(PROGRAMS, setting, SparkRuntime(self.spark), self.folder / "programs")
-        wrong = []
-        for program in PROGRAMS:
-            try:
-                program.check(runs[program.name])
-                runs[program.name].expect_counts()
-                runs[program.name].expect_ended_watermarks()
-            except AssertionError as error:
-                wrong.append(f"{program.name}: {error}")
-        return wrong
-
     def dataframes(self) -> list[int]:
         """From a DataFrame to a DataFrame."""
         env = self.env()
@@ -106,6 +110,16 @@ class Client:
         found = read_files(out).to_arrow()["n"].to_pylist()
         assert sorted(found) == sorted(row.n for row in self.spark.read.parquet(str(out)).collect())
         return sorted(found)
+
+    def savepoint(self) -> list[int]:
+        """Read the state in a savepoint, which a local job has written, with the server."""
+        env = ExecutionEnvironment.get_instance(runtime="local")
+        source = TestSource[Number]([Number(n, n % 2 == 0) for n in range(10)] + [Stop()])
+        env.from_source(source).with_uid("in").key_by(number_of).process(Kept()).with_uid("kept").to_sink(CollectSink())
+        job = env.execute_async("kept")
+        job.await_termination()
+        path = job.savepoint(self.folder / "savepoint")
+        return sorted(row.value.n for row in Savepoint.open(path).state("kept", "last").to_spark(self.spark).collect())
 
     def used_output(self) -> str:
         """Write to a folder that has output already."""
@@ -164,19 +178,19 @@ JOBS = (
     Client.elsewhere,
     Client.dataframes,
     Client.files,
+    Client.savepoint,
     Client.used_output,
     Client.failure,
     Client.cancelled,
 )
 
 
-def main(url: str, folder: str, *chosen: str) -> None:
+def main(url: str, folder: str) -> None:
     """Run the jobs."""
     spark = SparkSession.builder.remote(url).getOrCreate()
     client = Client(spark, Path(folder))
-    jobs = [job for job in (*JOBS, Client.conformance) if not chosen or job.__name__ in chosen]
     found = {}
-    for job in jobs:
+    for job in JOBS:
         began = time.monotonic()
         found[job.__name__] = job(client)
         print(f"{job.__name__}: {time.monotonic() - began:.1f} s", file=sys.stderr)

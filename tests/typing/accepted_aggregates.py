@@ -9,7 +9,7 @@ from typing import NamedTuple, assert_type
 import pyarrow as pa
 
 from dsv2 import ConfiguredStream, KeyedPartitionStream, PartitionedContext
-from dsv2.aggregates import Count, Key, Sum, WindowStart
+from dsv2.aggregates import Count, Key, Mean, Sum, WindowStart
 from dsv2.arrow import (
     ArrowCollector,
     ArrowContext,
@@ -33,12 +33,23 @@ class Total:
     value: int
 
 
+class Average(NamedTuple):
+    user: str
+    value: float
+
+
+def mean_of(record: Average) -> float:
+    return record.value
+
+
 TOTALS = StateDeclarations.value_state("totals", Total)
 
 
 def aggregates(keyed: KeyedPartitionStream[str, Click]) -> None:
     running = keyed.aggregate(Total, user=Key(), value=Sum("value"))
     assert_type(running, ConfiguredStream[Total])
+    means = keyed.aggregate(Average, user=Key(), value=Mean("value"))
+    assert_type(means.map(mean_of), ConfiguredStream[float])
     windows = keyed.window(WindowStrategy.tumbling(timedelta(seconds=1)))
     assert_type(windows.aggregate(Total, Click, user=Key(), value=Count()), ConfiguredStream[Total])
     windows.aggregate(Total, user=Key(), value=WindowStart()).with_uid("totals").with_parallelism(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import timedelta
 from operator import attrgetter
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from dsv2 import ExecutionEnvironment, PlanError, UserFunctionError
-from dsv2.aggregates import Count, First, Key, Max, Sum, WindowEnd, WindowStart
+from dsv2.aggregates import Count, First, Key, Last, Max, Mean, Sum, WindowEnd, WindowStart
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
 from dsv2.sinks import CollectSink
@@ -73,6 +74,8 @@ def product_of(sale: Any) -> str:
             {"product": Key(), "value": Sum("cost")},
             "value aggregates 'cost', but Sale has the fields",
         ),
+        (Total, {"product": Key(), "value": Mean("amount")}, "value of Total is a mean, which is a float. Declare"),
+        (Price, {"product": Key(), "value": Mean("cost")}, "value aggregates 'cost', but Sale has the fields"),
         (int, {"value": Count()}, "must be a NamedTuple class or a dataclass, not <class 'int'>"),
     ],
 )
@@ -95,6 +98,8 @@ def test_windows_need_a_strategy() -> None:
         (attrgetter("time"), Total, {"product": Key(), "value": Count()}, "not a column with the type of the key"),
         (BY_PRODUCT, Price, {"product": Key(), "value": Max("price")}, None),
         (BY_PRODUCT, Total, {"product": Key(), "value": Count("price")}, None),
+        (BY_PRODUCT, Price, {"product": Key(), "value": Mean("amount")}, None),
+        (BY_PRODUCT, Price, {"product": Key(), "value": Mean("product")}, "is of type string, which has no sum"),
     ],
 )
 def test_explanation_says_whether_columns_are_aggregated(key: Any, kind: Any, parts: Any, why: str | None) -> None:
@@ -142,12 +147,104 @@ def test_missing_values(key: Any) -> None:
     assert sorted(prices.results, key=BY_PRODUCT) == expected
 
 
+@pytest.mark.parametrize(("kind", "part"), [(Total, Sum("amount")), (Price, Mean("amount"))])
 @pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
-def test_sums_of_more_than_64_bits_are_refused(key: Any) -> None:
+def test_sums_of_more_than_64_bits_are_refused(key: Any, kind: Any, part: Any) -> None:
     env, stream = keyed(key, [Sale("a", 1, 1 << 62, None)] * 2)
-    stream.aggregate(Total, product=Key(), value=Sum("amount")).to_sink(CollectSink())
+    stream.aggregate(kind, product=Key(), value=part).to_sink(CollectSink())
     with pytest.raises(UserFunctionError, match="A sum exceeds 64 bits"):
         env.execute()
+
+
+def test_number_of_more_than_64_bits_is_refused() -> None:
+    env, stream = keyed(product_of, [Sale("a", 1, 1 << 63, None)])
+    stream.aggregate(Price, product=Key(), value=Mean("amount")).to_sink(CollectSink())
+    with pytest.raises(UserFunctionError, match="A sum exceeds 64 bits: 9223372036854775808"):
+        env.execute()
+
+
+@pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
+@pytest.mark.parametrize(
+    ("amounts", "mean"),
+    [
+        ([(1 << 53) + 1, 0, 0], 3002399751580331.0),  # rounded once; the sum as a float would be another number
+        ([-(1 << 63)], -9223372036854775808.0),
+        ([1, 2], 1.5),
+    ],
+)
+def test_mean_of_whole_numbers_is_exact(key: Any, amounts: list[int], mean: float) -> None:
+    env, stream = keyed(key, [Sale("a", 1, amount, None) for amount in amounts])
+    means = CollectSink[Price]()
+    stream.aggregate(Price, product=Key(), value=Mean("amount")).to_sink(means)
+    env.execute()
+    assert means.results[-1].value == mean
+
+
+@pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
+@pytest.mark.parametrize(
+    ("prices", "expected"),
+    [
+        ([None, 1.0, None, 2.0], [None, 1.0, 1.0, 1.5]),
+        ([1.0, math.inf, -math.inf, 1.0], [1.0, math.inf, math.nan, math.nan]),
+        ([1e308, 1e308], [1e308, math.inf]),
+    ],
+)
+def test_mean_of_floats(key: Any, prices: list[float | None], expected: list[float | None]) -> None:
+    env, stream = keyed(key, [Sale("a", 1, 1, price) for price in prices])
+    means = CollectSink[Price]()
+    stream.aggregate(Price, product=Key(), value=Mean("price")).to_sink(means)
+    env.execute()
+    assert list(map(repr, (mean.value for mean in means.results))) == list(map(repr, expected))
+
+
+class Mixed(NamedTuple):
+    """A result whose other fields have the names of the sum and the count of the mean."""
+
+    product: str
+    mean: float
+    mean_sum: int
+    mean_count: str
+
+
+@pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
+def test_fields_may_have_any_names(key: Any) -> None:
+    env, stream = keyed(key)
+    found = CollectSink[Mixed]()
+    parts = {"mean": Mean("amount"), "mean_sum": Max("time"), "mean_count": First("product")}
+    stream.aggregate(Mixed, product=Key(), **parts).to_sink(found)
+    env.execute()
+    assert found.results[-1] == Mixed("tea", 4.0, 3, "tea")
+
+
+class Ends(NamedTuple):
+    """The first and the last record of a window, by their amount."""
+
+    product: str
+    start: int
+    first: int
+    last: int
+
+
+@pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
+def test_records_of_sliding_windows_are_in_the_order_of_arrival(key: Any) -> None:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    found = CollectSink[Ends]()
+    sales = [Sale("tea", time, number, None) for number, time in enumerate((1500, 700, 1600, 800))]
+    generator = EventTimeExtension.new_watermark_generator_builder(attrgetter("time"))
+    times = generator.with_max_out_of_order_time(timedelta(seconds=5)).build_as_process_function()
+    windows = WindowStrategy.sliding(timedelta(seconds=2), timedelta(seconds=1))
+    by_product = env.from_collection(sales).process(times).key_by(key)
+    parts = {"start": WindowStart(), "first": First("amount"), "last": Last("amount")}
+    by_product.window(windows).aggregate(Ends, product=Key(), **parts).to_sink(found)
+    env.execute()
+    assert sorted(found.results) == [Ends("tea", -1000, 1, 3), Ends("tea", 0, 0, 3), Ends("tea", 1000, 0, 2)]
+
+
+def test_class_of_results_may_have_means_of_several_types() -> None:
+    env, stream = keyed()
+    stream.aggregate(Price, product=Key(), value=Mean("amount")).to_sink(CollectSink())
+    stream.aggregate(Price, product=Key(), value=Mean("price")).to_sink(CollectSink())
+    env.execute()
 
 
 @pytest.mark.parametrize("key", [BY_PRODUCT, product_of])

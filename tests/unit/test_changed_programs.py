@@ -28,7 +28,7 @@ from dsv2.program.dropped import dropped_state
 from dsv2.program.stored_classes import unreadable_classes
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.state import RedistributionStrategy, StateDeclarations, StateTtl
-from dsv2.watermark import LongWatermarkDeclaration
+from dsv2.watermark import WatermarkDeclaration, new_builder
 from tests.changed_programs import (
     COUNT,
     NEWEST,
@@ -132,8 +132,27 @@ def value(name: str, form: Any, **options: Any) -> dict[str, Any]:
     return {"count": Count(StateDeclarations.value_state(name, form, **options))}
 
 
-def passing(*declarations: LongWatermarkDeclaration) -> dict[str, Any]:
-    return {"before": (("pass", Pass(*declarations)),)}
+def passing(*declarations: WatermarkDeclaration[Any], made: Callable[[int], Any] = int) -> dict[str, Any]:
+    return {"before": (("pass", Pass(*declarations, made=made)),)}
+
+
+def mark(*fields: Any, name: str = "Mark") -> Any:
+    """A version of the class ``Mark`` of watermark values, or of another one."""
+    made = make_dataclass(name, fields, frozen=True, order=True)
+    made.__module__ = __name__
+    return made
+
+
+def marking(kind: Any, **further: Any) -> dict[str, Any]:
+    return passing(new_builder("newest").type_of(kind).combine_function_max().build(), made=kind) | further
+
+
+def by_key(builder: Any, made: Callable[[int], Any]) -> dict[str, Any]:
+    return passing(builder.combine_function_max().per_key(int).build(), made=made)
+
+
+def uniting(member: type, made: Callable[[int], Any]) -> dict[str, Any]:
+    return passing(new_builder("newest").type_set(member).combine_function_union().build(), made=made)
 
 
 def of_list(strategy: str) -> dict[str, Any]:
@@ -157,9 +176,13 @@ class Shop:
     SHADED = stock(("count", int), ("shade", SHADES))
     RESHADED = stock(("count", int), ("shade", MORE_SHADES))
     UNSHADED = stock(("count", int), ("shade", shades("LIGHT")))
+    MARKED = mark(("number", int))
+    MARKED_ASIDE = mark(("number", int), ("size", int, 3))
+    LABELLED = mark(("number", int), name="Label")
 
 
 TTL, EVENT_TTL = StateTtl(timedelta(hours=1)), StateTtl(timedelta(hours=1), time_characteristic="event-time")
+LONG, TEXT = new_builder("newest").type_long(), new_builder("newest").type_str()
 MAX, MIN = NEWEST.combine_function_max().build(), NEWEST.combine_function_min().build()
 IGNORED = NEWEST.combine_function_max().default_handling_strategy_ignore().build()
 HELD, NUMBERED = (("pass", Pass()), ("numbered", Numbered())), (("numbered", Numbered()),)
@@ -271,6 +294,35 @@ CHANGES: dict[str, Change] = {
     "watermark declared": Change("refused", "allowed", {}, passing(MAX)),
     "watermark no longer declared": Change("refused", "allowed", passing(MAX), passing()),
     "combination of a watermark": Change("refused", "refused", passing(MAX), passing(MIN), says="'newest'"),
+    "type of a watermark": Change(
+        "refused",
+        "refused",
+        passing(MAX),
+        passing(new_builder("newest").type_float().combine_function_max().build()),
+        says="type_float()",
+    ),
+    "type of a per-key watermark": Change(
+        "refused", "refused", by_key(LONG, int), by_key(TEXT, str), says="type_str()"
+    ),
+    "members of a watermark": Change(
+        "refused",
+        "refused",
+        uniting(int, lambda number: {number}),
+        uniting(str, lambda number: {str(number)}),
+        says="of str",
+    ),
+    "class of a watermark with a new field with a default": Change(
+        "allowed", "allowed", marking(Shop.MARKED), marking(Shop.MARKED_ASIDE)
+    ),
+    "class of a watermark with another field": Change(
+        "refused", "refused", marking(Shop.MARKED), marking(mark(("number", str))), says="field 'number' of "
+    ),
+    "class of a watermark renamed, registered": Change(
+        "allowed", "allowed", marking(Shop.MARKED), marking(Shop.LABELLED, types=((Shop.LABELLED, f"{__name__}.Mark"),))
+    ),
+    "class of a watermark renamed, not registered": Change(
+        "refused", "refused", marking(Shop.MARKED), marking(Shop.LABELLED), says="Label"
+    ),
     "default handling of a watermark": Change("refused", "allowed", passing(MAX), passing(IGNORED)),
     "sink added": Change("allowed", "allowed", {}, {"sinks": ("out", "copy")}, also_later),
     "sink removed": Change(

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from dsv2 import CollectSink, ConfigurationError, ExecutionEnvironment
+from dsv2.savepoint import bootstrap
+from runtime_spark import create_savepoint
 from runtime_spark.connect import is_connect, shared_folder
 
 
@@ -52,6 +54,17 @@ def test_streaming_job_is_refused_when_it_starts(tmp_path: Path) -> None:
     env.from_collection([1]).with_uid("in").to_sink(CollectSink()).with_uid("out")
     with pytest.raises(ConfigurationError, match=r"'job' is a STREAMING job, which cannot run on Spark Connect: what"):
         env.execute("job", checkpoint_location=tmp_path / "checkpoint")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_savepoints_are_neither_taken_nor_written(tmp_path: Path) -> None:
+    session: Any = Session()
+    with pytest.raises(ConfigurationError, match=r"create_savepoint reads and writes files on the driver, to which"):
+        create_savepoint(tmp_path / "checkpoint", tmp_path / "savepoint", spark=session)
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    env.from_collection([1]).with_uid("in").to_sink(CollectSink()).with_uid("out")
+    with pytest.raises(ConfigurationError, match=r"SavepointEditor.write reads and writes files on the driver"):
+        bootstrap(env.build_plan()).write(tmp_path / "savepoint", spark=session)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,7 @@ from dsv2.functions import OneInputStreamProcessFunction, no_output_until_end_of
 from dsv2.sinks import CollectSink, FileSink, ParallelSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclarations, StateTtl
+from tests.documents import ROOT
 from tests.spans import Spans
 from tests.support import broadcast_side, one_input, two_inputs, two_output
 
@@ -27,6 +29,7 @@ READY = new_builder("ready").type_long().build()
 ALL_READY = new_builder("ready").type_long().combine_wait_for_all_channels(True).build()
 BOTH_READY = new_builder("ready").type_long().combine_wait_for_all_channels(True).combine_across_inputs(True).build()
 LOCAL_READY = new_builder("ready").type_long().default_handling_strategy_ignore().build()
+TWO_VOTES = new_builder("votes").type_bool().combine_function_at_least(2).build()
 SIDE = OutputTag("side", int)
 
 
@@ -183,6 +186,17 @@ def waiting_for(until: Any, declared: Any, *, ends: bool = False) -> Build:
     return build
 
 
+def voted(voters: int, *, keyed: bool = True, handler: Any = handles) -> Build:
+    """A watermark that two channels must reach, of ``voters`` subtasks."""
+
+    def build(env: ExecutionEnvironment) -> None:
+        votes = endless(env).process(declares(TWO_VOTES)).with_uid("voters").with_parallelism(voters)
+        read: Any = votes.key_by(str) if keyed else votes
+        written(read.process(handler()).with_uid("count").with_parallelism(voters))
+
+    return build
+
+
 OTHER = new_builder("other").type_long().build()
 
 
@@ -308,6 +322,10 @@ W, N = [Severity.WARNING], [Severity.NOTE]
         ("unhandled-watermark", lambda env: written(endless(env).process(declares()).process(handles())), []),
         ("unhandled-watermark", waiting_for(ALL_READY, ALL_READY), []),
         ("unhandled-watermark", lambda env: written(endless(env).process(times())), []),
+        ("too-few-channels", voted(1), W),
+        ("too-few-channels", voted(2), []),
+        ("too-few-channels", voted(2, keyed=False), W),
+        ("too-few-channels", voted(1, handler=one_input), []),
         ("end-never-comes", at_end(AtEnd()), W),
         ("end-never-comes", at_end(AtEnd(), bounded), []),
         ("end-never-comes", at_end(reduce(WindowStrategy.global_(), max)), W),
@@ -341,6 +359,12 @@ W, N = [Severity.WARNING], [Severity.NOTE]
 )  # fmt: skip
 def test_programs_and_their_findings(code: str, build: Build, expected: list[Severity]) -> None:
     assert fields(findings(build, code)) == expected
+
+
+def test_document_lists_every_finding() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "dsv2/explain").glob("*findings.py"))
+    codes = set(re.findall(r'Finding\(\s*"([a-z-]+)"', sources))
+    assert codes == set(re.findall(r"^\| `([a-z-]+)` \|", (ROOT / "docs/explain.md").read_text(), re.MULTILINE))
 
 
 def test_only_the_first_place_without_event_time_is_reported() -> None:

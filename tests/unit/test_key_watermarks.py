@@ -27,6 +27,7 @@ from dsv2 import (
     TwoOutputPartitionedContext,
     TwoOutputStreamProcessFunction,
     UserFunctionError,
+    WaitForBroadcast,
     WatermarkDeclaration,
     WatermarkDeclarationError,
     new_builder,
@@ -40,6 +41,7 @@ from dsv2.savepoint import Savepoint
 from dsv2.sources import DataGeneratorSource
 from dsv2.testing import ManualClock, OneInputHarness, TwoInputNonBroadcastHarness, TwoOutputHarness
 from dsv2.watermark import KeyedWatermark, KeyedWatermarkDeclaration
+from tests.support import broadcast_side
 from tests.unit.test_local_savepoints import Program
 
 DONE = new_builder("done").type_long().combine_function_max().per_key(int).build()
@@ -263,6 +265,17 @@ def test_values_are_removed_when_they_have_expired() -> None:
     assert harness.output.records[2:] == [(7, 7, 3)]
 
 
+def test_values_of_a_watermark_that_is_no_longer_declared_are_removed() -> None:
+    clock, builders = ManualClock(), (new_builder(name).type_long() for name in ("done", "other"))
+    done, other = (builder.expire_after(timedelta(seconds=2)).per_key(int).build() for builder in builders)
+    harness = OneInputHarness(Watch(), key=user_of, declarations=[done, other], clock=clock)
+    harness.input.push_watermark(done.new_watermark(5, key=7))
+    harness = OneInputHarness(Watch(), key=user_of, declarations=[other], snapshot=harness.snapshot(), clock=clock)
+    assert _COMBINERS in entry_of(harness, 7)
+    harness.advance_clock(timedelta(seconds=2))
+    assert entry_of(harness, 7) == {}
+
+
 def test_value_of_an_ended_channel_that_never_counted_expires() -> None:
     builder = new_builder("done").type_long().combine_function_max().combine_wait_for_all_channels(True)
     declaration = builder.expire_after(timedelta(seconds=2)).per_key(int).build()
@@ -414,6 +427,20 @@ def test_operators_that_cannot_handle_it_are_refused(build: Callable[[Any], Any]
         return
     with pytest.raises(WatermarkDeclarationError, match=f"The per-key watermark 'done' reaches .*{problem}"):
         plan_with(build)
+
+
+def test_broadcast_side_is_not_waited_for_by_key() -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    numbers = env.from_collection(visits(2, 1))
+    declaration = new_builder("done").type_long().combine_wait_for_all_channels(True).per_key(int).build()
+    rules = numbers.process(Emit(declaration)).with_uid("emit").broadcast()
+    wait = WaitForBroadcast(declaration)
+    both: Any = (
+        numbers.key_by(user_of).connect_and_process(rules, broadcast_side(), wait_for_broadcast=wait).with_uid("both")
+    )
+    both.to_sink(CollectSink())
+    with pytest.raises(WatermarkDeclarationError, match="Wait for a watermark that is not about a key"):
+        env.build_plan()
 
 
 def name_of(visit: Visit) -> str:

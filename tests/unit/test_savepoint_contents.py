@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from dsv2 import ConfigurationError, ExecutionEnvironment
+from dsv2.aggregates import Key, Last, Mean, WindowStart
 from dsv2.cli import main
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import interval_join, join, processing_time_temporal_join
@@ -38,13 +40,13 @@ def symbol_of(trade: Trade) -> str:
     return trade.symbol
 
 
-def savepoint_of(build: Build, path: Path, trades: list[Trade] = TRADES) -> Savepoint:
+def savepoint_of(build: Build, path: Path, trades: list[Trade] = TRADES, select: Any = symbol_of) -> Savepoint:
     """Stop a job after ``trades``. ``build`` gets its keyed stream twice, for functions on two inputs."""
     env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[1], clock=ManualClock()))
     stamps = EventTimeExtension.new_watermark_generator_builder(symbol_time).per_event_watermark()
     stream: Any = env.from_source(TestSource[Any]([*trades, Stop(), Trade("a", 99)])).with_uid("trades")
     timed = stream.process(stamps.with_max_out_of_order_time(ms(1000)).build_as_process_function()).with_uid("timed")
-    keyed = timed.key_by(symbol_of)
+    keyed = timed.key_by(select)
     build(keyed, keyed).with_uid("f").with_parallelism(2).to_sink(CollectSink()).with_uid("out")
     job = env.execute_async("contents")
     job.await_termination()
@@ -98,6 +100,29 @@ DETAIL: Any = aggregate_of(
 def test_contents_of_windows(tmp_path: Path, build: Build, expected: list[tuple[Any, ...]]) -> None:
     rows = rows_of(savepoint_of(build, tmp_path).contents("f"))
     assert rows == [dict(zip(("key", "window", "end", "value"), row, strict=True)) for row in expected]
+
+
+class Summary(NamedTuple):
+    symbol: str
+    start: int
+    last: int
+    mean: float
+
+
+@pytest.mark.parametrize("select", [symbol_of, attrgetter("symbol")])
+def test_contents_of_declared_aggregates(tmp_path: Path, select: Any) -> None:
+    """They have the sums and counts of means, and neither keys nor bounds."""
+    parts = {"symbol": Key(), "start": WindowStart(), "last": Last("time"), "mean": Mean("time")}
+
+    def build(keyed: Any, _: Any) -> Any:
+        return keyed.window(WindowStrategy.tumbling(ms(10))).aggregate(Summary, Trade, **parts)
+
+    rows = rows_of(savepoint_of(build, tmp_path, select=select).contents("f"))
+    assert [(row["key"], row["window"], row["value"]) for row in rows] == [
+        ("a", 0, {"last": 1, "mean_sum": 1, "mean_count": 1}),
+        ("a", 10, {"last": 15, "mean_sum": 27, "mean_count": 2}),
+        ("b", 0, {"last": 3, "mean_sum": 3, "mean_count": 1}),
+    ]
 
 
 def test_contents_of_windows_of_two_inputs(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, NoReturn, TypeAlias
 
 from dsv2.columnar import column_names
@@ -49,6 +49,11 @@ def new_edge(plan: Plan, edge: Edge, subtask: int, origin: Origin | None = None)
     if edge.exchange is Exchange.BROADCAST:
         return BroadcastEdge(name, subtask, writers)
     if edge.exchange is Exchange.HASH:
+        per_key = {
+            identifier for identifier, declared in plan.declarations.items() if declared.scope.key_type is not None
+        }
+        if per_key:
+            return KeyWatermarkEdge(name, subtask, writers, plan, edge, origin, per_key)
         return HashEdge(name, subtask, writers, plan, edge, origin)
     return SingleEdge(name, subtask, writers) if len(writers) == 1 else RebalanceEdge(name, subtask, writers)
 
@@ -201,7 +206,6 @@ class HashEdge(EdgeEmitter):
         "_columns",
         "_origin",
         "_pair_routes",
-        "_per_key",
         "_routes",
         "_select",
         "_stamped_routes",
@@ -226,9 +230,6 @@ class HashEdge(EdgeEmitter):
         self._columns = column_names(edge.key_selector)
         self._subtask = subtask
         self._origin = origin
-        self._per_key = frozenset(
-            identifier for identifier, declared in plan.declarations.items() if declared.scope.key_type is not None
-        )
         self._routes: dict[Any, Emit] = {}
         self._stamped_routes: dict[Any, EmitStamped] = {}
         self._pair_routes: dict[Any, tuple[Emit, Emit]] = {}
@@ -248,13 +249,6 @@ class HashEdge(EdgeEmitter):
             self._emit_rows(batch.records)
         else:
             self._emit_stamped_rows(batch)
-
-    def control(self, kind: int, identifier: str, value: Any) -> None:
-        if identifier in self._per_key:
-            key, _ = value
-            self._writer_of(key).control(kind, identifier, value)
-        else:
-            super().control(kind, identifier, value)
 
     def _emit_columns(self, batch: RecordBatch[Any], names: tuple[str, ...] | None) -> None:
         parts = None
@@ -350,6 +344,33 @@ class HashEdge(EdgeEmitter):
         # Otherwise the failure would be attributed to the function that emitted the record.
         position = None if self._origin is None else self._origin.position
         raise_user_failure(self._target, self._subtask, "key selector", error, record=record, position=position)
+
+
+class KeyWatermarkEdge(HashEdge):
+    """Also sends each watermark about a key to the channel of the key."""
+
+    __slots__ = ("_per_key",)
+
+    def __init__(
+        self,
+        name: EdgeName,
+        subtask: int,
+        writers: Sequence[ChannelWriter],
+        plan: Plan,
+        edge: Edge,
+        origin: Origin | None,
+        per_key: Set[str],
+    ) -> None:
+        """``per_key``: The identifiers of watermarks about one key."""
+        super().__init__(name, subtask, writers, plan, edge, origin)
+        self._per_key = per_key
+
+    def control(self, kind: int, identifier: str, value: Any) -> None:
+        if identifier in self._per_key:
+            key, _ = value
+            self._writer_of(key).control(kind, identifier, value)
+        else:
+            super().control(kind, identifier, value)
 
 
 def _tolerant(select: KeySelector) -> KeySelector:

@@ -53,11 +53,12 @@ class DefaultTaskInfo:
 class WatermarkEmitter:
     """Checks and sends watermarks, for readers of sources."""
 
-    __slots__ = ("_classes", "_declarations", "_send")
+    __slots__ = ("_expected", "_send")
 
     def __init__(self, declarations: Mapping[str, WatermarkDeclaration], send: Callable[[str, Any], None]) -> None:
-        self._declarations = declarations
-        self._classes = {identifier: one.watermark_class for identifier, one in declarations.items()}
+        self._expected = {
+            identifier: (one.watermark_class, one, one.value_type.admits) for identifier, one in declarations.items()
+        }
         self._send = send
 
     def emit_watermark(self, watermark: Watermark) -> None:
@@ -67,22 +68,24 @@ class WatermarkEmitter:
     def _checked(self, watermark: Watermark) -> Any:
         """Return what travels: the value, or the key and the value."""
         identifier = getattr(watermark, "identifier", "")
-        expected = self._classes.get(identifier)
+        expected = self._expected.get(identifier)
         if expected is None:
             raise UndeclaredWatermarkError(self._explain(watermark))
-        if type(watermark) is not expected:
-            raise ContractError(f"Watermark {identifier!r} must be a {expected.__name__} as declared, got {watermark}.")
-        declaration = self._declarations[identifier]
-        declaration.check_value(watermark.value)
+        kind, declaration, admits = expected
+        if type(watermark) is not kind:
+            raise ContractError(f"Watermark {identifier!r} must be a {kind.__name__} as declared, got {watermark}.")
+        value = watermark.value
+        if not admits(value):
+            declaration.check_value(value)
         if isinstance(watermark, KeyedWatermark) and isinstance(declaration, KeyedWatermarkDeclaration):
             declaration.check_key(watermark.key)
-            return watermark.key, watermark.value
-        return watermark.value
+            return watermark.key, value
+        return value
 
     def _explain(self, watermark: object) -> str:
         if not isinstance(watermark, Watermark):
             return f"emit_watermark requires a watermark from declaration.new_watermark(value), got {watermark!r}."
-        known = ", ".join(map(repr, sorted(self._declarations))) or "none"
+        known = ", ".join(map(repr, sorted(self._expected))) or "none"
         return (
             f"Watermark {watermark.identifier!r} is not declared by any function or source of the job (declared: "
             f"{known}). Return its declaration from declare_watermarks()."

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from dsv2.errors import ContractError, IncompatibleCheckpointError
-from dsv2.functions import ProcessFunction
 from dsv2.graph import KeySelector, OperatorKind, handlers_of, owner_of_handlers
 from dsv2.graph.per_key import key_callback
 from dsv2.runtime.exchange.collector import CurrentTimestamp, OutputCollector
@@ -26,6 +25,7 @@ from dsv2.runtime.operator.contexts import (
 )
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.grouping_processor import GroupingProcessor
+from dsv2.runtime.operator.input_callbacks import callbacks_of
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.processors import (
     BatchProcessor,
@@ -65,7 +65,7 @@ from dsv2.state import StateDeclaration
 from dsv2.watermark import KeyedWatermark, Watermark, WatermarkHandlingResult
 from dsv2.watermark.event_time import EventTimeOfInputs
 
-__all__ = ("CallEnvironment", "FunctionCalls", "Timing", "reacts_to_end")
+__all__ = ("CallEnvironment", "FunctionCalls", "Timing")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -107,44 +107,6 @@ class CallEnvironment:
     new_dict: Callable[[], dict[Any, Any]] = dict
     current: CurrentTimestamp | None = None
     columns: ColumnsEnvironment | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _InputCallbacks:
-    process: str
-    watermark: str
-    end: str
-
-
-_CALLBACKS = {
-    OperatorKind.ONE_INPUT: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
-    OperatorKind.UNION: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
-    OperatorKind.TWO_OUTPUT: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
-    OperatorKind.TWO_INPUT: (
-        _InputCallbacks("process_record_from_first_input", "on_watermark_from_first_input", "end_first_input"),
-        _InputCallbacks("process_record_from_second_input", "on_watermark_from_second_input", "end_second_input"),
-    ),
-    OperatorKind.TWO_INPUT_BROADCAST: (
-        _InputCallbacks(
-            "process_record_from_non_broadcast_input",
-            "on_watermark_from_non_broadcast_input",
-            "end_non_broadcast_input",
-        ),
-        _InputCallbacks(
-            "process_record_from_broadcast_input", "on_watermark_from_broadcast_input", "end_broadcast_input"
-        ),
-    ),
-}
-
-
-def reacts_to_end(function: ProcessFunction, kind: OperatorKind, number: int) -> bool:
-    """Whether ``function``, of an operator of ``kind``, defines what happens at the end of its input ``number``."""
-    callback = getattr(type(function), _callbacks_of(kind, number).end)
-    return not callback.__module__.startswith("dsv2.functions.")
-
-
-def _callbacks_of(kind: OperatorKind, number: int) -> _InputCallbacks:
-    return _CALLBACKS[kind][0 if kind is OperatorKind.UNION else number]
 
 
 class FunctionCalls:
@@ -218,7 +180,7 @@ class FunctionCalls:
         else:
             self._non_partitioned = ColumnarNonPartitioned(self.columns, *of_job)
             self._partitioned = ColumnarPartitioned(self.columns, self._non_partitioned, *of_key)
-        self._callbacks = [_callbacks_of(operator.kind, number) for number in range(len(operator.input_keys))]
+        self._callbacks = [callbacks_of(operator.kind, number) for number in range(len(operator.input_keys))]
         self._key_callbacks = [key_callback(callbacks.watermark) for callbacks in self._callbacks]
         self._owner_of_handlers = owner_of_handlers(function)
         self._handlers: list[dict[str, str]] = [{} for _ in self._callbacks]  # by identifier

@@ -139,7 +139,8 @@ class KeyWatermarks:
     def _change(self, key: Any, name: _Name, change: Callable[[Any], Any], *, forget: bool = False) -> None:
         """Change a combiner, store it, and deliver what it returns. ``forget``: Remove it instead of storing it."""
         number, identifier = name
-        if identifier not in self._declarations:
+        if identifier not in self._declarations:  # any more
+            self._keep(key, name, None)
             return
         delivered, combiner = self._loaded(key, name)
         combined = change(combiner)

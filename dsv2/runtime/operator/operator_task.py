@@ -13,16 +13,16 @@ from dsv2.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.barrier_rounds import BarrierRounds
 from dsv2.runtime.exchange.emitter import Emitter
 from dsv2.runtime.exchange.frames import END, START, WATERMARK
-from dsv2.runtime.exchange.gate import Expiry, GateListener, InputGate, KeyHooks
-from dsv2.runtime.exchange.held import HeldOutput
+from dsv2.runtime.exchange.gate import Expiry, InputGate, KeyHooks
 from dsv2.runtime.exchange.traced import suspended
-from dsv2.runtime.operator.attempting_calls import AttemptingCalls
 from dsv2.runtime.operator.chain import ChainedEmitter
-from dsv2.runtime.operator.function_calls import CallEnvironment, FunctionCalls, Timing
+from dsv2.runtime.operator.function_calls import CallEnvironment, Timing
 from dsv2.runtime.operator.function_instance import FunctionInstance
+from dsv2.runtime.operator.input_activity import InputActivity
 from dsv2.runtime.operator.input_watermarks import InputWatermarks
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.key_watermarks import KeyWatermarks
+from dsv2.runtime.operator.new_calls import new_calls
 from dsv2.runtime.operator.time_sender import TimeSender
 from dsv2.runtime.operator.waiting_input import WaitingInput
 from dsv2.runtime.operator.watermark_expiry import WatermarkExpiry
@@ -37,12 +37,7 @@ from dsv2.runtime.state.timers import TimerService
 from dsv2.runtime.state.undo import UndoLog
 from dsv2.runtime.state.undoable_store import UndoableKeyedStore
 from dsv2.spi import AsyncFunction
-from dsv2.watermark import (
-    BoolWatermark,
-    LongWatermark,
-    Watermark,
-    WatermarkHandlingStrategy,
-)
+from dsv2.watermark import BoolWatermark, LongWatermark, Watermark, WatermarkHandlingStrategy
 from dsv2.watermark.event_time import (
     EVENT_TIME,
     IDLE_STATUS,
@@ -78,38 +73,26 @@ class OperatorTask:
         self._place = f"{operator}, defined at {operator.location}, subtask {subtask}"
         policy, undo = operator.error_policy, UndoLog()
         keyed = (job.codec, owner, function.dsv2_remember_keys, self._page_store)
-        is_async = isinstance(function, AsyncFunction)
-        undoes = is_async or policy is not None
+        undoes = isinstance(function, AsyncFunction) or policy is not None
         self._store = UndoableKeyedStore(*keyed, undo) if undoes else PagedKeyedStore(*keyed)
         self._event_time = EventTimeOfInputs(len(channels))
         self._sender = TimeSender(self._control)
         event_timers = TimerService(Domain.EVENT_TIME, self._store)
         processing_timers = TimerService(Domain.PROCESSING_TIME, self._store)
         timing = Timing(self._event_time, event_timers, processing_timers)
+        self.gates: list[InputGate] = []
+        self._inputs = InputActivity(self.gates, self._sender.forward_status)
         self._combined = InputWatermarks(
-            operator, job.declarations, self._inactive_inputs, self._control, lambda: job.time.now_ms
+            operator, job.declarations, self._inputs.inactive, self._control, lambda: job.time.now_ms
         )
         columns = ColumnsEnvironment.of(operator, subtask, job, self._page_store, owner, self._event_time)
         environment = CallEnvironment(
-            instance, outputs, job, self._store, timing, self._emit_watermark, self._all_inputs_ended, columns=columns
+            instance, outputs, job, self._store, timing, self._emit_watermark, self._inputs.all_ended, columns=columns
         )
-        listener: GateListener = self
-        self._calls: FunctionCalls
-        if is_async:
-            from dsv2.runtime.operator.async_calls import AsyncCalls, AsyncGateListener  # asyncio takes long to import
-
-            self._calls = calls = AsyncCalls(environment, policy, undo)
-            listener = AsyncGateListener(self, calls)
-        elif policy is not None:
-            self._calls = AttemptingCalls(environment, policy, undo, HeldOutput())
-        else:
-            self._calls = FunctionCalls(environment)
+        self._calls, listener = new_calls(environment, policy, undo, self)
         self._processors = self._calls.processors
         self._fields = FunctionFields(function, operator, job.codec, self._calls.kept_by_name)
         self._watermarks: dict[str, Any] = {}
-        self._ended_inputs: set[int] = set()
-        self._idle_inputs: set[int] = set()
-        self._idle = False
         self._opened = False
         self._closed = False
         self._settled = True
@@ -118,7 +101,6 @@ class OperatorTask:
         self._records_in = 0
         self._chained_in = DefaultCounter()
         self._rounds = BarrierRounds(job.declarations, self._place, lambda: job.time.now_ms, self._count)
-        self.gates: list[InputGate] = []
         self._keys = KeyWatermarks(
             instance,
             job.declarations,
@@ -250,24 +232,23 @@ class OperatorTask:
         self._watermarks[USE_PROCESSING_TIME] = True
         if self._passes_time(input_index, BoolWatermark(True, USE_PROCESSING_TIME)):
             self._move_event_time(self._event_time.update(input_index, time))
-            if self.gates[input_index].idle and input_index not in self._idle_inputs:
+            if self.gates[input_index].idle and input_index not in self._inputs.idle:
                 self.on_status(input_index, True)  # the function has not forwarded this so far
 
     def on_status(self, input_index: int, idle: bool) -> None:
         """Process a status change of an input. The operator is idle when all inputs that have not ended are idle."""
         self._combined.set_idle(input_index, idle)
         if self._passes_time(input_index, BoolWatermark(idle, IDLE_STATUS)):
-            (self._idle_inputs.add if idle else self._idle_inputs.discard)(input_index)
+            self._inputs.set_idle(input_index, idle)
             moved = self._event_time.set_idle(input_index, idle)
             if not idle:
-                self._report_idle()  # first, because receivers ignore the event time of idle channels
+                self._inputs.report_idle()  # first, because receivers ignore the event time of idle channels
             self._move_event_time(moved)
-            self._report_idle()
+            self._inputs.report_idle()
 
     def on_end(self, input_index: int) -> None:
         """Process the end of an input. After the last one, forward the end and close."""
-        self._ended_inputs.add(input_index)
-        self._idle_inputs.discard(input_index)
+        self._inputs.end(input_index)
         self._end_time(input_index)
         self._timed(self._calls.end, input_index)
         self._combined.end(input_index)
@@ -275,11 +256,11 @@ class OperatorTask:
             self._waiting.on_end()
         if self._closed:
             return  # the first input had ended as well
-        if self._all_inputs_ended():
+        if self._inputs.all_ended():
             self._control(END, "", 0)
             self.close()
         else:
-            self._report_idle()
+            self._inputs.report_idle()
 
     def on_crossing(self, input_index: int, waiting: Mapping[int, str]) -> NoReturn:
         """Raise ``JobError``: aligned watermarks cross, so that no reading order can align them."""
@@ -300,7 +281,7 @@ class OperatorTask:
             self._follow_clock()
         elif self._calls.has_event_time:
             self._timed(self._fire_event_time, time)
-        if not self._all_inputs_ended():  # END implies it
+        if not self._inputs.all_ended():  # END implies it
             self._sender.send(time)
 
     def _fire_event_time(self, time: int) -> None:
@@ -317,11 +298,11 @@ class OperatorTask:
                 self._calls.event_time_watermark(moved)
 
     def _end_time(self, input_index: int) -> None:
-        if self._all_inputs_ended():
+        if self._inputs.all_ended():
             self._calls.expire()  # the end of the input expires nothing more
         if self._passes_time(input_index, LongWatermark(LONG_MAX, EVENT_TIME)):
             self._move_event_time(self._event_time.end(input_index))
-        if self._all_inputs_ended():
+        if self._inputs.all_ended():
             self._timed(self._fire_last_timers)
 
     def _fire_last_timers(self) -> None:
@@ -427,7 +408,7 @@ class OperatorTask:
             "across_inputs": self._combined.snapshot(),
             "event_time": self._event_time.snapshot(),
             "sent_time": self._sender.snapshot(),
-            "inputs": (sorted(self._ended_inputs), sorted(self._idle_inputs), self._idle),
+            "inputs": self._inputs.snapshot(),
             "lifecycle": (self._opened, self._closed),
             "records_in": self.records_received(),
             "counters": {name: counter.count for name, counter in self._calls.metrics.counters.items()},
@@ -465,8 +446,7 @@ class OperatorTask:
             self._waiting.continue_restored()
         self._watermarks = state["watermarks"]
         self._combined.restore(state["across_inputs"])
-        ended, idle, self._idle = state["inputs"]
-        self._ended_inputs, self._idle_inputs = set(ended), set(idle)
+        self._inputs.restore(state["inputs"])
         self._opened, self._closed = state["lifecycle"]
         self._records_in = state["records_in"]
         self._settled = False
@@ -482,10 +462,10 @@ class OperatorTask:
             self.gates[0].unblock()  # the program no longer waits
         for index, gate in enumerate(self.gates):
             gate.settle()
-            if gate.ended and index not in self._ended_inputs:
+            if gate.ended and index not in self._inputs.ended:
                 self.on_end(index)
         if not self._closed:
-            self._report_idle()
+            self._inputs.report_idle()
 
     def announce(self, control: Callable[[int, str, Any], None]) -> None:
         """Send a new consumer what earlier ones have received before it existed: event time, idleness, the end."""
@@ -500,9 +480,6 @@ class OperatorTask:
     def _count(self, counter: str, amount: int) -> None:
         self._calls.metrics.counter(counter).inc(amount)
 
-    def _all_inputs_ended(self) -> bool:
-        return len(self._ended_inputs) == len(self.gates)
-
     def _agrees(self, input_index: int, watermark: Watermark, strategy: WatermarkHandlingStrategy) -> bool:
         return is_forwarded(self._timed(self._calls.watermark, input_index, watermark), strategy)
 
@@ -515,13 +492,3 @@ class OperatorTask:
     def _control(self, kind: int, identifier: str, value: Any) -> None:
         for output in self._outputs:
             output.control(kind, identifier, value)
-
-    def _inactive_inputs(self) -> set[int]:
-        return self._ended_inputs | {index for index, gate in enumerate(self.gates) if gate.idle}
-
-    def _report_idle(self) -> None:
-        live = len(self.gates) - len(self._ended_inputs)
-        idle = live > 0 and len(self._idle_inputs) == live
-        if idle != self._idle:
-            self._idle = idle
-            self._sender.forward_status(idle)

@@ -10,7 +10,7 @@ from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Operator
 from dsv2.runtime.exchange.barrier_rounds import BLOCKED
 from dsv2.runtime.exchange.frames import WATERMARK
-from dsv2.runtime.operator.function_calls import reacts_to_end
+from dsv2.runtime.operator.input_callbacks import reacts_to_end
 from dsv2.runtime.report.metrics import merged_metrics
 from dsv2.runtime.rescale.change import OperatorChange, Senders
 from dsv2.runtime.rescale.fields import rescaled_fields

@@ -1,0 +1,79 @@
+"""The records that hold partial results: those of some records of a key, in state and between operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from dsv2.aggregates.declared import Aggregate, Count, Mean, Part, Sum
+from dsv2.optional_types import without_none
+
+__all__ = ("Partial", "partial_of")
+
+_named_tuple: Any = NamedTuple  # type checkers want literals
+
+
+class Partial(NamedTuple):
+    """What a partial result holds.
+
+    Attributes:
+        kind: Its class.
+        parts: What each of its fields holds.
+        means: For each mean the fields with its sum and its count.
+    """
+
+    kind: type[Any]
+    parts: dict[str, Part]
+    means: dict[str, tuple[str, str]]
+
+    @property
+    def aggregates(self) -> dict[str, Aggregate]:
+        """The fields that are aggregated."""
+        return {name: part for name, part in self.parts.items() if isinstance(part, Aggregate)}
+
+
+def partial_of(kind: type, types: Mapping[str, Any], parts: Mapping[str, Part], values: Mapping[str, Any]) -> Partial:
+    """Return what the partial results of an aggregation hold.
+
+    They have the class of the results. If that has means, they have a class with their sums and counts instead, which
+    belongs to the module of the class of the results: state names it.
+
+    Args:
+        kind: The class of the results.
+        types: The types of its fields.
+        parts: What each of them holds.
+        values: The types of the fields of the records, as far as they are known.
+    """
+    held: dict[str, Part] = {}
+    means: dict[str, tuple[str, str]] = {}
+    numbers: list[str] = []
+    fields: list[tuple[str, Any]] = []
+    for name, part in parts.items():
+        if not isinstance(part, Mean):
+            held[name] = part
+            fields.append((name, types[name]))
+            continue
+        of_sum, of_count = means[name] = _unused(f"{name}_sum", types), _unused(f"{name}_count", types)
+        held[of_sum], held[of_count] = Sum(part.field), Count(part.field)
+        number, _ = without_none(values.get(part.field, object))
+        number = number if isinstance(number, type) else object
+        numbers.append(f"{name}_{number.__name__}")
+        fields += [(of_sum, number | None), (of_count, int)]
+    made: type[Any] = _with_sums(kind, "_".join(numbers), tuple(fields)) if means else kind
+    return Partial(made, held, means)
+
+
+def _unused(name: str, names: Mapping[str, Any]) -> str:
+    while name in names:
+        name += "_"
+    return name
+
+
+@cache
+def _with_sums(kind: type, numbers: str, fields: tuple[tuple[str, Any], ...]) -> type[Any]:
+    """The class with the sums and counts of means. Equal declarations have the same class, others another name."""
+    name = f"{kind.__qualname__}_with_sums_{numbers}"
+    made: type[Any] = _named_tuple(name, list(fields))
+    made.__module__, made.__qualname__ = kind.__module__, name
+    return made

@@ -1,0 +1,59 @@
+"""Conformance programs on Spark Connect, as one batch job. A selection that covers all modules runs always."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from components.spark_connect import ConnectServer
+from tests.conformance.programs import PROGRAMS
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+SELECTED = {
+    *("keyed.key_by", "non-keyed.broadcast", "FanOut", "StraightToSinks", "Sugar"),
+    *("KeyedTwoOutputs", "keyed-kept×keyed-kept", "keyed×broadcast", "min-wait-aligned", "WatermarkITCase-poll"),
+    *("cut-two-inputs", "v-class", "v-quorum", "Handlers", "Idleness", "ProcessingTimers", "EventTimeLifecycle"),
+    *("GeneratedEventTime", "Lifecycle", "Metrics", "OwnClasses", "SharedResource", "SideOutputsOfEveryKind"),
+    *("SkippedRecords", "StoredLetters", "TablesForSinks", "StateInColumns", "DeclaredAggregates"),
+    *("SplitsGoTheirWay", "KeyedState", "BroadcastRules", "IntervalJoins", "ByTheClock", "SessionWindows"),
+    *("FoldingWindows", "CustomTrigger", "TimeGoesOnInBatch", "EventTimersOfTheLastTimers", "WatermarksOfUnion"),
+    *("RecordsThatDoNotFitASink", "PerKey", "SinksOfEveryKind", "BytesAndBack", "AsyncOrder", "LookupJoins"),
+}
+
+
+@pytest.fixture(scope="module")
+def wrong(
+    connect_server: ConnectServer, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Mapping[str, str]:
+    """What is wrong with each program; empty for those that behave as expected."""
+    runs_all = request.config.getoption("--all")
+    names = [program.name for program in PROGRAMS if runs_all or program.name in SELECTED]
+    folder = str(tmp_path_factory.mktemp("programs"))
+    command = [sys.executable, "-m", "tests.spark.connect_programs", connect_server.url, folder, *names]
+    root = Path(__file__).parents[2]
+    ran = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=850)
+    if ran.returncode:
+        pytest.fail(f"The job of all programs failed: {ran.stderr[-5_000:]}", pytrace=False)
+    found: dict[str, str] = json.loads(ran.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(program.name, marks=() if program.name in SELECTED else pytest.mark.nightly) for program in PROGRAMS],
+)
+def test_program(name: str, wrong: Mapping[str, str]) -> None:
+    assert wrong[name] == ""
+
+
+def test_selection_covers_all_modules() -> None:
+    """Also, its names exist."""
+    selected = [program for program in PROGRAMS if program.name in SELECTED]
+    assert len(selected) == len(SELECTED)
+    assert {type(program).__module__ for program in selected} == {type(program).__module__ for program in PROGRAMS}
