@@ -41,9 +41,11 @@ class _Channel:
 
     def is_late(self, completed: int | None) -> bool:
         """Whether the next element that is not a status is an id that was delivered."""
-        following = next((one for one in self.unseen if not isinstance(one, Signal) or one.kind != STATUS), None)
-        is_id = isinstance(following, Signal) and following.kind == WATERMARK
-        return is_id and completed is not None and following.value <= completed
+        for one in self.unseen:
+            if not isinstance(one, Signal) or one.kind != STATUS:
+                is_id = isinstance(one, Signal) and one.kind == WATERMARK
+                return is_id and completed is not None and one.value <= completed
+        return False
 
     def take_status(self) -> bool:
         """Move the cut behind a change of the status or an end, if it is next."""

@@ -159,8 +159,8 @@ class Component:
         """
         ahead: list[list[Received]] = [[] for _ in self._states]
         # Those that go on are taken first: after a failure there is nothing, and after an end there is less.
-        for (state, *received), _ in sorted(self._steps.items(), key=lambda step: _goes_on(*step)):
-            ahead[state].append((received[0], received[1]))
+        for (state, channel, elements), _ in sorted(self._steps.items(), key=lambda step: _goes_on(*step)):
+            ahead[state].append((channel, elements))
         for number, steps in enumerate(ahead):
             while steps:
                 self._walk(number, ahead)

@@ -87,5 +87,5 @@ def _identifier(key: int) -> str:
 def _arriving(element: Any) -> Sequence[Any]:
     if not isinstance(element, Signal) or element.identifier != "w":
         return (element,)
-    key, value = element.value  # type: ignore[misc]  # signals have values of any type
-    return (Signal(element.kind, _identifier(key), value),)
+    pair: Any = element.value
+    return (Signal(element.kind, _identifier(pair[0]), pair[1]),)

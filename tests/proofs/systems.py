@@ -158,7 +158,8 @@ class _Watching:
     def declaring(cls, declarations: Iterable[WatermarkDeclaration], behaviour: Behaviour = AGREES) -> Self:
         """A function with these declarations. They are not fields either: those are encoded in every step."""
         declared = {declaration.identifier: declaration for declaration in declarations}
-        return type(cls.__name__, (cls,), {"declared": declared, "behaviour": behaviour})()
+        function: Self = type(cls.__name__, (cls,), {"declared": declared, "behaviour": behaviour})()
+        return function
 
     def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
         return [*self.declared.values()]

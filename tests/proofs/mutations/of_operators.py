@@ -7,6 +7,7 @@ from typing import Any
 
 from dsv2.runtime.exchange.frames import ChannelWriter
 from dsv2.runtime.exchange.gate import InputGate
+from dsv2.runtime.operator.input_activity import InputActivity
 from dsv2.runtime.operator.input_watermarks import InputWatermarks
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.operator.time_sender import TimeSender
@@ -28,7 +29,7 @@ def _without_part(name: str, empty: Any) -> Callable[[Any], Any]:
 
 def _end_of_the_first_input(original: Any) -> Any:
     def all_ended(self: Any) -> bool:
-        return bool(self._ended_inputs)
+        return bool(self.ended)
 
     return all_ended
 
@@ -77,8 +78,8 @@ OPERATORS = [
         "the operator ends with its first input",
         "operator, inputs of 1 and 1 channels, MIN (wait for none), forward",
         "model",
-        OperatorTask,
-        "_all_inputs_ended",
+        InputActivity,
+        "all_ended",
         _end_of_the_first_input,
     ),
     Mutation(
