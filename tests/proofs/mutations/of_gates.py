@@ -123,6 +123,15 @@ def _release_in_disorder(original: Any) -> Any:
     return release
 
 
+def _lose_later_frames(original: Any) -> Any:
+    def receive(self: Any, channel: int, batch: Any, controls: Any) -> None:
+        self.received = getattr(self, "received", 0) + 1
+        if self.received < 9:
+            original(self, channel, batch, controls)
+
+    return receive
+
+
 GATES = [
     Mutation(
         "channels that block each other are not noticed",
@@ -267,5 +276,13 @@ GATES = [
         gate,
         "_end_of_run",
         _run_across_controls,
+    ),
+    Mutation(
+        "code that has run for long loses frames",
+        "gate, 2 channels, MAX (wait for none)",
+        "restart",
+        InputGate,
+        "receive",
+        _lose_later_frames,
     ),
 ]
