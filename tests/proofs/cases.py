@@ -90,7 +90,7 @@ def subtask_cases(bounds: Bounds) -> list[Planned]:
 def _programs(bounds: Bounds) -> Iterator[tuple[Sequence[Rule], tuple[int, ...], WatermarkHandlingStrategy]]:
     for inputs in bounds.inputs:
         folds = [FOLDS[name] for name in bounds.folds_of(sum(inputs))]
-        for rules in _several_rules(folds, mixed=bounds.mixed):
+        for rules in _several_rules(folds, mixed=bounds.mixed and sum(inputs) < WIDE):
             is_sent_on = all(rule.fold.is_idempotent for rule in rules)
             strategy = WatermarkHandlingStrategy.FORWARD if is_sent_on else WatermarkHandlingStrategy.IGNORE
             if len(inputs) == 1 or len(rules) == 1:
@@ -106,12 +106,13 @@ def _subtask_case(
     by_identifier = {rule.identifier: rule for rule in rules}
     system = SubtaskSystem(operator_plan(declared(rules, strategy).values(), inputs), "f")
     forwards = strategy is WatermarkHandlingStrategy.FORWARD
+    values = 1 if sum(inputs) >= WIDE and any(rule.aligned for rule in rules) else _VALUES
     return Case(
         name,
         [subtask_component(system, by_identifier, inputs, forwards=forwards)],
         None,
         by_identifier,
-        letters(values_of(rules, _VALUES)),
+        letters(values_of(rules, values)),
         held=2,
     )
 
