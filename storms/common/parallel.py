@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -41,6 +42,8 @@ def in_order(
             while len(started) < _AHEAD * jobs and not is_over() and (number := next(numbers, None)) is not None:
                 started.append(pool.apply_async(_run, (number,)))
             if not started:
+                pool.close()
+                pool.join()
                 return
             yield started.popleft().get()
 
@@ -49,6 +52,7 @@ _inherited: list[Any] = []
 
 
 def _begin(units: Sequence[Any], run: Callable[[Any], Any]) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # with which the pool ends its processes
     _inherited[:] = units, run
 
 
