@@ -1,6 +1,6 @@
 """An archive of Spark's classes, from which the JVMs of tests load them faster (class data sharing).
 
-``python -m components.class_archive`` makes it if it does not exist. ``./run test`` does that before the tests.
+``python -m components.class_archive`` makes it if it does not exist. ``./run test`` does that before all tests.
 """
 
 from __future__ import annotations

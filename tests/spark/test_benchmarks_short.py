@@ -148,6 +148,7 @@ def test_transit(process: ProgramProcess, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.nightly  # test_growth and test_savepoint also run jobs with much state
 def test_state(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "state", tmp_path)
     check(report, rows=[4, 1, 1, 2], verdicts=6)

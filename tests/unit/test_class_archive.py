@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -51,7 +52,7 @@ def test_archive_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert env["SPARK_SUBMIT_OPTS"].endswith(f"-XX:ArchiveClassesAtExit={partial}")
         partial.touch()
 
-    monkeypatch.setattr(class_archive.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     class_archive.main()
     assert jvm_options() != JVM_OPTIONS
     class_archive.main()
@@ -60,6 +61,6 @@ def test_archive_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_without_an_archive_jvms_start_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
     """As when the job or the JVM that should write it has failed."""
-    monkeypatch.setattr(class_archive.subprocess, "run", lambda *args, **options: None)
+    monkeypatch.setattr(subprocess, "run", lambda *args, **options: None)
     class_archive.main()
     assert jvm_options() == JVM_OPTIONS
