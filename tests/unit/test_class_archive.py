@@ -43,6 +43,14 @@ def test_unknown_java_has_none(java_release: Path) -> None:
     assert jvm_options() == JVM_OPTIONS
 
 
+def test_path_with_a_space_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "my projects"
+    folder.mkdir()
+    archive(folder, "17.0.15+6").touch()
+    monkeypatch.setattr(sys, "prefix", str(folder))
+    assert jvm_options() == JVM_OPTIONS
+
+
 def test_archive_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     partial = archive(tmp_path, "17.0.15+6").with_suffix(".partial")
     jobs: list[str] = []
