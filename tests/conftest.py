@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 from hypothesis import settings
 
+from components.class_archive import jvm_options
 from components.hdfs import HdfsCluster
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
@@ -50,9 +51,6 @@ _SERVERS = {name for name in _MARKERS if name not in ("spark", "new_prometheus_s
 _IN_SESSION = {"components", "conformance", "connectors", "property", "spark"}
 _WITH_PROGRAMS = {"connectors", "spark", "storms"}
 
-# Most sessions end before optimized code would pay for its compilation. Programs that tests start inherit this.
-_JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
 settings.load_profile(CI)
 
 
@@ -65,7 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Set the options of JVMs, and choose the profile before tests are imported: their settings derive from it."""
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", _JVM_OPTIONS)
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm_options())  # programs that tests start inherit this
     if config.getoption("--all"):
         settings.load_profile(NIGHTLY)
 

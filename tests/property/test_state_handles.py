@@ -27,6 +27,7 @@ from dsv2.state import (
     aggregate_of,
 )
 from tests.durations import ms
+from tests.profiles import examples
 from tests.strategies import long_lists
 from tests.support import CountingCodec, one_input
 
@@ -269,6 +270,7 @@ STEPS: st.SearchStrategy[list[Step]] = long_lists(
 
 @pytest.mark.parametrize("lifetime", LIFETIMES)
 @pytest.mark.parametrize("kind", USES)
+@examples(50)
 @given(steps=STEPS)
 def test_handle_is_a_view_on_a_dict(kind: str, lifetime: str, steps: list[Step]) -> None:
     declaration = declared(kind, LIFETIMES[lifetime])

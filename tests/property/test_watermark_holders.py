@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 from typing import Any, NamedTuple
 
@@ -55,6 +56,17 @@ def steps(channels: int) -> st.SearchStrategy[Step]:
     return st.sampled_from([values] * 12 + [statuses] * 8 + [ends]).flatmap(lambda chosen: chosen)
 
 
+@functools.cache
+def channels_and_view() -> tuple[Channels, PlanView]:
+    """The channels and the view of a plan with an operator that receives all watermarks."""
+    env = local_environment()
+    env.from_collection([1], "in").process(one_input(declare_watermarks=lambda: list(DECLARATIONS.values()))).process(
+        one_input()
+    ).with_uid("f").to_sink(CollectSink())
+    plan = env.build_plan()
+    return Channels(plan), plan.explain().view
+
+
 class Receiver:
     """An input with many channels, and what is reported of it."""
 
@@ -65,13 +77,7 @@ class Receiver:
         self.idle: set[int] = set()
         self.count = channels
         self.gate = InputGate(0, channels, DECLARATIONS, self)
-        env = local_environment()
-        env.from_collection([1], "in").process(
-            one_input(declare_watermarks=lambda: list(DECLARATIONS.values()))
-        ).process(one_input()).with_uid("f").to_sink(CollectSink())
-        plan = env.build_plan()
-        self.channels = Channels(plan)
-        self.view: PlanView = plan.explain().view
+        self.channels, self.view = channels_and_view()
         self.now_ms = 0
 
     def on_records(self, input_index: int, batch: Any) -> None: ...

@@ -110,10 +110,14 @@ def test_latency(process: ProgramProcess, tmp_path: Path) -> None:
     assert parts["sum of the medians"] < 60_000
 
 
-def test_suite(process: ProgramProcess, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "names", [["running_count"], pytest.param(list(JOBS), marks=pytest.mark.nightly)], ids=["one", "all"]
+)
+def test_suite(process: ProgramProcess, tmp_path: Path, names: list[str]) -> None:
     """Contestants on Spark and the plain loops. The suite itself compares the results."""
-    printed = process.run("benchmarks.suite", ["--short", "--results", str(tmp_path)])
-    for name, job in JOBS.items():
+    printed = process.run("benchmarks.suite", [*names, "--short", "--results", str(tmp_path)])
+    for name in names:
+        job = JOBS[name]
         assert (tmp_path / f"{name}.md").read_text() in printed
         report = json.loads((tmp_path / f"{name}.json").read_text())
         own = [
@@ -124,6 +128,7 @@ def test_suite(process: ProgramProcess, tmp_path: Path) -> None:
     assert not (tmp_path / "rows").exists()
 
 
+@pytest.mark.nightly  # test_transit and test_growth run queries like its own
 def test_batch_overhead(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "batch_overhead", tmp_path)
     check(report, rows=[3, 3, 1, 3] * 2 + [9], verdicts=5)
@@ -143,6 +148,7 @@ def test_transit(process: ProgramProcess, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.nightly  # test_growth and test_savepoint also run jobs with much state
 def test_state(process: ProgramProcess, tmp_path: Path) -> None:
     report = run_short(process, "state", tmp_path)
     check(report, rows=[4, 1, 1, 2], verdicts=6)
