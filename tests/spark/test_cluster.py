@@ -23,7 +23,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.nightly]
 
 ROOT = Path(__file__).parents[2]
 TWEETS = ["--tweets", "5000"]
-LOCAL_CLUSTER = "local-cluster[2,1,768]"
+LOCAL_CLUSTER = "local-cluster[1,2,768]"
+"""A process for the executor, which has a folder of its own."""
 PROJECT_VARIABLES = ("PYTHONPATH", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME")
 FROM_A_ZIP_FILE = """
 import sys
