@@ -37,7 +37,7 @@ def project_zip(file: Path, packages: Sequence[str] = (*PROJECT, "examples")) ->
 def environment_archive(file: Path, environment: Path) -> Path:
     """Write an environment to an archive, with the packages of the project installed, as ``venv-pack`` does."""
     (installed,) = environment.glob("lib/python*/site-packages")
-    with tarfile.open(file, "w:gz") as archive:
+    with tarfile.open(file, "w:gz", compresslevel=1) as archive:
         archive.add(environment, ".")
         for path, name in _files((*PROJECT, "examples")):
             archive.add(path, installed.relative_to(environment) / name)

@@ -22,8 +22,9 @@ from tests.without_project import PROJECT, environment_archive, new_environment,
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.nightly]
 
 ROOT = Path(__file__).parents[2]
-TWEETS = ["--tweets", "20000"]
-LOCAL_CLUSTER = "local-cluster[2,1,768]"
+TWEETS = ["--tweets", "5000"]
+LOCAL_CLUSTER = "local-cluster[1,2,768]"
+"""A process for the executor, which has a folder of its own."""
 PROJECT_VARIABLES = ("PYTHONPATH", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME")
 FROM_A_ZIP_FILE = """
 import sys
@@ -115,25 +116,13 @@ def test_artifacts_on_a_standalone_cluster(master: str, python: str, tmp_path: P
     assert table(ran.stdout) == expected
 
 
-def test_archived_environment_on_a_local_cluster(
-    python: str, environment: Path, tmp_path: Path, expected: list[str]
-) -> None:
+@pytest.mark.usefixtures("python")
+def test_archived_environment_on_a_local_cluster(environment: Path, tmp_path: Path, expected: list[str]) -> None:
     archive = environment_archive(tmp_path / "environment.tar.gz", environment)
-    program, options = the_example(tmp_path), ("--archives", f"{archive}#environment")
-    ran = submit(
-        LOCAL_CLUSTER,
-        "./environment/bin/python",
-        program,
-        *options,
-        "--conf",
-        f"spark.pyspark.driver.python={python}",
-        "--py-files",
-        str(project_zip(tmp_path / "driver.zip")),
-    )
-    assert "mkdir environment && tar -xzf ARCHIVE -C environment" in ran.stdout
-    with tarfile.open(archive) as unpacked:
+    with tarfile.open(archive) as unpacked:  # for the planners of sources; tests/unit/test_executors.py: without it
         unpacked.extractall(tmp_path / "environment", filter="fully_trusted")
-    ran = submit(LOCAL_CLUSTER, "./environment/bin/python", program, *options)
+    options = "--archives", f"{archive}#environment"
+    ran = submit(LOCAL_CLUSTER, "./environment/bin/python", the_example(tmp_path), *options)
     assert ran.returncode == 0, ran.stderr
     assert table(ran.stdout) == expected
 
