@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 from benchmarks.common.report import Report
 from storms.common.command import Arguments, Deadline, conditions
+from storms.common.parallel import in_order
 from storms.common.results import Result, Results
-from tests.proofs.cases import BOUNDED, NIGHTLY, Planned, cases
-from tests.proofs.explorer import CounterexampleError, explore
+from tests.proofs.bounds import BOUNDED, NIGHTLY
+from tests.proofs.cases import cases
+from tests.proofs.explorer import CounterexampleError, Planned, explore
 
 __all__ = ("Proof", "main", "prove")
 
@@ -40,17 +42,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Arguments(NAME, __doc__)
     parser.add_argument("--bounded", action="store_true", help="only the bounds of every run of the tests")
     parser.add_argument("--cases", metavar="TEXT", default="", help="only cases whose name contains this text")
+    parser.add_argument("--jobs", metavar="N", type=int, default=1, help="the number of processes (1)")
     options = parser.parse(arguments, SHORT)
     proofs = Results(options.results, NAME, Proof, again=options.again)
     deadline = Deadline(options.limit)
     planned = [one for one in cases(BOUNDED if options.bounded else NIGHTLY) if options.cases in one.name]
-    for one in planned:
-        if one.name not in proofs and not deadline.is_over():
-            proof = prove(one)
-            proofs.add(proof)
-            print(f"{one.name}: {proof.states:,} states ({proof.seconds:.0f} s)", file=sys.stderr)
-            if proof.counterexample:
-                print(proof.counterexample, file=sys.stderr)
+    missing = [one for one in planned if one.name not in proofs]
+    for proof in in_order(missing, prove, options.jobs, deadline.is_over):
+        proofs.add(proof)
+        print(f"{proof.name}: {proof.states:,} states ({proof.seconds:.0f} s)", file=sys.stderr)
+        if proof.counterexample:
+            print(proof.counterexample, file=sys.stderr)
     done = [proof for proof in proofs if proof.name in {one.name for one in planned}]
     describe(done, len(planned), options).publish(options.results)
     return int(any(proof.counterexample for proof in done))
@@ -58,19 +60,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def prove(planned: Planned) -> Proof:
     """Explore a case."""
-    begun = time.monotonic()
+    begun = time.process_time()
     try:
         explored = explore(planned.case())
     except CounterexampleError as error:
-        return Proof(planned.name, seconds=round(time.monotonic() - begun, 1), counterexample=str(error))
-    return Proof(planned.name, *explored, seconds=round(time.monotonic() - begun, 1))
+        return Proof(planned.name, seconds=round(time.process_time() - begun, 1), counterexample=str(error))
+    return Proof(planned.name, *explored, seconds=round(time.process_time() - begun, 1))
 
 
 def describe(proofs: Sequence[Proof], planned: int, options: argparse.Namespace) -> Report:
     """Create the report."""
     report = Report(NAME, "Proofs of watermarks", conditions(NAME, options.seed))
     groups = {group: [proof for proof in proofs if proof.name.startswith(group)] for group in _GROUPS}
-    header = ("cases of", "cases", "distinct states", "transitions", "steps run", "frames at most", "seconds")
+    header = ("cases of", "cases", "distinct states", "transitions", "steps run", "frames at most", "CPU seconds")
     rows = [(group, *_sums(members)) for group, members in groups.items()]
     report.table("Explored", header, [*rows, ("all", *_sums(proofs))])
     largest = sorted(proofs, key=lambda proof: -proof.states)[:10]
@@ -85,7 +87,7 @@ def describe(proofs: Sequence[Proof], planned: int, options: argparse.Namespace)
     return report
 
 
-_GROUPS = ("gate", "operator", "two operators", "barriers", "expiring")
+_GROUPS = ("gate", "operator", "two operators", "barriers", "expiring", "functions")
 
 
 def _sums(proofs: Iterable[Proof]) -> tuple[str, ...]:

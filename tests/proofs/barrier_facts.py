@@ -39,6 +39,14 @@ class _Channel:
         is_id = self.unseen and isinstance(self.unseen[0], Signal) and self.unseen[0].kind == WATERMARK
         return self.unseen[0].value if is_id else None
 
+    def is_late(self, completed: int | None) -> bool:
+        """Whether the next element that is not a status is an id that was delivered."""
+        for one in self.unseen:
+            if not isinstance(one, Signal) or one.kind != STATUS:
+                is_id = isinstance(one, Signal) and one.kind == WATERMARK
+                return is_id and completed is not None and one.value <= completed
+        return False
+
     def take_status(self) -> bool:
         """Move the cut behind a change of the status or an end, if it is next."""
         if not self.unseen or not isinstance(self.unseen[0], Signal) or self.unseen[0].kind == WATERMARK:
@@ -149,11 +157,16 @@ class BarrierFacts(SentByChannels[_Channel]):
         self._delivered.add(value)
 
     def _completes(self, value: int) -> bool:
-        """Whether the round of ``value`` is complete, possibly with an inactive channel that was part of the last."""
+        """Whether the round of ``value`` is complete, possibly behind ids that are late."""
         if self._cut(lambda channels: _is_complete(value, channels)):
             return True
         passing = [one for one in self._channels if one.next_id() in self._delivered and self._passes(one)]
-        return bool(passing) and self._cut(lambda channels: _is_complete(value, channels))
+        if passing and self._cut(lambda channels: _is_complete(value, channels)):
+            return True
+        for one in self._channels:
+            while one.is_late(self._completed) and self._passes(one):
+                pass
+        return self._cut(lambda channels: _is_complete(value, channels))
 
     def _is_exceeded(self) -> bool:
         """Whether a barrier waits for longer than it may, or has held more records than it may in this step."""
@@ -165,6 +178,8 @@ class BarrierFacts(SentByChannels[_Channel]):
 
     def _cut(self, is_acceptable: Callable[[Sequence[_Channel]], bool]) -> bool:
         """Move the cut as little as possible, so that it is acceptable. Returns whether that is possible."""
+        if is_acceptable(self._channels):
+            return True
         choices = [list(enumerate(one.later())) for one in self._channels]
         for choice in sorted(product(*choices), key=lambda choice: sum(taken for taken, _ in choice)):
             channels = [channel for _, channel in choice]

@@ -16,6 +16,7 @@ __all__ = (
     "Letter",
     "Record",
     "Step",
+    "frame_of",
     "frames_of",
     "letters",
     "shown",
@@ -59,6 +60,11 @@ def frames_of(events: Sequence[Letter], longest: int) -> list[Frame]:
     return [
         frame for length in range(1, longest + 1) for frame in product(events, repeat=length) if ENDED not in frame[:-1]
     ]
+
+
+def frame_of(elements: Iterable[Any]) -> Frame:
+    """The events of ``elements``: the inverse of numbering the records."""
+    return tuple(RECORD if isinstance(element, Record) else element for element in elements)
 
 
 def with_ticks(frames: Sequence[Frame]) -> list[Frame]:

@@ -7,19 +7,22 @@ is breadth-first, so the path to the first violation is a shortest one.
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from dsv2.watermark.event_time import EVENT_TIME
-from tests.proofs.components import Component, Outcome
-from tests.proofs.events import TICK, Frame, Letter, Step, frames_of, shown, with_ticks
+from tests.proofs.components import Component, Outcome, RestartError
+from tests.proofs.events import TICK, Frame, Letter, Step, frame_of, frames_of, shown, with_ticks
 from tests.proofs.invariants import ALL_JUDGED, History, Judged, ViolationError
-from tests.proofs.model import END_OF_TIME, Seen
+from tests.proofs.model import END_OF_TIME, Seen, fails
 from tests.proofs.rules import Frozen, Rule, Status
+from tests.proofs.sent import Arriving, as_sent
 
-__all__ = ("Case", "CounterexampleError", "Explored", "Facts", "explore")
+__all__ = ("Case", "CounterexampleError", "Explored", "Facts", "Planned", "explore")
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Case:
         longest: The number of events in a frame, at most.
         held: The number of elements that a channel may have behind an aligned watermark, at most.
         judged: The invariants of facts that apply.
+        arriving: What arrives at the last function because of an element of a channel.
         timed: Whether the clock moves.
         new_facts: Creates or restores the facts of some channels, whose number it takes. None: ``History``.
     """
@@ -47,8 +51,20 @@ class Case:
     longest: int = 1
     held: int = 3
     judged: Judged = ALL_JUDGED
+    arriving: Arriving = as_sent
     timed: bool = False
     new_facts: Callable[[int, Frozen | None], Facts] | None = None
+
+
+class Planned(NamedTuple):
+    """A case that has yet to be made."""
+
+    name: str
+    make: Callable[[str], Case]
+
+    def case(self) -> Case:
+        """Make it."""
+        return self.make(self.name)
 
 
 class Facts(Protocol):
@@ -79,7 +95,8 @@ class Explored(NamedTuple):
     Attributes:
         states: The number of distinct states.
         transitions: The number of steps between them.
-        runs: The number of different steps of components. Each was run three times.
+        runs: The number of different steps of components. Each was run by restarted code, by code that was never
+            restarted, and by the model.
         depth: The number of frames that the farthest state needs.
     """
 
@@ -98,9 +115,18 @@ class CounterexampleError(AssertionError):
         self.path = path
 
 
+_YOUNG_OBJECTS = 50_000
+
+
 class _State(NamedTuple):
     components: tuple[int, ...]
     facts: tuple[Frozen, ...]
+
+
+class _ComponentStep(NamedTuple):
+    component: Component
+    taken: tuple[int, int, tuple[Any, ...]]
+    outcome: Outcome
 
 
 def explore(case: Case, *, model: bool = True) -> Explored:
@@ -114,9 +140,22 @@ def explore(case: Case, *, model: bool = True) -> Explored:
         CounterexampleError: An invariant does not hold.
     """
     search = _Search(case, model)
-    while search.waiting:
-        search.expand(*search.waiting.popleft())
+    with _rare_collections():
+        while search.waiting:
+            search.expand(*search.waiting.popleft())
+        search.check_restarts()
     return Explored(len(search.found), search.transitions, search.runs, search.depth)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Collect garbage less often than usual: there are more and more states, and all of them stay."""
+    before = gc.get_threshold()
+    gc.set_threshold(_YOUNG_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 class _Search:
@@ -142,7 +181,8 @@ class _Search:
             return [self.case.new_facts(count, state) for count, state in zip(self._groups, states, strict=True)]
         judged = self.case.judged if len(self._groups) == 1 else self.case.judged._replace(time=False)
         return [
-            History(self.case.rules, count, frozen, judged) for count, frozen in zip(self._groups, states, strict=True)
+            History(self.case.rules, count, frozen, judged, self.case.arriving)
+            for count, frozen in zip(self._groups, states, strict=True)
         ]
 
     def _group(self, channel: int) -> tuple[int, int]:
@@ -152,6 +192,19 @@ class _Search:
             channel -= self._groups[group]
             group += 1
         return group, channel
+
+    def check_restarts(self) -> None:
+        """Run every step again by code that is never restarted."""
+        first = 0
+        for component in self._components:
+            try:
+                component.check_restarts()
+            except RestartError as error:
+                name = self.case.name if len(self._components) == 1 else f"{self.case.name}, one of the operators"
+                offset = 0 if component is self.case.second else first
+                path = [Step(offset + channel, frame_of(elements)) for channel, elements in error.path]
+                raise CounterexampleError(name, path, error) from error
+            first += component.channels
 
     @property
     def runs(self) -> int:
@@ -187,35 +240,50 @@ class _Search:
                 facts.move_clock()
         elements = (*frame[:ticks], *all_facts[group].sent(member, channel, frame[ticks:]))
         components = [*state.components]
-        outcomes = self._run(components, channel, elements)
-        seen = outcomes[-1].reaction.seen if self.case.second is None or len(outcomes) == 2 else ()
-        goes_on = self._check(all_facts, seen)
-        for outcome in outcomes:
-            if self._model and outcome.difference is not None:
-                raise outcome.difference
-        if not goes_on or any(outcome.state is None for outcome in outcomes) or self._is_beyond_bounds(components):
+        steps = self._run(components, channel, elements)
+        try:
+            goes_on = self._check(all_facts, self._seen(steps))
+            for step in steps:
+                if self._model and step.outcome.difference is not None:
+                    raise step.outcome.difference
+        except ViolationError:
+            for step in steps:
+                step.component.check_restart(*step.taken)  # a restart may be the reason
+            raise
+        if not goes_on or any(step.outcome.state is None for step in steps) or self._is_beyond_bounds(components):
             return None
         return _State(tuple(components), tuple(one.frozen() for one in all_facts))
+
+    def _seen(self, steps: Sequence[_ComponentStep]) -> Sequence[Seen]:
+        """What the last function sees, or that an operator before it fails."""
+        seen = steps[-1].outcome.reaction.seen
+        if self.case.second is None or len(steps) == 2:
+            return seen
+        return [one for one in seen if fails([one])]
 
     def _is_beyond_bounds(self, components: Sequence[int]) -> bool:
         """Whether more is buffered between the inputs of an operator, or late, than the case permits."""
         ahead = (one.excess(at) for one, at in zip(self._components, components, strict=True))
         return max(ahead) > self.case.held
 
-    def _run(self, components: list[int], channel: int, elements: tuple[Any, ...]) -> list[Outcome]:
-        """Pass a frame through the components, whose states change. Returns the outcomes.
+    def _run(self, components: list[int], channel: int, elements: tuple[Any, ...]) -> list[_ComponentStep]:
+        """Pass a frame through the components, whose states change.
 
         What the first operator sends is passed on at once. Its subtasks have no effect on each other, so whatever the
         order in which the second operator reads, each of them can be thought to run just before its output is read.
         """
         number, local = self._places[channel]
-        outcomes = [self.case.first[number].step(components[number], local, elements)]
-        components[number] = outcomes[0].state or 0
-        sent = (*(element for element in elements[:1] if element == TICK), *outcomes[0].reaction.sent)
+        steps = [self._run_one(components, number, local, elements)]
+        sent = (*(element for element in elements[:1] if element == TICK), *steps[0].outcome.reaction.sent)
         if self.case.second is not None and sent:
-            outcomes.append(self.case.second.step(components[-1], number, sent))
-            components[-1] = outcomes[1].state or 0
-        return outcomes
+            steps.append(self._run_one(components, -1, number, sent))
+        return steps
+
+    def _run_one(self, components: list[int], number: int, channel: int, elements: tuple[Any, ...]) -> _ComponentStep:
+        component, taken = self._components[number], (components[number], channel, elements)
+        outcome = component.step(*taken)
+        components[number] = outcome.state or 0
+        return _ComponentStep(component, taken, outcome)
 
     def _check(self, all_facts: Sequence[Facts], seen: Sequence[Seen]) -> bool:
         goes_on, first = True, 0

@@ -15,7 +15,7 @@ from dsv2.watermark.event_time import EVENT_TIME
 from tests.proofs.events import Frame, Record, shown_letter
 from tests.proofs.model import Seen
 from tests.proofs.rules import LONG_MIN, Frozen, Rule, Status
-from tests.proofs.sent import SentByChannels
+from tests.proofs.sent import Arriving, SentByChannels, as_sent
 from tests.support import Signal
 
 __all__ = ("ALL_JUDGED", "INVARIANTS", "Facts", "History", "Judged", "ViolationError", "require")
@@ -73,6 +73,8 @@ class Judged(NamedTuple):
             subtask without active channels that have sent a value cannot take back that of an inactive one.
         repeats: A value that repeats the last one of its channel must be part of a combination again. Not behind a
             second operator, because the first one forwards only changes.
+        last_values: The last value of every channel must be part of a combination. Not behind a second operator if a
+            subtask of the first one has several channels: it may send its next value at the same time.
     """
 
     status: bool = False
@@ -80,6 +82,7 @@ class Judged(NamedTuple):
     closes: bool = True
     progress_of_others: bool = True
     repeats: bool = True
+    last_values: bool = True
 
 
 ALL_JUDGED = Judged()
@@ -87,6 +90,8 @@ ALL_JUDGED = Judged()
 
 class _Channel:
     """What a channel has sent."""
+
+    __slots__ = ("counted", "is_steady", "status", "unseen", "values")
 
     def __init__(self, state: Frozen = ((), "active", (), (), True)) -> None:
         unseen, self.status, values, counted, self.is_steady = state
@@ -143,12 +148,17 @@ class Facts(SentByChannels[_Channel]):
     """The channels of one input, and the last values that its function has seen."""
 
     def __init__(
-        self, rules: Mapping[str, Rule], channels: int, state: Frozen | None = None, judged: Judged = ALL_JUDGED
+        self,
+        rules: Mapping[str, Rule],
+        channels: int,
+        state: Frozen | None = None,
+        judged: Judged = ALL_JUDGED,
+        arriving: Arriving = as_sent,
     ) -> None:
         of_channels, last, self._idle, self._ended = state or ((_Channel().frozen(),) * channels, (), False, False)
         self._rules = rules
         self._judged = judged
-        super().__init__([_Channel(one) for one in of_channels])
+        super().__init__([_Channel(one) for one in of_channels], arriving)
         self._last: dict[str, Any] = dict(last)
         self._delivered: list[tuple[Rule, Any]] = []
         self._taking_part: Iterator[Sequence[bool]] = iter(())
@@ -165,10 +175,6 @@ class Facts(SentByChannels[_Channel]):
         one = self._channels[channel]
         changes = (element.kind in (STATUS, END) for element in one.unseen if isinstance(element, Signal))
         return one.status == "active" and not any(changes)
-
-    def receive(self, channel: int, elements: Sequence[Any]) -> None:
-        """``channel`` sends ``elements``, with the numbers that ``sent`` has given to records."""
-        self._channels[channel].unseen += elements
 
     def check(self, seen: Sequence[Seen], owners: Sequence[int], taking_part: Iterable[Sequence[bool]]) -> bool:
         """Check what the function has seen since ``sent``. Returns whether the job goes on.
@@ -237,6 +243,8 @@ class Facts(SentByChannels[_Channel]):
 
     def _cut(self, is_acceptable: Callable[[Sequence[_Channel]], object]) -> bool:
         """Move the cut as little as possible, so that it is acceptable. Returns whether that is possible."""
+        if is_acceptable(self._channels):
+            return True
         choices = [
             list(enumerate(channel.later(self._rules, repeats=self._judged.repeats))) for channel in self._channels
         ]
@@ -248,6 +256,8 @@ class Facts(SentByChannels[_Channel]):
         return False
 
     def _count(self, rule: Rule, value: Any) -> None:
+        if not self._judged.last_values:
+            return
         for channel in self._channels:
             own = channel.values.get(rule.identifier)
             if own is not None and rule.fold.includes(value, own):
@@ -312,7 +322,7 @@ class Facts(SentByChannels[_Channel]):
         require(self._ended, "lost", "The end was not seen.")
         for number, channel in enumerate(self._channels):
             for identifier, value in channel.values.items():
-                counted = identifier == EVENT_TIME or identifier in channel.counted
+                counted = identifier == EVENT_TIME or identifier in channel.counted or not self._judged.last_values
                 require(counted, "lost", f"{identifier}={value} of channel {number} was part of no combination.")
 
 
@@ -320,11 +330,17 @@ class History:
     """What may have happened to the channels of one input: each possibility is one of ``Facts``."""
 
     def __init__(
-        self, rules: Mapping[str, Rule], channels: int, states: Frozen | None = None, judged: Judged = ALL_JUDGED
+        self,
+        rules: Mapping[str, Rule],
+        channels: int,
+        states: Frozen | None = None,
+        judged: Judged = ALL_JUDGED,
+        arriving: Arriving = as_sent,
     ) -> None:
+        """The parameters are those of ``Facts``, but ``states`` has one for each possibility."""
         self._rules = rules
-        self._possible = [Facts(rules, channels, state, judged) for state in states or (None,)]
-        self._new: Callable[[Frozen], Facts] = lambda state: Facts(rules, channels, state, judged)
+        self._new: Callable[[Frozen | None], Facts] = lambda state: Facts(rules, channels, state, judged, arriving)
+        self._possible = [self._new(state) for state in states or (None,)]
 
     def frozen(self) -> Frozen:
         """The state."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
 from dsv2.watermark.event_time import EVENT_TIME
+from tests.proofs.behaviour import AGREES, Behaviour
 from tests.proofs.events import TICK
 from tests.proofs.rules import LONG_MIN, Combining, Expiring, Frozen, Rule, Status, new_combining
 from tests.support import ACTIVE, ENDED, IDLE, Signal, watermark
@@ -184,10 +185,12 @@ class OperatorModel:
         state: Frozen | None = None,
         *,
         forwards: bool = True,
+        behaviour: Behaviour = AGREES,
     ) -> None:
-        """``inputs``: the number of channels of each input."""
+        """``inputs``: the number of channels of each input. ``behaviour``: that of the function."""
         self._rules = rules
         self._forwards = forwards
+        self._behaviour = behaviour
         count = len(inputs)
         of_inputs, across, statuses, times, self._time, self._sent_time, self._idle = state or (
             (None,) * count,
@@ -261,7 +264,7 @@ class OperatorModel:
                     self._forward(number, *rest)
                 case "record":
                     self._seen.append(("record", number, *rest))
-                    self._sent += rest
+                    self._sent += self._behaviour.for_record(*rest)
                 case "watermark":
                     self._on_watermark(number, *rest)
                 case "idle":
@@ -276,8 +279,11 @@ class OperatorModel:
             self._times[number] = max(self._times[number], value)
             self._advance()
             return
-        self._seen.append(("watermark", number, identifier, value))
-        self._forward(number, identifier, value)
+        if self._behaviour.hears:
+            self._seen.append(("watermark", number, identifier, value))
+        self._sent += self._behaviour.for_watermark(value)
+        if value not in self._behaviour.polled:
+            self._forward(number, identifier, value)
 
     def _forward(self, number: int, identifier: str, value: Any) -> None:
         if not self._forwards:

@@ -97,6 +97,7 @@ class Rule(NamedTuple):
     Attributes:
         every: Whether each arrival is delivered, changed or not.
         lifetime: For how many moves of the clock a value counts.
+        per_key: Whether each value is about a key.
     """
 
     identifier: str
@@ -106,6 +107,7 @@ class Rule(NamedTuple):
     across: bool = False
     every: bool = False
     lifetime: int | None = None
+    per_key: bool = False
 
 
 class Combining(Protocol):

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from tests.proofs.events import Frame, Record
 from tests.proofs.rules import Status
 from tests.support import ENDED, Signal
 
-__all__ = ("SentByChannels",)
+__all__ = ("Arriving", "SentByChannels", "as_sent")
+
+Arriving: TypeAlias = Callable[[Any], Sequence[Any]]
+"""What arrives at the function that sees because of an element of a channel."""
+
+
+def as_sent(element: Any) -> Sequence[Any]:
+    """The element itself arrives."""
+    return (element,)
 
 
 class _Channel(Protocol):
@@ -23,8 +31,9 @@ C = TypeVar("C", bound=_Channel)
 class SentByChannels(Generic[C]):
     """The elements of channels."""
 
-    def __init__(self, channels: Sequence[C]) -> None:
+    def __init__(self, channels: Sequence[C], arriving: Arriving = as_sent) -> None:
         self._channels = channels
+        self._arriving = arriving
 
     def status(self, channel: int) -> Status:
         """Of ``channel``, which may have sent an end that is still held back."""
@@ -37,9 +46,16 @@ class SentByChannels(Generic[C]):
 
     def sent(self, channel: int, owner: int, frame: Frame) -> list[Any]:
         """``channel``, which has the number ``owner`` in the job, sends a frame. Returns its elements, with records."""
-        unseen = self._channels[channel].unseen
+        held = [element for element in self._channels[channel].unseen if isinstance(element, Record)]
+        number = (held[-1].number + 1) % 8 if held else 0
+        elements: list[Any] = []
         for letter in frame:
-            held = [element for element in unseen if isinstance(element, Record)]
-            number = (held[-1].number + 1) % 8 if held else 0
-            unseen.append(letter if isinstance(letter, Signal) else Record(owner, number))
-        return unseen[len(unseen) - len(frame) :]
+            is_record = not isinstance(letter, Signal)
+            elements.append(Record(owner, number) if is_record else letter)
+            number = (number + is_record) % 8
+        self.receive(channel, elements)
+        return elements
+
+    def receive(self, channel: int, elements: Sequence[Any]) -> None:
+        """``channel`` sends ``elements``, with the numbers that ``sent`` has given to records."""
+        self._channels[channel].unseen += [one for element in elements for one in self._arriving(element)]

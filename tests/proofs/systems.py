@@ -6,9 +6,11 @@ A run processes frames. It can be copied at any point by ``snapshot`` and ``rest
 from __future__ import annotations
 
 import copy
+import dataclasses
+import pickle
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NoReturn, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NoReturn, Protocol, Self
 
 from dsv2.errors import JobError
 from dsv2.extension.event_time import (
@@ -21,11 +23,14 @@ from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.runtime.operator.subtask import Subtask
+from dsv2.runtime.serde.codec import BlobKind, Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
+from tests.proofs.behaviour import AGREES, Behaviour
 from tests.proofs.events import TICK
 from tests.proofs.model import CROSSING, DISORDER, EXCEEDED, Reaction, Seen
 from tests.proofs.rules import Frozen
-from tests.support import elements, job_context, operator_named, packed
+from tests.support import Signal, elements, job_context, operator_named, packed
 
 __all__ = ("GateSystem", "Run", "SubtaskSystem", "TICK_MS", "System", "WatchingOne", "WatchingTwo")
 
@@ -55,6 +60,7 @@ class System(Protocol):
 
 TICK_MS = 1000
 _BEGIN_MS = 10**12  # no other numbers are as large and smaller than the largest time
+_ATOMS = frozenset((str, bool, type(None), frozenset))
 _FAILURES = {
     "aligned watermarks cross": CROSSING,
     "must increase": DISORDER,
@@ -68,12 +74,17 @@ def frozen(value: Any, now_ms: int = 0) -> Any:
 
     Times are relative to ``now_ms``, and all that are long ago are the same.
     """
-    if isinstance(value, Mapping):
-        return tuple((key, frozen(member, now_ms)) for key, member in value.items())
-    if isinstance(value, list | tuple):
-        return tuple(frozen(member, now_ms) for member in value)
-    if now_ms and isinstance(value, int) and _BEGIN_MS <= value < 2 * _BEGIN_MS:
-        return ("now", max(value - now_ms, -3 * TICK_MS))
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    if kind is int:
+        if now_ms and _BEGIN_MS <= value < 2 * _BEGIN_MS:
+            return ("now", max(value - now_ms, -3 * TICK_MS))
+        return value
+    if isinstance(value, tuple | list):
+        return tuple([member if type(member) in _ATOMS else frozen(member, now_ms) for member in value])
+    if kind is dict or isinstance(value, Mapping):
+        return tuple([(key, frozen(member, now_ms)) for key, member in value.items()])
     return value
 
 
@@ -136,24 +147,40 @@ class GateRun:
 
 
 class _Watching:
-    """What all functions do: note what they see, pass records on, and agree to watermarks."""
+    """What all functions do: note what they see, pass records on, and agree to watermarks unless told otherwise."""
 
     seen: ClassVar[list[Seen]] = []
     """What the current run sees. Not a field, because fields are checkpointed."""
+    declared: ClassVar[Mapping[str, WatermarkDeclaration]] = {}
+    behaviour: ClassVar[Behaviour] = AGREES
 
-    def __init__(self, declarations: Sequence[WatermarkDeclaration]) -> None:
-        self._declarations = declarations
+    @classmethod
+    def declaring(cls, declarations: Iterable[WatermarkDeclaration], behaviour: Behaviour = AGREES) -> Self:
+        """A function with these declarations. They are not fields either: those are encoded in every step."""
+        declared = {declaration.identifier: declaration for declaration in declarations}
+        function: Self = type(cls.__name__, (cls,), {"declared": declared, "behaviour": behaviour})()
+        return function
 
     def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
-        return self._declarations
+        return [*self.declared.values()]
 
-    def _record(self, number: int, record: Any, output: Any) -> None:
+    def _record(self, number: int, record: Any, output: Any, ctx: Any) -> None:
         self.seen.append(("record", number, record))
-        output.collect(record)
+        for element in self.behaviour.for_record(record):
+            if isinstance(element, Signal):
+                self._emit(element, ctx.non_partitioned_context)
+            else:
+                output.collect(element)
 
-    def _watermark(self, number: int, watermark: Watermark) -> WatermarkHandlingResult:
+    def _watermark(self, number: int, watermark: Watermark, ctx: Any) -> WatermarkHandlingResult:
         self.seen.append(("watermark", number, watermark.identifier, watermark.value))
-        return WatermarkHandlingResult.PEEK
+        for element in self.behaviour.for_watermark(watermark.value):
+            self._emit(element, ctx)
+        is_polled = watermark.value in self.behaviour.polled
+        return WatermarkHandlingResult.POLL if is_polled else WatermarkHandlingResult.PEEK
+
+    def _emit(self, element: Signal, ctx: Any) -> None:
+        ctx.watermark_manager.emit_watermark(self.declared[element.identifier].new_watermark(element.value))
 
     def close(self) -> None:
         self.seen.append(("close",))
@@ -163,10 +190,10 @@ class WatchingOne(_Watching, OneInputEventTimeStreamProcessFunction[Any, Any]):
     """Has one input."""
 
     def process_record(self, record: Any, output: Any, ctx: Any) -> None:
-        self._record(0, record, output)
+        self._record(0, record, output, ctx)
 
     def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        return self._watermark(0, watermark)
+        return self._watermark(0, watermark, ctx)
 
     def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
         self.seen.append(("time", timestamp))
@@ -179,16 +206,16 @@ class WatchingTwo(_Watching, TwoInputNonBroadcastEventTimeStreamProcessFunction[
     """Has two inputs."""
 
     def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None:
-        self._record(0, record, output)
+        self._record(0, record, output, ctx)
 
     def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None:
-        self._record(1, record, output)
+        self._record(1, record, output, ctx)
 
     def on_watermark_from_first_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        return self._watermark(0, watermark)
+        return self._watermark(0, watermark, ctx)
 
     def on_watermark_from_second_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        return self._watermark(1, watermark)
+        return self._watermark(1, watermark, ctx)
 
     def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
         self.seen.append(("time", timestamp))
@@ -200,6 +227,22 @@ class WatchingTwo(_Watching, TwoInputNonBroadcastEventTimeStreamProcessFunction[
         self.seen.append(("end", 1))
 
 
+class _OnceDecoding(Codec):
+    """Decodes the state of a subtask once for all steps from it: each of them receives a copy."""
+
+    def __init__(self, types: TypeRegistry) -> None:
+        super().__init__(types)
+        self._last = b""
+        self._decoded = b""
+
+    def unseal(self, kind: BlobKind, blob: bytes | memoryview, owner: str) -> Any:
+        if kind is not BlobKind.STATE:
+            return super().unseal(kind, blob, owner)
+        if blob != self._last:
+            self._last, self._decoded = bytes(blob), pickle.dumps(super().unseal(kind, blob, owner))
+        return pickle.loads(self._decoded)  # noqa: S301  # written in this process
+
+
 class SubtaskSystem:
     """Subtask ``index`` of the operator ``uid``: its gates, its function, its sender, and the edge behind it."""
 
@@ -207,7 +250,7 @@ class SubtaskSystem:
         self.plan = plan
         self.operator = operator_named(plan, uid)
         self.index = index
-        self.job = job_context(plan)
+        self.job = dataclasses.replace(job_context(plan), codec=_OnceDecoding(TypeRegistry.of(plan)))
         self.wire = Wire(plan, self.job.codec)
         policies = (declaration.combination_policy for declaration in plan.declarations.values())
         self.has_barriers = any(policy.barrier is not None for policy in policies)

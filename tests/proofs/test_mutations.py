@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from tests.proofs.cases import BOUNDED, cases
+from tests.proofs.bounds import BOUNDED
+from tests.proofs.cases import cases
 from tests.proofs.explorer import Case, CounterexampleError, explore
 from tests.proofs.invariants import INVARIANTS
 from tests.proofs.mutations import MUTATIONS, Mutation

@@ -10,13 +10,20 @@ from typing import Any
 
 import pytest
 
-from tests.proofs.cases import BOUNDED, Planned, barrier_cases, chain_cases, expiry_cases, gate_cases, subtask_cases
-from tests.proofs.explorer import explore
+from tests.proofs.bounds import BOUNDED
+from tests.proofs.cases import chain_cases, gate_cases, subtask_cases
+from tests.proofs.explorer import Planned, explore
+from tests.proofs.function_cases import function_cases
+from tests.proofs.keyed_cases import keyed_cases
+from tests.proofs.timed_cases import barrier_cases, expiry_cases
 
 
-def _one_input_at_a_time(cases: Iterable[Planned]) -> list[Any]:
-    """Mark the cases with two inputs as nightly. Faults are still looked for in all of them."""
-    return [pytest.param(one, marks=pytest.mark.nightly) if " and " in one.name else one for one in cases]
+def _without(cases: Iterable[Planned], *texts: str) -> list[Any]:
+    """Mark the cases whose names contain one of ``texts`` as nightly. Faults are still looked for in all of them."""
+    return [
+        pytest.param(one, marks=pytest.mark.nightly) if any(text in one.name for text in texts) else one
+        for one in cases
+    ]
 
 
 @pytest.mark.parametrize("planned", gate_cases(BOUNDED), ids=lambda planned: planned.name)
@@ -34,11 +41,23 @@ def test_two_operators(planned: Planned) -> None:
     explore(planned.case())
 
 
-@pytest.mark.parametrize("planned", _one_input_at_a_time(barrier_cases(BOUNDED)), ids=lambda planned: planned.name)
+@pytest.mark.parametrize(
+    "planned", _without(barrier_cases(BOUNDED), " and ", "two operators"), ids=lambda planned: planned.name
+)
 def test_barriers(planned: Planned) -> None:
     explore(planned.case())
 
 
-@pytest.mark.parametrize("planned", _one_input_at_a_time(expiry_cases(BOUNDED)), ids=lambda planned: planned.name)
+@pytest.mark.parametrize("planned", _without(expiry_cases(BOUNDED), " and "), ids=lambda planned: planned.name)
 def test_expiring_watermarks(planned: Planned) -> None:
+    explore(planned.case())
+
+
+@pytest.mark.parametrize("planned", _without(function_cases(BOUNDED), "emits"), ids=lambda planned: planned.name)
+def test_functions_with_watermarks_of_their_own(planned: Planned) -> None:
+    explore(planned.case())
+
+
+@pytest.mark.parametrize("planned", _without(keyed_cases(BOUNDED), "2 channels"), ids=lambda planned: planned.name)
+def test_keys(planned: Planned) -> None:
     explore(planned.case())

@@ -27,3 +27,13 @@ def test_counterexample_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     next(fault for fault in MUTATIONS if fault.case == CASE).apply(monkeypatch)
     assert proofs.main(["--short", "--results", str(tmp_path), "--cases", CASE]) == 1
     assert "2. channel 1 sends" in (tmp_path / "proofs.md").read_text()
+
+
+def test_processes_keep_the_order(tmp_path: Path) -> None:
+    arguments = ["--short", "--results", str(tmp_path), "--cases", "gate, 1 channels, M"]
+    assert proofs.main([*arguments, "--jobs", "2"]) == 0
+    in_two = [one["name"] for one in json.loads((tmp_path / "rows" / "proofs.json").read_text())["results"]]
+    assert proofs.main([*arguments, "--again"]) == 0
+    in_one = [one["name"] for one in json.loads((tmp_path / "rows" / "proofs.json").read_text())["results"]]
+    assert in_two == in_one
+    assert len(in_two) > 6
