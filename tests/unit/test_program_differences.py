@@ -350,7 +350,7 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
     "watermark with sets as values": (
         declaring(long_watermark()),
         declaring(new_builder("newest").type_set(str)),
-        ["- watermark 'newest': type was LongWatermarkDeclaration and is now set of str",
+        ["- watermark 'newest': type was type_long() and is now type_set()",
          "- watermark 'newest': function was MAX and is now UNION"],
     ),
     "watermark ignored": (
@@ -361,7 +361,7 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
     "watermark of another type": (
         PROGRAM,
         declaring(new_builder("newest").type_bool()),
-        ["- watermark 'newest': type was LongWatermarkDeclaration and is now BoolWatermarkDeclaration",
+        ["- watermark 'newest': type was type_long() and is now type_bool()",
          "- watermark 'newest': function was MAX and is now AND"],
     ),
     "watermark added": (PROGRAM, declaring(NEWEST, DONE), ["+ watermark 'done' is newly declared"]),
