@@ -36,12 +36,9 @@ def _archive() -> Path | None:
     """The place of the archive for the Java in JAVA_HOME. None: it is unknown, or cannot be passed to a JVM."""
     release = Path(os.environ.get("JAVA_HOME", "/nowhere"), "release")
     found = re.search(r'^JAVA_RUNTIME_VERSION="(.+)"$', release.read_text(), re.MULTILINE) if release.exists() else None
-    # Spark splits the options at spaces.
-    return (
-        None
-        if found is None or " " in sys.prefix
-        else Path(sys.prefix, f"spark-{version('pyspark')}-java-{found[1]}.jsa")
-    )
+    if found is None or " " in sys.prefix:  # Spark splits the options at spaces
+        return None
+    return Path(sys.prefix, f"spark-{version('pyspark')}-java-{found[1]}.jsa")
 
 
 def main() -> None:

@@ -201,9 +201,9 @@ class Checkpoint:
         self.ledger.add(batch_id, {(report["uid"], report["subtask"]) for report in reports if "uid" in report})
 
     def note_unwritten(self, last_written: int | None) -> None:
-        """Record at the end of the run if sinks have nothing of the micro-batch that Spark has planned.
+        """Record at the end of the run if sinks have not received the micro-batch that Spark has planned.
 
-        Otherwise, a changed program could not get it, nor could a job that continues from a savepoint.
+        Without this, a changed program and a start from a savepoint would be refused.
 
         Args:
             last_written: The last micro-batch that the sinks got in this run, as Spark knows it. None: they got none.

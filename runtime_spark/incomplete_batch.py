@@ -14,7 +14,7 @@ __all__ = ("begun_batch", "check_incomplete_batch")
 
 
 def begun_batch(generation: Folder) -> int | None:
-    """Return the incomplete micro-batch of which sinks may have a part, as Spark knows it; None if there is none."""
+    """Return the incomplete micro-batch that sinks may have written in part, by Spark's number. None: there is none."""
     beginning = beginning_of(generation)
     if not beginning.repeats:
         return None

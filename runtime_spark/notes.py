@@ -1,8 +1,8 @@
 """Notes in a checkpoint for later starts, in addition to the manifest of the first start.
 
 They hold the descriptions of later programs, samples of keys, the names of stored function fields, which sources have
-ended, the sinks, and a micro-batch that they have nothing of. The JSON file is replaced when there is something new,
-mostly in the first micro-batches. Without notes, a restart is compared only with the manifest.
+ended, the sinks, and a planned micro-batch that the sinks have not received. The JSON file is replaced when there is
+something new, mostly in the first micro-batches. Without notes, a restart is compared only with the manifest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Notes:
         fields: For each uid, the names of the function fields that any subtask has stored.
         ended: For each source of which a subtask has ended, whether each of its subtasks has.
         sinks: The sinks of the last program (``describe_sinks``).
-        unwritten: The micro-batch that Spark has planned, but that the job did not give to its sinks before it ended.
+        unwritten: The micro-batch that Spark had planned when the job ended, but that its sinks had not received.
     """
 
     programs: list[Description] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Notes:
         return replace(self, ended=flags)
 
     def is_begun(self, beginning: Beginning) -> bool:
-        """Whether sinks may have a part of the micro-batch that a run would begin with."""
+        """Whether sinks may have written a part of the micro-batch that a run would begin with."""
         return beginning.repeats and self.unwritten != beginning.batch_id
 
     def ended_subtasks(self, source: str, parallelism: int) -> list[bool]:

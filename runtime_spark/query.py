@@ -293,7 +293,7 @@ class StreamingJob(DisplayedJob):
 
     @property
     def _was_told_to_end(self) -> bool:
-        """Whether an error of the query is the way in which it was ended."""
+        """Whether the query was ended by an error that is not a failure of the job."""
         return self._refused or self._cancelled
 
     def _settle(self) -> None:
@@ -306,7 +306,7 @@ class StreamingJob(DisplayedJob):
             except Exception as error:
                 self._failure = self._failure or self._failure_of(error)
             if self._is_over():
-                with contextlib.suppress(Exception):  # without this note, sinks are assumed to have a part of it
+                with contextlib.suppress(Exception):  # without the note, sinks are assumed to have written a part
                     self._lease.check()
                     self._checkpoint.note_unwritten(self._last_written)
             self._lease.release()

@@ -88,7 +88,7 @@ class Window(NamedTuple):
     price: float | None
 
 
-class Told(NamedTuple):
+class Report(NamedTuple):
     """What a function knows of an article."""
 
     article: str
@@ -109,32 +109,32 @@ MANY = [Order(f"article {number}", 1, 5, number * number, None) for number in ra
 SECOND = [Order("tea", 1, 75, 1, 0.25), Order("milk", 2, 130, 2, None), Order("new", 1, 210, 5, 2.0)]
 
 
-class Keep(ArrowEventTimeProcessFunction[Order, Told]):
+class Keep(ArrowEventTimeProcessFunction[Order, Report]):
     """Keeps a column of each type and timers. Emits what it knew, and keys whose timers fire."""
 
     def uses_states(self) -> Collection[StateDeclaration]:
         return [SEEN, LATELY]
 
-    def process_batch(self, batch: pa.Table, output: ArrowCollector[Told], ctx: ArrowContext[Told]) -> None:
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[Report], ctx: ArrowContext[Report]) -> None:
         seen, lately, keys = ctx.keyed_state(SEEN), ctx.keyed_state(LATELY), batch["article"]
         known, sums = seen.get(keys).to_pylist(), lately.get(keys)["amount"].to_pylist()
         for article, value, amount in zip(keys.to_pylist(), known, sums, strict=True):
-            output.collect(Told(article, repr(list(value.values())), amount))
+            output.collect(Report(article, repr(list(value.values())), amount))
         values = pa.Table.from_pylist([_seen(order)._asdict() for order in batch.to_pylist()], schema_of(Seen))
         seen.update(keys, values)
         lately.aggregate(keys, {"amount": batch["amount"]}, {"amount": "sum"})
         ctx.event_timers.register(keys, pa.array([time + 100 for time in batch["time"].to_pylist()]))
         ctx.processing_timers.register(keys, 1000)
 
-    def on_event_timers(self, timers: pa.Table, output: ArrowCollector[Told], ctx: ArrowContext[Told]) -> None:
+    def on_event_timers(self, timers: pa.Table, output: ArrowCollector[Report], ctx: ArrowContext[Report]) -> None:
         self._report("event", timers, output)
 
-    def on_processing_timers(self, timers: pa.Table, output: ArrowCollector[Told], ctx: ArrowContext[Told]) -> None:
+    def on_processing_timers(self, timers: pa.Table, output: ArrowCollector[Report], ctx: ArrowContext[Report]) -> None:
         self._report("processing", timers, output)
 
-    def _report(self, what: str, timers: pa.Table, output: ArrowCollector[Told]) -> None:
+    def _report(self, what: str, timers: pa.Table, output: ArrowCollector[Report]) -> None:
         for timer in timers.to_pylist():
-            output.collect(Told(timer["article"], what, timer["timestamp"]))
+            output.collect(Report(timer["article"], what, timer["timestamp"]))
 
 
 def _seen(order: dict[str, Any]) -> Seen:

@@ -180,8 +180,10 @@ class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction):
         keys, columns = self._keys_of(table), self._added(table)
         for slot in sorted(slots):
             end = slot + strategy.size - 1
+            if end <= event_time:
+                continue
             chosen = (times >= slot) & (times <= end)  # in the order of arrival
-            if end <= event_time or not chosen.any():
+            if not chosen.any():
                 continue
             check_window_end(end, f"The window that starts at {slot} ms")
             if chosen.all():

@@ -51,7 +51,7 @@ class Flow:
                 self._endless.add(operator.id)
 
     def _passed_on(self, operator: Operator) -> frozenset[str]:
-        per_key = {name for name, one in self.plan.declarations.items() if one.scope.key_type is not None}
+        per_key = self.plan.per_key
         received = self.received(operator)
         plain = received & (self._forwarded | operator.passes_on) - per_key
         return plain if receives_keys(operator) else plain | received & per_key

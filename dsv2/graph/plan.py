@@ -245,6 +245,11 @@ class Plan:
     traces: bool = False
 
     @cached_property
+    def per_key(self) -> frozenset[str]:
+        """The identifiers of the watermarks about one key."""
+        return frozenset(name for name, one in self.declarations.items() if one.scope.key_type is not None)
+
+    @cached_property
     def edges_into(self) -> Mapping[int, tuple[Edge, ...]]:
         """The incoming edges of each operator, sorted by input."""
         return {

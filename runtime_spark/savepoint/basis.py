@@ -41,7 +41,7 @@ class SavepointBasis:
         history: The state after the micro-batch.
         sources: The positions of the sources, by uid.
         replays: The dead letters that the job has processed again.
-        has_begun_next: Whether sinks may have a part of the next micro-batch.
+        has_begun_next: Whether sinks may have written a part of the next micro-batch.
     """
 
     checkpoint: Folder

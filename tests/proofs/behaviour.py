@@ -1,4 +1,4 @@
-"""What a function does besides passing on records and agreeing to watermarks."""
+"""Functions that hold back watermarks or emit their own."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Bounds:
         expiring: Operators that receive watermarks that expire: the numbers of channels of their inputs, and the number
             of events in a frame, at most.
         functions: Operators whose functions take watermarks over or emit some: the numbers of channels of their inputs.
-        function_chains: Two operators, of which the first one does that: the number of its subtasks.
+        function_chains: The same for the first of two operators: the number of its subtasks.
         keyed: Operators that receive per-key watermarks: the number of channels and of keys.
         folds_of_keys: The names of the combinations of per-key watermarks.
     """

@@ -51,7 +51,7 @@ class _State(NamedTuple):
         key: The state of the code.
         model: The state of the model.
         excess: See ``Model``.
-        reached: The state before it on a shortest way, and the frame that leads from there. None: the first one.
+        reached: The state before it on a shortest path, and the frame that leads from there. None: the first one.
     """
 
     snapshot: Any
@@ -142,7 +142,7 @@ class Component:
         return Outcome(number, reaction, difference)
 
     def check_restart(self, state: int, channel: int, elements: tuple[Any, ...]) -> None:
-        """Run a step by code that comes to ``state`` on a shortest way, and is not restarted.
+        """Run a step by code that reaches ``state`` along a shortest path, and is not restarted.
 
         Raises:
             RestartError: It does something else than code that was restarted.
@@ -152,7 +152,7 @@ class Component:
     def check_restarts(self) -> None:
         """Run every step that is known by code that is not restarted before it, nor earlier.
 
-        The code walks from step to step. It begins anew if it comes to a state whose steps were all run.
+        The code walks from step to step. It starts again if it reaches a state whose steps were all run.
 
         Raises:
             RestartError: It does something else than code that was restarted.
@@ -176,7 +176,7 @@ class Component:
                 raise
 
     def path_to(self, state: int) -> list[Received]:
-        """The frames on a shortest way to ``state``."""
+        """The frames on a shortest path to ``state``."""
         path = []
         while (reached := self._states[state].reached) is not None:
             state = reached[0]
@@ -196,7 +196,7 @@ class _Walk:
     """Code that is never restarted. ``state``: where it is. None: the job has failed."""
 
     def __init__(self, component: Component, state: int) -> None:
-        """Begin, and come to ``state`` on a shortest way."""
+        """Begin, and reach ``state`` along a shortest path."""
         self.state: int | None = state
         self._component = component
         self._run = component.started()

@@ -9,12 +9,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from dsv2 import ExecutionEnvironment, IncompatibleCheckpointError, JobError, JobHandle
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from runtime_spark import query
+from runtime_spark.query import StreamingJob
 from tests.spark.test_migration import Count, Word, itself, word
 
 LONG = 60.0  # seconds until a hanging test fails
@@ -91,6 +92,27 @@ def test_savepoint_of_the_stop_is_continued(job: Job, tmp_path: Path) -> None:
     job.stop_after_the_first(with_savepoint=True)
     job.checkpoint = tmp_path / "other"
     job.start(3, savepoint=job.savepoint).result()
+    job.assert_complete()
+
+
+def test_micro_batch_that_failed_before_is_not_changed(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.sink.opened.set()
+    job.sink.fails_in = 0
+    with pytest.raises(JobError, match="unreachable"):
+        job.start(2).result()
+    write_batch = StreamingJob.write_batch
+
+    def refuse(self: StreamingJob, frames: DataFrame, batch_id: int) -> None:
+        self._refuse_batches = True
+        write_batch(self, frames, batch_id)
+
+    with monkeypatch.context() as context:
+        context.setattr(StreamingJob, "write_batch", refuse)
+        job.start(2).await_termination()
+    job.sink.fails_in = None
+    with pytest.raises(IncompatibleCheckpointError, match="may have written a part of micro-batch 0"):
+        job.start(3)
+    job.start(2).result()
     job.assert_complete()
 
 

@@ -16,7 +16,7 @@ import pytest
 from dsv2.arrow.keyed import page_format, table
 from dsv2.program.description import describe
 from dsv2.program.differences import differences
-from tests.golden_columns import FILE, Running, Told, Window, after_restart, content, plan_of_job
+from tests.golden_columns import FILE, Report, Running, Window, after_restart, content, plan_of_job
 from tests.golden_format import Content, comparable
 
 
@@ -59,24 +59,24 @@ def test_manifest_matches_the_recording(recorded: Content) -> None:
 
 def test_state_is_read(recorded: Content) -> None:
     after = after_restart(recorded)
-    told = [one for one in after.kept if isinstance(one, Told)]
-    known = [one for one in told if one.what.startswith("[")]
-    timers = [one for one in told if not one.what.startswith("[")]
+    reports = [one for one in after.kept if isinstance(one, Report)]
+    known = [one for one in reports if one.what.startswith("[")]
+    timers = [one for one in reports if not one.what.startswith("[")]
     assert after.in_blob == after.kept
     assert known == [
-        Told(
+        Report(
             "tea",
             "[True, 0, 300000, None, 'teatea', b'tea', datetime.date(1969, 12, 30), "
             "datetime.datetime(2024, 1, 1, 0, 0, 0, 300), Decimal('37.500000000000000000'), [], ['tea', 'ß']]",
             303,
         ),
-        Told(
+        Report(
             "milk",
             "[True, 4, 1125899906842624000, None, 'milkmilk', b'milk', datetime.date(1970, 1, 3), "
             "datetime.datetime(2024, 1, 1, 0, 0, 0, 624), Decimal('78.000000000000000000'), [], ['milk', 'ß']]",
             1 << 50,
         ),
-        Told("new", str([None] * 11), None),
+        Report("new", str([None] * 11), None),
     ]
     assert [(one.article, one.number) for one in timers if one.what == "event"] == [
         *(("tea", 110), ("milk", 125), ("", 140), ("tea", 155), ("käse", 160), ("tea", 175))

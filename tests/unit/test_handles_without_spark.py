@@ -138,6 +138,29 @@ def test_query_that_cannot_be_stopped_releases_the_lease() -> None:
     job.lease.release.assert_called()
 
 
+def test_micro_batch_that_begins_while_the_job_is_stopped_is_refused() -> None:
+    class Beginning(Query):
+        def stop(self) -> None:
+            self._active = False
+            job.handle.write_batch(Mock(), 0)
+
+    job = Job(Beginning(active=True))
+    job.start().stop()
+    job.writer.write.assert_not_called()
+    job.checkpoint.note_unwritten.assert_called_once_with(None)
+
+
+def test_old_handle_leaves_the_notes_of_the_next_run_alone() -> None:
+    job = Job(Query(active=True))
+    job.writer.write.return_value = []
+    handle = job.start()
+    handle.write_batch(Mock(), 3)
+    job.query._active = False
+    handle.await_termination()
+    handle.stop()
+    job.checkpoint.note_unwritten.assert_called_once_with(3)
+
+
 def test_failure_is_reported_even_if_the_checkpoint_cannot_be_read() -> None:
     job = Job(Query())
     handle = job.start()

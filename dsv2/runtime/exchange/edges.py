@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from dsv2.columnar import column_names
@@ -49,12 +49,8 @@ def new_edge(plan: Plan, edge: Edge, subtask: int, origin: Origin | None = None)
     if edge.exchange is Exchange.BROADCAST:
         return BroadcastEdge(name, subtask, writers)
     if edge.exchange is Exchange.HASH:
-        per_key = {
-            identifier for identifier, declared in plan.declarations.items() if declared.scope.key_type is not None
-        }
-        if per_key:
-            return KeyWatermarkEdge(name, subtask, writers, plan, edge, origin, per_key)
-        return HashEdge(name, subtask, writers, plan, edge, origin)
+        kind = KeyWatermarkEdge if plan.per_key else HashEdge
+        return kind(name, subtask, writers, plan, edge, origin)
     return SingleEdge(name, subtask, writers) if len(writers) == 1 else RebalanceEdge(name, subtask, writers)
 
 
@@ -206,6 +202,7 @@ class HashEdge(EdgeEmitter):
         "_columns",
         "_origin",
         "_pair_routes",
+        "_per_key",
         "_routes",
         "_select",
         "_stamped_routes",
@@ -230,6 +227,7 @@ class HashEdge(EdgeEmitter):
         self._columns = column_names(edge.key_selector)
         self._subtask = subtask
         self._origin = origin
+        self._per_key = plan.per_key
         self._routes: dict[Any, Emit] = {}
         self._stamped_routes: dict[Any, EmitStamped] = {}
         self._pair_routes: dict[Any, tuple[Emit, Emit]] = {}
@@ -349,21 +347,7 @@ class HashEdge(EdgeEmitter):
 class KeyWatermarkEdge(HashEdge):
     """Also sends each watermark about a key to the channel of the key."""
 
-    __slots__ = ("_per_key",)
-
-    def __init__(
-        self,
-        name: EdgeName,
-        subtask: int,
-        writers: Sequence[ChannelWriter],
-        plan: Plan,
-        edge: Edge,
-        origin: Origin | None,
-        per_key: Set[str],
-    ) -> None:
-        """``per_key``: The identifiers of watermarks about one key."""
-        super().__init__(name, subtask, writers, plan, edge, origin)
-        self._per_key = per_key
+    __slots__ = ()
 
     def control(self, kind: int, identifier: str, value: Any) -> None:
         if identifier in self._per_key:

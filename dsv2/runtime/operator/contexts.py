@@ -75,7 +75,7 @@ class WatermarkEmitter:
         if type(watermark) is not kind:
             raise ContractError(f"Watermark {identifier!r} must be a {kind.__name__} as declared, got {watermark}.")
         value = watermark.value
-        if not admits(value):
+        if not admits(value):  # a valid value, the usual one, takes one call
             declaration.check_value(value)
         if isinstance(watermark, KeyedWatermark) and isinstance(declaration, KeyedWatermarkDeclaration):
             declaration.check_key(watermark.key)

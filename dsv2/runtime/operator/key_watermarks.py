@@ -139,7 +139,7 @@ class KeyWatermarks:
     def _change(self, key: Any, name: _Name, change: Callable[[Any], Any], *, forget: bool = False) -> None:
         """Change a combiner, store it, and deliver what it returns. ``forget``: Remove it instead of storing it."""
         number, identifier = name
-        if identifier not in self._declarations:  # any more
+        if identifier not in self._declarations:  # it was when the value was stored
             self._keep(key, name, None)
             return
         delivered, combiner = self._loaded(key, name)

@@ -11,7 +11,7 @@ from tests.proofs.mutations.mutation import Mutation, nothing
 __all__ = ("KEYS",)
 
 
-def _begin_anew(original: Any) -> Any:
+def _start_again(original: Any) -> Any:
     def loaded(self: Any, key: Any, name: tuple[int, str]) -> tuple[list[Any], Any]:
         gate = self._gates[name[0]]
         return [], new_combiner(self._declarations[name[1]], gate.channels, gate.inactive, self._now)
@@ -26,7 +26,7 @@ KEYS = [
         "change",
         KeyWatermarks,
         "_loaded",
-        _begin_anew,
+        _start_again,
     ),
     Mutation(
         "the watermarks of keys wait for idle channels",
