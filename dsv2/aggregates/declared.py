@@ -8,7 +8,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from dsv2.errors import SchemaError
+from dsv2.arguments import is_whole_number
+from dsv2.errors import PlanError, SchemaError
 
 __all__ = (
     "Aggregate",
@@ -32,17 +33,28 @@ class Part:
     """A part of the result: an aggregate, the key, or the bounds of the window."""
 
 
+def _check_field(part: Part, field: object) -> None:
+    if not isinstance(field, str):
+        raise PlanError(f"aggregate: {type(part).__name__} takes the name of a field, not {field!r}.")
+
+
 @dataclass(frozen=True)
 class Aggregate(Part):
     """An aggregate of a field of the records. Records whose field is None are left out.
 
     Args:
         field: The name of the field.
+
+    Raises:
+        PlanError: ``field`` is not a string.
     """
 
     field: str
     how: ClassVar[str]
     """How columns are aggregated, see ``ArrowKeyedState.aggregate``."""
+
+    def __post_init__(self) -> None:
+        _check_field(self, self.field)
 
     def first(self, value: Any) -> Any:
         """Return the aggregate of one value."""
@@ -138,9 +150,15 @@ class Mean(Part):
 
     Args:
         field: The name of the field.
+
+    Raises:
+        PlanError: ``field`` is not a string.
     """
 
     field: str
+
+    def __post_init__(self) -> None:
+        _check_field(self, self.field)
 
     @staticmethod
     def of(total: Any, count: int) -> float | None:
@@ -158,9 +176,16 @@ class Key(Part):
 
     Args:
         index: The part of a key that is a tuple. None: the whole key.
+
+    Raises:
+        PlanError: ``index`` is not an int.
     """
 
     index: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.index is not None and not is_whole_number(self.index):
+            raise PlanError(f"aggregate: Key takes the index of a part of the key, or nothing, not {self.index!r}.")
 
     def of(self, key: Any) -> Any:
         """Return the part of a key."""

@@ -30,7 +30,8 @@ class DeclaredResult(Generic[OUT]):
         values: The types of the fields of the records, as far as they are known.
 
     Raises:
-        PlanError: ``kind`` has no fields, or they are not those of ``parts``, or the field of a mean is not a float.
+        PlanError: ``kind`` has no fields, or they are not those of ``parts``, or the field of a mean is not a float, or
+            there is a mean and a field whose name begins with an underscore.
     """
 
     def __init__(
@@ -62,6 +63,12 @@ class DeclaredResult(Generic[OUT]):
                     f"aggregate: {name} of {kind.__qualname__} is a mean, which is a float. Declare the field as float "
                     f"or float | None."
                 )
+        hidden = next((name for name in types if name.startswith("_")), None)
+        if hidden is not None and any(isinstance(part, Mean) for part in parts.values()):
+            raise PlanError(
+                f"aggregate: {kind.__qualname__} has a mean, so the names of its fields must not begin with an "
+                f"underscore. Rename {hidden}."
+            )
         self.parts: dict[str, Part] = {name: parts[name] for name in types}
         self.partial = partial_of(kind, types, self.parts, values or {})
         self._required = [name for name, kind in types.items() if not without_none(kind)[1]]

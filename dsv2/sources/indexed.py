@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from dsv2.arguments import check_whole_number, is_number
@@ -74,6 +74,8 @@ class CollectionSource(IndexedSource[T_co], Generic[T_co]):
     """
 
     def __init__(self, items: Collection[T_co], *, records_per_batch: int | None = None) -> None:
+        if not isinstance(items, Iterable):
+            raise ConfigurationError(f"The items of a collection source must be a collection, not {items!r}.")
         self.items: Sequence[T_co] = list(items)
         if any(item is None for item in self.items):
             raise ConfigurationError("The items of a collection source must not contain None: None is not a record.")
@@ -107,6 +109,8 @@ class DataGeneratorSource(IndexedSource[T_co], Generic[T_co]):
         records_per_second: float | None = None,
         records_per_batch: int | None = None,
     ) -> None:
+        if not callable(generator):
+            raise ConfigurationError(f"The generator must be a function of the index of a record, not {generator!r}.")
         self.generator = generator
         super().__init__(count=count, records_per_batch=records_per_batch, records_per_second=records_per_second)
 

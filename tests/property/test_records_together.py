@@ -357,6 +357,33 @@ def test_results_and_state_are_those_of_single_records(kind: str, program: list[
     event("together" if CALLS else "never together")
 
 
+def _calls_super(base: type[Any]) -> Any:
+    """A function that overrides the callbacks for records of a key with calls of the inherited ones."""
+
+    def overriding(name: str) -> Callable[..., None]:
+        def process_records(self: Any, *arguments: Any) -> None:
+            CALLS.append(name)
+            getattr(super(kind, self), name)(*arguments)
+
+        return process_records
+
+    names = [name for name in dir(base) if name.startswith("process_records")]
+    kind = type("CallsSuper", (base,), {name: overriding(name) for name in names})
+    return kind()
+
+
+@pytest.mark.parametrize("kind", ["one input", "two outputs", "two inputs", "broadcast"])
+@given(program=programs(ANY))
+def test_inherited_process_records_handles_each_record(kind: str, program: list[Step]) -> None:
+    CALLS.clear()
+    new_driver, new_single, _ = KINDS[kind]
+    single, together = new_driver(new_single()), new_driver(_calls_super(type(new_single())))
+    for driver in (single, together):
+        run(driver, program, channels=2 if new_driver is _two_inputs else 1)
+    assert by_key(together) == by_key(single)
+    event("together" if CALLS else "never together")
+
+
 @given(program=programs(st.integers(0, 20)))
 def test_error_policy_sets_aside_single_records(program: list[Step]) -> None:
     policy = ErrorPolicy().skip(ValueError)

@@ -42,6 +42,14 @@ class Price:
     value: float | None
 
 
+@dataclass(frozen=True)
+class Hidden:
+    """A result with a field whose name begins with an underscore."""
+
+    product: str
+    _value: float | None
+
+
 SALES = [Sale("tea", 1, 3, None), Sale("milk", 2, 8, 0.5), Sale("tea", 3, 5, None)]
 SECOND = WindowStrategy.tumbling(timedelta(seconds=1))
 BY_PRODUCT = attrgetter("product")
@@ -76,12 +84,27 @@ def product_of(sale: Any) -> str:
         ),
         (Total, {"product": Key(), "value": Mean("amount")}, "value of Total is a mean, which is a float. Declare"),
         (Price, {"product": Key(), "value": Mean("cost")}, "value aggregates 'cost', but Sale has the fields"),
+        (Hidden, {"product": Key(), "_value": Mean("amount")}, "must not begin with an underscore. Rename _value"),
         (int, {"value": Count()}, "must be a NamedTuple class or a dataclass, not <class 'int'>"),
     ],
 )
 def test_wrong_declarations_are_refused(kind: Any, parts: Any, text: str) -> None:
     with pytest.raises(PlanError, match=text):
         keyed()[1].aggregate(kind, **parts)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (lambda: Sum(5), "Sum takes the name of a field, not 5"),  # type: ignore[arg-type]
+        (lambda: Mean(5), "Mean takes the name of a field, not 5"),  # type: ignore[arg-type]
+        (lambda: Key("a"), "Key takes the index of a part of the key, or nothing, not 'a'"),  # type: ignore[arg-type]
+        (lambda: Key(True), "Key takes the index of a part of the key, or nothing, not True"),
+    ],
+)
+def test_wrong_arguments_are_refused(wrong: Any, text: str) -> None:
+    with pytest.raises(PlanError, match=text):
+        wrong()
 
 
 def test_windows_need_a_strategy() -> None:

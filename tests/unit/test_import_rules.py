@@ -25,7 +25,7 @@ RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange
 # Part of dsv2 (or runtime_spark) -> the parts of dsv2 that it may import in addition to itself. A new part needs a row.
 # The packages of dsv2.runtime are parts.
 MAY_IMPORT = {
-    "aggregates": MODEL | {"optional_types"},
+    "aggregates": MODEL | {"arguments", "optional_types"},
     "arguments": {"errors"},
     "async_resource": {"callables", "errors", "event_loop", "resource"},
     "async_settings": {"arguments", "errors"},
