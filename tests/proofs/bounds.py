@@ -21,7 +21,7 @@ class Bounds:
         inputs: The numbers of channels of the inputs of operators.
         folds: The names of the combinations of operators. Gates have all of them.
         wide_folds: Those of operators with more than two channels, of aligned watermarks of gates with that many, of
-            two operators with more than two channels.
+            two operators with more than two channels, of watermarks that expire on two inputs.
         mixed: Whether operators have several watermarks, and watermarks that are delivered on every arrival.
         chains: Two operators: the number of subtasks of the first one, and of their channels.
         barriers: Operators that receive barriers: the numbers of channels of their inputs, the number of different ids,

@@ -107,7 +107,9 @@ def expiry_cases(bounds: Bounds) -> list[Planned]:
 def _folds(inputs: tuple[int, ...], longest: int, bounds: Bounds) -> Sequence[str]:
     if not bounds.mixed:
         return ("max",)
-    return bounds.folds if sum(inputs) * longest < WIDE else ("max",)
+    if sum(inputs) * longest >= WIDE:
+        return ("max",)
+    return bounds.folds if len(inputs) == 1 else bounds.wide_folds
 
 
 def _frames(longest: int) -> str:
