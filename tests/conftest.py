@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -82,6 +83,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(no_java)
 
 
+def pytest_collection_finish() -> None:
+    """Exempt the collected tests from garbage collection, which would visit them again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 def _check_folder(item: pytest.Item) -> None:
     if item.get_closest_marker("slow"):
         folders = _WITH_PROGRAMS
@@ -129,6 +136,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.local.dir", str(folder / "local"))
             .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
             .config("spark.python.unix.domain.socket.enabled", "true")
+            # Queries of a few micro-batches end before generated code would pay for its compilation.
+            .config("spark.sql.codegen.wholeStage", "false")
+            .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
             .config("spark.python.worker.reuse", "false" if _is_measured() else "true")
             .getOrCreate()
         )
