@@ -17,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 from components.class_archive import jvm_options
+from components.fork_server import ForkServer
 from components.hdfs import HdfsCluster
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
@@ -123,27 +124,29 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("spark")
-    with pytest.MonkeyPatch.context() as environment:
-        # Workers import what this process imports, whether the packages are installed or checked out.
-        environment.setenv("PYTHONPATH", python_path(*filter(None, sys.path)))
-        environment.setenv("PYSPARK_PYTHON", sys.executable)
-        session = (
-            SparkSession.builder.master("local[2]")
-            .appName("dsv2 tests")
-            .config("spark.ui.enabled", "false")
-            .config("spark.log.level", "FATAL")  # some jobs fail on purpose, and the error is enough
-            .config("spark.driver.memory", "4g")  # Spark keeps about 1 MB for every ended stateful query
-            .config("spark.local.dir", str(folder / "local"))
-            .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-            .config("spark.python.unix.domain.socket.enabled", "true")
-            # Queries of a few micro-batches end before generated code would pay for its compilation.
-            .config("spark.sql.codegen.wholeStage", "false")
-            .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-            .config("spark.python.worker.reuse", "false" if _is_measured() else "true")
-            .getOrCreate()
-        )
-    yield session
-    session.stop()
+    with ExitStack() as running:
+        python = sys.executable if _is_measured() else running.enter_context(ForkServer(folder)).python
+        with pytest.MonkeyPatch.context() as environment:
+            # Workers import what this process imports, whether the packages are installed or checked out.
+            environment.setenv("PYTHONPATH", python_path(*filter(None, sys.path)))
+            environment.setenv("PYSPARK_PYTHON", str(python))
+            session = (
+                SparkSession.builder.master("local[2]")
+                .appName("dsv2 tests")
+                .config("spark.ui.enabled", "false")
+                .config("spark.log.level", "FATAL")  # some jobs fail on purpose, and the error is enough
+                .config("spark.driver.memory", "4g")  # Spark keeps about 1 MB for every ended stateful query
+                .config("spark.local.dir", str(folder / "local"))
+                .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+                .config("spark.python.unix.domain.socket.enabled", "true")
+                # Queries of a few micro-batches end before generated code would pay for its compilation.
+                .config("spark.sql.codegen.wholeStage", "false")
+                .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+                .config("spark.python.worker.reuse", "false" if _is_measured() else "true")
+                .getOrCreate()
+            )
+        yield session
+        session.stop()
 
 
 @contextmanager

@@ -136,7 +136,7 @@ def _expiry_case(inputs: tuple[int, ...], rule: Rule, longest: int, bounds: Boun
         [subtask_component(system, {"w": rule}, inputs, forwards=forwards)],
         None,
         {"w": rule},
-        letters(values_of([rule], 2), idle=bounds.mixed),
+        letters(values_of([rule], 2), idle=bounds.mixed and sum(inputs) < WIDE),
         longest,
         timed=True,
         new_facts=lambda channels, state: ExpiringFacts(rule, _LIFETIME, channels, state),
