@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import traceback
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,34 +27,36 @@ from typing import Any
 from components.fork_client import HEADER
 from components.python_path import python_path
 
-__all__ = ("ForkServer",)
+__all__ = ("PRELOADED", "RUN_BY_SPARK", "ForkServer")
 
 _CLIENT = Path(__file__).with_name("fork_client.py")
-_RUN = (
+RUN_BY_SPARK = (
     "pyspark.daemon",
     "pyspark.sql.streaming.python_streaming_source_runner",
     "pyspark.sql.streaming.transform_with_state_driver_worker",
 )
-"""The modules that Spark runs. They must not be imported, because they are run as ``__main__``."""
-_PRELOADED = (
-    "pyspark.sql.connect.proto",
-    "pyspark.sql.pandas.serializers",
-    "pyspark.sql.streaming.stateful_processor_api_client",
-    "pyspark.sql.worker.plan_data_source_read",
-    "pyspark.worker",
+"""The Python modules that Spark runs."""
+PRELOADED = (
+    "hypothesis",
     "pandas",
     "pyarrow.compute",
-    "runtime_spark.frame_source",
+    "pyarrow.pandas_compat",
+    "pyspark.sql.pandas.serializers",
+    "pyspark.sql.streaming.proto.StateMessage_pb2",
+    "pyspark.sql.streaming.stateful_processor_api_client",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.testing",
+    "pyspark.worker",
+    "pytest",
     "dsv2.arrow.keyed",
     "dsv2.extension.event_time",
     "dsv2.extension.join",
     "dsv2.extension.window",
-    "dsv2.testing",
-    "hypothesis",
-    "pytest",
+    "runtime_spark.runtime",
+    "tests.spark.programs",
     "tests.support",
 )
-"""What most of these processes import."""
+"""What most of them import."""
 _HASH_SEED = "0"
 """That of the workers: PySpark sets it."""
 
@@ -63,15 +66,20 @@ class ForkServer:
 
     Args:
         folder: A folder for its files, with a short name.
+        modules: The modules that its processes run. All others are run by Python itself.
+        preloaded: The modules that they find imported. Those that they run are not among them.
 
     Attributes:
         python: A program that can replace Python for Spark, see ``PYSPARK_PYTHON``.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, modules: Iterable[str] = RUN_BY_SPARK, preloaded: Iterable[str] = PRELOADED
+    ) -> None:
         self._address = folder / "fork-server"
+        self._preloaded = [*preloaded]
         self.python = folder / "python"
-        command = [sys.executable, "-IS", _CLIENT, sys.executable, self._address, ",".join(_RUN)]
+        command = [sys.executable, "-IS", _CLIENT, sys.executable, self._address, ",".join(modules)]
         self.python.write_text(f'#!/bin/sh\nexec {shlex.join(map(str, command))} "$@"\n')
         self.python.chmod(0o755)
         self._process: subprocess.Popen[bytes] | None = None
@@ -82,7 +90,7 @@ class ForkServer:
             listening.listen(64)
             number = listening.fileno()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(number)],
+                [sys.executable, "-m", __name__, str(number), *self._preloaded],
                 env={
                     **os.environ,
                     "PYTHONPATH": python_path(),
@@ -218,7 +226,7 @@ def _run(request: dict[str, Any]) -> None:
 def main() -> None:
     """Serve until this process is terminated."""
     listening = socket.socket(fileno=int(sys.argv[1]))
-    for name in _PRELOADED:
+    for name in sys.argv[2:]:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
