@@ -27,7 +27,7 @@ class ConnectServer:
         MissingComponentError: A package of the client is missing.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, python: str = sys.executable) -> None:
         missing = [name for name in ("grpc", "grpc_status", "zstandard") if find_spec(name) is None]
         if missing:
             raise MissingComponentError(f"Spark Connect requires {', '.join(missing)}: pip install 'dsv2[connect]'.")
@@ -45,7 +45,7 @@ class ConnectServer:
         }
         environment = {
             "PYTHONPATH": python_path(*filter(None, sys.path)),
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": python,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
         }
         submit = Path(pyspark.__file__).with_name("bin") / "spark-submit"

@@ -119,34 +119,42 @@ def _is_measured() -> bool:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """What Spark runs as Python, see ``PYSPARK_PYTHON``: its processes start faster than with Python itself."""
+    if _is_measured():
+        yield sys.executable
+        return
+    with ForkServer(tmp_path_factory.mktemp("python")) as server:
+        yield str(server.python)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, spark_python: str) -> Iterator[SparkSession]:
     """The session: two cores, no user interface, and almost no console output."""
     from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("spark")
-    with ExitStack() as running:
-        python = sys.executable if _is_measured() else running.enter_context(ForkServer(folder)).python
-        with pytest.MonkeyPatch.context() as environment:
-            # Workers import what this process imports, whether the packages are installed or checked out.
-            environment.setenv("PYTHONPATH", python_path(*filter(None, sys.path)))
-            environment.setenv("PYSPARK_PYTHON", str(python))
-            session = (
-                SparkSession.builder.master("local[2]")
-                .appName("dsv2 tests")
-                .config("spark.ui.enabled", "false")
-                .config("spark.log.level", "FATAL")  # some jobs fail on purpose, and the error is enough
-                .config("spark.driver.memory", "4g")  # Spark keeps about 1 MB for every ended stateful query
-                .config("spark.local.dir", str(folder / "local"))
-                .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-                .config("spark.python.unix.domain.socket.enabled", "true")
-                # Queries of a few micro-batches end before generated code would pay for its compilation.
-                .config("spark.sql.codegen.wholeStage", "false")
-                .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-                .config("spark.python.worker.reuse", "false" if _is_measured() else "true")
-                .getOrCreate()
-            )
-        yield session
-        session.stop()
+    with pytest.MonkeyPatch.context() as environment:
+        # Workers import what this process imports, whether the packages are installed or checked out.
+        environment.setenv("PYTHONPATH", python_path(*filter(None, sys.path)))
+        environment.setenv("PYSPARK_PYTHON", spark_python)
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("dsv2 tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.log.level", "FATAL")  # some jobs fail on purpose, and the error is enough
+            .config("spark.driver.memory", "4g")  # Spark keeps about 1 MB for every ended stateful query
+            .config("spark.local.dir", str(folder / "local"))
+            .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+            .config("spark.python.unix.domain.socket.enabled", "true")
+            # Queries of a few micro-batches end before generated code would pay for its compilation.
+            .config("spark.sql.codegen.wholeStage", "false")
+            .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+            .config("spark.python.worker.reuse", "false" if _is_measured() else "true")
+            .getOrCreate()
+        )
+    yield session
+    session.stop()
 
 
 @contextmanager
@@ -222,9 +230,9 @@ def hdfs_cluster() -> Iterator[HdfsCluster]:
 
 
 @pytest.fixture(scope="session")
-def connect_server() -> Iterator[ConnectServer]:
+def connect_server(spark_python: str) -> Iterator[ConnectServer]:
     """A server of Spark Connect."""
-    with _running(ConnectServer) as server:
+    with _running(partial(ConnectServer, python=spark_python)) as server:
         yield server
 
 

@@ -14,9 +14,9 @@ from components.fork_server import ForkServer
 
 PROGRAM = """
 import os, sys
+print("warning", file=sys.stderr, flush=True)
 kind = "forked" if "colorsys" in sys.modules else "started"
 print(kind, __name__, sys.argv[1:], os.environ["GREETING"], os.getcwd(), sys.stdin.read(), flush=True)
-print("warning", file=sys.stderr)
 if sys.argv[1:] == ["fails"]:
     raise ValueError("wrong")
 if sys.argv[1:] == ["waits"]:

@@ -30,18 +30,18 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgramProcess]:
+def process(tmp_path_factory: pytest.TempPathFactory, spark_python: str) -> Iterator[ProgramProcess]:
     """The process for benchmarks, without contestants that are installed on this machine."""
     folder = tmp_path_factory.mktemp("benchmarks")
-    process = ProgramProcess(folder, {"XDG_CACHE_HOME": str(folder / "cache")})
+    process = ProgramProcess(folder, {"PYSPARK_PYTHON": spark_python, "XDG_CACHE_HOME": str(folder / "cache")})
     yield process
     process.stop()
 
 
 @pytest.fixture
-def own_process(tmp_path: Path) -> Iterator[ProgramProcess]:
+def own_process(tmp_path: Path, spark_python: str) -> Iterator[ProgramProcess]:
     """The process for one benchmark."""
-    process = ProgramProcess(tmp_path)
+    process = ProgramProcess(tmp_path, {"PYSPARK_PYTHON": spark_python})
     yield process
     process.stop()
 
