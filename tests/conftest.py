@@ -119,12 +119,12 @@ def _is_measured() -> bool:
 
 
 @pytest.fixture(scope="session")
-def spark_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def spark_python() -> Iterator[str]:
     """What Spark runs as Python, see ``PYSPARK_PYTHON``: its processes start faster than with Python itself."""
     if _is_measured():
         yield sys.executable
         return
-    with ForkServer(tmp_path_factory.mktemp("python")) as server:
+    with tempfile.TemporaryDirectory(prefix="dsv2-") as folder, ForkServer(Path(folder)) as server:
         yield str(server.python)
 
 
