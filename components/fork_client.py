@@ -1,7 +1,7 @@
 """The program that Spark runs as its Python in tests: asks a ``ForkServer`` for a process, and ends when it has ended.
 
-It is run with ``-IS`` and imports little, so that it starts in some milliseconds. Other modules, and all if there is no
-server, are run by the Python itself.
+It is run with ``-IS`` and imports little, so that it starts quickly. Without a server, and for other modules, it
+replaces itself with Python.
 """
 
 import json

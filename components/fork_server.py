@@ -117,7 +117,7 @@ class _Server:
         self._listening = listening
         self._selector = selectors.DefaultSelector()
         self._clients: dict[int, socket.socket] = {}
-        """By the number of the process that was forked for it."""
+        """By the id of the process that was forked for it."""
         woken, wake = socket.socketpair()
         for end in (woken, wake):
             end.setblocking(False)
@@ -224,7 +224,7 @@ def _run(request: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Serve until this process is terminated."""
+    """Serve until the process that started this one has closed its standard input."""
     listening = socket.socket(fileno=int(sys.argv[1]))
     for name in sys.argv[2:]:
         importlib.import_module(name)
