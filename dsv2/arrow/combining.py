@@ -117,7 +117,7 @@ class CombineColumns(WindowAggregate[IN, OUT], BatchFunction):
     def _repeats(self, partial: pa.Table) -> bool:
         """Whether enough of the first records have the same key and windows, so that combining saves something."""
         first = partial.slice(0, _SAMPLE)
-        different: int = first.group_by(self._groups()).aggregate([]).num_rows
+        different: int = first.group_by(self._groups(), use_threads=False).aggregate([]).num_rows
         return 2 * different <= len(first)
 
     def _fits(self, partial: pa.Table) -> bool:

@@ -162,7 +162,7 @@ def table_in(data: bytes, name: str, columns: Sequence[str]) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(pa.BufferReader(data)).read(list(columns)).select(list(columns))
+        return pq.ParquetFile(pa.BufferReader(data)).read(list(columns), use_threads=False).select(list(columns))
     except (pa.ArrowException, KeyError, OSError) as error:
         raise _damaged(name, error) from error
 
@@ -182,7 +182,7 @@ def rows_in(data: bytes, name: str) -> Iterator[StateRow]:
 
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as file:
-            for batch in file.iter_batches(_ROWS_PER_BATCH, columns=list(COLUMNS)):
+            for batch in file.iter_batches(_ROWS_PER_BATCH, columns=list(COLUMNS), use_threads=False):
                 subtasks, kinds, *others = (column.to_pylist() for column in batch.columns)
                 yield from map(StateRow, subtasks, map(RowKind, kinds), *others)
     except (pa.ArrowException, KeyError, OSError, ValueError) as error:

@@ -37,7 +37,11 @@ class SourceFile(ABC):
 
     Attributes:
         path: The path, for errors.
+        may_be_read_ahead: Whether threads of Arrow may read it. They must not if that calls Python: if one of them still
+            refers to an object of Python when Python ends, the process is aborted.
     """
+
+    may_be_read_ahead = False
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -189,8 +193,11 @@ class _LocalDirectory(Directory):
 class _ArrowFile(SourceFile):
     def __init__(self, path: str, filesystem: pafs.FileSystem, inner: str) -> None:
         super().__init__(path)
+        import pyarrow.fs as pafs
+
         self._filesystem = filesystem
         self._inner = inner
+        self.may_be_read_ahead = not isinstance(filesystem, pafs.PyFileSystem)
 
     def size(self) -> int:
         import pyarrow.fs as pafs

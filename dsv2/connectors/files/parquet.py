@@ -62,7 +62,9 @@ class _Rows(FileFormat[T_co], Generic[T_co]):
                 if not start <= begin < stop:
                     done += opened.metadata.row_group(group).num_rows
                     continue
-                for batch in opened.iter_batches(_ROWS_AT_ONCE, row_groups=[group], columns=self._columns):
+                for batch in opened.iter_batches(
+                    _ROWS_AT_ONCE, row_groups=[group], columns=self._columns, use_threads=False
+                ):
                     rows = batch.to_pylist()
                     numbers = range(done + 1, done + 1 + len(rows))
                     yield SplitBatch(rows, self._decode, offsets=lambda numbers=numbers: numbers)  # type: ignore[misc]
@@ -72,7 +74,7 @@ class _Rows(FileFormat[T_co], Generic[T_co]):
 def _opened(file: SourceFile) -> pq.ParquetFile:
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(file.open_in_arrow())
+    return pq.ParquetFile(file.open_in_arrow(), pre_buffer=file.may_be_read_ahead)
 
 
 def _bounds(opened: pq.ParquetFile) -> list[int]:

@@ -127,7 +127,7 @@ def joined(files: Sequence[bytes], format: str) -> tuple[bytes, tuple[int, ...]]
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    tables = [pq.read_table(pa.BufferReader(data)) for data in files]
+    tables = [pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False) for data in files]
     return _parquet(pa.concat_tables(tables)), tuple(table.num_rows for table in tables)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
@@ -61,12 +60,17 @@ def read_part(root: Directory, description: Description, part: Part) -> Iterator
 def _read_parquet(file: SourceFile, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
-    with file.open_in_arrow() as source, pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as opened:
+    with (
+        file.open_in_arrow() as source,
+        pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=file.may_be_read_ahead) as opened,
+    ):
         position = 0
         for group in range(opened.metadata.num_row_groups):
             rows = opened.metadata.row_group(group).num_rows
             if position + rows > part.start and (part.stop is None or position < part.stop):
-                for batch in opened.iter_batches(_ROWS_AT_ONCE, row_groups=[group], columns=schema.names):
+                for batch in opened.iter_batches(
+                    _ROWS_AT_ONCE, row_groups=[group], columns=schema.names, use_threads=False
+                ):
                     begin = max(part.start - position, 0)
                     end = len(batch) if part.stop is None else min(part.stop - position, len(batch))
                     if begin < end:
@@ -89,11 +93,15 @@ def _read_json(file: SourceFile, part: Part, schema: pa.Schema) -> Iterator[pa.R
 
 
 def _read_csv(file: SourceFile, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
     import pyarrow.csv as pc
 
+    # A thread of Arrow may release the data after Python has ended, so they must not be an object of Python.
+    data = pa.BufferOutputStream()
+    data.write(_bytes(file, part))
     table = pc.read_csv(
-        io.BytesIO(_bytes(file, part)),
-        pc.ReadOptions(column_names=schema.names),
+        pa.BufferReader(data.getvalue()),
+        pc.ReadOptions(use_threads=False, column_names=schema.names),
         pc.ParseOptions(escape_char="\\", double_quote=False, newlines_in_values=True, ignore_empty_lines=False),
         # An empty value is null; an empty string is written in quotes.
         pc.ConvertOptions(
