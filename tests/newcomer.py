@@ -46,7 +46,8 @@ _ALL = (("test",),)
 _LOCAL = ("-m", "not spark")
 _UNITS, _PROGRAMS = ("tests/unit", "tests/property"), ("tests/conformance",)
 _CHECKED = (("test", *_LOCAL, *_UNITS, *_PROGRAMS),)
-_SIDE_BY_SIDE = tuple(("python", "-m", "pytest", "-q", *_LOCAL, *suites) for suites in (_PROGRAMS, _UNITS))
+# Randomized tests examine algorithms, which do not depend on the Python.
+_SIDE_BY_SIDE = tuple(("python", "-m", "pytest", "-q", *_LOCAL, suite) for suite in (*_PROGRAMS, "tests/unit"))
 _NOT_FOR_NEWCOMERS = re.compile(r"PYTHON|PYTEST|MYPY|VIRTUAL_ENV|SPARK_HOME|CONDA")  # prefixes of variables
 
 
@@ -105,11 +106,12 @@ def _folders() -> list[Path]:
 def plan_steps(interpreters: Sequence[Interpreter], *, short: bool, usual: Version) -> list[Step]:
     """The steps for each of ``interpreters``, which are sorted.
 
-    ``short``: only the suites without Spark, with the oldest one that is not ``usual``, which ``./run test`` uses.
+    ``short``: only the unit and conformance tests without Spark, with the oldest one that is not ``usual``, which
+    ``./run test`` uses.
     """
     if short:
         others = [interpreter for interpreter in interpreters if interpreter.version != usual]
-        return [Step(other, "unit, property and conformance tests", _SIDE_BY_SIDE) for other in others[:1]]
+        return [Step(other, "unit and conformance tests", _SIDE_BY_SIDE) for other in others[:1]]
     ends = (interpreters[0], interpreters[-1])
     return [
         Step(interpreter, "all tests", _ALL)
@@ -145,8 +147,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--short",
         action="store_true",
-        help="only the unit, property and conformance tests without Spark, and only under the oldest Python that is "
-        "not the one of ./run test; if there is none, nothing",
+        help="only the unit and conformance tests without Spark, and only under the oldest Python that is not the one of "
+        "./run test; if there is none, nothing",
     )
     return parser.parse_args(arguments)
 
