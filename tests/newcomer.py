@@ -147,8 +147,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--short",
         action="store_true",
-        help="only the unit and conformance tests without Spark, and only under the oldest Python that is not the one of "
-        "./run test; if there is none, nothing",
+        help="only the unit and conformance tests without Spark, and only under the oldest Python that is not the one "
+        "of ./run test; if there is none, nothing",
     )
     return parser.parse_args(arguments)
 

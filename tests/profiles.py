@@ -11,7 +11,7 @@ from hypothesis import settings
 __all__ = ("CI", "NIGHTLY", "examples", "factor")
 
 CI, NIGHTLY = "ci", "nightly"
-_EXAMPLES, _FACTOR = 100, 10
+_EXAMPLES, _FACTOR = 50, 20
 
 settings.register_profile(CI, max_examples=_EXAMPLES, deadline=None, derandomize=True)
 settings.register_profile(NIGHTLY, max_examples=_EXAMPLES * _FACTOR, deadline=None)
@@ -23,5 +23,5 @@ def factor() -> int:
 
 
 def examples(number: int) -> settings:
-    """Settings for a test that tries ``number`` examples in ``ci`` instead of 100."""
+    """Settings for a test that tries ``number`` examples in ``ci`` instead of 50."""
     return settings(max_examples=number * factor())

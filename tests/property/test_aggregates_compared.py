@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment
@@ -24,6 +24,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from dsv2.testing import ManualClock, Stop, TestSource
+from tests.profiles import examples
 from tests.strategies import long_lists
 
 
@@ -167,7 +168,7 @@ def by_key(results: list[Any]) -> dict[Any, list[str]]:
     return found
 
 
-@settings(max_examples=30)
+@examples(15)
 @given(EVENTS, st.sampled_from(list(STRATEGIES)), st.sampled_from([1, 3, 100]))
 def test_columns_have_the_results_of_single_records(events: list[Event], what: str, batch: int) -> None:
     of_columns, _, function = run(events, what, attrgetter("user", "day"), None, None, batch)
@@ -202,7 +203,7 @@ def model(events: list[Event]) -> list[Means]:
     return found
 
 
-@settings(max_examples=30)
+@examples(15)
 @given(EVENTS, st.sampled_from([1, 7, 100]), st.booleans())
 def test_means_are_those_of_plain_python(events: list[Event], batch: int, on_columns: bool) -> None:
     env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[batch], clock=ManualClock(), fast=True))
@@ -224,7 +225,7 @@ def bits(value: Any) -> Any:
     return "nan" if value != value else value.hex() if isinstance(value, float) else value
 
 
-@settings(max_examples=10)
+@examples(5)
 @given(EVENTS, st.sampled_from(list(STRATEGIES)), st.floats(0, 1), st.booleans())
 def test_savepoint_continues_either_way(events: list[Event], what: str, share: float, columns_first: bool) -> None:
     expected, _, _ = run(events, what, key_of, None, None, 5)
@@ -252,7 +253,7 @@ class Sums(NamedTuple):
     most: int
 
 
-@settings(max_examples=30)
+@examples(15)
 @given(EVENTS, st.sampled_from(["tumbling", "sliding", "with gaps", "halves"]), st.sampled_from([1, 3, 100]))
 def test_combining_before_the_exchange_changes_nothing(events: list[Event], what: str, batch: int) -> None:
     halves = WindowStrategy.sliding(

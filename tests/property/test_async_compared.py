@@ -192,7 +192,7 @@ def intervals(elements: Sequence[Any]) -> list[Any]:
 
 
 @given(cases())
-@examples(150)
+@examples(75)
 def test_results_are_those_of_one_record_after_the_other(case: Case) -> None:
     harness = run(case)
     found, expected = found_in(harness), expected_of(case)
@@ -222,7 +222,7 @@ def check_keys(case: Case, harness: OneInputHarness[Item, tuple[int, int]], foun
 
 
 @given(cases())
-@examples(30)
+@examples(15)
 def test_a_repeated_run_emits_the_same_in_the_same_order(case: Case) -> None:
     one, other = run(case), run(case)
     assert one.output.elements == other.output.elements

@@ -26,7 +26,7 @@ from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN
 from tests.profiles import examples
 from tests.support import ACTIVE, ENDED, IDLE, packed, watermark
 
-law = examples(300)
+law = examples(150)
 
 FOLDS: Mapping[str, Any] = {"min": min, "max": max, "and": all, "or": any}
 VALUES = (0, 1, 2, 3)

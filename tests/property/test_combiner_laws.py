@@ -21,7 +21,7 @@ from tests.profiles import examples
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 # An example takes microseconds. A deadline would only measure the load of the machine.
-law = examples(300)
+law = examples(150)
 
 What: TypeAlias = Literal["update", "deactivate", "activate", "end"]
 Event: TypeAlias = tuple[What, int, int]

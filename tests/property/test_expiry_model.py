@@ -65,7 +65,7 @@ class Model:
         return delivered, again
 
 
-@examples(300)
+@examples(150)
 @given(EVENTS, st.sampled_from(sorted(FUNCTIONS)), st.booleans(), st.integers(1, 3))
 def test_values_count_for_their_time(events: list[Event], function: str, wait: bool, lifetime: int) -> None:
     builder = new_builder("w").type_long().combine_wait_for_all_channels(wait)

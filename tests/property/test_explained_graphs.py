@@ -65,7 +65,7 @@ def of_text(explanation: Explanation) -> tuple[Counter[str], Counter[str]]:
     return operators, edges
 
 
-@examples(60)
+@examples(30)
 @given(graphs())
 def test_each_format_has_each_operator_and_edge_once(graph: Graph) -> None:
     plan = plan_of(graph)
@@ -86,7 +86,7 @@ def overlap(one: Rectangle, other: Rectangle) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-@examples(60)
+@examples(30)
 @given(graphs())
 def test_boxes_and_operators_do_not_overlap(graph: Graph) -> None:
     plan = plan_of(graph)
@@ -105,7 +105,7 @@ def drawn_subtasks(parallelism: int) -> list[int]:
     return list(range(parallelism)) if parallelism <= 3 else [0, 1, parallelism - 1]
 
 
-@examples(40)
+@examples(20)
 @given(graphs())
 def test_diagrams_of_channels_have_each_channel_once(graph: Graph) -> None:
     plan = plan_of(graph)
@@ -147,7 +147,7 @@ def layered(draw: st.DrawFn) -> tuple[dict[int, Size], list[tuple[int, int]]]:
     return boxes, draw(st.lists(st.sampled_from(pairs), max_size=14)) if pairs else []
 
 
-@examples(200)
+@examples(100)
 @given(layered())
 def test_layout_leads_down_without_overlaps(graph: tuple[dict[int, Size], list[tuple[int, int]]]) -> None:
     boxes, edges = graph

@@ -16,7 +16,7 @@ _CHANNELS = st.integers(0, 19)
 _STEPS = st.tuples(st.sampled_from(["put", "put", "put", "discard"]), _CHANNELS, st.integers(-5, 5))
 
 
-@examples(300)
+@examples(150)
 @given(st.booleans(), st.dictionaries(_CHANNELS, st.integers(-5, 5)), st.lists(st.tuples(_STEPS, st.booleans())))
 def test_it_equals_a_comparison_of_all(greatest: bool, values: dict[int, int], steps: list[tuple[Step, bool]]) -> None:
     extremum = Extremum(greatest, values.items())

@@ -70,7 +70,7 @@ def run(items: list[Item], folder: Path, policy: ErrorPolicy | None, kills: list
     return sorted((record for records in written.values() for record in records), key=repr)
 
 
-@examples(15)
+@examples(8)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=20),
     st.lists(st.integers(0, 14), max_size=4),

@@ -20,7 +20,7 @@ from dsv2.watermark.channel_rules import rules_of
 from dsv2.watermark.combiner import Combiner, new_combiner
 from tests.profiles import examples
 
-law = examples(200)
+law = examples(100)
 
 What: TypeAlias = Literal["update", "deactivate", "activate", "end"]
 Event: TypeAlias = tuple[What, int, Any]

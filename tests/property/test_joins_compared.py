@@ -32,7 +32,7 @@ LIFETIMES = {
 
 
 @pytest.mark.parametrize("lifetime", LIFETIMES)
-@examples(50)
+@examples(25)
 @given(history=HISTORIES)
 def test_join_emits_a_pair_with_its_second_row(lifetime: str, history: list[Event]) -> None:
     driver = JoinDriver(join(pair, ttl=LIFETIMES[lifetime]))
@@ -49,7 +49,7 @@ def test_join_emits_a_pair_with_its_second_row(lifetime: str, history: list[Even
 
 
 @each_type
-@examples(30)
+@examples(15)
 @given(history=HISTORIES, bounds=BOUNDS)
 def test_interval_join_matches_the_slow_one(join_type: JoinType, history: list[Event], bounds: tuple[int, int]) -> None:
     lower, upper = bounds
@@ -96,7 +96,7 @@ def windows_joined(slow: SlowWindowJoin, driver: JoinDriver, event: Event) -> li
 
 @pytest.mark.parametrize("windows", WINDOWS)
 @each_type
-@examples(15)
+@examples(8)
 @given(history=HISTORIES)
 def test_window_join_matches_the_slow_one(join_type: JoinType, windows: str, history: list[Event]) -> None:
     driver = JoinDriver(any_window_join(WINDOWS[windows], pair, join_type))
@@ -133,7 +133,7 @@ def test_late_rows_of_an_interval_join_reach_the_callback(history: list[Event], 
 
 
 @pytest.mark.parametrize("windows", ["sliding", "session"])
-@examples(50)
+@examples(25)
 @given(history=HISTORIES)
 def test_late_rows_of_a_window_join_reach_the_callback(windows: str, history: list[Event]) -> None:
     strategy = WINDOWS[windows]

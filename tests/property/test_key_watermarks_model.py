@@ -182,7 +182,7 @@ def histories(draw: st.DrawFn) -> list[tuple[Any, ...]]:
     return events
 
 
-@examples(60)
+@examples(30)
 @given(histories(), st.booleans(), st.sampled_from([None, 1, 2]), st.integers(1, 3))
 def test_each_key_has_an_ordinary_watermark(
     events: list[tuple[Any, ...]], wait: bool, lifetime: int | None, parallelism: int

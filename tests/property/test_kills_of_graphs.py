@@ -42,7 +42,7 @@ def run(graph: Graph, folder: Path, seed: int, batch: int, steps: Steps, written
                 written.setdefault(port, {}).update(((job, number), records) for number, records in batches.items())
 
 
-@settings(examples(20), suppress_health_check=[HealthCheck.too_slow])
+@settings(examples(10), suppress_health_check=[HealthCheck.too_slow])
 @given(
     graphs(),
     st.lists(st.integers(0, 20), max_size=4),

@@ -92,7 +92,7 @@ def results(
 EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20)), min_size=1, max_size=30)
 
 
-@examples(25)
+@examples(13)
 @given(EVENTS, st.data(), st.integers(0, 9), st.lists(st.integers(1, 9), max_size=3), st.booleans(), st.booleans())
 def test_results_are_those_of_the_other_records(
     drawn: list[tuple[int, int]], data: st.DataObject, seed: int, batches: list[int], traced: bool, fast: bool

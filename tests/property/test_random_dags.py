@@ -56,14 +56,14 @@ def thorough(number: int) -> settings:
     return settings(examples(number), suppress_health_check=[HealthCheck.too_slow])
 
 
-@thorough(60)
+@thorough(30)
 @given(graphs(), WAYS)
 def test_every_local_run_is_legal(graph: Graph, way: Way) -> None:
     with outcomes_of([graph], way.runtime, way.mode) as outcomes:
         check(outcomes[0])
 
 
-@thorough(20)
+@thorough(10)
 @given(graphs(one_order=True), WAYS)
 def test_local_runs_agree_if_there_is_one_order(graph: Graph, way: Way) -> None:
     with (

@@ -181,7 +181,7 @@ RUNS = st.lists(st.tuples(ITEMS, st.integers(1, 3)), min_size=1, max_size=3)
 LAST = Item(9, 1, 0)
 
 
-@examples(12)
+@examples(6)
 @given(RUNS, st.integers(1, 3), st.integers(1, 5))
 def test_replay_makes_up_for_failures(runs: list[tuple[list[Item], int]], parallelism: int, batch: int) -> None:
     items: list[Any] = [item for of_run, _ in runs for item in (*of_run, Stop())]

@@ -64,7 +64,7 @@ def joined(harnesses: list[Any]) -> Counter[Hashable]:
 
 
 @pytest.mark.parametrize("join_type", JoinType, ids=lambda join_type: join_type.value)
-@examples(50)
+@examples(25)
 @given(STEPS, STEPS, st.integers(1, 3), st.integers(1, 3))
 def test_rows_wait_for_their_partners_wherever_they_are(
     join_type: JoinType, first: list[Any], second: list[Any], before: int, after: int

@@ -224,7 +224,7 @@ class Sending:
             program.run()
 
 
-@examples(150)
+@examples(75)
 @given(PARALLELISM, st.lists(st.tuples(PARALLELISM, STEPS), min_size=1, max_size=3), STEPS, st.randoms())
 def test_no_record_is_lost_doubled_or_late(
     parallelism: tuple[int, ...],

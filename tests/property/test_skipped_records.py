@@ -229,7 +229,7 @@ def contents(harness: Any) -> dict[Any, Any]:
     }
 
 
-@examples(60)
+@examples(30)
 @given(steps=STEPS)
 def test_function_continues_as_without_what_failed(steps: list[tuple[str, Any]]) -> None:
     tolerant = OneInputHarness(Everything(), key=key_of, error_policy=SKIP)
@@ -343,7 +343,7 @@ CARELESS: dict[str, Callable[[WindowStrategy], Any]] = {
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.layout)
 @pytest.mark.parametrize("kind", CARELESS)
-@examples(15)
+@examples(8)
 @given(steps=STEPS)
 def test_windows_continue_as_without_what_failed(
     kind: str, strategy: WindowStrategy, steps: list[tuple[str, Any]]
@@ -408,7 +408,7 @@ JOINS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("kind", JOINS)
-@examples(15)
+@examples(8)
 @given(steps=STEPS)
 def test_joins_continue_as_without_what_failed(kind: str, steps: list[tuple[str, Any]]) -> None:
     keys: Any = {"first_key": key_of, "second_key": key_of, "fast": True}

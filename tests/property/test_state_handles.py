@@ -270,7 +270,7 @@ STEPS: st.SearchStrategy[list[Step]] = long_lists(
 
 @pytest.mark.parametrize("lifetime", LIFETIMES)
 @pytest.mark.parametrize("kind", USES)
-@examples(50)
+@examples(25)
 @given(steps=STEPS)
 def test_handle_is_a_view_on_a_dict(kind: str, lifetime: str, steps: list[Step]) -> None:
     declaration = declared(kind, LIFETIMES[lifetime])

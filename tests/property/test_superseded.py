@@ -104,7 +104,7 @@ ITEM = st.tuples(st.sampled_from(["", *DECLARATIONS]), st.integers(0, 5))
 ITEMS = st.lists(st.lists(ITEM, max_size=8).map(tuple), max_size=8)
 
 
-@examples(30)
+@examples(15)
 @given(ITEMS, st.sets(st.integers(0, 4), max_size=2), st.sampled_from(["", "a", "b"]))
 def test_functions_receive_the_same(items: list[tuple[Item, ...]], watchers: set[int], polled: str) -> None:
     with patch.object(builder, "with_superseded", lambda operators, edges, declarations: edges):

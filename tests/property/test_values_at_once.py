@@ -17,7 +17,7 @@ from tests.property.test_combiner_laws import Event, Function, histories, until_
 from tests.support import ACTIVE, IDLE, Signal, watermark
 from tests.unit.test_gate import Gate
 
-law = examples(300)
+law = examples(150)
 
 
 def run(combiner: Combiner, channel: int, values: Sequence[int], *, at_once: bool) -> list[int]:

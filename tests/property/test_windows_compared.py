@@ -173,7 +173,7 @@ PAIRS = [
 @pytest.mark.parametrize(
     ("shape", "strategy"), PAIRS, ids=lambda part: part if isinstance(part, str) else name_of(part)
 )
-@examples(25)
+@examples(13)
 @given(steps=STEPS)
 def test_windows_match_the_model(shape: str, strategy: WindowStrategy, steps: list[Step]) -> None:
     both = Compared(strategy, SHAPES[shape])
@@ -233,7 +233,7 @@ SHORT_WAYS = {
 
 @each_strategy
 @pytest.mark.parametrize("shape", SHORT_WAYS)
-@examples(15)
+@examples(8)
 @given(steps=STEPS)
 def test_fast_paths_give_the_same(strategy: WindowStrategy, shape: str, steps: list[Step]) -> None:
     """Folded records, and late ones without a callback, which go to their own output."""

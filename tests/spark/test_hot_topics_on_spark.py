@@ -43,7 +43,11 @@ class Way(NamedTuple):
         return 60_000 if self.splits == 1 else 40_000
 
 
-WAYS = [Way(1, 1, 25_000), Way(1, 1, None), Way(1, 4, 30_000), Way(2, 2, 15_000), Way(4, 4, 40_000), Way(2, 4, None)]
+NIGHTLY_WAYS = [Way(1, 1, 25_000), Way(1, 1, None), Way(4, 4, 40_000)]
+WAYS = [
+    *(Way(1, 4, 30_000), Way(2, 2, 15_000), Way(2, 4, None)),
+    *(pytest.param(way, marks=pytest.mark.nightly) for way in NIGHTLY_WAYS),
+]
 
 
 def by_topic(events: Iterable[HotTopic]) -> dict[str, list[HotTopic]]:
@@ -86,7 +90,7 @@ def test_tweets(spark: SparkSession, checkpoint: str, way: Way) -> None:
     check(way, list(map(TweetGenerator(), range(way.tweets))), sink.results, THRESHOLD, WINDOW)
 
 
-@pytest.mark.parametrize("way", [Way(1, 1, 150_000), Way(1, 2, None)], ids=str)
+@pytest.mark.parametrize("way", [Way(1, 1, 150_000), pytest.param(Way(1, 2, None), marks=pytest.mark.nightly)], ids=str)
 def test_flights(spark: SparkSession, checkpoint: str, tmp_path: Path, way: Way) -> None:
     flights = scheduled_departures()[["topic", "posting_time"]]
     tweets = [Tweet(topic, time) for topic, time in flights.itertuples(index=False)]

@@ -279,7 +279,14 @@ def test_sink_that_relies_on_the_same_records_gets_them(spark: SparkSession, tmp
     assert sum(map(len, written.values())) == COUNT
 
 
-@pytest.mark.parametrize("file", ["generation.json", "savepoint.json", "manifest.json", "origin.json", "runs.json"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        "generation.json",
+        "savepoint.json",
+        *(pytest.param(file, marks=pytest.mark.nightly) for file in ("manifest.json", "origin.json", "runs.json")),
+    ],
+)
 def test_driver_that_dies_while_it_migrates(job: Job, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
     write = LocalFolder.write
 

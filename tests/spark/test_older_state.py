@@ -48,7 +48,7 @@ def begin(spark: SparkSession, folder: Path, layout: StateLayout) -> Path:
     return original.rename(folder / "moved")
 
 
-@pytest.fixture(scope="module", params=StateLayout)
+@pytest.fixture(scope="module", params=[StateLayout.BLOB, pytest.param(StateLayout.MAP, marks=pytest.mark.nightly)])
 def begun(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, StateLayout]:

@@ -185,7 +185,7 @@ def test_one_slow_micro_batch_of_the_minimum_size_is_ignored() -> None:
     assert near(1_000, job.durations(60))
 
 
-@examples(50)
+@examples(25)
 @given(st.data())
 def test_load_tests(data: st.DataObject) -> None:
     """After a change, and whatever was before, micro-batches soon take about as long as they should."""

@@ -70,7 +70,7 @@ def test_any_number_of_detectors_and_batches(lazy: bool, batches: tuple[int, ...
 TWEETS = st.lists(st.builds(Tweet, st.sampled_from("aab"), st.integers(-2, 30)), min_size=1, max_size=8)
 
 
-@examples(50)
+@examples(25)
 @given(TWEETS, st.integers(0, 2), st.integers(0, 12), st.integers(2, 3), st.integers())
 def test_several_extractors_give_a_possible_answer(
     tweets: list[Tweet], threshold: int, window: int, extractors: int, seed: int

@@ -126,7 +126,7 @@ def few_channels(draw: st.DrawFn) -> list[list[Tweet]]:
     return [channels[index] for index in range(3)]
 
 
-@examples(50)
+@examples(25)
 @given(few_channels(), st.integers(0, 3), st.integers(0, 12))
 def test_possible_answers_have_no_objections(channels: list[list[Tweet]], threshold: int, window: int) -> None:
     others = min(possible_events(channels, "b", threshold, window), key=repr)

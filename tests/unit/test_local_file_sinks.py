@@ -140,7 +140,7 @@ EVERYTHING = st.builds(
 )
 
 
-@examples(40)
+@examples(20)
 @given(
     st.lists(EVERYTHING, min_size=1, max_size=5), st.lists(EVERYTHING, min_size=1, max_size=5), st.sampled_from(FORMATS)
 )

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment, StateDeclarationError, UserFunctionError
@@ -33,6 +33,7 @@ from dsv2.state import (
     ValueStateDeclaration,
     aggregate_of,
 )
+from tests.profiles import examples
 from tests.support import Driver, KeptEntries, operator_named
 
 TTL = StateTtl(timedelta(seconds=10))
@@ -335,7 +336,7 @@ def read_back(job: Job, state: ValueStateDeclaration[Any, Any], key: str, writte
     assert versions[-1] <= state.version
 
 
-@settings(max_examples=60)
+@examples(30)
 @given(st.lists(st.tuples(st.sampled_from(["write", "read", "upgrade", "crash"]), st.integers(0, 99)), max_size=40))
 def test_values_pass_through_rising_versions(steps: list[tuple[str, int]]) -> None:
     """However a job is upgraded and crashes, each value is the last one written, and is never converted back."""
