@@ -17,14 +17,12 @@ from components.python_path import python_path
 
 __all__ = ("JVM_OPTIONS", "jvm_options")
 
-JVM_OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Dspark.buffer.pageSize=1m"
-)
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Dspark.buffer.pageSize=1m"
 """Options for JVMs that end before optimized code would pay for its compilation, and that sort few rows.
 
-Without optimized code, the JVM reserves only 48 MB for compiled code. A long test run fills them, and then the JVM discards
-code and compiles it again, all the time. The page size is what each sort allocates first. Spark's default is 64 MB with
-4 GB of memory and two cores.
+Without optimized code, the JVM reserves only 48 MB for compiled code. A long test run fills them, and then the JVM
+discards code and compiles it again, all the time. The page size is what each sort allocates first. Spark's default is
+64 MB with 4 GB of memory and two cores.
 """
 
 _JOB = ("examples.hot_topics", "--tweets", "2000")  # loads most of what other jobs load

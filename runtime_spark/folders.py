@@ -27,8 +27,9 @@ _CONDITIONAL = "fs.option.create.conditional.overwrite"
 class _Hadoop:
     """A file system of Hadoop, as Python sees it."""
 
-    def __init__(self, jvm: Any, folder: Any, configuration: Any) -> None:
-        self.new_path = jvm.org.apache.hadoop.fs.Path
+    def __init__(self, jvm: Any, path: str, configuration: Any) -> None:
+        self.new_path = _class_of(jvm, "org.apache.hadoop.fs.Path")
+        folder = self.new_path(path)
         self.files = folder.getFileSystem(configuration)
         self.folder = self.files.makeQualified(folder)
         self._jvm = jvm
@@ -51,16 +52,17 @@ class _Hadoop:
 
     def replace(self, path: Any, target: Any) -> None:
         """Rename a file; an existing ``target`` is replaced at once, if the file system can do this."""
-        hadoop = self._jvm.org.apache.hadoop.fs
+        contexts = _class_of(self._jvm, "org.apache.hadoop.fs.FileContext")
         try:
-            context = hadoop.FileContext.getFileContext(self.folder.toUri(), self._configuration)
+            context = contexts.getFileContext(self.folder.toUri(), self._configuration)
         except Py4JJavaError:  # there is none for this file system
             self.files.delete(target, False)
             if not self.files.rename(path, target):
                 raise OSError(f"{path} cannot be renamed to {target}.") from None
             return
-        kinds = getattr(hadoop, "Options$Rename")
-        options = self._jvm.java.lang.reflect.Array.newInstance(kinds.OVERWRITE.getDeclaringClass(), 1)
+        kinds = _class_of(self._jvm, "org.apache.hadoop.fs.Options$Rename")
+        arrays = _class_of(self._jvm, "java.lang.reflect.Array")
+        options = arrays.newInstance(kinds.OVERWRITE.getDeclaringClass(), 1)
         options[0] = kinds.OVERWRITE
         context.rename(path, target, options)
 
@@ -180,6 +182,11 @@ def _unless_missing(call: Callable[[], T], otherwise: T) -> T:
         return otherwise
 
 
+def _class_of(jvm: Any, name: str) -> Any:
+    """Return a class of Java. ``jvm.org.apache`` would look for classes called org and org.apache in all jars first."""
+    return getattr(jvm, name)
+
+
 def open_folder(spark: SparkSession, path: str) -> Folder:
     """Open the folder at ``path``, resolved as by Spark. Raises Hadoop's error for a path that it cannot use.
 
@@ -189,7 +196,7 @@ def open_folder(spark: SparkSession, path: str) -> Folder:
         return shared_folder(spark, path)
     jvm: Any = spark.sparkContext._jvm
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
-    hadoop = _Hadoop(jvm, jvm.org.apache.hadoop.fs.Path(path), configuration)
+    hadoop = _Hadoop(jvm, path, configuration)
     if hadoop.folder.toUri().getScheme() == "file":
         return LocalFolder(str(hadoop.folder.toUri().getPath()))
     kind = _ObjectStoreFolder if hadoop.has(_ABORTABLE) else _HadoopFolder
@@ -204,4 +211,4 @@ def driver_folder(spark: SparkSession) -> str:
 def jvm_process(spark: SparkSession) -> int:
     """Return the process id of Spark's driver."""
     jvm: Any = spark.sparkContext._jvm
-    return int(jvm.java.lang.ProcessHandle.current().pid())
+    return int(_class_of(jvm, "java.lang.ProcessHandle").current().pid())

@@ -40,9 +40,10 @@ def leave_out_warnings(spark: SparkSession) -> None:
     """
     jvm: Any = getattr(spark, "_jvm", None)  # Spark Connect has none
     with suppress(Exception):  # another logging library; then the warnings stay
-        log4j = jvm.org.apache.logging.log4j
-        result, new_filter = log4j.core.Filter.Result, log4j.core.filter.RegexFilter.createFilter
-        context = log4j.LogManager.getContext(False)
+        core = "org.apache.logging.log4j.core"
+        result = getattr(jvm, f"{core}.Filter").Result
+        new_filter = getattr(jvm, f"{core}.filter.RegexFilter").createFilter
+        context = getattr(jvm, "org.apache.logging.log4j.LogManager").getContext(False)
         for name, message in _MESSAGES.items():
             # A logger of its own would have a level of its own, which setLogLevel would not change.
             logger = context.getConfiguration().getLoggerConfig(name)

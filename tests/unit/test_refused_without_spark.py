@@ -174,9 +174,8 @@ class HadoopPath(str):
 
 
 def test_failed_renames_are_errors() -> None:
-    jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(hadoop=SimpleNamespace(fs=None))))
-    jvm.org.apache.hadoop.fs = SimpleNamespace(Path=HadoopPath, FileContext=NoContext())
-    folder = _HadoopFolder("hdfs://a", _Hadoop(jvm, HadoopPath("hdfs://a"), None))
+    classes = {"org.apache.hadoop.fs.Path": HadoopPath, "org.apache.hadoop.fs.FileContext": NoContext()}
+    folder = _HadoopFolder("hdfs://a", _Hadoop(SimpleNamespace(**classes), "hdfs://a", None))
     with pytest.raises(OSError, match=r"hdfs://a/b/_c\.new cannot be renamed to hdfs://a/b/c"):
         folder.write("b/c", b"")
     with pytest.raises(OSError, match="hdfs://a/b cannot be renamed to hdfs://a/c"):

@@ -37,8 +37,8 @@ class SourceFile(ABC):
 
     Attributes:
         path: The path, for errors.
-        may_be_read_ahead: Whether threads of Arrow may read it. They must not if that calls Python: if one of them still
-            refers to an object of Python when Python ends, the process is aborted.
+        may_be_read_ahead: Whether threads of Arrow may read it. They must not if that calls Python: a thread that still
+            refers to an object of Python when Python ends aborts the process.
     """
 
     may_be_read_ahead = False
