@@ -382,7 +382,7 @@ SLOW = [(day, 5 * 10 ** (day % 4)) for day in (0, 0, 3, 4, 4, 9)]
 
 
 @pytest.mark.parametrize("interruption", [Stop(), Crash()])
-@pytest.mark.parametrize("at", range(1, 12, 2))
+@pytest.mark.parametrize("at", range(1, 12, 5))
 @pytest.mark.parametrize("parallelism", [(1, 1), (2, 3)])
 def test_restart_is_invisible(interruption: Any, at: int, parallelism: tuple[int, int], tmp_path: Path) -> None:
     """At any record of the fast source, while it is blocked as well. The parallelism may change."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dsv2 import JobHandle
 from dsv2.savepoint import Savepoint
 from dsv2.savepoint.metadata import SAVEPOINT_VERSION
 from tests.golden_savepoints import GOLDEN, READ, RECORDS, SPANS, run
@@ -14,14 +15,26 @@ from tests.golden_savepoints import GOLDEN, READ, RECORDS, SPANS, run
 VERSIONS = range(1, SAVEPOINT_VERSION + 1)
 
 
+@pytest.fixture(scope="module")
+def whole() -> tuple[JobHandle, list[Any]]:
+    return run()
+
+
+@pytest.fixture(scope="module")
+def begun() -> tuple[JobHandle, list[Any]]:
+    return run(stop=READ)
+
+
 @pytest.mark.parametrize("parallelism", [1, 2, 5])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_job_continues_from_a_kept_savepoint(version: int, parallelism: int) -> None:
-    whole, everything = run()
-    _, before = run(stop=READ)
+def test_job_continues_from_a_kept_savepoint(
+    version: int, parallelism: int, whole: tuple[JobHandle, list[Any]], begun: tuple[JobHandle, list[Any]]
+) -> None:
+    job, everything = whole
+    _, before = begun
     continued, after = run(savepoint=GOLDEN / f"savepoint_{version}", parallelism=parallelism)
     assert Counter(map(repr, before + after)) == Counter(map(repr, everything))
-    letters = [job.progress.operators["picky"].counters["errors_dead_lettered"] for job in (whole, continued)]
+    letters = [one.progress.operators["picky"].counters["errors_dead_lettered"] for one in (job, continued)]
     assert letters == [len(RECORDS[::11])] * 2
 
 

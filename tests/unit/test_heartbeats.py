@@ -80,7 +80,7 @@ def beats(document: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("batch", [None, 1, 50])
-@pytest.mark.parametrize("parallelism", [1, 2, 3])
+@pytest.mark.parametrize("parallelism", [2, *(pytest.param(other, marks=pytest.mark.nightly) for other in (1, 3))])
 def test_reports_do_not_depend_on_micro_batches(document: Any, tmp_path: Path, parallelism: int, batch: Any) -> None:
     job = Job(document, tmp_path, parallelism, batch)
     job.run(beats(document))

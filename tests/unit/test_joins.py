@@ -248,7 +248,7 @@ class TestFunction:
 
 
 class TestState:
-    ROWS = 2000
+    ROWS = 1000
 
     def fill(self, driver: JoinDriver) -> None:
         """Push rows of 499 keys on either side, with timestamps from 0 to 99. Some have no partners."""

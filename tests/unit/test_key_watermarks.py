@@ -94,7 +94,10 @@ class Grouping(Watch):
 
 
 @pytest.mark.parametrize("batch", [1, 3, 100])
-@pytest.mark.parametrize(("emitters", "watchers"), [(1, 1), (1, 3), (3, 3), (3, 1)])
+@pytest.mark.parametrize(
+    ("emitters", "watchers"),
+    [(1, 3), (3, 3), *(pytest.param(emitters, 1, marks=pytest.mark.nightly) for emitters in (1, 3))],
+)
 @pytest.mark.parametrize("function", [Watch, Grouping])
 def test_it_arrives_at_its_key_after_the_records_before_it(
     function: type[Watch], emitters: int, watchers: int, batch: int

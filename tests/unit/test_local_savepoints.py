@@ -116,7 +116,7 @@ def windows(stream: Any, parallelism: int) -> Any:
     return windowed.with_uid("f").with_parallelism(parallelism)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))])
 @pytest.mark.parametrize("parallelism", [(2, 2), (2, 3), (3, 1), (1, 4)])
 @pytest.mark.parametrize("sources", [(1, 1), (2, 3)])
 def test_job_continues_from_its_savepoint(
