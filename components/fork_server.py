@@ -106,8 +106,12 @@ class ForkServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Raises ``RuntimeError`` if it had ended before. Since then, Python itself was started, which takes longer."""
         assert self._process is not None
+        code = self._process.poll()
         self._process.communicate()
+        if code is not None:
+            raise RuntimeError(f"The fork server ended too early, with exit code {code}.")
 
 
 class _Server:
@@ -170,7 +174,9 @@ class _Server:
 
     def _abandon(self, process: int) -> None:
         """Ends a process whose client was killed."""
-        client = self._clients.pop(process)
+        client = self._clients.pop(process, None)
+        if client is None:  # it has ended at the same time
+            return
         self._selector.unregister(client)
         client.close()
         os.kill(process, signal.SIGTERM)

@@ -35,6 +35,22 @@ os._exit(0)
 """
 
 
+BOTH_END = """
+import os, socket
+from components.fork_server import _Server
+server, (client, starter) = _Server(socket.socket()), socket.socketpair()
+process = os.fork() or os._exit(0)
+server._clients[process] = client
+server._selector.register(client, 1, lambda: server._abandon(process))
+starter.close()
+os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+ready = [key.data for key, _ in server._selector.select()]
+server._wake.send(b" ")
+server._reap()
+print([answer() for answer in ready])
+"""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for name in ("program", "other"):
@@ -88,6 +104,20 @@ def test_process_ends_when_its_starter_is_killed(server: ForkServer, folder: Pat
     process.wait()
     process.stdout.close()
     process.stderr.close()
+
+
+def test_process_that_ends_together_with_its_starter_is_no_error() -> None:
+    ran = subprocess.run([sys.executable, "-c", BOTH_END], capture_output=True, text=True, check=False)
+    assert (ran.stdout, ran.stderr) == ("[None]\n", "")
+
+
+def test_server_that_ended_too_early_is_reported(folder: Path) -> None:
+    server = ForkServer(folder).__enter__()
+    assert server._process is not None
+    server._process.kill()
+    server._process.wait()
+    with pytest.raises(RuntimeError, match="ended too early, with exit code -9"):
+        server.__exit__()
 
 
 def test_without_the_server_python_is_started(folder: Path) -> None:
