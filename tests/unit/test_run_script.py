@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ import argparse, json, platform
 if __name__ == "__main__":
     print("imported", argparse.__file__)
 """
-# Replaces the creation of environments and the installation into them.
+# Replaces the creation of environments, the installation into them, and all checks and tests. One fails: $BROKEN.
 PYTHON = """#!/bin/sh
 case "$*" in
 *"-m pip install"*)
@@ -29,6 +30,10 @@ case "$*" in
     for folder in "$@"; do :; done
     mkdir -p "$folder/bin"
     cp "$0" "$folder/bin/python"
+    ;;
+*"-m ruff"* | *"-m mypy"* | *"-m pytest"* | *"-m components.class_archive"*)
+    echo "ran $*"
+    case "$*" in *"${{BROKEN:-nothing}}"*) exit 1 ;; esac
     ;;
 *)
     exec {python} "$@"
@@ -82,11 +87,16 @@ class Project:
             "JAVA_HOME": str(programs / "java"),
         }
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, broken: str = "nothing") -> subprocess.CompletedProcess[str]:
         """``./run`` with ``arguments``, called from a directory with modules named like those of Python."""
         command = [str(self.root / "run"), *arguments]
         return subprocess.run(
-            command, cwd=self.elsewhere, env=self.environment, capture_output=True, text=True, check=False
+            command,
+            cwd=self.elsewhere,
+            env={**self.environment, "BROKEN": broken},
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
 
@@ -164,3 +174,27 @@ def test_unusable_python_is_refused(project: Project, arguments: list[str], said
     done = project.run(*arguments)
     assert done.returncode == 1
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("broken", "failed"),
+    [
+        ("nothing", ""),
+        ("mypy", "Failed: types"),
+        ("tests/unit", "Failed: unit others"),  # the others ignore that folder
+        ("browser tests/browser", "Failed: browser"),
+        ("-m slow", "Failed: programs"),
+    ],
+)
+def test_all_tests_run_once_and_fail_if_a_part_does(project: Project, broken: str, failed: str) -> None:
+    done = project.run("test", broken=broken)
+    assert done.returncode == bool(failed)
+    assert not failed or done.stderr.splitlines()[-1] == failed
+    ran = [line.removeprefix("ran -m ").split()[0] for line in done.stdout.splitlines() if line.startswith("ran ")]
+    assert Counter(ran) == {"ruff": 2, "components.class_archive": 1, "mypy": 1, "pytest": 7}
+
+
+def test_some_tests_run_in_one_process(project: Project) -> None:
+    done = project.run("test", "tests/unit", "-x", broken="-m pytest tests/unit -x")
+    assert done.returncode == 1
+    assert [line for line in done.stdout.splitlines() if "pytest" in line] == ["ran -m pytest tests/unit -x"]
