@@ -24,7 +24,7 @@ from dsv2.watermark.channel_rules import rules_of
 from dsv2.watermark.combiner import Combiner, new_combiner
 from dsv2.watermark.expiring import ExpiringCombiner
 
-__all__ = ("KeyWatermarks",)
+__all__ = ("KeyWatermarks", "kinds_of_deadlines")
 
 _COMBINERS: Final = -1
 """The place of the combiners in the entry of a key. By input and identifier: the number of channels, a snapshot, and
@@ -32,6 +32,12 @@ when the next value expires."""
 
 _Name: TypeAlias = tuple[int, str]
 """An input and an identifier."""
+
+
+def kinds_of_deadlines(declarations: Mapping[str, WatermarkDeclaration]) -> tuple[int, ...]:
+    """The kinds of deadlines that watermarks with ``declarations`` have in a keyed store."""
+    expire = any(declaration.scope.expires_after_ms is not None for declaration in declarations.values())
+    return (Domain.KEY_WATERMARKS,) if expire else ()
 
 
 class KeyWatermarks:
@@ -59,8 +65,8 @@ class KeyWatermarks:
         send: Callable[[int, str, Any], None],
         now: Callable[[], int],
     ) -> None:
-        if any(declaration.scope.expires_after_ms is not None for declaration in declarations.values()):
-            store.add_domain(Domain.KEY_WATERMARKS)
+        for domain in kinds_of_deadlines(declarations):
+            store.add_domain(domain)
         self._operator = instance.operator
         self._subtask = instance.subtask
         self._declarations = declarations

@@ -5,12 +5,14 @@ The inputs of the first operator keep their channels.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Exchange, Operator, OperatorKind
+from dsv2.runtime.operator.key_watermarks import kinds_of_deadlines
 from dsv2.runtime.rescale.change import InputChange, OperatorChange, Senders
 from dsv2.runtime.rescale.columns import rescaled_columns
 from dsv2.runtime.rescale.operator_states import owner_of, rescaled_states
@@ -48,7 +50,9 @@ def rescale(
         states = [state[operator.uid] for state in old]
         change = _change(operator, states, is_chained=number > 0)
         parts = rescaled_states(operator, change, states, declarations, codec)
-        stores = rescaled_stores(operator, [state["store"] for state in states], codec)
+        stores = rescaled_stores(
+            operator, [state["store"] for state in states], codec, kinds_of_deadlines(declarations)
+        )
         columns = rescaled_columns(operator, [state.get("columns", {}) for state in states], codec)
         for of_subtask, part, store, of_columns in zip(new, parts, stores, columns, strict=True):
             of_subtask[operator.uid] = {**part, "store": store, **({"columns": of_columns} if of_columns else {})}
@@ -68,10 +72,18 @@ def _change(operator: Operator, states: Sequence[Mapping[str, Any]], is_chained:
     return OperatorChange(len(states), operator.parallelism, tuple(inputs), len(gates))
 
 
-def rescaled_stores(operator: Operator, old: Iterable[Any], codec: Codec) -> list[tuple[Any, ...]]:
+def rescaled_stores(
+    operator: Operator, old: Iterable[Any], codec: Codec, further_domains: Collection[int] = ()
+) -> list[tuple[Any, ...]]:
+    """Return the keyed stores of the new subtasks, for those of the old ones.
+
+    ``further_domains``: Kinds of deadlines that not all operators have.
+    """
     owner, remember = f"Keyed state of {operator}", operator.function.dsv2_remember_keys
     new = [PagedKeyedStore(codec, f"{owner}, subtask {index}", remember) for index in range(operator.parallelism)]
     moved: set[Any] = set()
+    for store, domain in product(new, further_domains):
+        store.add_domain(domain)
     for subtask, snapshot in enumerate(old):
         store = PagedKeyedStore(codec, owner, remember)
         store.restore(snapshot)
