@@ -183,7 +183,9 @@ def histories(draw: st.DrawFn) -> list[tuple[Any, ...]]:
 
 
 @examples(30)
-@example([("send", 0, 1, 0), ("rescale", 2), ("wait",), ("send", 0, 1, 0)], wait=False, lifetime=1, parallelism=1)
+@example(
+    events=[("send", 0, 1, 0), ("rescale", 2), ("wait",), ("send", 0, 1, 0)], wait=False, lifetime=1, parallelism=1
+)
 @given(histories(), st.booleans(), st.sampled_from([None, 1, 2]), st.integers(1, 3))
 def test_each_key_has_an_ordinary_watermark(
     events: list[tuple[Any, ...]], wait: bool, lifetime: int | None, parallelism: int
