@@ -35,7 +35,14 @@ from dsv2.local import LocalRuntime
 from dsv2.runtime.operator.key_watermarks import _COMBINERS
 from dsv2.runtime.state.keyed_store import Domain
 from dsv2.savepoint import Savepoint
-from dsv2.testing import ManualClock, OneInputHarness, TwoInputNonBroadcastHarness, TwoOutputHarness
+from dsv2.testing import (
+    ManualClock,
+    OneInputHarness,
+    Stop,
+    TestSource,
+    TwoInputNonBroadcastHarness,
+    TwoOutputHarness,
+)
 from dsv2.watermark import KeyedWatermark
 from tests.unit.test_local_savepoints import Program
 
@@ -261,6 +268,30 @@ def test_values_are_removed_when_they_have_expired() -> None:
     assert harness._subtask.next_deadline() is None
     harness.input.push_watermark(declaration.new_watermark(3, key=7), channel=1)
     assert harness.output.records[2:] == [(7, 7, 3)]
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(1, []), (2, [(7, 7, 5)])])
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_values_expire_after_a_savepoint(tmp_path: Path, parallelism: int, seconds: int, told: list[Any]) -> None:
+    builder = new_builder("done").type_long().combine_function_max().expire_after(timedelta(seconds=2))
+    declaration, clock = builder.per_key(int).build(), ManualClock()
+    items = [Visit(7, -5), Stop(), Visit(9, 0), Visit(7, -5)]  # the value is sent again, in another micro-batch
+
+    def run(parallelism: int, savepoint: Path | None = None) -> tuple[Any, list[Any]]:
+        env = ExecutionEnvironment.get_instance(LocalRuntime(clock=clock, batches=[1]))
+        sink = CollectSink[Any]()
+        emitted: Any = env.from_source(TestSource[Visit](items), "in").with_uid("in").process(Emit(declaration))
+        watched = emitted.with_uid("emit").key_by(user_of).process(Watch()).with_uid("watch")
+        watched.with_parallelism(parallelism).to_sink(sink).with_uid("out")
+        job = env.execute_async("expiring", savepoint=savepoint)
+        job.await_termination()
+        return job, sink.results
+
+    job, before = run(2)
+    assert before == [(7, 7, 5)]
+    job.savepoint(tmp_path / "savepoint")
+    clock.advance(timedelta(seconds=seconds))
+    assert run(parallelism, tmp_path / "savepoint")[1] == [Visit(9, 0), *told]
 
 
 def test_values_of_a_watermark_that_is_no_longer_declared_are_removed() -> None:
