@@ -275,7 +275,8 @@ def test_values_are_removed_when_they_have_expired() -> None:
 def test_values_expire_after_a_savepoint(tmp_path: Path, parallelism: int, seconds: int, told: list[Any]) -> None:
     builder = new_builder("done").type_long().combine_function_max().expire_after(timedelta(seconds=2))
     declaration, clock = builder.per_key(int).build(), ManualClock()
-    items = [Visit(7, -5), Stop(), Visit(9, 0), Visit(7, -5)]  # the value is sent again, in another micro-batch
+    # The value is sent again, in another micro-batch.
+    items: list[Visit | Stop] = [Visit(7, -5), Stop(), Visit(9, 0), Visit(7, -5)]
 
     def run(parallelism: int, savepoint: Path | None = None) -> tuple[Any, list[Any]]:
         env = ExecutionEnvironment.get_instance(LocalRuntime(clock=clock, batches=[1]))
