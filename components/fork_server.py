@@ -106,7 +106,7 @@ class ForkServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Raises ``RuntimeError`` if it had ended before. Since then, Python itself was started, which takes longer."""
+        """Raises ``RuntimeError`` if the server has already ended: since then, all processes have started slowly."""
         assert self._process is not None
         code = self._process.poll()
         self._process.communicate()

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from dsv2.folders import Folder, LocalFolder
 from runtime_spark.connect import is_connect, shared_folder
+from runtime_spark.java_classes import java_class
 
 __all__ = ("driver_folder", "jvm_process", "open_folder")
 
@@ -28,7 +29,7 @@ class _Hadoop:
     """A file system of Hadoop, as Python sees it."""
 
     def __init__(self, jvm: Any, path: str, configuration: Any) -> None:
-        self.new_path = _class_of(jvm, "org.apache.hadoop.fs.Path")
+        self.new_path = java_class(jvm, "org.apache.hadoop.fs.Path")
         folder = self.new_path(path)
         self.files = folder.getFileSystem(configuration)
         self.folder = self.files.makeQualified(folder)
@@ -52,7 +53,7 @@ class _Hadoop:
 
     def replace(self, path: Any, target: Any) -> None:
         """Rename a file; an existing ``target`` is replaced at once, if the file system can do this."""
-        contexts = _class_of(self._jvm, "org.apache.hadoop.fs.FileContext")
+        contexts = java_class(self._jvm, "org.apache.hadoop.fs.FileContext")
         try:
             context = contexts.getFileContext(self.folder.toUri(), self._configuration)
         except Py4JJavaError:  # there is none for this file system
@@ -60,8 +61,8 @@ class _Hadoop:
             if not self.files.rename(path, target):
                 raise OSError(f"{path} cannot be renamed to {target}.") from None
             return
-        kinds = _class_of(self._jvm, "org.apache.hadoop.fs.Options$Rename")
-        arrays = _class_of(self._jvm, "java.lang.reflect.Array")
+        kinds = java_class(self._jvm, "org.apache.hadoop.fs.Options$Rename")
+        arrays = java_class(self._jvm, "java.lang.reflect.Array")
         options = arrays.newInstance(kinds.OVERWRITE.getDeclaringClass(), 1)
         options[0] = kinds.OVERWRITE
         context.rename(path, target, options)
@@ -182,11 +183,6 @@ def _unless_missing(call: Callable[[], T], otherwise: T) -> T:
         return otherwise
 
 
-def _class_of(jvm: Any, name: str) -> Any:
-    """Return a class of Java. ``jvm.org.apache`` would look for classes called org and org.apache in all jars first."""
-    return getattr(jvm, name)
-
-
 def open_folder(spark: SparkSession, path: str) -> Folder:
     """Open the folder at ``path``, resolved as by Spark. Raises Hadoop's error for a path that it cannot use.
 
@@ -211,4 +207,4 @@ def driver_folder(spark: SparkSession) -> str:
 def jvm_process(spark: SparkSession) -> int:
     """Return the process id of Spark's driver."""
     jvm: Any = spark.sparkContext._jvm
-    return int(_class_of(jvm, "java.lang.ProcessHandle").current().pid())
+    return int(java_class(jvm, "java.lang.ProcessHandle").current().pid())

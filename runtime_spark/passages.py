@@ -18,6 +18,7 @@ from dsv2.graph import Operator, Plan
 from dsv2.graph.sections import Passage
 from runtime_spark.connect import check_passages_on
 from runtime_spark.failures import marked_failures
+from runtime_spark.java_classes import java_class
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.report_rows import distinct_reports
 from runtime_spark.rows import decode_frame
@@ -153,10 +154,10 @@ def _transformed(transform: Callable[[DataFrame], DataFrame], rows: DataFrame, s
 
 def _check_supported(spark: SparkSession, analyzed: Any, source: Operator) -> None:
     """Apply Spark's own check. Spark cannot apply it to the whole query, whose levels it would refuse."""
-    sql: Any = spark._jvm.org.apache.spark.sql  # type: ignore[union-attr]
+    checker = java_class(spark._jvm, "org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker")
+    modes = java_class(spark._jvm, "org.apache.spark.sql.streaming.OutputMode")
     try:
-        checker = sql.catalyst.analysis.UnsupportedOperationChecker
-        checker.checkForStreaming(analyzed, sql.streaming.OutputMode.Append())
+        checker.checkForStreaming(analyzed, modes.Append())
     except AnalysisException as error:
         raise PlanError(
             f"{source}, defined at {source.location}, uses something that Spark does not support in a streaming query: "

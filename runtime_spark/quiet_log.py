@@ -9,6 +9,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from runtime_spark.java_classes import java_class
+
 __all__ = ("leave_out_warnings",)
 
 # Logger -> a regular expression for the messages to leave out. Each start or end of a query logs them.
@@ -40,10 +42,9 @@ def leave_out_warnings(spark: SparkSession) -> None:
     """
     jvm: Any = getattr(spark, "_jvm", None)  # Spark Connect has none
     with suppress(Exception):  # another logging library; then the warnings stay
-        core = "org.apache.logging.log4j.core"
-        result = getattr(jvm, f"{core}.Filter").Result
-        new_filter = getattr(jvm, f"{core}.filter.RegexFilter").createFilter
-        context = getattr(jvm, "org.apache.logging.log4j.LogManager").getContext(False)
+        result = java_class(jvm, "org.apache.logging.log4j.core.Filter").Result
+        new_filter = java_class(jvm, "org.apache.logging.log4j.core.filter.RegexFilter").createFilter
+        context = java_class(jvm, "org.apache.logging.log4j.LogManager").getContext(False)
         for name, message in _MESSAGES.items():
             # A logger of its own would have a level of its own, which setLogLevel would not change.
             logger = context.getConfiguration().getLoggerConfig(name)

@@ -46,7 +46,7 @@ _ALL = (("test",),)
 _LOCAL = ("-m", "not spark")
 _UNITS, _PROGRAMS = ("tests/unit", "tests/property"), ("tests/conformance",)
 _CHECKED = (("test", *_LOCAL, *_UNITS, *_PROGRAMS),)
-# Randomized tests examine algorithms, which do not depend on the Python.
+# Without tests/property: those tests check algorithms, which do not depend on the version of Python.
 _SIDE_BY_SIDE = tuple(("python", "-m", "pytest", "-q", *_LOCAL, suite) for suite in (*_PROGRAMS, "tests/unit"))
 _NOT_FOR_NEWCOMERS = re.compile(r"PYTHON|PYTEST|MYPY|VIRTUAL_ENV|SPARK_HOME|CONDA")  # prefixes of variables
 

@@ -1,14 +1,18 @@
-"""Profiles of Hypothesis: ``ci`` tries the same examples in every run, ``nightly`` many more, and new ones each time.
+"""What runs only with ``--all``: examples of Hypothesis, and values of parameters.
 
-``./run test`` uses ``ci`` and ``./run test --all`` uses ``nightly``. Neither has a deadline for an example, because a
-deadline depends on the load of the machine. Failures of ``nightly`` stay in Hypothesis' database until they pass.
+``./run test`` uses Hypothesis' profile ``ci``, which tries the same examples in every run. ``./run test --all`` uses
+``nightly``, which tries many more, and new ones each time. Neither has a deadline for an example, because a deadline
+depends on the load of the machine. Failures of ``nightly`` stay in Hypothesis' database until they pass.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import settings
 
-__all__ = ("CI", "NIGHTLY", "examples", "factor")
+__all__ = ("CI", "NIGHTLY", "examples", "factor", "nightly")
 
 CI, NIGHTLY = "ci", "nightly"
 _EXAMPLES, _FACTOR = 50, 20
@@ -25,3 +29,8 @@ def factor() -> int:
 def examples(number: int) -> settings:
     """Settings for a test that tries ``number`` examples in ``ci`` instead of 50."""
     return settings(max_examples=number * factor())
+
+
+def nightly(*values: object) -> list[Any]:
+    """Values of a parameter that run with ``--all`` only."""
+    return [pytest.param(value, marks=pytest.mark.nightly) for value in values]

@@ -147,6 +147,9 @@ def parquet_files(table: SavepointTable, rows: Iterable[StateRow], codec: Codec)
         yield data.getvalue()
 
 
+# Both read without threads: one of Arrow that still refers to ``data`` when Python ends would abort the process.
+
+
 def table_in(data: bytes, name: str, columns: Sequence[str]) -> pa.Table:
     """Return columns of a Parquet file.
 

@@ -73,9 +73,8 @@ class Setting:
         return f"p{self.parallelism} {self.mode.value}{cut}{fast}{maps} seed {self.seed}"
 
 
-# Locally, a restart after each micro-batch takes most of the time, and more with more subtasks and micro-batches. Each
-# of these covers a path that no other does: one channel, several without checks, batch mode, and restarts with and
-# without checks.
+# Locally, a restart after each micro-batch takes most of the time, and more with more subtasks and micro-batches. These
+# cover different paths: one channel; several channels; several micro-batches without and with restarts; batch mode.
 LOCAL_SETTINGS = [
     Setting(1),
     Setting(2, seed=1, fast=True),

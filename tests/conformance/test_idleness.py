@@ -12,11 +12,12 @@ import pytest
 from dsv2.local import LocalRuntime
 from tests.conformance.harness import LOCAL_SETTINGS, NIGHTLY_LOCAL_SETTINGS, Program, Setting, run_programs
 from tests.conformance.programs_idleness import PROGRAMS
+from tests.profiles import nightly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SETTINGS = [*LOCAL_SETTINGS, *(pytest.param(setting, marks=pytest.mark.nightly) for setting in NIGHTLY_LOCAL_SETTINGS)]
+SETTINGS = [*LOCAL_SETTINGS, *nightly(*NIGHTLY_LOCAL_SETTINGS)]
 
 
 class Steps:

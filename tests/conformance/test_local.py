@@ -9,8 +9,9 @@ import pytest
 from dsv2.local import LocalRuntime
 from tests.conformance.harness import LOCAL_SETTINGS, NIGHTLY_LOCAL_SETTINGS, Program, Setting, run_programs
 from tests.conformance.programs import PROGRAMS
+from tests.profiles import nightly
 
-SETTINGS = [*LOCAL_SETTINGS, *(pytest.param(setting, marks=pytest.mark.nightly) for setting in NIGHTLY_LOCAL_SETTINGS)]
+SETTINGS = [*LOCAL_SETTINGS, *nightly(*NIGHTLY_LOCAL_SETTINGS)]
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)

@@ -22,6 +22,7 @@ from examples.flights import scheduled_departures
 from examples.hot_topics import HotTopic, build
 from examples.tweets import Tweet, TweetGenerator
 from tests.oracles.hot_topics import expected_events, objections
+from tests.profiles import nightly
 
 WINDOW = 5 * 60 * 1000
 THRESHOLD = 100
@@ -43,10 +44,11 @@ class Way(NamedTuple):
         return 60_000 if self.splits == 1 else 40_000
 
 
-NIGHTLY_WAYS = [Way(1, 1, 25_000), Way(1, 1, None), Way(4, 4, 40_000)]
 WAYS = [
-    *(Way(1, 4, 30_000), Way(2, 2, 15_000), Way(2, 4, None)),
-    *(pytest.param(way, marks=pytest.mark.nightly) for way in NIGHTLY_WAYS),
+    Way(1, 4, 30_000),
+    Way(2, 2, 15_000),
+    Way(2, 4, None),
+    *nightly(Way(1, 1, 25_000), Way(1, 1, None), Way(4, 4, 40_000)),
 ]
 
 
@@ -90,7 +92,7 @@ def test_tweets(spark: SparkSession, checkpoint: str, way: Way) -> None:
     check(way, list(map(TweetGenerator(), range(way.tweets))), sink.results, THRESHOLD, WINDOW)
 
 
-@pytest.mark.parametrize("way", [Way(1, 1, 150_000), pytest.param(Way(1, 2, None), marks=pytest.mark.nightly)], ids=str)
+@pytest.mark.parametrize("way", [Way(1, 1, 150_000), *nightly(Way(1, 2, None))], ids=str)
 def test_flights(spark: SparkSession, checkpoint: str, tmp_path: Path, way: Way) -> None:
     flights = scheduled_departures()[["topic", "posting_time"]]
     tweets = [Tweet(topic, time) for topic, time in flights.itertuples(index=False)]

@@ -34,6 +34,7 @@ from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import TestSource
 from runtime_spark import SparkRuntime, create_savepoint
 from runtime_spark.lease import Lease
+from tests.profiles import nightly
 from tests.spark.programs import read_back
 from tests.support import wait_until
 from tests.unit.test_replaced_senders import ALL, EVEN, Ends, Forward, after_short, aligned
@@ -280,12 +281,7 @@ def test_sink_that_relies_on_the_same_records_gets_them(spark: SparkSession, tmp
 
 
 @pytest.mark.parametrize(
-    "file",
-    [
-        "generation.json",
-        "savepoint.json",
-        *(pytest.param(file, marks=pytest.mark.nightly) for file in ("manifest.json", "origin.json", "runs.json")),
-    ],
+    "file", ["generation.json", "savepoint.json", *nightly("manifest.json", "origin.json", "runs.json")]
 )
 def test_driver_that_dies_while_it_migrates(job: Job, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
     write = LocalFolder.write

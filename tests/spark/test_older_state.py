@@ -19,6 +19,7 @@ from dsv2 import (
 )
 from dsv2.cli import main
 from runtime_spark import SparkRuntime, StateLayout
+from tests.profiles import nightly
 from tests.spark.programs import Reading, build, read_back, reading
 
 COUNT, PER_BATCH, COMPLETE = 60, 15, 3
@@ -48,7 +49,7 @@ def begin(spark: SparkSession, folder: Path, layout: StateLayout) -> Path:
     return original.rename(folder / "moved")
 
 
-@pytest.fixture(scope="module", params=[StateLayout.BLOB, pytest.param(StateLayout.MAP, marks=pytest.mark.nightly)])
+@pytest.fixture(scope="module", params=[StateLayout.BLOB, *nightly(StateLayout.MAP)])
 def begun(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, StateLayout]:

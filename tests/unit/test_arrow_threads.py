@@ -56,7 +56,11 @@ assert joined([file.read_bytes()] * 2, "parquet")[1] == (100, 100)
 
 
 @pytest.mark.skipif(not THREADS.exists(), reason="Only Linux lists the threads of a process in /proc.")
-@pytest.mark.parametrize("read", [OF_A_SAVEPOINT, OF_ITS_ROWS, OF_A_SOURCE, OF_FILES_TO_JOIN])
+@pytest.mark.parametrize(
+    "read",
+    [OF_A_SAVEPOINT, OF_ITS_ROWS, OF_A_SOURCE, OF_FILES_TO_JOIN],
+    ids=["savepoint", "rows of a savepoint", "source", "files to join"],
+)
 def test_reads_leave_no_threads(read: str, tmp_path: Path) -> None:
     program = PROGRAM.format(tasks=str(THREADS), read=read)
     command = [sys.executable, "-c", program, str(tmp_path)]

@@ -16,6 +16,7 @@ from dsv2.errors import JobError
 from dsv2.local import LocalRuntime
 from dsv2.testing import Crash, ManualClock, Pause, Stop, TestSource
 from tests.documents import running_program
+from tests.profiles import nightly
 
 SILENCE = timedelta(seconds=10)
 EVERY = {"a": 1, "b": 1, "c": 8, "d": 1}  # seconds between the beats of a device
@@ -80,7 +81,7 @@ def beats(document: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("batch", [None, 1, 50])
-@pytest.mark.parametrize("parallelism", [2, *(pytest.param(other, marks=pytest.mark.nightly) for other in (1, 3))])
+@pytest.mark.parametrize("parallelism", [2, *nightly(1, 3)])
 def test_reports_do_not_depend_on_micro_batches(document: Any, tmp_path: Path, parallelism: int, batch: Any) -> None:
     job = Job(document, tmp_path, parallelism, batch)
     job.run(beats(document))

@@ -44,6 +44,7 @@ from dsv2.testing import (
     TwoOutputHarness,
 )
 from dsv2.watermark import KeyedWatermark
+from tests.profiles import nightly
 from tests.unit.test_local_savepoints import Program
 
 DONE = new_builder("done").type_long().combine_function_max().per_key(int).build()
@@ -101,10 +102,8 @@ class Grouping(Watch):
 
 
 @pytest.mark.parametrize("batch", [1, 3, 100])
-@pytest.mark.parametrize(
-    ("emitters", "watchers"),
-    [(1, 3), (3, 3), *(pytest.param(emitters, 1, marks=pytest.mark.nightly) for emitters in (1, 3))],
-)
+@pytest.mark.parametrize("emitters", [1, 3])
+@pytest.mark.parametrize("watchers", [3, *nightly(1)])
 @pytest.mark.parametrize("function", [Watch, Grouping])
 def test_it_arrives_at_its_key_after_the_records_before_it(
     function: type[Watch], emitters: int, watchers: int, batch: int
@@ -270,9 +269,9 @@ def test_values_are_removed_when_they_have_expired() -> None:
     assert harness.output.records[2:] == [(7, 7, 3)]
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(1, []), (2, [(7, 7, 5)])])
+@pytest.mark.parametrize(("seconds", "delivered"), [(1, []), (2, [(7, 7, 5)])])
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_values_expire_after_a_savepoint(tmp_path: Path, parallelism: int, seconds: int, told: list[Any]) -> None:
+def test_values_expire_after_a_savepoint(tmp_path: Path, parallelism: int, seconds: int, delivered: list[Any]) -> None:
     builder = new_builder("done").type_long().combine_function_max().expire_after(timedelta(seconds=2))
     declaration, clock = builder.per_key(int).build(), ManualClock()
     # The value is sent again, in another micro-batch.
@@ -292,7 +291,7 @@ def test_values_expire_after_a_savepoint(tmp_path: Path, parallelism: int, secon
     assert before == [(7, 7, 5)]
     job.savepoint(tmp_path / "savepoint")
     clock.advance(timedelta(seconds=seconds))
-    assert run(parallelism, tmp_path / "savepoint")[1] == [Visit(9, 0), *told]
+    assert run(parallelism, tmp_path / "savepoint")[1] == [Visit(9, 0), *delivered]
 
 
 def test_values_of_a_watermark_that_is_no_longer_declared_are_removed() -> None:

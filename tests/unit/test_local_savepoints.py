@@ -35,6 +35,7 @@ from dsv2.sinks import CollectSink, ParallelSink, SinkBatch
 from dsv2.state import RedistributionStrategy, StateDeclarations, StateTtl
 from dsv2.testing import ManualClock, Stop, TestSource
 from tests.durations import ms
+from tests.profiles import nightly
 from tests.support import wait_until
 from tests.windows import Told
 
@@ -116,7 +117,7 @@ def windows(stream: Any, parallelism: int) -> Any:
     return windowed.with_uid("f").with_parallelism(parallelism)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2))])
+@pytest.mark.parametrize("seed", [0, *nightly(1, 2)])
 @pytest.mark.parametrize("parallelism", [(2, 2), (2, 3), (3, 1), (1, 4)])
 @pytest.mark.parametrize("sources", [(1, 1), (2, 3)])
 def test_job_continues_from_its_savepoint(

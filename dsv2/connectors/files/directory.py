@@ -192,9 +192,9 @@ class _LocalDirectory(Directory):
 
 class _ArrowFile(SourceFile):
     def __init__(self, path: str, filesystem: pafs.FileSystem, inner: str) -> None:
-        super().__init__(path)
         import pyarrow.fs as pafs
 
+        super().__init__(path)
         self._filesystem = filesystem
         self._inner = inner
         self.may_be_read_ahead = not isinstance(filesystem, pafs.PyFileSystem)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from dsv2.connectors.client_library import require_client_library
 from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat
+from dsv2.connectors.files.parquet_files import batches_of, open_parquet
 from dsv2.sources import SplitBatch
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ __all__ = ("parquet_rows",)
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-
-_ROWS_AT_ONCE = 4096
 
 
 def parquet_rows(decode: Callable[[dict[str, Any]], T], *, columns: Sequence[str] | None = None) -> FileFormat[T]:
@@ -44,11 +43,11 @@ class _Rows(FileFormat[T_co], Generic[T_co]):
         self._columns = columns
 
     def end(self, file: SourceFile) -> int:
-        with _opened(file) as opened:
+        with open_parquet(file) as opened:
             return _bounds(opened)[-1]
 
     def stop(self, file: SourceFile, position: int, end: int, limit: int) -> int:
-        with _opened(file) as opened:
+        with open_parquet(file) as opened:
             after = [bound for bound in _bounds(opened) if bound > position]
         return max((bound for bound in after if bound <= position + limit), default=min(after, default=end))
 
@@ -56,25 +55,17 @@ class _Rows(FileFormat[T_co], Generic[T_co]):
         return SplitBatch([value], self._decode)
 
     def read(self, file: SourceFile, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
-        with _opened(file) as opened:
+        with open_parquet(file) as opened:
             done = 0
             for group, (begin, _) in enumerate(pairwise(_bounds(opened))):
                 if not start <= begin < stop:
                     done += opened.metadata.row_group(group).num_rows
                     continue
-                for batch in opened.iter_batches(
-                    _ROWS_AT_ONCE, row_groups=[group], columns=self._columns, use_threads=False
-                ):
+                for batch in batches_of(opened, group, self._columns):
                     rows = batch.to_pylist()
                     numbers = range(done + 1, done + 1 + len(rows))
                     yield SplitBatch(rows, self._decode, offsets=lambda numbers=numbers: numbers)  # type: ignore[misc]
                     done += len(rows)
-
-
-def _opened(file: SourceFile) -> pq.ParquetFile:
-    import pyarrow.parquet as pq
-
-    return pq.ParquetFile(file.open_in_arrow(), pre_buffer=file.may_be_read_ahead)
 
 
 def _bounds(opened: pq.ParquetFile) -> list[int]:

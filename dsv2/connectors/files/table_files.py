@@ -127,6 +127,7 @@ def joined(files: Sequence[bytes], format: str) -> tuple[bytes, tuple[int, ...]]
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    # Without threads: one of Arrow that still refers to ``data`` when Python ends would abort the process.
     tables = [pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False) for data in files]
     return _parquet(pa.concat_tables(tables)), tuple(table.num_rows for table in tables)
 

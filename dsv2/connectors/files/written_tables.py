@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from dsv2.connectors.files.directory import Directory, SourceFile
+from dsv2.connectors.files.parquet_files import batches_of, open_parquet
 from dsv2.errors import SchemaError
 from dsv2.file_log import Part
 from dsv2.file_log.description import Description
@@ -58,19 +59,12 @@ def read_part(root: Directory, description: Description, part: Part) -> Iterator
 
 
 def _read_parquet(file: SourceFile, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    import pyarrow.parquet as pq
-
-    with (
-        file.open_in_arrow() as source,
-        pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=file.may_be_read_ahead) as opened,
-    ):
+    with open_parquet(file, int96_unit="us") as opened:
         position = 0
         for group in range(opened.metadata.num_row_groups):
             rows = opened.metadata.row_group(group).num_rows
             if position + rows > part.start and (part.stop is None or position < part.stop):
-                for batch in opened.iter_batches(
-                    _ROWS_AT_ONCE, row_groups=[group], columns=schema.names, use_threads=False
-                ):
+                for batch in batches_of(opened, group, schema.names):
                     begin = max(part.start - position, 0)
                     end = len(batch) if part.stop is None else min(part.stop - position, len(batch))
                     if begin < end:
@@ -96,7 +90,7 @@ def _read_csv(file: SourceFile, part: Part, schema: pa.Schema) -> Iterator[pa.Re
     import pyarrow as pa
     import pyarrow.csv as pc
 
-    # A thread of Arrow may release the data after Python has ended, so they must not be an object of Python.
+    # A thread of Arrow may still refer to the data when Python ends, so they must not be an object of Python.
     data = pa.BufferOutputStream()
     data.write(_bytes(file, part))
     table = pc.read_csv(
