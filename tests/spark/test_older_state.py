@@ -49,7 +49,7 @@ def begin(spark: SparkSession, folder: Path, layout: StateLayout) -> Path:
     return original.rename(folder / "moved")
 
 
-@pytest.fixture(scope="module", params=[StateLayout.BLOB, *nightly(StateLayout.MAP)])
+@pytest.fixture(scope="module", params=[StateLayout.MAP, *nightly(StateLayout.BLOB)])
 def begun(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, StateLayout]:
