@@ -7,6 +7,7 @@ PySpark, PyArrow, pandas and the project, which takes a second of CPU time.
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import gc
 import importlib
 import json
@@ -187,6 +188,8 @@ class _Server:
             client = self._clients.pop(process, None)
             if client is not None:
                 self._selector.unregister(client)
+                if os.WIFSIGNALED(status):
+                    print(f"Process {process} was ended by signal {os.WTERMSIG(status)}.", file=sys.stderr, flush=True)
                 with client, suppress(OSError):  # the client may have been killed just now
                     client.sendall(bytes([os.waitstatus_to_exitcode(status) % 256]))
 
@@ -215,6 +218,7 @@ def _run(request: dict[str, Any]) -> None:
     given = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [request["folder"], *(entry for entry in given if entry and not entry.endswith(".zip"))]
     sys.argv = request["arguments"]
+    faulthandler.enable()
     code = 0
     try:
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -25,7 +25,12 @@ _CRASHED = re.compile(
     r"\(crashed\)(?:(?::| -) (.*?)(?=\n\tat |$))?",
     re.DOTALL,
 )
-_PLANNER_ENDED = re.compile(r"terminated with exception:\s+SQLSTATE")
+_PLANNER_ENDED = re.compile(
+    r"^Caused by: java\.(?:io|net|nio)\.[^\n]*\n(?:\tat [^\n]*\n)*?\tat [^\n]*\.PythonStreamingSourceRunner\.",
+    re.MULTILINE,
+)
+_NO_MESSAGE = re.compile(r"(?<=terminated with exception:) +(?=SQLSTATE)")
+_CAUSE = re.compile(r"^Caused by: ([^\n]*)\n\tat ([^\n]*)", re.MULTILINE)
 _NO_STATE = "[CANNOT_LOAD_STATE_STORE"
 _NO_MODULE = re.compile(r"ModuleNotFoundError: (No module named .*)")
 _IN_PLANNER = re.compile(r"/(python_streaming_source_runner|create_data_source|plan_data_source_read)\.py")
@@ -90,7 +95,8 @@ def _explain(error: BaseException, tasks: Tasks | None, failed: Callable[[], lis
     text = str(error)
     if (crashed := _CRASHED.search(text)) is not None:
         return _crash(int(crashed.group(1)), crashed.group(2), tasks)
-    if _PLANNER_ENDED.search(text) is not None:
+    stack = str(getattr(error, "_stackTrace", ""))  # of an exception that PySpark has converted
+    if _PLANNER_ENDED.search(stack) is not None:
         sources = "" if tasks is None else f": {' or '.join(tasks.sources())}"
         return (
             f"failed: the Python process that plans the reading of a source ended unexpectedly{sources}. It crashed, "
@@ -113,7 +119,11 @@ def _explain(error: BaseException, tasks: Tasks | None, failed: Callable[[], lis
         )
     if (missing := _NO_MODULE.search(text)) is not None:
         return _not_importable(missing.group(1), in_planner=_IN_PLANNER.search(text) is not None)
-    return f"failed in Spark: {_message(error)}"
+    message = _message(error)
+    if causes := _CAUSE.findall(stack):
+        class_and_place = " at ".join(causes[-1])
+        message = _NO_MESSAGE.sub(lambda _: f" {class_and_place} ", message)
+    return f"failed in Spark: {message}"
 
 
 def _not_importable(module: str, *, in_planner: bool) -> str:

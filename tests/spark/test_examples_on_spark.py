@@ -6,6 +6,7 @@ One of them also runs as a separate program, as users start it.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,10 @@ from tests.conformance.harness import Program, Run, Setting, run_programs
 from tests.example_programs import EXAMPLES
 
 ROOT = Path(__file__).parent.parent.parent
+# Spark ends Python processes that were idle for a minute, and some of them print this.
+IDLE_PROCESS_ENDED = re.compile(
+    r'Traceback \(most recent call last\):\n  File "[^"]*/pyspark/daemon\.py", .*\n(?: +.*\n)*BrokenPipeError: .*\n'
+)
 SETTINGS = [Setting(2, 1500), Setting(2, mode=RuntimeExecutionMode.BATCH)]
 
 
@@ -53,6 +58,7 @@ def test_program_output() -> None:
     assert run.returncode == 0, run.stderr
     assert "Ada       1     88\nAda       1     95\nBob       2     72\n" in run.stdout
     # Java always prints one line, and the job one every few seconds.
-    started, *others = [line for line in run.stderr.splitlines() if "incubator modules" not in line]
+    printed = IDLE_PROCESS_ENDED.sub("", run.stderr).splitlines()
+    started, *others = [line for line in printed if "incubator modules" not in line]
     assert started == "Starting Spark ..."
-    assert all(line.startswith("grades: ") for line in others)
+    assert [line for line in others if not line.startswith("grades: ")] == []

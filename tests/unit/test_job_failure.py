@@ -103,11 +103,42 @@ def test_stack_of_a_lost_worker_is_shown(before: str) -> None:
     assert text.endswith(f"The stack of the worker:\n{STACK}")
 
 
-def test_lost_planner_names_the_sources() -> None:
-    gone = Exception("[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:  SQLSTATE: XXKST\n=== more")
+class QueryError(Exception):
+    """As PySpark's ``StreamingQueryException``, which can be printed only while a session runs."""
+
+    def __init__(self, message: str, cause: str, *frames: str) -> None:
+        super().__init__(
+            f"[STREAM_FAILED] Query [id = 1] terminated with exception: {message} SQLSTATE: XXKST\n=== more"
+        )
+        stack = "".join(f"\n\tat {frame}" for frame in frames)
+        self._stackTrace = f"org.apache.spark.Failure: {self}\n\tat run(A.scala:1)\nCaused by: {cause}{stack}\n"
+
+
+READ = "java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)"
+PLANNER = "org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner.latestOffset(A.scala:235)"
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        ("", "java.io.EOFException"),
+        ("Broken pipe", "java.io.IOException: Broken pipe"),
+        ("Connection reset", "java.net.SocketException: Connection reset"),
+        ("", "java.nio.channels.ClosedChannelException"),
+    ],
+)
+def test_lost_planner_names_the_sources(message: str, cause: str) -> None:
+    gone = QueryError(message, cause, READ, PLANNER, "java.lang.Thread.run(Thread.java:840)")
     text = str(job_failure(gone, "job", tasks()))
     assert "the Python process that plans the reading of a source ended unexpectedly: numbers, defined at" in text
     assert job_failure(gone, "job").args[0].startswith("Job 'job' failed: the Python process")
+
+
+def test_failure_without_a_message_names_its_cause() -> None:
+    failed = QueryError("", "java.io.EOFException", READ, "org.apache.spark.Log.read(Log.scala:1)")
+    text = str(job_failure(failed, "job", tasks()))
+    assert text.startswith("Job 'job' failed in Spark: [STREAM_FAILED] Query [id = 1] terminated with ")
+    assert f"terminated with exception: java.io.EOFException at {READ} SQLSTATE: XXKST" in text
 
 
 def test_unreadable_state_names_subtasks_and_folder() -> None:
