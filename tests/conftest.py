@@ -7,6 +7,8 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 
 ServerT = TypeVar("ServerT", KafkaBroker, PostgresServer, PrometheusServer, S3Server, ConnectServer, HdfsCluster)
+
+_SECONDS_TO_END = 10
+_MOST_USE_AT_THE_END = 0.3
 
 # Fixture -> the marker of the tests that use it.
 _MARKERS = {
@@ -116,6 +121,23 @@ def _has_java() -> bool:
 def _is_measured() -> bool:
     """Whether coverage is measured. Spark kills the workers that it would reuse, and their measurement is lost."""
     return "COVERAGE_PROCESS_CONFIG" in os.environ
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_thread_stays_busy() -> Iterator[None]:
+    """Fails the last test if a thread that some test has started is still using a core, which slows down all others."""
+    yield
+    deadline = time.monotonic() + _SECONDS_TO_END
+    while _use_of_cpu() > _MOST_USE_AT_THE_END:
+        names = [thread.name for thread in threading.enumerate()]
+        assert time.monotonic() < deadline, f"Threads are busy after the last test. All threads: {names}"
+
+
+def _use_of_cpu() -> float:
+    """The part of a core that this process uses while this thread waits."""
+    cpu, began = time.process_time(), time.perf_counter()
+    threading.Event().wait(0.1)
+    return (time.process_time() - cpu) / (time.perf_counter() - began)
 
 
 @pytest.fixture(scope="session")
