@@ -119,11 +119,7 @@ def _explain(error: BaseException, tasks: Tasks | None, failed: Callable[[], lis
         )
     if (missing := _NO_MODULE.search(text)) is not None:
         return _not_importable(missing.group(1), in_planner=_IN_PLANNER.search(text) is not None)
-    message = _message(error)
-    if causes := _CAUSE.findall(stack):
-        class_and_place = " at ".join(causes[-1])
-        message = _NO_MESSAGE.sub(lambda _: f" {class_and_place} ", message)
-    return f"failed in Spark: {message}"
+    return f"failed in Spark: {_with_cause(_message(error), stack)}"
 
 
 def _not_importable(module: str, *, in_planner: bool) -> str:
@@ -164,6 +160,12 @@ def _state_unreadable(error: BaseException, tasks: Tasks | None, failed: Callabl
         f"is damaged or missing. Restore the whole checkpoint from a backup, or start from a new checkpoint_location. "
         f"Spark reported: {_message(error)}"
     )
+
+
+def _with_cause(message: str, stack: str) -> str:
+    """Complete ``message`` with the root cause in ``stack``, if the exception of Java has no message of its own."""
+    causes = _CAUSE.findall(stack)
+    return _NO_MESSAGE.sub(lambda _: f" {' at '.join(causes[-1])} ", message) if causes else message
 
 
 def _message(error: BaseException) -> str:

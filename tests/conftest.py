@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 ServerT = TypeVar("ServerT", KafkaBroker, PostgresServer, PrometheusServer, S3Server, ConnectServer, HdfsCluster)
 
-_SECONDS_TO_END = 10
-_MOST_USE_AT_THE_END = 0.3
+_MAX_CPU_USE_AT_THE_END = 0.3
+_SECONDS_FOR_THREADS_TO_END = 10
 
 # Fixture -> the marker of the tests that use it.
 _MARKERS = {
@@ -125,18 +125,18 @@ def _is_measured() -> bool:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_thread_stays_busy() -> Iterator[None]:
-    """Fails the last test if a thread that some test has started is still using a core, which slows down all others."""
+    """Fails after the last test if a test has left a busy thread behind, which slows down all later tests."""
     yield
-    deadline = time.monotonic() + _SECONDS_TO_END
-    while _use_of_cpu() > _MOST_USE_AT_THE_END:
+    deadline = time.monotonic() + _SECONDS_FOR_THREADS_TO_END
+    while _cpu_use() > _MAX_CPU_USE_AT_THE_END:
         names = [thread.name for thread in threading.enumerate()]
         assert time.monotonic() < deadline, f"Threads are busy after the last test. All threads: {names}"
 
 
-def _use_of_cpu() -> float:
-    """The part of a core that this process uses while this thread waits."""
+def _cpu_use() -> float:
+    """The number of cores that this process uses while this thread sleeps."""
     cpu, began = time.process_time(), time.perf_counter()
-    threading.Event().wait(0.1)
+    time.sleep(0.1)
     return (time.process_time() - cpu) / (time.perf_counter() - began)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,16 +14,14 @@ import pytest
 from components.fork_server import ForkServer
 
 PROGRAM = """
-import os, signal, sys
+import os, sys
 print("warning", file=sys.stderr, flush=True)
 kind = "forked" if "colorsys" in sys.modules else "started"
 print(kind, __name__, sys.argv[1:], os.environ["GREETING"], os.getcwd(), sys.stdin.read(), flush=True)
 if sys.argv[1:] == ["fails"]:
     raise ValueError("wrong")
-if sys.argv[1:] == ["is killed"]:
-    os.kill(os.getpid(), signal.SIGKILL)
-if sys.argv[1:] == ["crashes"]:
-    os.kill(os.getpid(), signal.SIGSEGV)
+if sys.argv[1:2] == ["signal"]:
+    os.kill(os.getpid(), int(sys.argv[2]))
 if sys.argv[1:] == ["waits"]:
     sys.stdout.close()
     os.read(os.pipe()[0], 1)
@@ -96,16 +95,16 @@ def test_exception_is_printed(server: ForkServer, folder: Path) -> None:
     assert process.returncode == 1
 
 
-@pytest.mark.parametrize(("end", "number"), [("is killed", 9), ("crashes", 11)])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_signal_that_ended_a_process_is_reported(
-    folder: Path, end: str, number: int, capfd: pytest.CaptureFixture[str]
+    folder: Path, number: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with ForkServer(folder, ["program"], ["colorsys"]) as server:
-        process = start(server, folder, "program", end)
+        process = start(server, folder, "program", "signal", str(number.value))
         _, errors = process.communicate("")
     assert process.returncode == 256 - number
-    assert f"was ended by signal {number}.\n" in capfd.readouterr().err
-    assert ("Segmentation fault" in errors and "program.py" in errors) == (end == "crashes")
+    assert f"was ended by signal {number.value}.\n" in capfd.readouterr().err
+    assert ("Segmentation fault" in errors and "program.py" in errors) == (number is signal.SIGSEGV)
 
 
 def test_process_ends_when_its_starter_is_killed(server: ForkServer, folder: Path) -> None:
