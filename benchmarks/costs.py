@@ -25,9 +25,9 @@ from importlib import import_module
 from pathlib import Path
 from types import CodeType
 
+from benchmarks.common.machine import machine
 from benchmarks.common.outside import OutsideSpark
 from benchmarks.common.report import Arguments, Report
-from benchmarks.common.standings import machine
 from benchmarks.peers.protocol import Outcome, Task, warm_up_for
 from dsv2 import ExecutionEnvironment
 

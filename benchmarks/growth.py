@@ -26,10 +26,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeAlias
 
+from benchmarks.common.machine import machine
 from benchmarks.common.measure import batch_seconds, checkpoint, spark_session
 from benchmarks.common.report import Arguments, Report
 from benchmarks.common.rows import Row, Rows
-from benchmarks.common.standings import machine
 from benchmarks.jobs.events import Events
 from benchmarks.peers.dsv2_job import add_up
 from benchmarks.peers.hot_topics.on_dsv2 import pipeline as hot_topics
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     report = Report(NAME, "How the time of a micro-batch grows", conditions)
     for part in PARTS:
-        report_part(report, part, [row for row in rows.all() if row.contestant == part])
+        report_part(report, part, [row for row in rows.of_this_machine() if row.contestant == part])
     report.publish(options.results)
     return 0
 

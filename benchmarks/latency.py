@@ -21,10 +21,10 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from benchmarks.common.batch_parts import median_parts, parts_of, stages_of
+from benchmarks.common.machine import machine
 from benchmarks.common.measure import checkpoint, spark_session
 from benchmarks.common.parts import DealtOut, Part
 from benchmarks.common.report import Arguments, Report
-from benchmarks.common.standings import machine
 from benchmarks.jobs.running_count import one_more
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, RecordBatch
 from dsv2.functions import OneInputStreamProcessFunction

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +60,7 @@ def plots_of(results: Path) -> list[Plot]:
     """The plots for which there are results."""
     plots = []
     for job in JOBS.values():
-        rows = [row for row in Rows(results, job.name).all() if row.seconds]
+        rows = _of_one_machine(Rows(results, job.name).all())
         largest = [row for row in rows if row.size == max(row.size for row in rows)]
         if len(job.keys) > 1:
             by_keys = _lines([row for row in largest if row.kind == job.kinds[0]])
@@ -68,7 +68,7 @@ def plots_of(results: Path) -> list[Plot]:
         by_kind = _bars([row for row in largest if row.keys == min(job.keys)], job.kinds)
         if len(job.kinds) > 1:
             plots.append(Plot(f"{job.name}_by_kind", job.title, "kind of records", "records/s", by_kind, job.kinds))
-    growth = Rows(results, "growth").all()
+    growth = _of_one_machine(Rows(results, "growth").all())
     for part in ("records", "levels", "executors"):
         points = [(float(row.keys), row.pace) for row in growth if row.contestant == part]
         title = f"Running count by {part}"
@@ -90,6 +90,13 @@ def _latency(results: Path) -> Plot:
         for name, index in columns.items()
     }
     return Plot("latency", "Latency by rate", "records/s", "ms from due to the sink", lines, logarithmic=True)
+
+
+def _of_one_machine(rows: Sequence[Row]) -> list[Row]:
+    """The measurements of the processor that has the most of them."""
+    measured = [row for row in rows if row.seconds]
+    most = Counter(row.processor for row in measured).most_common(1)
+    return [row for row in measured if row.processor == most[0][0]]
 
 
 def _lines(rows: Sequence[Row]) -> Lines:

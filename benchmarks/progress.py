@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
+from benchmarks.common.machine import machine
 from benchmarks.common.report import Arguments, Report
-from benchmarks.common.standings import machine
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime, run

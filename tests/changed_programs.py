@@ -20,6 +20,7 @@ from dsv2 import (
     JobHandle,
     OutputTag,
 )
+from dsv2.aggregates import Part
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, window
 from dsv2.functions import (
@@ -57,6 +58,7 @@ __all__ = (
     "Silent",
     "TALLY",
     "TimedCount",
+    "aggregates",
     "broadcast",
     "by_three",
     "longer_union",
@@ -284,6 +286,19 @@ def longer_windows(env: Any, stream: Any, program: Program) -> Any:
     generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_uid("timed")
     return timed.key_by(by_five).process(window(WindowStrategy.tumbling(ms(30)), Told()))
+
+
+def aggregates(kind: type, *, windowed: bool = False, **parts: Part) -> Callable[[Any, Any, Program], Any]:
+    """A shape with declared aggregates."""
+
+    def build(env: Any, stream: Any, program: Program) -> Any:
+        if not windowed:
+            return stream.key_by(by_five).aggregate(kind, **parts)
+        generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
+        timed = stream.process(generator.build_as_process_function()).with_uid("timed")
+        return timed.key_by(by_five).window(WindowStrategy.tumbling(ms(20))).aggregate(kind, **parts)
+
+    return build
 
 
 @dataclass(frozen=True)

@@ -248,9 +248,13 @@ class Driver:
 
     def restart(self) -> None:
         """Continue with a new subtask that is restored from this one."""
+        self.restart_in(self)
+
+    def restart_in(self, changed: Driver) -> None:
+        """Continue with a new subtask of a changed program, in the driver ``changed``."""
         blob = self.subtask.snapshot()
-        self.subtask = self._new_subtask()
-        self.subtask.restore(blob)
+        changed.subtask = changed._new_subtask()
+        changed.subtask.restore(blob)
 
     def rows(self) -> list[tuple[str, StateRow]]:
         """The state as rows, each with its uid."""

@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common.machine import processor
 from benchmarks.common.measure import Sample
 
 __all__ = ("Row", "Rows")
@@ -34,6 +35,8 @@ class Row:
     """The load average of the machine over the minute before."""
     missing: str = ""
     """The reason if there is no measurement."""
+    processor: str = ""
+    """The processor of the machine. Speeds are compared on the same one only."""
     rounds: list[int] = field(default_factory=list)
     """The number of ``seconds`` of each round. Empty: all belong to one."""
 
@@ -69,11 +72,16 @@ class Row:
 
 
 class Rows:
-    """The measurements of one job in ``DIR/rows/NAME.json``, or only in memory if there is no folder."""
+    """The measurements of one job in ``DIR/rows/NAME.json``, or only in memory if there is no folder.
 
-    def __init__(self, folder: Path | None, name: str) -> None:
+    Those of machines with another processor are kept apart.
+    """
+
+    def __init__(self, folder: Path | None, name: str, here: str | None = None) -> None:
+        """``here``: the processor of this machine, if not the real one."""
+        self._here = processor() if here is None else here
         self._file = folder / "rows" / f"{name}.json" if folder is not None else None
-        self._rows: dict[tuple[str, int, str, int], Row] = {}
+        self._rows: dict[tuple[str, str, int, str, int], Row] = {}
         if self._file is not None and self._file.exists():
             content: list[dict[str, Any]] = json.loads(self._file.read_text())
             for row in content:
@@ -83,13 +91,17 @@ class Rows:
         """All measurements."""
         return [self._rows[setting] for setting in sorted(self._rows)]
 
+    def of_this_machine(self) -> list[Row]:
+        """The measurements of machines with the processor of this one."""
+        return [row for row in self.all() if row.processor == self._here]
+
     def find(self, contestant: str, keys: int, kind: str, size: int) -> Row | None:
-        """The measurement in one setting, if there is one."""
-        return self._rows.get((contestant, keys, kind, size))
+        """The measurement of this machine in one setting, if there is one."""
+        return self._rows.get((self._here, contestant, keys, kind, size))
 
     def put(self, row: Row) -> None:
-        """Store a measurement. It replaces an earlier one."""
-        self._hold(row)
+        """Store a measurement of this machine. It replaces an earlier one."""
+        self._hold(replace(row, processor=self._here))
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             self._file.write_text(json.dumps([asdict(row) for row in self.all()], indent=1, ensure_ascii=False) + "\n")
@@ -106,4 +118,4 @@ class Rows:
                     self.put(so_far[number])
 
     def _hold(self, row: Row) -> None:
-        self._rows[row.contestant, row.keys, row.kind, row.size] = row
+        self._rows[row.processor, row.contestant, row.keys, row.kind, row.size] = row

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from benchmarks.common.report import Cell, Report
 from benchmarks.common.rows import Row
 from benchmarks.peers.roster import DSV2, PLAIN, Job, Target
 
-__all__ = ("machine", "standings")
+__all__ = ("standings",)
 
 _KINDS = ("tuple", "dataclass", "dict")
 
@@ -33,19 +31,19 @@ _HEADER = (
 def standings(job: Job, rows: Sequence[Row], command: str) -> Report:
     """Create the report from all measurements of a job."""
     report = Report(job.name, job.title, _conditions(rows, command))
-    settings = {(row.size, row.kind, row.keys): list[Row]() for row in rows}
+    settings = {(row.processor, row.size, row.kind, row.keys): list[Row]() for row in rows}
     for row in _in_order(job, rows):
-        settings[row.size, row.kind, row.keys].append(row)
-    ordered = sorted(settings.items(), key=lambda setting: (-setting[0][0], _KINDS.index(setting[0][1])))
-    for (size, kind, keys), own in ordered:
-        title = f"{keys:,} keys, records of kind {kind}, batches of {size:,}"
+        settings[row.processor, row.size, row.kind, row.keys].append(row)
+    ordered = sorted(settings.items(), key=lambda setting: (-setting[0][1], _KINDS.index(setting[0][2])))
+    for (processor, size, kind, keys), own in ordered:
+        title = f"{keys:,} keys, records of kind {kind}, batches of {size:,}, {processor}"
         report.table(title, _HEADER, [_cells(job, row, own) for row in own])
-    for (size, kind, keys), own in settings.items():
+    for (processor, size, kind, keys), own in settings.items():
         for target in job.targets:
             if (kind, keys) == (job.kinds[0], target.keys):
-                _judge(report, job, target, size, own)
-    absent = [*job.absent, *((f"{row.contestant}, {row.keys:,} keys", row.missing) for row in rows if row.missing)]
-    if absent:
+                _judge(report, job, target, f"batches of {size:,}, {processor}", own)
+    missing = ((f"{row.contestant}, {row.keys:,} keys", row.missing) for row in rows if row.missing)
+    if absent := [*job.absent, *dict.fromkeys(missing)]:
         report.table("Not measured", ("contestant", "why"), absent)
     versions = {row.contestant: row.versions for row in _in_order(job, rows) if row.versions}
     packages = [(name, ", ".join(map(" ".join, found.items()))) for name, found in versions.items()]
@@ -54,11 +52,11 @@ def standings(job: Job, rows: Sequence[Row], command: str) -> Report:
     return report
 
 
-def _judge(report: Report, job: Job, target: Target, size: int, rows: Sequence[Row]) -> None:
+def _judge(report: Report, job: Job, target: Target, where: str, rows: Sequence[Row]) -> None:
     ours, theirs = _best(job, rows, target.ours), _best(job, rows, target.group)
     if not ours or not theirs:
         return
-    claim = f"{target.keys:,} keys, batches of {size:,}: {target.ours}"
+    claim = f"{target.keys:,} keys, {where}: {target.ours}"
     if target.pace < theirs.pace * target.times:
         report.at_least(f"{claim}, records/s", ours.pace, target.pace)
     else:
@@ -104,16 +102,6 @@ def _best(job: Job, rows: Iterable[Row], group: str) -> Row | None:
     return max(found, key=lambda row: row.pace, default=None)
 
 
-def machine() -> dict[str, str]:
-    """The machine and Python version of a measurement."""
-    return {
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
-        "cpus": str(os.cpu_count()),
-    }
-
-
 def _conditions(rows: Iterable[Row], command: str) -> dict[str, str]:
     measured = [row for row in rows if row.seconds]
     dates = sorted(row.date for row in measured) or [""]
@@ -121,15 +109,9 @@ def _conditions(rows: Iterable[Row], command: str) -> dict[str, str]:
     return {
         "date": dates[0] if dates[0] == dates[-1] else f"{dates[0]} – {dates[-1]}",
         "command": command,
-        **machine(),
+        "python": platform.python_version(),
+        "processors": ", ".join(sorted({row.processor for row in measured})),
         "rounds": ", ".join(map(str, sorted({len(row.paces) for row in measured}))),
         "batches measured": ", ".join(map(str, sorted({len(row.seconds) for row in measured}))),
         "load average before": f"{min(loads):.2f} – {max(loads):.2f}" if loads else "",
     }
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()

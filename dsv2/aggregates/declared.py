@@ -38,6 +38,11 @@ def _check_field(part: Part, field: object) -> None:
         raise PlanError(f"aggregate: {type(part).__name__} takes the name of a field, not {field!r}.")
 
 
+def _shown(part: Part, field: str) -> str:
+    """A part as programs declare it."""
+    return f"{type(part).__name__}({field!r})" if field else f"{type(part).__name__}()"
+
+
 @dataclass(frozen=True)
 class Aggregate(Part):
     """An aggregate of a field of the records. Records whose field is None are left out.
@@ -55,6 +60,9 @@ class Aggregate(Part):
 
     def __post_init__(self) -> None:
         _check_field(self, self.field)
+
+    def __str__(self) -> str:
+        return _shown(self, self.field)
 
     def first(self, value: Any) -> Any:
         """Return the aggregate of one value."""
@@ -159,6 +167,9 @@ class Mean(Part):
 
     def __post_init__(self) -> None:
         _check_field(self, self.field)
+
+    def __str__(self) -> str:
+        return _shown(self, self.field)
 
     @staticmethod
     def of(total: Any, count: int) -> float | None:

@@ -73,6 +73,11 @@ class DeclaredResult(Generic[OUT]):
         self.partial = partial_of(kind, types, self.parts, values or {})
         self._required = [name for name, kind in types.items() if not without_none(kind)[1]]
 
+    @property
+    def declared(self) -> dict[str, str]:
+        """How each field is aggregated. Keys and bounds of windows are not: they are known when a result is emitted."""
+        return {name: str(part) for name, part in self.parts.items() if isinstance(part, Aggregate | Mean)}
+
     def empty(self, key: Any = None) -> Any:
         """Return the partial result of no records. ``key``: None to leave it out."""
         values: dict[str, Any] = {}

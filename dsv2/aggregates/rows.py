@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from dsv2.aggregates.result import DeclaredResult
 from dsv2.context import Collector, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.spi import KeepsAggregates, KeptAggregates
 from dsv2.state import AggregateFunction, StateDeclaration, ValueStateDeclaration
 
 __all__ = ("EmitWindow", "FoldedRecords", "RunningAggregate", "new_state")
@@ -21,7 +22,7 @@ def new_state(result: DeclaredResult[Any]) -> ValueStateDeclaration[Any, Any]:
     return ValueStateDeclaration("aggregates", result.partial.kind)
 
 
-class RunningAggregate(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT]):
+class RunningAggregate(OneInputStreamProcessFunction[IN, OUT], KeepsAggregates, Generic[IN, OUT]):
     """Emits the result of a key with each of its records."""
 
     dsv2_remember_keys = False
@@ -32,6 +33,10 @@ class RunningAggregate(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT])
         """Why it does not run on columns."""
         self._state = new_state(result)
         self._add = result.adder()
+
+    @property
+    def kept_aggregates(self) -> KeptAggregates:
+        return KeptAggregates(self.result.declared, ())
 
     def uses_states(self) -> Collection[StateDeclaration]:
         return [self._state]
@@ -45,12 +50,16 @@ class RunningAggregate(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT])
         output.collect(after)
 
 
-class FoldedRecords(AggregateFunction[IN, Any, Any], Generic[IN]):
+class FoldedRecords(AggregateFunction[IN, Any, Any], KeepsAggregates, Generic[IN]):
     """The aggregation of the records of a window to a partial result without key and bounds."""
 
     def __init__(self, result: DeclaredResult[Any]) -> None:
         self.result = result
         self._add = result.adder()
+
+    @property
+    def kept_aggregates(self) -> KeptAggregates:
+        return KeptAggregates(self.result.declared, (self.result.partial.kind,))
 
     def create_accumulator(self) -> Any:
         return self.result.empty()

@@ -23,7 +23,7 @@ from dsv2.extension.event_time import EventTimeProcessFunction
 from dsv2.extension.window.strategy import SlidingWindowStrategy
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.state.columns_environment import ColumnsEnvironment
-from dsv2.spi import EmitBatch, check_window_end
+from dsv2.spi import EmitBatch, KeepsAggregates, KeptAggregates, check_window_end
 from dsv2.state import StateDeclaration
 
 __all__ = ("ColumnAggregate", "RunningColumns", "WindowAggregate", "WindowColumns", "times_of", "why_not_columns")
@@ -119,12 +119,16 @@ class ColumnAggregate(TableFunction[IN, OUT]):
         }
 
 
-class RunningColumns(ColumnAggregate[IN, OUT]):
+class RunningColumns(ColumnAggregate[IN, OUT], KeepsAggregates):
     """Emits the result of a key with each of its records."""
 
     def __init__(self, result: DeclaredResult[OUT], kind: type[IN], key_names: Sequence[str]) -> None:
         super().__init__(result, kind, key_names)
         self._state = new_state(result)
+
+    @property
+    def kept_aggregates(self) -> KeptAggregates:
+        return KeptAggregates(self.result.declared, ())
 
     def uses_states(self) -> Collection[StateDeclaration]:
         return [self._state]
@@ -154,7 +158,7 @@ class WindowAggregate(ColumnAggregate[IN, OUT]):
         self.strategy = strategy
 
 
-class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction):
+class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAggregates):
     """Emits the results of windows when event time has reached their end."""
 
     @property
@@ -164,6 +168,10 @@ class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction):
     @property
     def contents(self) -> str:
         return "accumulators"
+
+    @property
+    def kept_aggregates(self) -> KeptAggregates:
+        return KeptAggregates(self.result.declared, (self.result.partial.kind,))
 
     def dsv2_keyed_columns(self, environment: ColumnsEnvironment, fail: Callable[..., NoReturn]) -> ArrowPanes:
         size = self.strategy.size

@@ -19,7 +19,7 @@ from dsv2.program.type_shapes import Shape, name_of, shape_of
 from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sinks import Sink
 from dsv2.sources import HybridSource, Source
-from dsv2.spi import ColumnarFunction, WrappingFunction
+from dsv2.spi import ColumnarFunction, KeepsAggregates, WrappingFunction
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateTtl, TtlTimeCharacteristic
 from dsv2.watermark import WatermarkDeclaration, WatermarkDelivery
 from dsv2.watermark.value_type import BoolType, DataType, LongType, SetType
@@ -114,7 +114,18 @@ def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
         "needs_clock": plan.needs_clock(operator),
         "state_layout": operator.body.state_layout if isinstance(operator.body, _WITH_LAYOUT) else "",
         "contents": operator.body.contents if isinstance(operator.body, _WITH_LAYOUT) else "",
+        **_aggregates(operator.body),
     }
+
+
+def _aggregates(body: object) -> dict[str, Any]:
+    """What a function with declared aggregates keeps of them."""
+    parts = body.written_by_user if isinstance(body, WrappingFunction) else (body,)
+    for part in parts:
+        if isinstance(part, KeepsAggregates):
+            kept = part.kept_aggregates
+            return {"aggregates": {"fields": dict(kept.fields), "classes": classes_of(kept.kinds)}}
+    return {}
 
 
 def _split_sources(body: object) -> list[list[str]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dsv2.graph import Exchange
+from dsv2.program.class_changes import class_changes
 from dsv2.program.difference import Difference
 from dsv2.program.state_differences import state_differences
 from dsv2.program.type_shapes import Renamed
@@ -74,6 +75,18 @@ class _Comparison:
         if old[name] != new[name]:
             text = f"the content of its state was {old[name]} and is now {new[name]}"
             yield self._found(text, False, _OTHER_UID)
+        if "aggregates" in old and "aggregates" in new:
+            yield from self._of_aggregates(old["aggregates"], new["aggregates"])
+
+    def _of_aggregates(self, old: dict[str, Any], new: dict[str, Any]) -> Iterator[Difference]:
+        """A stored value would be taken for one of the new kind."""
+        before, now = old["fields"], new["fields"]
+        for name in (name for name in now if name in before):
+            if before[name] != now[name]:
+                text = f"field {name!r} of its results was {before[name]} and is now {now[name]}"
+                yield self._found(text, False, "aggregate into a field with another name, or give it another uid")
+        for change in class_changes(old["classes"], new["classes"], self._renamed):
+            yield self._found(change, False)
 
     def _of_split_sources(self) -> Iterator[Difference]:
         """Positions have a meaning only for the class that wrote them, and for its subclasses."""

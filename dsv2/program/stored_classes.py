@@ -31,12 +31,18 @@ def unreadable_classes(programs: Sequence[Description], now: Description, types:
     found: dict[Difference, None] = {}
     for program in programs:
         for uid, operator in now["operators"].items():
-            before = program["operators"].get(uid, {}).get("states", {})
-            for name in (name for name in operator["states"] if name in before):
-                where = f"{at(uid, operator['defined_at'])}: state {name!r}"
-                for text, advice in _changes(before[name], operator["states"][name], now["former_names"], types):
+            before, after = _with_classes(program["operators"].get(uid, {})), _with_classes(operator)
+            for name in (name for name in after if name in before):
+                where = f"{at(uid, operator['defined_at'])}: {name}"
+                for text, advice in _changes(before[name], after[name], now["former_names"], types):
                     found[Difference(uid, f"{where}: {text}", carried=False, advice=advice)] = None
     return list(found)
+
+
+def _with_classes(operator: Description) -> dict[str, Description]:
+    """The parts of the description of an operator that have the classes of stored values."""
+    states = {f"state {name!r}": state for name, state in operator.get("states", {}).items()}
+    return states | ({"aggregates": operator["aggregates"]} if "aggregates" in operator else {})
 
 
 def _changes(

@@ -8,6 +8,8 @@ from dsv2.spi.keyed_columns import KeyedColumns
 from dsv2.spi.kinds import (
     BatchFunction,
     EmitBatch,
+    KeepsAggregates,
+    KeptAggregates,
     KeyedBatchFunction,
     PaneFunction,
     SkippableTimersFunction,
@@ -28,6 +30,8 @@ __all__ = (
     "EmitBatch",
     "FailedCallbackError",
     "FailedRecordError",
+    "KeepsAggregates",
+    "KeptAggregates",
     "KeyEntry",
     "KeyedBatchFunction",
     "KeyedColumns",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 from dsv2.context import WatermarkManager
 from dsv2.record_batch import RecordBatch
@@ -14,6 +14,8 @@ from dsv2.state import StateDeclaration
 __all__ = (
     "BatchFunction",
     "EmitBatch",
+    "KeepsAggregates",
+    "KeptAggregates",
     "KeyedBatchFunction",
     "PaneFunction",
     "SkippableTimersFunction",
@@ -24,6 +26,27 @@ __all__ = (
 
 EmitBatch: TypeAlias = Callable[[RecordBatch[Any]], None]
 """Emits the records of a batch, in order."""
+
+
+class KeptAggregates(NamedTuple):
+    """What is kept of declared aggregates.
+
+    Attributes:
+        fields: How each field of the results is aggregated. A restart fails if a field is aggregated in another way.
+        kinds: The classes of the values that are kept, unless a declared state has them.
+    """
+
+    fields: Mapping[str, str]
+    kinds: Collection[type]
+
+
+class KeepsAggregates(ABC):
+    """A function, or a part of a ``WrappingFunction``, that keeps declared aggregates."""
+
+    @property
+    @abstractmethod
+    def kept_aggregates(self) -> KeptAggregates:
+        """What it keeps."""
 
 
 class TickingFunction(ProcessFunction, ABC):

@@ -64,6 +64,21 @@ def test_measurements_are_replaced(tmp_path: Path) -> None:
     ]
 
 
+def test_measurements_of_another_machine_are_kept_apart(tmp_path: Path) -> None:
+    for machine, seconds in (("slow", 4.0), ("fast", 1.0)):
+        rows = Rows(tmp_path, "job", machine)
+        assert rows.find("dsv2", 7, "tuple", 1000) is None
+        rows.put(row("dsv2", seconds))
+        rows.put(row("plain loop", 2 * seconds))
+        assert [found.seconds[0] for found in rows.of_this_machine()] == [seconds, 2 * seconds]
+    report = standings(JOB, Rows(tmp_path, "job", "fast").all(), "./run").tables
+    assert [table.title for table in report[:2]] == [
+        f"7 keys, records of kind tuple, batches of 1,000, {machine}" for machine in ("fast", "slow")
+    ]
+    ratio = report[0].header.index("of the plain loop")
+    assert [line[ratio] for table in report[:2] for line in table.rows] == [1.0, 2.0] * 2
+
+
 class Programs:
     """Replaces the contestants. Each gives one result with the sum 100, unless the test sets another outcome."""
 

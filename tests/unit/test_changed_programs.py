@@ -8,7 +8,7 @@ the same changes, and is compared with this list.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, namedtuple
 from collections.abc import Callable
 from dataclasses import make_dataclass
 from datetime import timedelta
@@ -23,6 +23,8 @@ from dsv2 import (
     IncompatibleCheckpointError,
     OutputTag,
 )
+from dsv2.aggregates import Count as Number
+from dsv2.aggregates import Key, Max, Part, Sum
 from dsv2.program.differences import differences
 from dsv2.program.dropped import dropped_state
 from dsv2.program.stored_classes import unreadable_classes
@@ -48,6 +50,7 @@ from tests.changed_programs import (
     RenamedCount,
     Silent,
     TimedCount,
+    aggregates,
     broadcast,
     by_three,
     longer_union,
@@ -100,6 +103,16 @@ def zeros(before: Counter[Any], steady: Counter[Any]) -> Counter[Any]:
     return before + Counter((record % 5, 0) for record in RECORDS[STOP:])
 
 
+def without_last_field(before: Counter[Any], steady: Counter[Any]) -> Counter[Any]:
+    return before + Counter(result[:-1] for result in (steady - before).elements())
+
+
+def with_later_number(before: Counter[Any], steady: Counter[Any]) -> Counter[Any]:
+    """The added field has the number of the later records of the key."""
+    earlier = {key: max(number for one, number in before if one == key) for key in range(5)}
+    return before + Counter((key, number, number - earlier[key]) for key, number in (steady - before).elements())
+
+
 class Change(NamedTuple):
     """A change of program A. ``restart`` and ``savepoint``: "allowed", "refused" or "with permission"."""
 
@@ -122,6 +135,16 @@ def shades(*names: str) -> Any:
     made = Enum("Shade", {name: number for number, name in enumerate(names)})  # type: ignore[misc]
     made.__module__ = "shop"
     return made
+
+
+new_tuple_class: Any = namedtuple  # type checkers want literals
+
+
+def totals(*, kind: str = "Result", windowed: bool = False, **parts: Part) -> dict[str, Any]:
+    """Aggregates in a version of the class ``shop.Result``. All fields but the first two have defaults."""
+    made = new_tuple_class(kind, ["key", *parts], defaults=[0] * (len(parts) - 1))
+    made.__module__, made.__annotations__ = "shop", dict.fromkeys(["key", *parts], int)
+    return {"shape": aggregates(made, windowed=windowed, key=Key(), **parts)}
 
 
 def counts_in(kind: Any, **fields: Any) -> dict[str, Any]:
@@ -241,6 +264,36 @@ CHANGES: dict[str, Change] = {
     "kind of an operator": Change("refused", "refused", {}, {"shape": two_outputs}),
     "processing-time timers": Change("refused", "allowed", {}, {"count": TimedCount()}),
     "size of windows": Change("refused", "refused", {"shape": windows}, {"shape": longer_windows}),
+    "aggregate of another kind": Change(
+        "refused", "refused", totals(total=Sum("real")), totals(total=Max("real")), says="'total'"
+    ),
+    "aggregate of another field": Change(
+        "refused", "refused", totals(total=Sum("real")), totals(total=Sum("imag")), says="'total'"
+    ),
+    "aggregate of windows of another kind": Change(
+        "refused",
+        "refused",
+        totals(windowed=True, total=Sum("real")),
+        totals(windowed=True, total=Max("real")),
+        says="'total'",
+    ),
+    "aggregate added": Change(
+        "allowed", "allowed", totals(number=Number()), totals(number=Number(), later=Number()), with_later_number
+    ),
+    "aggregate removed": Change(
+        "allowed",
+        "allowed",
+        totals(total=Sum("real"), number=Number()),
+        totals(total=Sum("real")),
+        without_last_field,
+    ),
+    "aggregate of windows removed": Change(
+        "allowed",
+        "allowed",
+        totals(windowed=True, total=Sum("real"), number=Number()),
+        totals(windowed=True, total=Sum("real")),
+        without_last_field,
+    ),
     "state added": Change("allowed", "allowed", {}, {"count": Count(COUNT, OTHER)}),
     "state removed": Change("with permission", "with permission", {"count": Count(COUNT, OTHER)}, {}, says="'other'"),
     "state renamed": Change("with permission", "with permission", {}, value("counted", int, default=0), afresh),
@@ -277,6 +330,13 @@ CHANGES: dict[str, Change] = {
     ),
     "class renamed, not registered": Change(
         "refused", "refused", counts_in(Shop.INTS), counts_in(Shop.SHELF), says="'stock'"
+    ),
+    "class of aggregates renamed, not registered": Change(
+        "refused",
+        "refused",
+        totals(windowed=True, total=Sum("real")),
+        totals(windowed=True, kind="Sums", total=Sum("real")),
+        says="may hold values of shop.Result",
     ),
     "enumeration with a new member": Change(
         "allowed",

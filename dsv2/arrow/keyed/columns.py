@@ -228,7 +228,7 @@ class ArrowKeyedColumns(KeyedColumns):
         return name, table
 
     def _convert(self, name: str, stored: StoredTable) -> None:
-        """Load values of another version or class."""
+        """Load values that were stored with other columns."""
         store: PageStore = self._environment.stores(f"columns/{name}", self._owner)
         store.restore(stored.table.pages)
         loader = self.loader()

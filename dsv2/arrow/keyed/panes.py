@@ -97,11 +97,13 @@ class ArrowPanes(ArrowKeyedColumns):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        for stored in stored_columns(state).values():
+        for name, stored in stored_columns(state).items():
             slot = int(stored.state)
             table = self._table(slot)
             if stored.has_layout_of(self._layout(slot)):
                 table.restore(stored.table)
+            else:
+                self._convert(name, stored)
 
     def put(self, kind: RowKind, stored: str, keys: Keys, values: Sequence[Any]) -> None:
         table = self._table(int(stored))
@@ -139,12 +141,15 @@ class ArrowPanes(ArrowKeyedColumns):
 
 
 class _PanesLoader(ColumnsLoader):
-    """Loads the values of windows. Their deadlines follow from the strategy."""
+    """Loads the values of windows, which have no versions. Their deadlines follow from the strategy."""
 
     def add(self, row: Any) -> None:
         if row.kind is RowKind.IN_PANE:
             codec, owner = self._columns.codec
-            self._add(row.kind, row.state, codec.loads(row.key, owner), codec.loads(row.value, owner))
+            self.put(row.kind, row.state, codec.loads(row.key, owner), codec.loads(row.value, owner))
+
+    def put(self, kind: RowKind, stored: str, key: Any, value: Any) -> None:
+        self._add(kind, stored, key, value)
 
 
 def _columns_of(values: Sequence[Any], kind: type, names: Sequence[str]) -> list[pa.Array]:

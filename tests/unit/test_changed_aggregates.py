@@ -1,0 +1,91 @@
+"""Open windows of declared aggregates continue in a checkpoint after the class of their results has changed."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, fields, make_dataclass
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pytest
+
+from dsv2 import RecordBatch
+from dsv2.aggregates import Count, First, Key, Part
+from dsv2.arrow.aggregates import WindowColumns
+from dsv2.extension.window import WindowStrategy
+from dsv2.sinks import CollectSink
+from tests.durations import ms
+from tests.support import ENDED, Driver, KeptEntries, Signal, local_environment, operator_named
+
+
+class Sale(NamedTuple):
+    """A record."""
+
+    product: int
+    amount: int
+
+
+def total(*fields: Any) -> Any:
+    """A version of the class ``shop.Total``."""
+    made = make_dataclass("Total", [("product", int), *fields], frozen=True)
+    made.__module__ = "shop"
+    return made
+
+
+VERSIONS = {  # not attributes: the job would use all of them
+    "one": total(("first", int)),
+    "two": total(("first", int), ("number", int, 0)),
+    "optional": total(("first", int | None)),
+    "reordered": total(("number", int, 0), ("first", int, 0)),
+}
+PARTS: dict[str, Part] = {"product": Key(), "first": First("amount"), "number": Count()}
+
+
+def product_of(sale: Sale) -> int:
+    return sale.product
+
+
+def driver(kind: Any, on_columns: bool, entries: KeptEntries | None) -> Driver:
+    env = local_environment()
+    sales = env.from_collection(list[Sale](), "in").with_parallelism(2)
+    keyed = sales.key_by(attrgetter("product") if on_columns else product_of)
+    parts = {field.name: PARTS[field.name] for field in fields(kind)}
+    totals = keyed.window(WindowStrategy.tumbling(ms(50))).aggregate(kind, Sale, **parts)
+    totals.with_uid("totals").with_parallelism(1).to_sink(CollectSink()).with_uid("out")
+    plan = env.build_plan()
+    assert isinstance(operator_named(plan, "totals").body, WindowColumns) is on_columns
+    return Driver(plan, "totals", entries=entries).open()
+
+
+def receive(to: Driver, amount: int, products: range) -> None:
+    sales = [Sale(product, amount) for product in products]
+    to.subtask.receive(0, RecordBatch(sales, [product % 100 for product in products]), [])
+    to.subtask.flush()
+
+
+def results(of: Driver) -> list[tuple[Any, ...]]:
+    for channel in (0, 1):
+        of.send(ENDED, channel=channel)
+    return sorted(astuple(record) for record in of.sent_to("out") if not isinstance(record, Signal))
+
+
+@pytest.mark.parametrize("in_entries", [False, True], ids=["blob", "entries"])
+@pytest.mark.parametrize("on_columns", [False, True], ids=["single records", "columns"])
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        ("one", "one", (3,)),
+        ("one", "two", (3, 1)),  # the record after the change is counted
+        ("two", "one", (3,)),
+        ("two", "reordered", (2, 3)),
+        ("one", "optional", (3,)),
+    ],
+)
+def test_windows_continue(before: str, now: str, expected: tuple[Any, ...], on_columns: bool, in_entries: bool) -> None:
+    products = range(25_000) if on_columns else range(200)  # keys are converted in portions of 10,000
+    entries = KeptEntries() if in_entries else None
+    first, second = (driver(VERSIONS[version], on_columns, entries) for version in (before, now))
+    receive(first, 3, products)
+    first.restart_in(second)
+    receive(second, 5, products)
+    second.restart()
+    assert results(second) == [(product, *expected) for product in products]
