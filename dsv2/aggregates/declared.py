@@ -32,15 +32,15 @@ _INT64 = 1 << 63
 class Part:
     """A part of the result: an aggregate, the key, or the bounds of the window."""
 
+    def __str__(self) -> str:
+        """Return it as programs declare it."""
+        arguments = (repr(value) for value in vars(self).values() if value not in ("", None))
+        return f"{type(self).__name__}({', '.join(arguments)})"
+
 
 def _check_field(part: Part, field: object) -> None:
     if not isinstance(field, str):
         raise PlanError(f"aggregate: {type(part).__name__} takes the name of a field, not {field!r}.")
-
-
-def _shown(part: Part, field: str) -> str:
-    """A part as programs declare it."""
-    return f"{type(part).__name__}({field!r})" if field else f"{type(part).__name__}()"
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,6 @@ class Aggregate(Part):
 
     def __post_init__(self) -> None:
         _check_field(self, self.field)
-
-    def __str__(self) -> str:
-        return _shown(self, self.field)
 
     def first(self, value: Any) -> Any:
         """Return the aggregate of one value."""
@@ -167,9 +164,6 @@ class Mean(Part):
 
     def __post_init__(self) -> None:
         _check_field(self, self.field)
-
-    def __str__(self) -> str:
-        return _shown(self, self.field)
 
     @staticmethod
     def of(total: Any, count: int) -> float | None:

@@ -75,8 +75,8 @@ class DeclaredResult(Generic[OUT]):
 
     @property
     def declared(self) -> dict[str, str]:
-        """How each field is aggregated. Keys and bounds of windows are not: they are known when a result is emitted."""
-        return {name: str(part) for name, part in self.parts.items() if isinstance(part, Aggregate | Mean)}
+        """What each field holds, as the program declares it."""
+        return {name: str(part) for name, part in self.parts.items()}
 
     def empty(self, key: Any = None) -> Any:
         """Return the partial result of no records. ``key``: None to leave it out."""

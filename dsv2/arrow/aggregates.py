@@ -137,7 +137,7 @@ class RunningColumns(ColumnAggregate[IN, OUT], KeepsAggregates):
         table = table_of(batch.records, self.kind)
         keys, of_key = self._keys_of(table), self._key_columns(table)
         hows = {name: part.how for name, part in self.result.partial.aggregates.items()}
-        columns, hows = {**of_key, **self._added(table)}, {**dict.fromkeys(of_key, "first"), **hows}
+        columns, hows = {**of_key, **self._added(table)}, {**dict.fromkeys(of_key, "last"), **hows}
         after = ctx.keyed_state(self._state).accumulate(keys, columns, hows)
         for name, mean in self._means(after).items():
             after = after.append_column(name, mean)

@@ -32,7 +32,7 @@ class KeptAggregates(NamedTuple):
     """What is kept of declared aggregates.
 
     Attributes:
-        fields: How each field of the results is aggregated. A restart fails if a field is aggregated in another way.
+        fields: What each field of the results holds. A restart fails if a field holds something else.
         kinds: The classes of the values that are kept, unless a declared state has them.
     """
 

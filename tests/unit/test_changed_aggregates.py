@@ -1,4 +1,4 @@
-"""Open windows of declared aggregates continue in a checkpoint after the class of their results has changed."""
+"""Declared aggregates continue in a checkpoint after the class of their results has changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from dsv2 import RecordBatch
 from dsv2.aggregates import Count, First, Key, Part
-from dsv2.arrow.aggregates import WindowColumns
+from dsv2.arrow.aggregates import ColumnAggregate
 from dsv2.extension.window import WindowStrategy
 from dsv2.sinks import CollectSink
 from tests.durations import ms
@@ -24,18 +24,23 @@ class Sale(NamedTuple):
     amount: int
 
 
+PRODUCT = ("product", int)
+
+
 def total(*fields: Any) -> Any:
     """A version of the class ``shop.Total``."""
-    made = make_dataclass("Total", [("product", int), *fields], frozen=True)
+    made = make_dataclass("Total", fields, frozen=True)
     made.__module__ = "shop"
     return made
 
 
 VERSIONS = {  # not attributes: the job would use all of them
-    "one": total(("first", int)),
-    "two": total(("first", int), ("number", int, 0)),
-    "optional": total(("first", int | None)),
-    "reordered": total(("number", int, 0), ("first", int, 0)),
+    "one": total(PRODUCT, ("first", int)),
+    "two": total(PRODUCT, ("first", int), ("number", int, 0)),
+    "optional": total(PRODUCT, ("first", int | None)),
+    "without the key": total(("first", int)),
+    "with the key": total(("first", int), ("product", int, -1)),
+    "reordered": total(PRODUCT, ("number", int, 0), ("first", int, 0)),
 }
 PARTS: dict[str, Part] = {"product": Key(), "first": First("amount"), "number": Count()}
 
@@ -44,15 +49,16 @@ def product_of(sale: Sale) -> int:
     return sale.product
 
 
-def driver(kind: Any, on_columns: bool, entries: KeptEntries | None) -> Driver:
+def driver(kind: Any, on_columns: bool, entries: KeptEntries | None, *, windowed: bool = True) -> Driver:
     env = local_environment()
     sales = env.from_collection(list[Sale](), "in").with_parallelism(2)
     keyed = sales.key_by(attrgetter("product") if on_columns else product_of)
     parts = {field.name: PARTS[field.name] for field in fields(kind)}
-    totals = keyed.window(WindowStrategy.tumbling(ms(50))).aggregate(kind, Sale, **parts)
+    aggregated: Any = keyed.window(WindowStrategy.tumbling(ms(50))) if windowed else keyed
+    totals = aggregated.aggregate(kind, Sale, **parts)
     totals.with_uid("totals").with_parallelism(1).to_sink(CollectSink()).with_uid("out")
     plan = env.build_plan()
-    assert isinstance(operator_named(plan, "totals").body, WindowColumns) is on_columns
+    assert isinstance(operator_named(plan, "totals").body, ColumnAggregate) is on_columns
     return Driver(plan, "totals", entries=entries).open()
 
 
@@ -68,8 +74,11 @@ def results(of: Driver) -> list[tuple[Any, ...]]:
     return sorted(astuple(record) for record in of.sent_to("out") if not isinstance(record, Signal))
 
 
+ON_COLUMNS = pytest.mark.parametrize("on_columns", [False, True], ids=["single records", "columns"])
+
+
 @pytest.mark.parametrize("in_entries", [False, True], ids=["blob", "entries"])
-@pytest.mark.parametrize("on_columns", [False, True], ids=["single records", "columns"])
+@ON_COLUMNS
 @pytest.mark.parametrize(
     ("before", "now", "expected"),
     [
@@ -89,3 +98,14 @@ def test_windows_continue(before: str, now: str, expected: tuple[Any, ...], on_c
     receive(second, 5, products)
     second.restart()
     assert results(second) == [(product, *expected) for product in products]
+
+
+@ON_COLUMNS
+def test_added_key_is_known_at_once(on_columns: bool) -> None:
+    first, second = (
+        driver(VERSIONS[version], on_columns, None, windowed=False) for version in ("without the key", "with the key")
+    )
+    receive(first, 3, range(5))
+    first.restart_in(second)
+    receive(second, 4, range(5))
+    assert results(second) == [(3, product) for product in range(5)]

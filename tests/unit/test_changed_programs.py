@@ -270,6 +270,9 @@ CHANGES: dict[str, Change] = {
     "aggregate of another field": Change(
         "refused", "refused", totals(total=Sum("real")), totals(total=Sum("imag")), says="'total'"
     ),
+    "aggregate instead of the key": Change(
+        "refused", "refused", totals(total=Key()), totals(total=Sum("real")), says="total' of its results was Key()"
+    ),
     "aggregate of windows of another kind": Change(
         "refused",
         "refused",
