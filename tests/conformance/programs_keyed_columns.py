@@ -54,7 +54,7 @@ class Known(NamedTuple):
     pages: list[int]
 
 
-CLICKS = [Click(f"user {number * number % 7}", number % 3, number) for number in range(60)]
+CLICKS = [Click(f"user {number * number % 7}", number % 3, 2 * number + 1) for number in range(30)]
 KNOWN = StateDeclarations.value_state("known", Known, default=Known(0, 0, []))
 
 

@@ -100,6 +100,18 @@ def test_windows_continue(before: str, now: str, expected: tuple[Any, ...], on_c
     assert results(second) == [(product, *expected) for product in products]
 
 
+@pytest.mark.parametrize("forms", [(True, True), (True, False), (False, True)], ids=str)
+@pytest.mark.parametrize("now", ["one", "two"])
+def test_windows_continue_from_a_savepoint(now: str, forms: tuple[bool, bool]) -> None:
+    products = range(12_000)
+    first, second = driver(VERSIONS["one"], forms[0], None), driver(VERSIONS[now], forms[1], None)
+    receive(first, 3, products)
+    assert sorted(first.subtask.head.keys()) == list(products)
+    second.restart_from(first.rows())
+    receive(second, 5, products)
+    assert results(second) == [(product, *((3, 1) if now == "two" else (3,))) for product in products]
+
+
 @ON_COLUMNS
 def test_added_key_is_known_at_once(on_columns: bool) -> None:
     first, second = (
