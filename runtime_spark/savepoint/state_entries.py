@@ -39,6 +39,7 @@ def state_entries(spark: SparkSession, basis: SavepointBasis) -> DataFrame:
     Columns: ``slot``, ``kind``, ``map`` and ``number`` of a page or a place of the journal, and ``data``. The entries
     of a slot are together in one partition, in the order of these columns.
     """
+    _ = spark.streams  # Spark 4.2 starts the coordinator of state stores with it, and tasks that read state need that
     slots = sorted(basis.placement.addresses)
     expected = spark.createDataFrame([(slot,) for slot in slots], "slot int")
     found = [expected.select("slot", *_entry(F.lit(EXPECTED), F.lit(None), F.lit(None), F.lit(None)))]
