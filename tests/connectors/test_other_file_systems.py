@@ -103,13 +103,27 @@ def test_every_record_is_read_once(name: str, folder: Folder) -> None:
     assert sorted(read(source)) == [Number(n) for n in range(2 * N)]
 
 
-@pytest.mark.parametrize("pattern", ["*", "*/*", "**/*", "a/**/*.txt", "**", "?/b*/[c-d].txt", "**/b/*", "a/*/**/*"])
-def test_patterns_match_as_on_the_local_disk(pattern: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "matches"),
+    [
+        ("*", 1),
+        ("*/*", 1),
+        ("**/*", 6),
+        ("a/**/*.txt", 3),
+        ("**", 6),
+        ("a/**", 4),
+        ("?/b*/[c-d].txt", 3),
+        ("**/b/*", 3),
+        ("a/*/**/*", 3),
+    ],
+)
+def test_patterns_match_as_on_the_local_disk(pattern: str, matches: int, tmp_path: Path) -> None:
     for name in ("c.txt", "a/c.txt", "a/b/c.txt", "a/b/d.txt", "x/bb/d.txt", "a/b/b/e.csv"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"{name}\n")
     files = pafs.SubTreeFileSystem(str(tmp_path.parent), pafs.LocalFileSystem())
     here = read(FilesSource(tmp_path, text_lines(str), pattern=pattern))
+    assert len(here) == matches
     assert read(FilesSource(tmp_path.name, text_lines(str), pattern=pattern, filesystem=files)) == here
 
 

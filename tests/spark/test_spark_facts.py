@@ -89,7 +89,7 @@ def test_real_time_mode_still_runs_no_python(spark: SparkSession) -> None:
     field = next(field for field in fields if field.getName().endswith("allowedOperators"))
     field.setAccessible(True)
     operators = str(field.get(None))
-    assert "TransformWithStateExec" in operators  # the names are those of operators
+    assert "ProjectExec" in operators  # the names are those of operators
     in_python = re.findall(r"\w*(?:Python|Pandas|InArrow)\w*", operators)
     assert not in_python, "Spark's real-time mode runs operators in Python now: see Trigger in dsv2/job.py."
     source = named("org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream")

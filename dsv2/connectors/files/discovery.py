@@ -43,7 +43,8 @@ class FilesDiscovery(SplitDiscovery[FileSplit]):
     def __init__(self, directory: Directory, file_format: FileFormat[Any], pattern: str, *, by_files: bool) -> None:
         self._directory = directory
         self._format = file_format
-        self._pattern = pattern
+        # At the end, ** means folders before Python 3.13, and since then also their files. Here it means the files.
+        self._pattern = f"{pattern}/*" if pattern.rpartition("/")[2] == "**" else pattern
         self._by_files = by_files
         self._open: dict[str, int] = {}  # the unread size of each file that is being read
 

@@ -71,8 +71,8 @@ class FilesSource(
         Args:
             directory: A path or a URI, such as ``s3://bucket/folder``, that is valid on the driver and on all workers.
             file_format: ``json_lines(...)``, ``text_lines(...)``, ``csv_rows(...)`` or ``parquet_rows(...)``.
-            pattern: A glob pattern for file names; ``"**/*.json"`` includes subdirectories. Names that begin with a dot
-                or an underscore are ignored.
+            pattern: A glob pattern for file names; ``"**"`` and ``"**/*.json"`` include subdirectories. Names that
+                begin with a dot or an underscore are ignored.
             discovery_interval: How often to look for new files. None: the source is bounded and reads the files that
                 exist when the job first starts.
             bytes_per_batch: The approximate size of a micro-batch in bytes (default: 128 MiB).
