@@ -32,6 +32,8 @@ _PLANNER_ENDED = re.compile(
 _NO_MESSAGE = re.compile(r"(?<=terminated with exception:) +(?=SQLSTATE)")
 _CAUSE = re.compile(r"^Caused by: ([^\n]*)\n\tat ([^\n]*)", re.MULTILINE)
 _NO_STATE = "[CANNOT_LOAD_STATE_STORE"
+_OF_SPARKS_PROCESSES = "Caused by: org.apache.spark.rpc."
+"""The cause if the files are intact, but a process of Spark did not answer another one."""
 _NO_MODULE = re.compile(r"ModuleNotFoundError: (No module named .*)")
 _IN_PLANNER = re.compile(r"/(python_streaming_source_runner|create_data_source|plan_data_source_read)\.py")
 _NOISE = re.compile(r"^An error occurred while calling \w+\.\w+\.\n: |^\t(at |\.\.\. ).*\n?", re.MULTILINE)
@@ -103,7 +105,7 @@ def _explain(error: BaseException, tasks: Tasks | None, failed: Callable[[], lis
             f"or it was killed, perhaps because memory ran out. Its last output is in the log of the driver. Start the "
             f"job again; it continues from its checkpoint."
         )
-    if _NO_STATE in text:
+    if _NO_STATE in text and _OF_SPARKS_PROCESSES not in text:
         return _state_unreadable(error, tasks, failed)
     if "cannot grow beyond 2GB" in text:
         return (

@@ -156,6 +156,16 @@ def test_unreadable_state_names_subtasks_and_folder() -> None:
     )
 
 
+def test_state_is_not_called_damaged_if_a_process_does_not_answer() -> None:
+    unreachable = Exception(
+        "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred.  SQLSTATE: 58030\n"
+        "\tat org.apache.spark.sql.errors\nCaused by: org.apache.spark.rpc.RpcEndpointNotFoundException: Cannot find it"
+    )
+    text = str(job_failure(unreachable, "job", tasks(), lambda: [1]))
+    assert text.startswith("Job 'job' failed in Spark: org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE")
+    assert text.endswith("Caused by: org.apache.spark.rpc.RpcEndpointNotFoundException: Cannot find it")
+
+
 def test_unusable_path_is_named() -> None:
     with pytest.raises(ConfigurationError) as refused, usable("The path x"):
         raise OSError(OF_THE_JVM)
