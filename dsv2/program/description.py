@@ -124,7 +124,8 @@ def _aggregates(body: object) -> dict[str, Any]:
     for part in parts:
         if isinstance(part, KeepsAggregates):
             kept = part.kept_aggregates
-            return {"aggregates": {"fields": dict(kept.fields), "classes": classes_of(kept.kinds)}}
+            types = list(map(shape_of, kept.kinds))
+            return {"aggregates": {"fields": dict(kept.fields), "types": types, "classes": classes_of(kept.kinds)}}
     return {}
 
 

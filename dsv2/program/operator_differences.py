@@ -9,7 +9,7 @@ from dsv2.graph import Exchange
 from dsv2.program.class_changes import class_changes
 from dsv2.program.difference import Difference
 from dsv2.program.state_differences import state_differences
-from dsv2.program.type_shapes import Renamed
+from dsv2.program.type_shapes import Renamed, fits_into, shown
 
 __all__ = ("at", "operator_differences")
 
@@ -85,6 +85,10 @@ class _Comparison:
             if before[name] != now[name]:
                 text = f"field {name!r} of its results was {before[name]} and is now {now[name]}"
                 yield self._found(text, False, "aggregate into a field with another name, or give it another uid")
+        for was, is_now in zip(old["types"], new["types"], strict=False):
+            if not fits_into(was, is_now, self._renamed):
+                text = f"its aggregates were kept as {shown(was)} and are now kept as {shown(is_now)}"
+                yield self._found(text, False, f"if a class was renamed, register it; {_OTHER_UID}")
         for change in class_changes(old["classes"], new["classes"], self._renamed):
             yield self._found(change, False)
 

@@ -24,7 +24,7 @@ from dsv2 import (
     OutputTag,
 )
 from dsv2.aggregates import Count as Number
-from dsv2.aggregates import Key, Max, Part, Sum
+from dsv2.aggregates import Key, Max, Mean, Part, Sum
 from dsv2.program.differences import differences
 from dsv2.program.dropped import dropped_state
 from dsv2.program.stored_classes import unreadable_classes
@@ -143,7 +143,8 @@ new_tuple_class: Any = namedtuple  # type checkers want literals
 def totals(*, kind: str = "Result", windowed: bool = False, **parts: Part) -> dict[str, Any]:
     """Aggregates in a version of the class ``shop.Result``. All fields but the first two have defaults."""
     made = new_tuple_class(kind, ["key", *parts], defaults=[0] * (len(parts) - 1))
-    made.__module__, made.__annotations__ = "shop", dict.fromkeys(["key", *parts], int)
+    kinds = {name: float if isinstance(part, Mean) else int for name, part in parts.items()}
+    made.__module__, made.__annotations__ = "shop", {"key": int, **kinds}
     return {"shape": aggregates(made, windowed=windowed, key=Key(), **parts)}
 
 
@@ -282,6 +283,27 @@ CHANGES: dict[str, Change] = {
     ),
     "aggregate added": Change(
         "allowed", "allowed", totals(number=Number()), totals(number=Number(), later=Number()), with_later_number
+    ),
+    "mean added": Change(
+        "refused",
+        "refused",
+        totals(total=Sum("real")),
+        totals(total=Sum("real"), mean=Mean("real")),
+        says="shop.Result_with_sums_mean_",
+    ),
+    "mean of windows added": Change(
+        "refused",
+        "refused",
+        totals(windowed=True, total=Sum("real")),
+        totals(windowed=True, total=Sum("real"), mean=Mean("real")),
+        says="its aggregates were kept as shop.Result and are now kept as shop.Result_with_sums_mean_",
+    ),
+    "mean of windows removed": Change(
+        "refused",
+        "refused",
+        totals(windowed=True, total=Sum("real"), mean=Mean("real")),
+        totals(windowed=True, total=Sum("real")),
+        says="and are now kept as shop.Result;",
     ),
     "aggregate removed": Change(
         "allowed",
