@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterable, Sequence
 
+from benchmarks.common.machine import machine
 from benchmarks.common.report import Cell, Report
 from benchmarks.common.rows import Row
 from benchmarks.peers.roster import DSV2, PLAIN, Job, Target
@@ -109,8 +109,8 @@ def _conditions(rows: Iterable[Row], command: str) -> dict[str, str]:
     return {
         "date": dates[0] if dates[0] == dates[-1] else f"{dates[0]} – {dates[-1]}",
         "command": command,
-        "python": platform.python_version(),
-        "processors": ", ".join(sorted({row.processor for row in measured})),
+        **machine(),
+        "processor": ", ".join(sorted({row.processor for row in measured})),
         "rounds": ", ".join(map(str, sorted({len(row.paces) for row in measured}))),
         "batches measured": ", ".join(map(str, sorted({len(row.seconds) for row in measured}))),
         "load average before": f"{min(loads):.2f} – {max(loads):.2f}" if loads else "",

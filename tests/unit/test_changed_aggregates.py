@@ -27,9 +27,9 @@ class Sale(NamedTuple):
 PRODUCT = ("product", int)
 
 
-def total(*fields: Any) -> Any:
+def total(*columns: Any) -> Any:
     """A version of the class ``shop.Total``."""
-    made = make_dataclass("Total", fields, frozen=True)
+    made = make_dataclass("Total", columns, frozen=True)
     made.__module__ = "shop"
     return made
 

@@ -141,27 +141,27 @@ def test_failure_without_a_message_names_its_cause() -> None:
     assert f"terminated with exception: java.io.EOFException at {READ} SQLSTATE: XXKST" in text
 
 
-def test_unreadable_state_names_subtasks_and_folder() -> None:
-    unreadable = Exception(
+def unreadable(cause: str) -> Exception:
+    """The error of Spark if the state of a subtask cannot be read."""
+    return Exception(
         "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred.  SQLSTATE: 58030\n"
-        "\tat org.apache.spark.sql.errors\nCaused by: java.io.EOFException: Stream ended prematurely"
+        f"\tat org.apache.spark.sql.errors\nCaused by: {cause}"
     )
-    text = str(job_failure(unreadable, "job", tasks(), lambda: [1]))
+
+
+def test_unreadable_state_names_subtasks_and_folder() -> None:
+    error = unreadable("java.io.EOFException: Stream ended prematurely")
+    text = str(job_failure(error, "job", tasks(), lambda: [1]))
     assert text.startswith("Job 'job' failed: the state of KeyedProcess (uid 'count'), defined at ")
     assert ", subtask 1 or KeyedProcess (uid 'total'), defined at " in text
     assert "a file in state/<level>/1 of the checkpoint is damaged or missing. Restore the whole checkpoint" in text
     assert text.endswith("Caused by: java.io.EOFException: Stream ended prematurely")
-    assert "the state of a subtask cannot be read: a file in state of the checkpoint" in str(
-        job_failure(unreadable, "job")
-    )
+    assert "the state of a subtask cannot be read: a file in state of the checkpoint" in str(job_failure(error, "job"))
 
 
 def test_state_is_not_called_damaged_if_a_process_does_not_answer() -> None:
-    unreachable = Exception(
-        "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred.  SQLSTATE: 58030\n"
-        "\tat org.apache.spark.sql.errors\nCaused by: org.apache.spark.rpc.RpcEndpointNotFoundException: Cannot find it"
-    )
-    text = str(job_failure(unreachable, "job", tasks(), lambda: [1]))
+    error = unreadable("org.apache.spark.rpc.RpcEndpointNotFoundException: Cannot find it")
+    text = str(job_failure(error, "job", tasks(), lambda: [1]))
     assert text.startswith("Job 'job' failed in Spark: org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE")
     assert text.endswith("Caused by: org.apache.spark.rpc.RpcEndpointNotFoundException: Cannot find it")
 
