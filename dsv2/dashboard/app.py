@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
 from http import HTTPStatus
 from importlib.resources import files
 from typing import Any, Final
@@ -14,10 +14,10 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dsv2.dashboard.jobs import Board, WatchedJob
 from dsv2.dashboard.letters import last_letters
@@ -33,6 +33,9 @@ _TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css"
 _LOOK_SECONDS = 0.5  # how often an open page looks for changes
 _ALIVE_SECONDS = 15.0  # how often it is written to otherwise, to find out whether it is still there
 _LARGEST_BODY = 10_000
+_BODY_SECONDS = 10.0  # in which the body of a request must arrive
+_MOST_STREAMS = 128  # of events: one for each open page
+_MOST_STREAMS_OF_CLIENT = 32
 
 
 def application(board: Board, settings: Dashboard, port: int) -> ASGIApp:
@@ -71,6 +74,7 @@ class _Handlers:
     def __init__(self, board: Board, allow_actions: bool) -> None:
         self._board = board
         self._allow_actions = allow_actions
+        self._streams = Counter[str]()
         self._pages = {
             entry.name: entry.read_bytes()
             for entry in files("dsv2.dashboard").joinpath("static").iterdir()
@@ -95,7 +99,10 @@ class _Handlers:
         return [job_line(one, job) for one, job in self._board.jobs.items()]
 
     async def events(self, request: Request) -> Response:
-        return StreamingResponse(self._changes(request), media_type="text/event-stream")
+        client = "" if request.client is None else request.client.host
+        if self._streams[client] >= _MOST_STREAMS_OF_CLIENT or self._streams.total() >= _MOST_STREAMS:
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "Too many pages of this dashboard are open.")
+        return _EventStream(self._changes(request), client, self._streams)
 
     async def _changes(self, request: Request) -> AsyncIterator[bytes]:
         """The list of jobs with their revisions, whenever it changes. The page then fetches what it shows.
@@ -105,7 +112,7 @@ class _Handlers:
         sent, silent = b"", 0.0
         while not (self._board.is_closing or await request.is_disconnected()):
             await run_in_threadpool(self._refresh)
-            lines = msgspec.json.encode(self._lines())
+            lines = _encoded(self._lines())
             if lines != sent:
                 sent, silent = lines, 0.0
                 yield b"event: jobs\ndata: " + lines + b"\n\n"
@@ -129,10 +136,12 @@ class _Handlers:
         return _json(None if view is None else await run_in_threadpool(plan_page, view))
 
     async def history(self, request: Request) -> Response:
-        after = request.query_params.get("after", "-1")
-        if not after.removeprefix("-").isdecimal():
-            raise HTTPException(HTTPStatus.BAD_REQUEST, "after is the number of a micro-batch.")
-        return _json(history_page(self._job(request).record.snapshot().history, int(after)))
+        given = request.query_params.get("after", "-1")
+        try:
+            after = int(given)
+        except ValueError:  # also if it has thousands of digits
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "after is the number of a micro-batch.") from None
+        return _json(history_page(self._job(request).record.snapshot().history, after))
 
     async def operator(self, request: Request) -> Response:
         snapshot = self._job(request).record.snapshot()
@@ -175,8 +184,45 @@ class _Handlers:
         return self._job(request)
 
 
+class _EventStream(StreamingResponse):
+    """A stream of events that is counted while it is sent."""
+
+    def __init__(self, content: AsyncIterator[bytes], client: str, streams: Counter[str]) -> None:
+        super().__init__(content, media_type="text/event-stream")
+        self._client, self._streams = client, streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._streams[self._client] += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams[self._client] -= 1
+            self._streams += Counter()  # without those that are 0
+
+
+class _Savepoint(msgspec.Struct):
+    """The body of a request for a savepoint."""
+
+    path: str
+
+
 def _json(value: object, status: int = HTTPStatus.OK) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
+    return Response(_encoded(value), status, media_type="application/json")
+
+
+def _encoded(value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # a record or an error has a lone surrogate
+        return msgspec.json.encode(_encodable(msgspec.to_builtins(value)))
+
+
+def _encodable(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {_encodable(name): _encodable(part) for name, part in value.items()}
+    return list(map(_encodable, value)) if isinstance(value, list | tuple) else value
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -190,20 +236,23 @@ async def _own_error(request: Request, error: Exception) -> Response:
 
 async def _body(request: Request) -> bytes:
     body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _LARGEST_BODY:
-            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > _LARGEST_BODY:
+                    raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    except (TimeoutError, ClientDisconnect):
+        raise HTTPException(HTTPStatus.REQUEST_TIMEOUT) from None
     return body
 
 
 def _path_in(body: bytes) -> str:
     try:
-        content = json.loads(body)
-    except ValueError:
-        content = None
-    path = content.get("path") if isinstance(content, dict) else None
-    if not isinstance(path, str) or not path:
+        path = msgspec.json.decode(body, type=_Savepoint).path
+    except (ValueError, RecursionError):  # the latter: nested too deeply
+        path = ""
+    if not path or "\0" in path:
         raise HTTPException(HTTPStatus.BAD_REQUEST, 'The body is {"path": "the folder of the savepoint"}.')
     return path
 

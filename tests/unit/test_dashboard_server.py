@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,14 +21,14 @@ import pytest
 
 from dsv2 import CollectSink, ConfigurationError, ErrorPolicy, ExecutionEnvironment, JobHandle, UserFunctionError
 from dsv2.cli import main
-from dsv2.dashboard import Dashboard, app
+from dsv2.dashboard import Dashboard, app, http
 from dsv2.dashboard.jobs import Board, Status
 from dsv2.dashboard.live import LiveJob
 from dsv2.dashboard.server import DashboardServer, _servers, server_of
 from dsv2.job import RunOptions
 from dsv2.testing import Stop, TestSource
 from dsv2.unfinished import _watched, watch
-from tests.dashboard_client import ask, events, get, serving
+from tests.dashboard_client import TOKEN, ask, events, get, serving
 from tests.dashboard_fakes import FakeJob
 
 
@@ -197,15 +198,80 @@ def test_pages_that_do_not_read_do_not_slow_the_job() -> None:
             connection.close()
 
 
-def test_more_connections_than_allowed_are_refused() -> None:
+def connected(server: DashboardServer, sends: bytes = b"") -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", server.settings.port), timeout=10)
+    connection.sendall(sends)
+    return connection
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /api/jobs HTTP/1.1\r\nHost: loc", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"]
+)
+def test_silent_connections_keep_no_one_out(sent: bytes) -> None:
     with serving(FakeJob(0)) as server:
-        silent = [socket.create_connection(("127.0.0.1", server.settings.port)) for _ in range(70)]
-        for connection in silent:
-            connection.sendall(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        answers = [connection.recv(12) for connection in silent]
-        assert b"HTTP/1.1 503" in answers
+        silent = [connected(server, sent) for _ in range(400)]
+        assert ask(server, "/api/jobs").status == 200
+        first = silent[0]
+        with suppress(ConnectionError):
+            while first.recv(100_000):  # the oldest one is closed
+                pass
         for connection in silent:
             connection.close()
+
+
+@pytest.mark.parametrize("after_request", [False, True])
+def test_head_of_a_request_must_arrive(after_request: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_HEAD_SECONDS", 0.05)
+    with serving(FakeJob(0)) as server:
+        whole = b"GET /api/none HTTP/1.1\r\nHost: localhost\r\n\r\n" if after_request else b""
+        with connected(server, whole + b"GET /api/jobs HTTP/1.1\r\nHost: loc") as connection:
+            answer = b"".join(iter(lambda: connection.recv(100_000), b""))  # until the server has closed it
+        assert answer.startswith(b"HTTP/1.1 404" if after_request else b"")
+        with events(server) as changes:
+            next(changes)
+            server.board.add(FakeJob(1))
+            assert len(next(changes)) == 2, "a stream is no request that waits"
+
+
+def test_body_of_a_request_must_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "_BODY_SECONDS", 0.05)
+    head = (
+        f"POST /api/jobs/1/savepoint HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nAuthorization: Bearer {TOKEN}"
+    )
+    settings = Dashboard(0, token=TOKEN, allow_actions=True)
+    with serving(FakeJob(0), settings=settings) as server, connected(server, f"{head}\r\n\r\n{{".encode()) as waiting:
+        assert waiting.recv(12) == b"HTTP/1.1 408"
+
+
+def test_streams_of_events_are_limited_for_each_client_and_do_not_keep_requests_out() -> None:
+    with serving(FakeJob(0)) as server:
+        streams = [connected(server, b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(70)]
+        answers = [connection.recv(12) for connection in streams]
+        assert answers.count(b"HTTP/1.1 200") == 32
+        assert answers.count(b"HTTP/1.1 503") == 38
+        assert ask(server, "/api/jobs").status == 200
+        for connection in streams:
+            connection.close()
+
+
+def test_closed_streams_make_room_for_others() -> None:
+    streams = Counter[str]()
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"data: 1\n\n"
+            await asyncio.sleep(0)
+
+    async def receive() -> dict[str, object]:
+        assert streams == {"here": 1}
+        return {"type": "http.disconnect"}
+
+    async def send(message: object) -> None:
+        """The connection takes everything."""
+
+    scope: Any = {"type": "http", "asgi": {"spec_version": "2.3"}}
+    asyncio.run(app._EventStream(endless(), "here", streams)(scope, receive, send))
+    assert streams == {}
 
 
 def test_history_since_a_micro_batch() -> None:

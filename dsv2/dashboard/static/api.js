@@ -23,5 +23,8 @@ export function follow(onJobs, onConnection) {
   const events = new EventSource("api/events");
   events.addEventListener("jobs", (event) => onJobs(JSON.parse(event.data)));
   events.onopen = () => onConnection(true);
-  events.onerror = () => onConnection(false);
+  events.onerror = () => {
+    onConnection(false);
+    if (events.readyState === EventSource.CLOSED) setTimeout(follow, 5000, onJobs, onConnection); // it was refused
+  };
 }
