@@ -25,7 +25,7 @@ class ArrowCollector(Collector[OUT_contra], Protocol[OUT_contra]):
         """Emit the rows of ``batch`` in order.
 
         Args:
-            batch: A table with the columns of the record class. Other columns are dropped and numbers are cast.
+            batch: A table with the columns of the record class. As for ``records_of``.
             time_column: The integer column that contains the timestamps of the records, in ms. By default, records
                 have no timestamps.
 

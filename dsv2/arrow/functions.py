@@ -96,6 +96,10 @@ class ArrowProcessFunction(TableFunction[IN, OUT], ABC, Generic[IN, OUT]):
         """
 
     @property
+    def dsv2_tables_of(self) -> type:
+        return self.record_types[0]
+
+    @property
     def record_types(self) -> tuple[type, type]:
         given, emitted = declared_types(type(self), ArrowProcessFunction, "Click, Total")
         return given, emitted

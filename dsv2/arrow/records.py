@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 
 from dsv2.arrow.encoding import in_one_piece
 from dsv2.arrow.hashing import subtasks_of
-from dsv2.arrow.schema import refuse_nulls, rows_to_table, schema_of, table_to_rows
+from dsv2.arrow.schema import fitted, rows_to_table, table_to_rows
 from dsv2.columnar import Columnar, WholeNumbers
-from dsv2.errors import SchemaError
 
 __all__ = ("ArrowRecords", "ArrowWholeNumbers", "records_of", "table_of")
 
@@ -121,22 +120,14 @@ def records_of(table: pa.Table, kind: type[T]) -> ArrowRecords[T]:
     A source reader passes the result to ``RecordBatch``.
 
     Args:
-        table: A table with the columns of the class, in any order. Other columns are dropped and numbers are cast.
+        table: A table with the columns of the class, in any order. Other columns are dropped. Types are cast if that
+            keeps each value and its meaning, such as int32 to int64.
         kind: The record class, a NamedTuple class or dataclass.
 
     Raises:
         SchemaError: The table does not match the class.
     """
-    schema = schema_of(kind)
-    try:
-        chosen = table.select(schema.names).cast(schema)
-    except (KeyError, ValueError, pa.ArrowException) as error:
-        raise SchemaError(
-            f"A table with columns {', '.join(f'{field.name} {field.type}' for field in table.schema)} does not match "
-            f"{kind.__qualname__}, which has {', '.join(f'{field.name} {field.type}' for field in schema)}: {error}"
-        ) from error
-    refuse_nulls(chosen, kind)
-    return ArrowRecords(chosen, kind)
+    return ArrowRecords(fitted(table, kind), kind)
 
 
 def table_of(records: Sequence[Any], kind: type) -> pa.Table:

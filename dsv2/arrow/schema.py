@@ -13,12 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from dsv2.arrow.casts import array_of, cast_exactly
 from dsv2.errors import SchemaError
 from dsv2.optional_types import without_none
 
 __all__ = (
     "can_be_columns",
     "field_names",
+    "fitted",
     "names_without_none",
     "refuse_nulls",
     "rows_to_table",
@@ -93,19 +95,70 @@ def can_be_columns(kind: type, schema: pa.Schema) -> bool:
 
 
 def rows_to_table(rows: Sequence[Any], kind: type) -> pa.Table:
-    """Convert records of class ``kind`` to a table.
+    """Convert records to a table. The fields of records of other classes are matched by name.
 
     Raises:
-        SchemaError: A value does not fit the type of its field; names the field.
+        SchemaError: A record has no such field, or a value does not fit the type of its field; names the field.
     """
     schema = schema_of(kind)
-    if issubclass(kind, tuple):
-        columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) or [[]] * len(schema)
-    else:
-        columns = [list(map(attrgetter(name), rows)) for name in schema.names]
-    table = pa.table([_array(kind, field, values) for field, values in zip(schema, columns, strict=True)], schema)
+    columns = [
+        array_of(values, field.type, _place(kind, field.name))
+        for field, values in zip(schema, _values(rows, kind, schema.names), strict=True)
+    ]
+    table = pa.table(columns, schema)
     refuse_nulls(table, kind)
     return table
+
+
+def _values(rows: Sequence[Any], kind: type, names: Sequence[str]) -> Sequence[Sequence[Any]]:
+    """The values of each field."""
+    if issubclass(kind, tuple) and set(map(type, rows)) == {kind}:
+        return list(zip(*rows, strict=True))
+    try:
+        return [list(map(attrgetter(name), rows)) for name in names]
+    except AttributeError as error:
+        row, name = next((row, name) for name in names for row in rows if not hasattr(row, name))
+        raise SchemaError(
+            f"A record has no field {name!r} of {kind.__qualname__}: {row!r:.200}, a {type(row).__qualname__}. Map the "
+            f"records to {kind.__qualname__}."
+        ) from error
+
+
+def _place(kind: type, name: str) -> str:
+    return f"Field {name!r} of {kind.__qualname__}"
+
+
+def fitted(table: pa.Table, kind: type, *, keeps_decimals: bool = False) -> pa.Table:
+    """Return the columns of the class, matched by name. Other columns are dropped.
+
+    Args:
+        table: The table.
+        kind: The class.
+        keeps_decimals: Whether decimals keep their precision and scale, for a table that only becomes records.
+
+    Raises:
+        SchemaError: A column is missing, or is not exactly cast to the type of its field, or contains nulls.
+    """
+    schema = schema_of(kind)
+    if table.schema.equals(schema):
+        refuse_nulls(table, kind)
+        return table
+    for name in schema.names:
+        if len(table.schema.get_all_field_indices(name)) != 1:
+            found = "several columns" if name in table.schema.names else "no column"
+            given = ", ".join(f"{field.name} {field.type}" for field in table.schema)
+            raise SchemaError(
+                f"A table has {found} {name!r}, so it does not match {kind.__qualname__}. Its columns are {given}."
+            )
+    columns = []
+    for field in schema:
+        column = table.column(field.name)
+        if not (keeps_decimals and pa.types.is_decimal(field.type) and pa.types.is_decimal(column.type)):
+            column = cast_exactly(column, field.type, _place(kind, field.name))
+        columns.append(column)
+    chosen = pa.table(columns, schema.names)
+    refuse_nulls(chosen, kind)
+    return chosen
 
 
 def table_to_rows(table: pa.Table, kind: type) -> list[Any]:
@@ -148,13 +201,3 @@ def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_int64(wanted):
         return bool(pa.types.is_signed_integer(given))
     return bool(pa.types.is_float64(wanted) and pa.types.is_float32(given))
-
-
-def _array(kind: type, field: pa.Field, values: Sequence[Any]) -> pa.Array:
-    where = f"Field {field.name!r} of {kind.__qualname__}, which is {field.type},"
-    if pa.types.is_timestamp(field.type) and any(value is not None and value.tzinfo is not None for value in values):
-        raise SchemaError(f"{where} contains a datetime with a time zone, which a column cannot store.")
-    try:
-        return pa.array(values, field.type)
-    except (pa.ArrowException, OverflowError) as error:
-        raise SchemaError(f"{where} contains a value that does not fit: {error}") from error

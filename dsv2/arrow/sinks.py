@@ -60,6 +60,10 @@ class ArrowForeachBatchSink(DriverSink[T], Generic[T]):
     def record_types(self) -> Collection[type]:
         return (self.of,)
 
+    @property
+    def dsv2_tables_of(self) -> type:
+        return self.of
+
     def write_batch(self, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
         tables = [table_of(batch.records, self.of) for batch in batches]
         self.function(pa.concat_tables(tables) if tables else schema_of(self.of).empty_table(), batch_id)
@@ -99,6 +103,10 @@ class ArrowSink(ParallelSink[T], Generic[T]):
     @property
     def record_types(self) -> tuple[type, ...]:
         return declared_types(type(self), ArrowSink, "Total")
+
+    @property
+    def dsv2_tables_of(self) -> type:
+        return self.record_types[0]
 
     def write(self, batch: SinkBatch[T]) -> None:
         (kind,) = self.record_types

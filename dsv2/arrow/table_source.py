@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dsv2.arrow.records import records_of
-from dsv2.arrow.schema import names_without_none, table_to_rows
+from dsv2.arrow.schema import fitted, names_without_none, table_to_rows
 from dsv2.errors import ConfigurationError
 from dsv2.sources import IndexedSource
 from dsv2.sources.dataframe import TableLike
@@ -35,7 +34,7 @@ class TableSource(IndexedSource[T], Generic[T]):
     def __init__(self, table: TableLike, record_type: type[T], *, records_per_batch: int | None = None) -> None:
         self.record_type = record_type
         rows = table if isinstance(table, pa.Table) else _of_pandas(table, record_type)
-        self.table = (rows if record_type is dict else records_of(rows, record_type).table).combine_chunks()
+        self.table = (rows if record_type is dict else fitted(rows, record_type, keeps_decimals=True)).combine_chunks()
         super().__init__(count=len(self.table), records_per_batch=records_per_batch, records_per_second=None)
 
     def read(self, indices: range) -> list[T]:

@@ -32,6 +32,7 @@ from dsv2.graph.plan import (
     RegisteredType,
     one_partition,
 )
+from dsv2.graph.record_classes import check_record_classes
 from dsv2.graph.side_outputs import declared_outputs
 from dsv2.graph.sink_checks import with_sink_checks
 from dsv2.graph.states import check_states
@@ -194,6 +195,7 @@ class PlanBuilder:
         check_unions(plan)
         check_waits(plan)
         check_per_key(plan)
+        check_record_classes(plan)
         return plan
 
     def _resolve_mode(self, mode: RuntimeExecutionMode) -> RuntimeExecutionMode:

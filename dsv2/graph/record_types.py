@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from dsv2.functions import CallableFunction, FlatMapFunction, MapFunction, ProcessFunction
-from dsv2.graph.builder import InputRef, Node
 from dsv2.graph.plan import Operator, OperatorKind, Plan
 from dsv2.sources import CollectionSource, DataFrameSource
 from dsv2.spi import ColumnarFunction, WrappingFunction
+
+if TYPE_CHECKING:
+    from dsv2.graph.builder import InputRef, Node
 
 __all__ = ("UNDECLARED", "declared_type", "declared_type_of")
 

@@ -60,6 +60,11 @@ class Sink(ABC, Generic[T_contra]):
         return ()
 
     @property
+    def dsv2_tables_of(self) -> type | None:
+        """The class that its records must have; None if they may be of any class."""
+        return None
+
+    @property
     def driver_limit(self) -> DriverLimit | None:
         """What the driver receives at most in a micro-batch; None if the sink is not written on the driver."""
         return None

@@ -32,6 +32,11 @@ class ColumnarFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):
         """The classes of the input and output records."""
 
     @property
+    def dsv2_tables_of(self) -> type | None:
+        """The class that the records of its input must have; None if their fields are matched by name."""
+        return None
+
+    @property
     def state_layout(self) -> str:
         """As for a ``WrappingFunction``, of one that keeps the same state on single records. Empty: none."""
         return ""

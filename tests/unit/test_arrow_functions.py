@@ -160,7 +160,7 @@ def test_wrong_table_is_an_error_of_the_chained_function() -> None:
     clicks = env.from_source(DataGeneratorSource(lambda index: CLICKS[index], count=2), "clicks")
     lacking = map_tables(lambda table: table.drop_columns("time"), Click, Click)
     clicks.process(lacking).with_uid("lacking").to_sink(CollectSink())
-    with pytest.raises(UserFunctionError, match="does not match Click") as raised:
+    with pytest.raises(UserFunctionError, match="no column 'time', so it does not match Click") as raised:
         env.execute()
     assert (raised.value.callback, "lacking" in raised.value.operator) == ("process_batch", True)
 
@@ -355,3 +355,54 @@ def test_batches_of_a_chained_function_become_tables(chained: Any) -> None:
     env.execute()
     assert sum(size.rows for size in sink.results) == 20_000
     assert [size.first for size in sink.results] == sorted(size.first for size in sink.results)
+
+
+class Later(NamedTuple):
+    """The fields of a click in another order."""
+
+    time: int
+    user: str
+
+
+class Longer(Click):
+    """A subclass."""
+
+
+def process(records: list[Any], function: Any, *, declared: bool) -> list[Any]:
+    env, sink = ExecutionEnvironment.get_instance(runtime="local"), CollectSink[Any]()
+    stream: Any = env.from_collection(records)
+    if not declared:
+        stream = stream.map(lambda record: record)
+    stream.process(function).to_sink(sink)
+    env.execute()
+    return sink.results
+
+
+@pytest.mark.parametrize("function", [Measure(), map_tables(lambda table: table, Click, Click)], ids=["class", "map"])
+def test_records_of_another_class_are_refused(function: Any) -> None:
+    said = r"test_arrow_functions.py:\d+ takes records of Click, but those of .*, defined at .*, are of Later"
+    with pytest.raises(PlanError, match=said):
+        process([Later(1, "a")], function, declared=True)
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    union: Any = env.from_collection(CLICKS).union(env.from_collection([Later(1, "a")]))  # type: ignore[list-item]
+    union.process(function).to_sink(CollectSink())
+    with pytest.raises(PlanError, match=said):
+        env.execute()
+
+
+def test_records_of_a_subclass_are_taken() -> None:
+    assert process([Longer("a", 1)], map_tables(lambda table: table, Click, Click), declared=True) == [Click("a", 1)]
+
+
+def test_fields_are_matched_by_name_where_the_class_is_unknown() -> None:
+    mixed = [Later(1, "a"), Click("b", 2)]
+    found = process(mixed, map_tables(lambda table: table, Click, Click), declared=False)
+    assert found == [Click("a", 1), Click("b", 2)]
+
+
+@pytest.mark.parametrize("other", [Size(1, 2), ("a", 1), {"user": "a", "time": 1}, None], ids=str)
+def test_records_without_the_fields_are_refused(other: Any) -> None:
+    if other is None:
+        other = object()
+    with pytest.raises(UserFunctionError, match=f"no field 'user' of Click: .*, a {type(other).__name__}. Map the rec"):
+        process([CLICKS[0], other], Measure(), declared=False)

@@ -131,8 +131,8 @@ def test_table_columns_may_be_extra_reordered_or_narrower() -> None:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        (pa.table({"x": [1]}), "does not match Point"),
-        (pa.table({"x": ["one"], "y": [0.5]}), "x string, y double does not match Point, which has x int64, y double"),
+        (pa.table({"x": [1]}), "no column 'y', so it does not match Point. Its columns are x int64"),
+        (pa.table({"x": ["one"], "y": [0.5]}), "Field 'x' of Point, which is int64, cannot hold a column of string"),
         (pa.table({"x": [None, 1], "y": [0.5, 0.5]}), "Field 'x' of Point is None in a record"),
     ],
     ids=["missing", "other type", "none"],

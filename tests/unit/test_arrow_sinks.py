@@ -264,8 +264,28 @@ def test_invalid_record_is_an_error_of_the_sink(sink: Callable[[], Sink[Plain]])
 def test_records_of_another_class_are_refused(sink: Callable[[], Sink[Plain]]) -> None:
     env = environment()
     env.from_collection([1]).to_sink(sink())  # type: ignore[arg-type]
-    with pytest.raises(JobError, match="TypeError"):
+    with pytest.raises(PlanError, match=r"test_arrow_sinks.py:\d+ takes records of Plain, but those .* are of int"):
         env.execute()
+
+
+class Swapped(NamedTuple):
+    """The fields of ``Pair`` in another order."""
+
+    second: int
+    first: int
+
+
+class Pair(NamedTuple):
+    first: int
+    second: int
+
+
+def test_records_of_a_class_that_is_not_declared_are_matched_by_name() -> None:
+    env, found = environment(), list[Any]()
+    mixed = env.from_collection([1, 2]).map(lambda number: Pair(number, 0) if number == 1 else Swapped(0, number))
+    mixed.to_sink(ArrowForeachBatchSink(lambda table, batch_id: found.extend(table.to_pylist()), Pair))
+    env.execute()
+    assert found == [{"first": 1, "second": 0}, {"first": 2, "second": 0}]
 
 
 class Kept:

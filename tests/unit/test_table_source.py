@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import pickle
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -65,7 +67,11 @@ def test_empty_table_has_no_records() -> None:
 @pytest.mark.parametrize(
     ("table", "options", "told"),
     [
-        (pd.DataFrame({"weight": ["heavy"]}), {}, "does not match Weight"),
+        (
+            pd.DataFrame({"weight": ["heavy"]}),
+            {},
+            "'weight' of Weight, which is double, cannot hold a column of string",
+        ),
         (pd.DataFrame({"other": [1]}), {}, "does not match Weight"),
         (pd.DataFrame({"weight": [object()]}), {}, "Arrow cannot read the pandas DataFrame"),
         (pd.Series([1.0]), {}, "not a Series"),
@@ -76,6 +82,47 @@ def test_empty_table_has_no_records() -> None:
 def test_what_does_not_fit_is_refused(table: Any, options: dict[str, Any], told: str) -> None:
     with pytest.raises((ConfigurationError, SchemaError), match=told):
         read(table, Weight, **options)
+
+
+NOON = pd.Timestamp("2024-07-01 12:00")
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "said"),
+    [
+        (datetime, NOON.tz_localize("Europe/Berlin"), "tz=Europe/Berlin.*Convert it to UTC and remove the time zone"),
+        (date, NOON, "cannot hold a column of timestamp"),
+        (int, NOON, "cannot hold a column of timestamp"),
+        (int, pd.Timedelta("1s"), "cannot hold a column of duration"),
+        (int, 1.0, "cannot hold a column of double.*In pandas, whole numbers with missing values are 'Int64'"),
+        (int, "1", "cannot hold a column of .*string"),
+        (str, 1, "cannot hold a column of int64"),
+        (bool, 2, "cannot hold a column of int64"),
+    ],
+)
+def test_other_types_are_refused(kind: type, given: Any, said: str) -> None:
+    record_type: Any = NamedTuple("Record", [("x", kind)])  # type: ignore[misc]
+    with pytest.raises(SchemaError, match=f"Field 'x' of Record, which is .*, {said}"):
+        read(pd.DataFrame({"x": [given]}), record_type)
+
+
+def test_values_keep_their_form() -> None:
+    class Record(NamedTuple):
+        amount: Decimal
+        at: datetime
+        color: str
+        number: int | None
+
+    large = Decimal("12345678901234567890123456789.50")
+    columns = {
+        "amount": pa.array([Decimal("1.50"), large]),
+        "at": pa.array([NOON, NOON], pa.timestamp("ns")),
+        "color": pa.array(["red", "red"]).dictionary_encode(),
+        "number": pa.array([1, None], pa.int32()),
+    }
+    first, second = read(pa.table(columns), Record)
+    assert first == Record(Decimal("1.5"), NOON.to_pydatetime(), "red", 1)
+    assert (str(first.amount), type(first.at), second.amount) == ("1.50", datetime, large)
 
 
 def test_source_is_sent_to_tasks() -> None:

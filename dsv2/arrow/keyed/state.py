@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from dsv2.arrow.casts import array_of, cast_exactly
 from dsv2.arrow.encoding import Numbers, in_one_piece
 from dsv2.arrow.keyed.expiry import Expiry
 from dsv2.arrow.keyed.folding import Groups, check_how, fold, running
@@ -201,18 +202,17 @@ class ArrowKeyedState(Generic[T]):
         if place < 0:
             fields = ", ".join(self._schema.names)
             raise SchemaError(f"{self._declaration}: {self._kind.__qualname__} has no field {name!r}, only {fields}.")
-        kind = self._schema.field(place).type
-        try:
-            if isinstance(values, pa.ChunkedArray):
-                values = in_one_piece(values)
-            elif isinstance(values, np.ndarray):
-                values = pa.array(values)
-            elif not isinstance(values, pa.Array):
-                values = pa.repeat(pa.scalar(values, kind), count)
-            if values.type != kind:
-                values = values.cast(kind)
-        except (pa.ArrowException, TypeError, OverflowError) as error:
-            raise SchemaError(f"{self._declaration}: the column {name!r} is not {kind}: {error}") from error
+        kind, where = (
+            self._schema.field(place).type,
+            f"{self._declaration}: field {name!r} of {self._kind.__qualname__}",
+        )
+        if isinstance(values, pa.ChunkedArray):
+            values = in_one_piece(values)
+        elif isinstance(values, np.ndarray):
+            values = pa.array(values)
+        elif not isinstance(values, pa.Array):
+            values = pa.repeat(array_of([values], kind, where)[0], count)
+        values = cast_exactly(values, kind, where)
         if len(values) != count:
             raise SchemaError(f"{self._declaration}: the column {name!r} has {len(values)} rows, the keys {count}.")
         return values
