@@ -17,7 +17,6 @@ from dsv2.graph import InputRef, OperatorKind, Plan, PlanBuilder, RegisteredType
 from dsv2.graph.builder import caller_location, kind_of
 from dsv2.graph.error_policies import checked_policy
 from dsv2.graph.skips import checked_skips
-from dsv2.graph.unread import warn_of_unread_streams
 from dsv2.job import JobHandle, JobResult, JobRuntime, OnChange, RunOptions, Trigger, run_options
 from dsv2.job_listener import JobListener
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
@@ -446,6 +445,8 @@ class ExecutionEnvironment:
         trace_records: bool,
         dashboard: int | Dashboard | None,
     ) -> JobHandle:
+        from dsv2.findings.of_plan import warn_of_mistakes  # not loaded by ``import dsv2``
+
         plan = self.build_plan(job_name)
         options = replace(
             options,
@@ -453,7 +454,7 @@ class ExecutionEnvironment:
             trace_records=trace_records,
             listeners=tuple(self._listeners),
         )
-        warn_of_unread_streams(plan)
+        warn_of_mistakes(plan)
         runtime = self.load_runtime()
         if dashboard is not None:
             from dsv2.dashboard.start import DashboardRuntime  # loads the server

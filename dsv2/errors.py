@@ -27,7 +27,8 @@
     Dsv2Warning
     ├── MissingUidWarning            an operator with state has no user-defined uid
     ├── DroppedStateWarning          the checkpoint has state that the program does not use
-    ├── UnreadStreamWarning          no operator reads a stream of the pipeline
+    ├── PlanWarning                  the plan shows a mistake: the job would hang, lose records or do nothing useful
+    │   └── UnreadStreamWarning          no operator reads a stream of the pipeline
     ├── RecordNotSkippedWarning      a run has not come across a record that it was to skip
     └── UnfinishedJobWarning         the program ended while a job ran, or did not check its result
 """
@@ -53,6 +54,7 @@ __all__ = (
     "JobError",
     "MissingUidWarning",
     "PlanError",
+    "PlanWarning",
     "RecordMutatedError",
     "RecordNotSkippedWarning",
     "ResourceError",
@@ -287,7 +289,12 @@ class DroppedStateWarning(Dsv2Warning):
     """The checkpoint or savepoint has operators, states or function fields that the program does not use."""
 
 
-class UnreadStreamWarning(Dsv2Warning):
+class PlanWarning(Dsv2Warning):
+    """The plan shows a mistake, which ``explain`` lists as a warning: the job would hang, lose records or do nothing
+    useful."""
+
+
+class UnreadStreamWarning(PlanWarning):
     """No operator reads a stream of the pipeline, so its records are lost."""
 
 

@@ -8,17 +8,16 @@ from dsv2.explain.explanation import Explanation, Format, explain
 from dsv2.explain.model import (
     Code,
     EdgeView,
-    Finding,
     HandlerView,
     OperatorView,
     Place,
     PlanView,
     Processing,
-    Severity,
     StateView,
     WatermarkView,
 )
 from dsv2.explain.schema import json_schema
+from dsv2.findings.finding import Finding, Severity
 from dsv2.runtime_view import ExplainingRuntime, Fact, RuntimeView
 
 __all__ = (

@@ -14,10 +14,11 @@ import msgspec
 from dsv2.explain.channels import ChannelDiagram, channels_of
 from dsv2.explain.formats import checked, save
 from dsv2.explain.mermaid import to_mermaid
-from dsv2.explain.model import PlanView, Severity
+from dsv2.explain.model import PlanView
 from dsv2.explain.svg import to_svg
 from dsv2.explain.text import finding_lines, to_text
 from dsv2.explain.view import view_of
+from dsv2.findings.finding import Severity
 from dsv2.graph import Plan
 from dsv2.runtime_view import RuntimeView
 

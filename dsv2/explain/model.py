@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from dsv2.findings.finding import Finding
 from dsv2.graph import Exchange, OperatorKind
 from dsv2.runtime_view import RuntimeView
 from dsv2.state import RedistributionMode, TtlTimeCharacteristic
@@ -18,13 +19,11 @@ __all__ = (
     "FORMAT_VERSION",
     "Code",
     "EdgeView",
-    "Finding",
     "HandlerView",
     "OperatorView",
     "Place",
     "PlanView",
     "Processing",
-    "Severity",
     "StateView",
     "WatermarkView",
 )
@@ -59,16 +58,6 @@ class Processing(Enum):
     STAMPED_BATCHES = "batches with timestamps"
     TABLES = "tables"
     IN_FLIGHT = "in flight"
-
-
-class Severity(Enum):
-    """How serious a finding is.
-
-    ``WARNING``: the job would hang, lose records, or do nothing useful. ``NOTE``: it works, but at a cost.
-    """
-
-    WARNING = "warning"
-    NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,25 +258,6 @@ class WatermarkView:
     key_type: str = ""
     expires_after_ms: int | None = None
     barrier: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that a reader should know.
-
-    Attributes:
-        code: The kind of the finding, such as ``driver-sink``. Stable.
-        severity: How serious it is.
-        operators: The ids of the operators concerned.
-        message: What it is, and what follows from it.
-        advice: What to do about it.
-    """
-
-    code: str
-    severity: Severity
-    operators: tuple[int, ...]
-    message: str
-    advice: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ import msgspec
 
 from dsv2.explain import model
 from dsv2.explain.model import PlanView
+from dsv2.findings.finding import Severity
 from dsv2.runtime_view import Fact
 
 __all__ = ("json_schema",)
 
-_CLASSES = {**vars(model), "Fact": Fact}
+_CLASSES = {**vars(model), "Fact": Fact, "Severity": Severity}
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 

@@ -13,11 +13,12 @@ from itertools import pairwise
 
 from dsv2.explain.layout import Layout, Point, Size, lay_out
 from dsv2.explain.measure import cut, width_of
-from dsv2.explain.model import EdgeView, OperatorView, PlanView, Severity
+from dsv2.explain.model import EdgeView, OperatorView, PlanView
 from dsv2.explain.stack import LINK, Stack, links, stacked
 from dsv2.explain.svg_parts import arrow, svg_document, xml_text
 from dsv2.explain.text import to_text
 from dsv2.explain.wording import about, details, edge_text, headline, printable, short_location
+from dsv2.findings.finding import Severity
 from dsv2.graph import OperatorKind
 
 __all__ = ("to_svg",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from dsv2.explain.model import Finding, OperatorView, PlanView, Severity, WatermarkView
+from dsv2.explain.model import OperatorView, PlanView, WatermarkView
 from dsv2.explain.wording import (
     about,
     concerns,
@@ -18,6 +18,7 @@ from dsv2.explain.wording import (
     watermark_name,
     watermark_rules,
 )
+from dsv2.findings.finding import Finding, Severity
 from dsv2.graph import OperatorKind
 
 __all__ = ("finding_lines", "to_text")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from dsv2.explain.model import EdgeView, Finding, OperatorView, Place, PlanView, Processing, StateView, WatermarkView
+from dsv2.explain.model import EdgeView, OperatorView, Place, PlanView, Processing, StateView, WatermarkView
+from dsv2.findings.finding import Finding
 from dsv2.graph import Exchange, OperatorKind
 from dsv2.state import RedistributionMode, TtlTimeCharacteristic
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME

@@ -27,7 +27,6 @@ from tests.async_functions import (
     C,
     Waiting,
     calling,
-    note,
 )
 from tests.durations import ms
 
@@ -41,24 +40,6 @@ def no_notes() -> None:
 
 
 class TestWhatCoroutinesMayDo:
-    def test_task_that_outlives_its_record_cannot_emit(self) -> None:
-        class Strays(AsyncOneInputStreamProcessFunction[int, int]):
-            async def process_record(self, record: int, output: Any, ctx: Any) -> None:
-                async def later() -> None:
-                    await asyncio.sleep(0.01)
-                    output.collect(record)
-
-                if record == 1:
-                    task = asyncio.create_task(later())
-                    task.add_done_callback(lambda task: note(task.exception()))
-                else:
-                    await asyncio.sleep(0.1)
-
-        harness = OneInputHarness(Strays())
-        harness.input.push(1, 2)
-        assert "The call for this record has ended" in str(NOTES)
-        assert harness.output.records == []
-
     def test_side_output_has_the_timestamp_of_its_record(self) -> None:
         class Notes(AsyncOneInputStreamProcessFunction[int, int]):
             async_settings = AsyncSettings(ordered=False)

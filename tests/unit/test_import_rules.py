@@ -60,7 +60,8 @@ MAY_IMPORT = {
     "sources": {"arguments", "clock", "errors", "record_batch", "record_position", "watermark"},
     "graph": MODEL | {"callables", "cells", "explain"},  # Plan.explain imports it when it is called
     "runtime_view": {"folders", "graph"},
-    "explain": PLAN | {"aggregates", "extension", "runtime_view"},
+    "findings": PLAN | {"aggregates", "extension"},
+    "explain": PLAN | {"aggregates", "extension", "findings", "runtime_view"},
     "progress": set[str](),
     "metrics": PLAN | {"arguments", "clock", "connectors", "runtime.report", "version"},
     "log_scope": set[str](),
@@ -89,7 +90,7 @@ MAY_IMPORT = {
     | {"configurable", "graph", "stream_arguments", "stream_base"}
     | {"stream_aggregates", "stream_broadcast", "stream_operators", "stream_partitioning", "stream_sinks"},
     "environment": PLAN
-    | {"arguments", "explain", "streams", "tracebacks", "unfinished"}  # imports its runtime by name
+    | {"arguments", "explain", "findings", "streams", "tracebacks", "unfinished"}  # imports its runtime by name
     | {"dashboard"},  # when a job asks for it
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,

@@ -287,8 +287,11 @@ def warnings_of(build: Callable[[Any], Any]) -> list[str]:
 class TestPlan:
     def test_unread_output_is_dropped_with_a_warning(self) -> None:
         [said] = warnings_of(lambda s: s.process(Declares(ODD)).with_name("Sort").to_sink(CollectSink()))
-        assert said.startswith("Nothing reads the side output odd of Sort (uid ")
-        assert said.endswith("its records are lost. Read side_output(tag) of the result, or do not declare the tag.")
+        assert said.startswith("[unread-output] Sort (uid ")
+        assert said.endswith(
+            "emits the side output odd, which nothing reads: its records are lost. "
+            "Read side_output(tag) of the result, or do not declare the tag."
+        )
 
     def test_types_are_those_of_the_tags(self) -> None:
         result = stream().process(ToRows())

@@ -351,7 +351,9 @@ def test_unread_stream_is_a_warning_at_its_line() -> None:
     [(file, number, said)] = warnings_of(build)
     assert (file, number) == (__file__, line)
     assert re.fullmatch(
-        r"Nothing reads the stream of Map \(uid '.+'\): its records are lost. Add to_sink or process.", said
+        r"\[unread-output\] Map \(uid '.+'\) emits the stream, which nothing reads: its records are lost. "
+        r"Add to_sink or process.",
+        said,
     )
 
 
@@ -366,7 +368,7 @@ def test_unread_stream_is_a_warning_at_its_line() -> None:
 )
 def test_each_output_counts_unless_it_is_declared_empty(build: Callable[[Any], Any], unread: list[str]) -> None:
     said = [text for _, _, text in warnings_of(build)]
-    assert [text.split(" of ")[0] for text in said] == [f"Nothing reads the {which}stream" for which in unread]
+    assert [text.split(" emits ")[1].split(",")[0] for text in said] == [f"the {which}stream" for which in unread]
 
 
 def line_of_this_call() -> int:

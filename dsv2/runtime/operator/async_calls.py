@@ -19,7 +19,7 @@ from dsv2.runtime.operator.attempting_calls import AttemptingCalls
 from dsv2.runtime.operator.call_runner import CallRunner
 from dsv2.runtime.operator.contexts import NonPartitioned
 from dsv2.runtime.operator.function_calls import CallEnvironment
-from dsv2.runtime.operator.in_flight import InFlightOutput, InFlightPartition, InFlightTimestamp, current_call
+from dsv2.runtime.operator.in_flight import InFlightOutput, InFlightPartition, InFlightTimestamp, current_call, new_task
 from dsv2.runtime.operator.processors import Processor, RecordCallback
 from dsv2.runtime.state.undo import UndoLog
 from dsv2.spi import AsyncFunction
@@ -43,6 +43,7 @@ class AsyncCalls(AttemptingCalls):
         self._undo = undo
         self._origin = instance.origin
         self._loop = environment.job.event_loop.get()
+        self._loop.loop.set_task_factory(new_task)
         self.reacts_to_watermarks = _reacts_to_watermarks(instance.function)
         """Whether the records before a watermark must be completed before later ones begin."""
         untraced = replace(environment, instance=replace(instance, origin=None))  # several records are in flight

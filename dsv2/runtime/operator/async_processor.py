@@ -60,7 +60,6 @@ class AsyncProcessor(Processor):
         self._waiting: dict[Any, deque[_Queued]] = {}  # for an earlier record of their key, which is in flight
         self._timestamp: int | None = None
         self._stepped = loop.loop.time()
-        self._failure: BaseException | None = None
         self._is_cancelled = False
 
     def process(self, batch: RecordBatch[Any]) -> None:
@@ -155,7 +154,7 @@ class AsyncProcessor(Processor):
             record, timestamp, segment = queued
             self._tasks[task] = record, key
             await self._settle(self._runner.run(record, key, timestamp), segment, record, key)
-            if not waiting or self._failure is not None:
+            if not waiting or self._runner.failure is not None:
                 break
             self._loop.wake()
             queued = waiting.popleft()
@@ -170,11 +169,12 @@ class AsyncProcessor(Processor):
         except asyncio.CancelledError as error:
             if self._is_cancelled:
                 raise
-            self._failure = self._runner.failure_of(error, record, key)  # the function has cancelled its own task
+            # The function has cancelled its own task.
+            self._runner.failure = self._runner.failure_of(error, record, key)
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
-            self._failure = self._failure or error
+            self._runner.failure = self._runner.failure or error
 
     def _end(self) -> None:
         """End the current task."""
@@ -195,7 +195,7 @@ class AsyncProcessor(Processor):
         self._run(self._loop.wait)
 
     def _run(self, run: Callable[[], None]) -> None:
-        if self._failure is None:
+        if self._runner.failure is None:
             try:
                 run()
             except CallbackTimeout as error:
@@ -204,8 +204,8 @@ class AsyncProcessor(Processor):
         self._release()
 
     def _release(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        if self._runner.failure is not None:
+            raise self._runner.failure
         with suspended(self._origin):  # the results are those of earlier records
             self._queue.release(self._runner.emit)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sysconfig
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
 from dsv2.async_settings import AsyncSettings
-from dsv2.errors import UserFunctionError
+from dsv2.errors import ContractError, UserFunctionError
 from dsv2.runtime.operator.attempts import Attempts
 from dsv2.runtime.operator.emission_queue import Emissions
 from dsv2.runtime.operator.in_flight import Call, begin_call
@@ -20,6 +21,8 @@ from dsv2.runtime.state.undo import UndoLog
 from dsv2.spi import refuse_returned
 
 __all__ = ("CallRunner",)
+
+_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 class CallRunner:
@@ -44,6 +47,9 @@ class CallRunner:
         self._time = time
         self._seconds_between_calls = 0 if settings.calls_per_second is None else 1 / settings.calls_per_second
         self._next_call = 0.0
+        self._package = callback.process.__module__.partition(".")[0]
+        self.failure: BaseException | None = None
+        """The error that the job fails with."""
 
     async def run(self, record: Any, key: Any, timestamp: int | None) -> Emissions:
         """Process a record. Returns what is emitted for it: dead letters if the policy sets it aside.
@@ -107,13 +113,33 @@ class CallRunner:
             returned = await self._process(argument, self._callback.output, self._callback.ctx)
             if returned is not None:
                 refuse_returned(returned)
+            if call.tasks:
+                self._refuse_left_tasks(call)
         except BaseException as error:
             self._end(call, self._undo.undo_key)
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
             return self.failure_of(error, shown, known)
+        call.late_use = partial(self._fail_late, shown, known)
         self._end(call, self._undo.commit_key)
         return call.held
+
+    def _refuse_left_tasks(self, call: Call) -> None:
+        """Raise ``ContractError`` if the function has left a task behind. Libraries may start tasks of their own."""
+        for started in call.tasks:
+            is_own = started.module.partition(".")[0] == self._package or not started.file.startswith(_LIBRARIES)
+            if is_own and started.is_left:
+                task = started.task
+                error = task.exception() if task.done() else None
+                outcome = "still runs" if error is None else f"failed with {type(error).__name__}: {error}"
+                raise ContractError(
+                    f"The function has returned without awaiting the task {started}, which {outcome}. Await every "
+                    f"task before the function returns, or its output is lost. Start a task that is not about the "
+                    f"record with create_task(..., context=contextvars.Context())."
+                ) from error
+
+    def _fail_late(self, record: Any, key: Any, error: ContractError) -> None:
+        self.failure = self.failure or self.failure_of(error, record, key)
 
     def failure_of(self, error: BaseException, record: Any, key: Any) -> UserFunctionError:
         """The error that the user sees for ``error``. Raises errors that are not failures of user code."""

@@ -3,31 +3,72 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextvars import ContextVar
+import sys
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextvars import Context, ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from dsv2.errors import ContractError
+from dsv2.graph.builder import caller_location
 from dsv2.runtime.exchange.collector import CurrentTimestamp, OutputCollector
 from dsv2.runtime.exchange.held import HeldOutput
 from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.partition import PartitionState
 
-__all__ = ("Call", "InFlightOutput", "InFlightPartition", "InFlightTimestamp", "begin_call", "current_call")
+__all__ = (
+    "Call",
+    "InFlightOutput",
+    "InFlightPartition",
+    "InFlightTimestamp",
+    "StartedTask",
+    "begin_call",
+    "current_call",
+    "new_task",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StartedTask:
+    """A task that a call has started.
+
+    Attributes:
+        task: The task.
+        module: The name of the module that started it.
+        file: The file of that module.
+        line: The line.
+    """
+
+    task: asyncio.Task[Any]
+    module: str
+    file: str
+    line: int
+
+    @property
+    def is_left(self) -> bool:
+        """Whether nothing has awaited the task: it still runs, or nothing has looked at its exception."""
+        return not self.task.done() or getattr(self.task, "_log_traceback", False)
+
+    def __str__(self) -> str:
+        name = getattr(self.task.get_coro(), "__qualname__", self.task.get_name())
+        return f"{name}, started at {self.file}:{self.line}"
 
 
 class Call:
     """One call of the function. Tasks and callbacks that it starts inherit it."""
 
-    __slots__ = ("held", "is_open", "key", "timestamp", "timestamps")
+    __slots__ = ("held", "is_open", "key", "late_use", "tasks", "timestamp", "timestamps")
 
     def __init__(self, key: Any, timestamp: int | None, timestamps: Sequence[int | None]) -> None:
         self.key = key
         self.timestamp = timestamp
         self.timestamps = timestamps
         self.held: list[tuple[Any, ...]] = []
+        self.tasks: list[StartedTask] = []
         self.is_open = True
+        self.late_use: Callable[[ContractError], None] | None = None
+        """Fails the job when something uses the call after its end. None: it has failed anyway."""
 
 
 _CURRENT: ContextVar[Call | None] = ContextVar("dsv2_call", default=None)
@@ -36,6 +77,25 @@ _CURRENT: ContextVar[Call | None] = ContextVar("dsv2_call", default=None)
 def begin_call(call: Call) -> None:
     """Make ``call`` the current call of this task and of those that it starts."""
     _CURRENT.set(call)
+
+
+def new_task(
+    loop: asyncio.AbstractEventLoop,
+    coroutine: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+    *,
+    context: Context | None = None,
+    **options: Any,
+) -> asyncio.Task[Any]:
+    """Create a task, and note which call has started it. The task factory of event loops."""
+    task = asyncio.Task(coroutine, loop=loop, context=context, **options)
+    call = _CURRENT.get() if context is None else context.get(_CURRENT)
+    if call is not None and call.is_open:
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("asyncio."):
+            frame = frame.f_back
+        module, file = frame.f_globals.get("__name__", ""), frame.f_code.co_filename
+        call.tasks.append(StartedTask(task, module, file, frame.f_lineno))
+    return task
 
 
 def current_call() -> Call | None:
@@ -48,10 +108,13 @@ def current_call() -> Call | None:
     if call is None:
         return None
     if not call.is_open:
-        raise ContractError(
-            "The call for this record has ended, so nothing can be emitted for it any more, nor its state or timers be "
-            "used. Await every task that process_record starts before it returns."
+        error = ContractError(
+            f"The call for this record has ended, so {caller_location()} can neither emit for it nor use its state or "
+            f"timers. Await everything that the function starts before it returns."
         )
+        if call.late_use is not None:
+            call.late_use(error)
+        raise error
     if asyncio._get_running_loop() is None:
         raise ContractError(
             "Output, state and timers can only be used in the thread of the event loop. Return the result of "

@@ -1,23 +1,13 @@
-"""Streams that no operator reads."""
+"""Outputs that no operator reads."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 
-from dsv2.errors import UnreadStreamWarning
 from dsv2.graph.plan import Operator, OperatorKind, Plan
 from dsv2.graph.record_types import declared_type
 
-__all__ = ("unread_outputs", "warn_of_unread_streams")
-
-
-def warn_of_unread_streams(plan: Plan) -> None:
-    """Warn about each output without a consumer, at the line that created its operator."""
-    for operator, what, advice in unread_outputs(plan):
-        file, _, line = operator.location.rpartition(":")
-        text = f"Nothing reads {what} of {operator}: its records are lost. {advice}"
-        warnings.warn_explicit(text, UnreadStreamWarning, file, int(line))
+__all__ = ("unread_outputs",)
 
 
 def unread_outputs(plan: Plan) -> Iterator[tuple[Operator, str, str]]:

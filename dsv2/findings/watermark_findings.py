@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dsv2.explain.flow import OF_EVENT_TIME, Flow, handlers, key_handlers
-from dsv2.explain.model import Finding, Severity
+from dsv2.findings.finding import Finding, Severity
+from dsv2.findings.flow import OF_EVENT_TIME, Flow, handlers, key_handlers, overridden_for_keys
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Edge, Operator, OperatorKind, handlers_of
+from dsv2.graph.per_key import receives_keys
 from dsv2.watermark import AtLeastChannels
 
 __all__ = ("watermark_findings",)
@@ -105,7 +106,7 @@ def _waits_for_broadcast(operator: Operator, flow: Flow) -> Iterator[Finding]:
 def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
     hidden = OF_EVENT_TIME if operator.function.dsv2_has_event_time else frozenset[str]()
     for number, name in handlers(operator):
-        delivered = flow.delivered(operator, number) - hidden
+        delivered = flow.delivered(operator, number) - hidden - flow.plan.per_key
         if not delivered:
             yield _uncalled(
                 operator, f"overrides {name}, but nothing upstream of that input declares a watermark.", _NOT_DECLARED
@@ -117,6 +118,13 @@ def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
                 f"{', '.join(sorted(delivered))}.",
                 "Address them to this operator as well: deliver_to(...) with its uid.",
             )
+    for number, name in overridden_for_keys(operator):
+        if not receives_keys(operator):
+            problem = f"overrides {name}, but its stream has no keys, so per-key watermarks pass it by."
+            yield _uncalled(operator, problem, "Call key_by before it.")
+        elif not flow.delivered(operator, number) & flow.plan.per_key:
+            problem = f"overrides {name}, but nothing upstream of that input declares a per-key watermark."
+            yield _uncalled(operator, problem, _NOT_DECLARED)
     for handler in handlers_of(operator.body, operator.kind):
         has = f"has the handler {handler.method} for the watermark {handler.identifier!r}"
         if handler.identifier in operator.passes_on:
@@ -194,7 +202,9 @@ def _unhandled(flow: Flow) -> Iterator[Finding]:
     for identifier in flow.plan.declarations.keys() - OF_EVENT_TIME:
         if not any(flow.handles(operator, identifier) for operator in flow.receivers(identifier)):
             per_key = flow.plan.declarations[identifier].scope.key_type is not None
-            callback = "on_key_watermark" if per_key else "on_watermark"
+            receiver = "keyed function that it reaches overrides on_key_watermark"
+            if not per_key:
+                receiver = "function that it reaches overrides on_watermark"
             declared_by = tuple(number for number, declared in flow.declared.items() if identifier in declared)
             if flow.plan.declarations[identifier].combination_policy.barrier is not None:
                 yield Finding(
@@ -210,6 +220,6 @@ def _unhandled(flow: Flow) -> Iterator[Finding]:
                 "unhandled-watermark",
                 Severity.NOTE,
                 declared_by,
-                f"declares the watermark {identifier!r}, but no function that it reaches overrides {callback}.",
+                f"declares the watermark {identifier!r}, but no {receiver}.",
                 "Handle it downstream, or do not declare it.",
             )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsv2.explain.flow import Flow
-from dsv2.explain.model import Finding, Severity
 from dsv2.extension.event_time.generator import WatermarkGenerator
+from dsv2.findings.finding import Finding, Severity
+from dsv2.findings.flow import Flow
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Edge, Operator, OperatorKind
 from dsv2.sources import Source

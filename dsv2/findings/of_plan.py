@@ -1,4 +1,4 @@
-"""What a reader of a plan should know: mistakes that the plan shows, and costs that are easy to miss.
+"""All findings of a plan, and the warnings of ``execute``.
 
 A check reports only what the plan proves, or what it makes very likely. A program that is right as it is has no finding
 with severity WARNING.
@@ -6,24 +6,26 @@ with severity WARNING.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 
 from dsv2.aggregates.rows import EmitWindow, RunningAggregate
 from dsv2.context import RuntimeExecutionMode
-from dsv2.explain.event_time_findings import event_time_findings
-from dsv2.explain.flow import Flow
-from dsv2.explain.model import Finding, Severity
-from dsv2.explain.watermark_findings import watermark_findings
+from dsv2.errors import PlanWarning, UnreadStreamWarning
 from dsv2.extension.join.unbounded import UnboundedJoin
+from dsv2.findings.event_time_findings import event_time_findings
+from dsv2.findings.finding import Finding, Severity
+from dsv2.findings.flow import Flow
+from dsv2.findings.unread import unread_outputs
+from dsv2.findings.watermark_findings import watermark_findings
 from dsv2.functions import ProcessFunction
-from dsv2.graph import Edge, Operator, OperatorKind
+from dsv2.graph import Edge, Operator, OperatorKind, Plan
 from dsv2.graph.plan import AtSource
 from dsv2.graph.stateful import may_keep_state
-from dsv2.graph.unread import unread_outputs
 from dsv2.sinks import DriverSink
 from dsv2.spi import WrappingFunction
 
-__all__ = ("findings_of",)
+__all__ = ("findings_of", "warn_of_mistakes")
 
 _WARNING, _NOTE = Severity.WARNING, Severity.NOTE
 
@@ -49,6 +51,20 @@ def findings_of(flow: Flow, *, in_one_process: bool) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda finding: finding.severity is not _WARNING))
 
 
+def warn_of_mistakes(plan: Plan) -> None:
+    """Warn about each finding with the severity ``WARNING``, at the line that created its operator.
+
+    Operators without a uid are left out: whether they matter depends on the checkpoint.
+    """
+    for finding in findings_of(Flow(plan), in_one_process=True):
+        if finding.severity is _WARNING:
+            operator = plan.operators[finding.operators[0]]
+            file, _, line = operator.location.rpartition(":")
+            kind = UnreadStreamWarning if finding.code == "unread-output" else PlanWarning
+            text = f"[{finding.code}] {operator} {finding.message} {finding.advice}"
+            warnings.warn_explicit(text, kind, file, int(line))
+
+
 def _waits_for_end(flow: Flow) -> Iterator[Finding]:
     for operator in _functions(flow):
         never_ends = any(map(flow.may_never_end, flow.plan.edges_into[operator.id]))
@@ -66,7 +82,11 @@ def _waits_for_end(flow: Flow) -> Iterator[Finding]:
 def _unread(flow: Flow) -> Iterator[Finding]:
     for operator, what, advice in unread_outputs(flow.plan):
         yield Finding(
-            "unread-output", _WARNING, (operator.id,), f"nothing reads {what}, so its records are lost.", advice
+            "unread-output",
+            _WARNING,
+            (operator.id,),
+            f"emits {what}, which nothing reads: its records are lost.",
+            advice,
         )
 
 

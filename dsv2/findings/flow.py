@@ -17,7 +17,7 @@ from dsv2.spi import WrappingFunction
 from dsv2.watermark import WatermarkHandlingStrategy
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME
 
-__all__ = ("OF_EVENT_TIME", "Flow", "handlers", "key_handlers")
+__all__ = ("OF_EVENT_TIME", "Flow", "handlers", "key_handlers", "overridden_for_keys")
 
 OF_EVENT_TIME = frozenset((EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME))
 """The identifiers of event time. Functions with event time act on them in another way than ``on_watermark``."""
@@ -26,7 +26,7 @@ _CALLBACKS = {
     OperatorKind.TWO_INPUT: ("on_watermark_from_first_input", "on_watermark_from_second_input"),
     OperatorKind.TWO_INPUT_BROADCAST: ("on_watermark_from_non_broadcast_input", "on_watermark_from_broadcast_input"),
 }
-_BASES = ("dsv2.functions.", "dsv2.extension.window.functions", "dsv2.arrow.functions")
+_BUILT_IN = ("dsv2.functions.", "dsv2.extension.", "dsv2.arrow.", "dsv2.aggregates.")
 
 
 class Flow:
@@ -127,9 +127,14 @@ def handlers(operator: Operator) -> Iterator[tuple[int, str]]:
 
 def key_handlers(operator: Operator) -> Iterator[tuple[int, str]]:
     """The inputs for which a keyed function overrides the callback for per-key watermarks, with its name."""
-    names = _CALLBACKS.get(operator.kind, ("on_watermark",))
     if receives_keys(operator):
-        yield from _overridden(operator, [key_callback(name) for name in names])
+        yield from overridden_for_keys(operator)
+
+
+def overridden_for_keys(operator: Operator) -> Iterator[tuple[int, str]]:
+    """As ``key_handlers``, whether or not the function is keyed."""
+    names = _CALLBACKS.get(operator.kind, ("on_watermark",))
+    return _overridden(operator, [key_callback(name) for name in names])
 
 
 def _overridden(operator: Operator, callbacks: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -140,7 +145,7 @@ def _overridden(operator: Operator, callbacks: Sequence[str]) -> Iterator[tuple[
         owner = function.wrapped if isinstance(function, WrappingFunction) else function
         kind = type(owner if hasattr(owner, name) else function)
         definer = next((base for base in kind.__mro__ if name in vars(base)), None)  # None: not for such functions
-        if definer is not None and not f"{definer.__module__}.".startswith(_BASES):
+        if definer is not None and not f"{definer.__module__}.".startswith(_BUILT_IN):
             yield number, name
 
 

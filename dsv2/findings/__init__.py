@@ -1,0 +1,8 @@
+"""What a reader of a plan should know: mistakes that it shows, and costs that are easy to miss.
+
+``explain`` shows all findings. ``execute`` warns of those with the severity ``WARNING``.
+"""
+
+from dsv2.findings.finding import Finding, Severity
+
+__all__ = ("Finding", "Severity")

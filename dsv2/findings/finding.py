@@ -1,0 +1,37 @@
+"""What a reader of a plan should know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = ("Finding", "Severity")
+
+
+class Severity(Enum):
+    """How serious a finding is.
+
+    ``WARNING``: the job would hang, lose records, or do nothing useful. ``NOTE``: it works, but at a cost.
+    """
+
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that a reader should know.
+
+    Attributes:
+        code: The kind of the finding, such as ``driver-sink``. Stable.
+        severity: How serious it is.
+        operators: The ids of the operators concerned.
+        message: What it is, and what follows from it.
+        advice: What to do about it.
+    """
+
+    code: str
+    severity: Severity
+    operators: tuple[int, ...]
+    message: str
+    advice: str
