@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dsv2.printable import printable_lines
 from dsv2.record_position import RecordPosition
 
 __all__ = (
@@ -72,7 +73,10 @@ __all__ = (
 
 
 class Dsv2Error(Exception):
-    """Base class of all exceptions of dsv2."""
+    """Base class of all exceptions of dsv2. Their texts have escapes for control characters of records."""
+
+    def __str__(self) -> str:
+        return printable_lines(super().__str__())
 
 
 class PlanError(Dsv2Error):
@@ -278,7 +282,10 @@ class InternalError(Dsv2Error):
 
 
 class Dsv2Warning(UserWarning):
-    """Base class of all warnings of dsv2."""
+    """Base class of all warnings of dsv2. Their texts have escapes for control characters of records."""
+
+    def __str__(self) -> str:
+        return printable_lines(super().__str__())
 
 
 class MissingUidWarning(Dsv2Warning):

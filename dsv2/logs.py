@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from dsv2.log_scope import current_scope
+from dsv2.printable import printable_json
 
 __all__ = ("JobFilter", "JsonFormatter")
 
@@ -56,4 +57,4 @@ class JsonFormatter(logging.Formatter):
             fields["exception"] = self.formatException(record.exc_info)
         if record.stack_info:
             fields["stack"] = self.formatStack(record.stack_info)
-        return json.dumps(fields, default=str, ensure_ascii=False)
+        return printable_json(json.dumps(fields, default=str, ensure_ascii=False))

@@ -7,6 +7,8 @@ from dataclasses import fields, is_dataclass
 from html import escape
 from typing import Any
 
+from dsv2.printable import printable
+
 __all__ = ("RecordTable",)
 
 _WHOLE = "record"
@@ -40,7 +42,7 @@ class RecordTable:
             self._note = f"only the first {limit}"
 
     def __str__(self) -> str:
-        cells = [self.columns, *(list(map(_text, row)) for row in self.rows)]
+        cells = [list(map(printable, self.columns)), *(list(map(_text, row)) for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         right = [bool(self.rows) and all(map(_is_number, column)) for column in zip(*self.rows, strict=True)]
         right = right or [False] * len(widths)
@@ -83,7 +85,7 @@ def _value(record: Any, name: str) -> Any:
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else repr(value)
-    shown = text if text.isprintable() else repr(text)[1:-1]
+    shown = printable(text[: _LONGEST_CELL + 1])
     return shown if len(shown) <= _LONGEST_CELL else f"{shown[: _LONGEST_CELL - 1]}…"
 
 

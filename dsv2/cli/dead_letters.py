@@ -15,6 +15,7 @@ from dsv2.cli.with_spark import add_settings, settings_of, spark_commands
 from dsv2.dead_letters import DeadLetters, LetterStatus, StoredLetter
 from dsv2.errors import ConfigurationError
 from dsv2.paths import is_remote
+from dsv2.printable import printable
 
 __all__ = ("add_commands", "open_letters")
 
@@ -173,7 +174,7 @@ def _described(letters: DeadLetters, letter: StoredLetter) -> list[str]:
         "status": f"{status.value}{note}",
         "error": f"{letter.error_type}: {letter.error_message}",
     }
-    shown = [f"  {name + ':':<10} {value}" for name, value in lines.items() if value is not None]
+    shown = [f"  {name + ':':<10} {printable(str(value))}" for name, value in lines.items() if value is not None]
     return [f"Letter {letter.id}", *shown, *(f"  {line}" for line in letter.traceback.rstrip().splitlines())]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, get_args
@@ -13,7 +12,7 @@ import msgspec
 from dsv2.cli.command import add_command
 from dsv2.cli.configuration import Configuration, add_options, add_run_options, configuration_of
 from dsv2.cli.pipeline import PipelineFunction, UserCodeError, build, load, takes_session
-from dsv2.cli.report import Report, table
+from dsv2.cli.report import Report, print_error, table
 from dsv2.cli.type_check import check_types
 from dsv2.cli.with_spark import spark_commands
 from dsv2.dashboard.start import DashboardRuntime
@@ -123,7 +122,7 @@ def _run(arguments: argparse.Namespace) -> Report:
             try:
                 return _watched(job, configuration, signals, arguments.command)
             except Dsv2Error as error:
-                print(f"dsv2: {type(error).__name__}: {error}", file=sys.stderr)
+                print_error(f"{type(error).__name__}: {error}")
                 text = f"The job {configuration.name!r} has failed."
                 return Report([text], {"status": "FAILED"}, exit_code=_FAILED)
 
@@ -145,7 +144,7 @@ def _explain(arguments: argparse.Namespace) -> Report:
     try:
         explanation = _explanation(load(configuration.target), configuration)
     except UserCodeError as error:
-        print(f"dsv2: {error}", file=sys.stderr)
+        print_error(str(error))
         return Report([], exit_code=_FAILED)
     code = 0 if explanation.is_valid else _FAILED
     shown: Explanation | ChannelDiagram = explanation

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dsv2.cli import checkpoint, dashboard, dead_letters, files, job, savepoint, state, watermarks
 from dsv2.cli.completion import add_completion
-from dsv2.cli.report import Report
+from dsv2.cli.report import Report, print_error
 from dsv2.errors import Dsv2Error
 from dsv2.version import __version__
 
@@ -48,10 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except (Dsv2Error, OSError) as error:
-        print(f"dsv2: {error}", file=sys.stderr)
+        print_error(str(error))
         return _ERROR
     except Exception as error:  # of Arrow or Spark
-        print(f"dsv2: {type(error).__name__}: {error}", file=sys.stderr)
+        print_error(f"{type(error).__name__}: {error}")
         return _ERROR
     return report.exit_code
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-__all__ = ("Report", "json_value", "table")
+from dsv2.printable import printable, printable_lines
+
+__all__ = ("Report", "json_value", "print_error", "table")
 
 _MAX_CELL = 120
 
@@ -34,7 +37,12 @@ class Report:
         if as_json:
             print(json.dumps(json_value(self.data), indent=2, allow_nan=False))
         elif self.text:
-            print("\n".join(self.text))
+            print(printable_lines("\n".join(self.text)))
+
+
+def print_error(text: str) -> None:
+    """Print an error to standard error."""
+    print(f"dsv2: {printable_lines(text)}", file=sys.stderr)
 
 
 def json_value(value: Any) -> Any:
@@ -74,4 +82,4 @@ def table(rows: Sequence[Mapping[str, object]]) -> list[str]:
 def _cell(value: object) -> str:
     text = "" if value is None else str(value)
     shown = text if len(text) <= _MAX_CELL else f"{text[: _MAX_CELL - 3]}..."
-    return shown if shown.isprintable() else repr(shown)[1:-1]
+    return printable(shown)

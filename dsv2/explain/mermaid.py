@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dsv2.explain.model import OperatorView, PlanView
-from dsv2.explain.wording import about, details, edge_text, place_text, printable
+from dsv2.explain.wording import about, details, edge_text, place_text
 from dsv2.graph import OperatorKind
+from dsv2.printable import printable
 
 __all__ = ("escaped", "to_mermaid")
 

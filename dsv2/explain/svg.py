@@ -17,9 +17,10 @@ from dsv2.explain.model import EdgeView, OperatorView, PlanView
 from dsv2.explain.stack import LINK, Stack, links, stacked
 from dsv2.explain.svg_parts import arrow, svg_document, xml_text
 from dsv2.explain.text import to_text
-from dsv2.explain.wording import about, details, edge_text, headline, printable, short_location
+from dsv2.explain.wording import about, details, edge_text, headline, short_location
 from dsv2.findings.finding import Severity
 from dsv2.graph import OperatorKind
+from dsv2.printable import printable
 
 __all__ = ("to_svg",)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from dsv2.explain.wording import printable
+from dsv2.printable import printable
 
 __all__ = ("arrow", "svg_document", "xml_text")
 

@@ -13,13 +13,13 @@ from dsv2.explain.wording import (
     edge_text,
     headline,
     place_text,
-    printable,
     short_location,
     watermark_name,
     watermark_rules,
 )
 from dsv2.findings.finding import Finding, Severity
 from dsv2.graph import OperatorKind
+from dsv2.printable import printable
 
 __all__ = ("finding_lines", "to_text")
 

@@ -20,7 +20,6 @@ __all__ = (
     "edge_text",
     "headline",
     "place_text",
-    "printable",
     "short_location",
     "watermark_name",
     "watermark_rules",
@@ -159,11 +158,6 @@ def short_location(location: str) -> str:
     except (OSError, ValueError):  # the current directory has been removed, or is on another drive
         return location
     return location if relative.startswith(os.pardir) else f"{relative}:{line}"
-
-
-def printable(text: str) -> str:
-    """``text`` in one line, with escapes for characters that cannot be shown."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def _is_function(view: PlanView, edge: EdgeView) -> bool:

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Generic, TypeVar
 
+from dsv2.printable import printable_lines
 from dsv2.record_batch import RecordBatch
 from dsv2.sinks.info import SinkInfo
 from dsv2.sinks.limit import MAX_BYTES, MAX_RECORDS, DriverLimit
@@ -149,7 +150,8 @@ class PrintSink(DriverSink[T], Generic[T]):
 
     Args:
         prefix: Printed before each record. Empty (default): only the record.
-        format: Converts a record to text. Default: ``str``.
+        format: Converts a record to text. Default: ``str``; if standard output is a terminal, characters that would
+            control it are escaped.
         max_records: The most records that a micro-batch may contain. None: any number.
         max_bytes: The most bytes, likewise; see ``CollectSink``.
 
@@ -181,6 +183,8 @@ class PrintSink(DriverSink[T], Generic[T]):
     def write_batch(self, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
         head = f"{self.prefix}> " if self.prefix else ""
         text = "".join([f"{head}{self.format(record)}\n" for record in _records_of(batches)])
+        if self.format is str and sys.stdout.isatty():
+            text = printable_lines(text)
         with _PRINTING:
             sys.stdout.write(text)
             sys.stdout.flush()  # a killed process would lose lines of a micro-batch that is not repeated

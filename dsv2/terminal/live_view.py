@@ -13,6 +13,7 @@ from dsv2.errors import Dsv2Error
 from dsv2.graph import Plan
 from dsv2.job import JobHandle
 from dsv2.job_listener import JobListener
+from dsv2.printable import printable
 from dsv2.progress import JobProgress
 from dsv2.terminal.displays import Display, display_on
 from dsv2.terminal.notebook import NotebookDisplay, is_in_notebook, job_html
@@ -73,7 +74,7 @@ class JobView:
 
     def __init__(self, job: JobHandle, plan: Plan, display: Display) -> None:
         self._job = job
-        self._name = plan.job_name
+        self._name = printable(plan.job_name)
         self._summarizer = Summarizer(plan)
         self._display = display
         self._began = time.monotonic()

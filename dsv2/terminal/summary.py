@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.printable import printable
 from dsv2.progress import BatchProgress, JobProgress, OperatorProgress
 from dsv2.watermark import BoolWatermarkCombinationFunction, NumericWatermarkCombinationFunction
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN, RESERVED
@@ -192,7 +193,7 @@ class Summarizer:
     ) -> OperatorSummary:
         is_source = operator.kind is OperatorKind.SOURCE
         return OperatorSummary(
-            operator.name if operator.automatic_uid else operator.uid,
+            printable(operator.name if operator.automatic_uid else operator.uid),
             operator.kind,
             found.records_in,
             found.records_out,

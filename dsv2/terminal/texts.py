@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from dsv2.printable import printable
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 from dsv2.watermark.shown import ShownValue
 
@@ -72,5 +73,5 @@ def value_text(value: ShownValue | None) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, int):
-        return value if isinstance(value, str) else f"{value:,}"
+        return printable(value) if isinstance(value, str) else f"{value:,}"
     return time_text(value) if value in _PLAUSIBLE_MS or abs(value) >= LONG_MAX else f"{value:,}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dsv2.explain import OperatorView
+from dsv2.printable import printable
 from dsv2.progress import SubtaskProgress
 from dsv2.watermark.event_time import PROCESSING_TIME
 from dsv2.watermark.holders import Order
@@ -306,7 +307,7 @@ def _name(route: Route) -> str:
 
 def _text(value: ShownValue, route: Route) -> str:
     if not route.is_event_time or not isinstance(value, int):
-        return str(value)
+        return printable(str(value))
     return "the wall clock" if value == PROCESSING_TIME else time_text(value)
 
 

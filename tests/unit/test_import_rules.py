@@ -16,7 +16,7 @@ FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT /
 
 # What users program against and what they build with it. It does not depend on how jobs run.
 MODEL = {"async_resource", "async_settings", "context", "error_policy", "errors", "functions", "output_tag"}
-MODEL |= {"record_batch", "record_position", "resource", "sinks", "sources", "spi", "state", "watermark"}
+MODEL |= {"printable", "record_batch", "record_position", "resource", "sinks", "sources", "spi", "state", "watermark"}
 PLAN = MODEL | {"graph", "job", "job_listener", "progress"}
 RUNTIME = PLAN | {"cells", "clock", "columnar", "event_loop", "extension", "job_display", "log_scope"}
 RUNTIME |= {"runtime_view", "tracebacks"}
@@ -35,7 +35,8 @@ MAY_IMPORT = {
     "record_batch": {"columnar"},
     "resource": {"callables", "errors"},
     "clock": set[str](),
-    "errors": {"record_position"},
+    "errors": {"printable", "record_position"},
+    "printable": set[str](),
     "record_position": set[str](),
     "event_loop": set[str](),
     "folders": set[str](),
@@ -56,7 +57,7 @@ MAY_IMPORT = {
     "file_log": {"clock", "errors", "folders", "optional_types", "program"},
     "connectors": {"arguments", "clock", "errors", "extension", "record_batch", "record_position"}
     | {"file_log", "folders", "resource", "sinks", "sources", "watermark"},
-    "sinks": {"arguments", "errors", "record_batch", "watermark"},
+    "sinks": {"arguments", "errors", "printable", "record_batch", "watermark"},
     "sources": {"arguments", "clock", "errors", "record_batch", "record_position", "watermark"},
     "graph": MODEL | {"callables", "cells", "explain"},  # Plan.explain imports it when it is called
     "runtime_view": {"folders", "graph"},
@@ -65,14 +66,14 @@ MAY_IMPORT = {
     "progress": set[str](),
     "metrics": PLAN | {"arguments", "clock", "connectors", "runtime.report", "version"},
     "log_scope": set[str](),
-    "logs": {"log_scope"},
+    "logs": {"log_scope", "printable"},
     "progress_log": {"errors", "explain", "folders", "graph", "job_configuration", "paths", "progress"}
     | {"runtime_view", "version"},
     "job_configuration": {"connectors", "graph", "job", "sinks", "sources", "version"},
     "job_listener": {"graph", "job", "progress"},
-    "watermark_report": {"errors", "explain", "graph", "progress", "watermark"},
+    "watermark_report": {"errors", "explain", "graph", "printable", "progress", "watermark"},
     "job": MODEL | {"arguments", "graph", "job_listener", "progress", "watermark_report"},
-    "terminal": {"errors", "graph", "job", "job_listener", "progress", "tracebacks", "watermark"},
+    "terminal": {"errors", "graph", "job", "job_listener", "printable", "progress", "tracebacks", "watermark"},
     "job_display": {"job", "terminal"},
     "tracebacks": {"cells", "errors"},
     "unfinished": {"errors", "job"},
@@ -81,7 +82,7 @@ MAY_IMPORT = {
     "stream_arguments": MODEL | {"callables", "graph"},
     "stream_base": MODEL | {"configurable", "graph", "stream_arguments", "stream_samples", "stream_sinks"},
     "stream_samples": MODEL | {"arguments", "graph", "record_table", "tracebacks"},  # imports the local runtime by name
-    "record_table": set[str](),
+    "record_table": {"printable"},
     "stream_sinks": MODEL | {"configurable", "stream_base", "streams"},
     "stream_broadcast": MODEL | {"graph", "stream_arguments", "stream_base"},
     "stream_partitioning": MODEL | {"callables", "graph", "stream_arguments", "stream_base", "stream_sinks", "streams"},
@@ -125,7 +126,7 @@ MAY_IMPORT = {
     "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
     # to build, run and show pipelines
     | {"dashboard", "environment", "explain", "graph", "job", "progress", "progress_log", "runtime_view", "terminal"}
-    | {"tracebacks", "watermark_report"},
+    | {"printable", "tracebacks", "watermark_report"},
     "__main__": {"cli"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME

@@ -13,8 +13,8 @@ from dsv2.explain.layout import Layout, Point, Size, lay_out
 from dsv2.explain.measure import cut, width_of, wrapped
 from dsv2.explain.stack import LINK, Stack, links, stacked
 from dsv2.explain.svg_parts import arrow, svg_document, xml_text
-from dsv2.explain.wording import printable
 from dsv2.graph import OperatorKind
+from dsv2.printable import printable
 
 __all__ = ("to_svg",)
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from dsv2.explain.channels.model import ChannelsView, EdgeChannels, Mark, OperatorChannels, shown_subtasks
 from dsv2.explain.model import OperatorView
-from dsv2.explain.wording import counted, printable
+from dsv2.explain.wording import counted
+from dsv2.printable import printable
 
 __all__ = ("to_text",)
 

@@ -8,8 +8,9 @@ from dsv2.errors import ConfigurationError
 from dsv2.explain.channels.model import Channel, ChannelsView, EdgeChannels, Mark, OperatorChannels, shown_subtasks
 from dsv2.explain.channels.roles import is_blocked, roles_of
 from dsv2.explain.model import EdgeView, OperatorView, PlanView, WatermarkView
-from dsv2.explain.wording import printable, watermark_name, watermark_rules
+from dsv2.explain.wording import watermark_name, watermark_rules
 from dsv2.graph import Exchange, OperatorKind
+from dsv2.printable import printable
 
 __all__ = ("channels_of",)
 
