@@ -35,9 +35,9 @@ class StreamSamples(Generic[T_co]):
     def take(self, n: int, *, timeout: timedelta | None = None) -> list[T_co]:
         """Return the first records of this stream, for notebooks and experiments.
 
-        Runs what is upstream of the stream on the local runtime, in this process, until there are ``n`` records. The
-        pipeline is not changed, and can still be executed. Sources are read from their beginning, and nothing is
-        stored, committed or written to sinks. With a parallelism above 1, the order is one of those that are possible.
+        Runs what is upstream of the stream on the local runtime, in this process, until there are ``n`` records.
+        Sources are read from their beginning, and nothing is stored, committed or written to sinks. A later ``execute``
+        does not run what was only looked at. With a parallelism above 1, the order is one of those that are possible.
 
         Args:
             n: How many records.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -33,6 +33,7 @@ from dsv2.graph.plan import (
     one_partition,
 )
 from dsv2.graph.record_classes import check_record_classes
+from dsv2.graph.samples import without_samples
 from dsv2.graph.side_outputs import declared_outputs
 from dsv2.graph.sink_checks import with_sink_checks
 from dsv2.graph.states import check_states
@@ -70,6 +71,8 @@ class Node:
     side_outputs: list[OutputTag[Any]] = field(default_factory=list)
     error_policy: ErrorPolicy | None = None
     groups: frozenset[str] = frozenset()
+    looked_at: bool = False
+    """Whether ``take`` or ``show`` has run the operator."""
 
     def output_name(self, output: int) -> int | str:
         """The output with this number in automatic uids. See ``Operator.output_name``."""
@@ -162,9 +165,14 @@ class PlanBuilder:
                 f"Nothing to run: the pipeline was executed at {self.executed_before}, after which the environment is "
                 f"empty. Build the pipeline again to run it again."
             )
-        if not any(node.kind is not OperatorKind.SOURCE for node in self.nodes):
-            raise PlanError("Nothing to run: the pipeline has no operator after its sources. Add process or to_sink.")
-        nodes = with_sink_checks(self.nodes)
+        nodes = without_samples(self.nodes)
+        if not any(node.kind is not OperatorKind.SOURCE for node in nodes):
+            looked_at = " that take and show have not only looked at" if nodes != self.nodes else ""
+            raise PlanError(
+                f"Nothing to run: the pipeline has no operator after its sources{looked_at}. Add process or to_sink."
+            )
+        mode = _resolved(mode, nodes)
+        nodes = with_sink_checks(nodes)
         uids = uids_of(nodes)
         operators = tuple(_operator(node, uids[node.id], default_parallelism, error_policy) for node in nodes)
         for operator in operators:
@@ -185,7 +193,7 @@ class PlanBuilder:
         graph = with_addresses(operators, edges, addressed, is_part=self.is_part)
         plan = Plan(
             job_name,
-            self._resolve_mode(mode),
+            mode,
             graph.operators,
             with_superseded(graph.operators, graph.edges, declarations),
             declarations,
@@ -198,17 +206,18 @@ class PlanBuilder:
         check_record_classes(plan)
         return plan
 
-    def _resolve_mode(self, mode: RuntimeExecutionMode) -> RuntimeExecutionMode:
-        unbounded = [n for n in self.nodes if isinstance(n.body, BaseSource) and not n.body.bounded]
-        if mode is RuntimeExecutionMode.AUTOMATIC:
-            return RuntimeExecutionMode.STREAMING if unbounded else RuntimeExecutionMode.BATCH
-        if mode is RuntimeExecutionMode.BATCH and unbounded:
-            first = unbounded[0]
-            raise PlanError(
-                f"BATCH requires bounded sources, but {first.name} at {first.location} is unbounded. "
-                f"Give it an end, or run in STREAMING."
-            )
-        return mode
+
+def _resolved(mode: RuntimeExecutionMode, nodes: Sequence[Node]) -> RuntimeExecutionMode:
+    unbounded = [n for n in nodes if isinstance(n.body, BaseSource) and not n.body.bounded]
+    if mode is RuntimeExecutionMode.AUTOMATIC:
+        return RuntimeExecutionMode.STREAMING if unbounded else RuntimeExecutionMode.BATCH
+    if mode is RuntimeExecutionMode.BATCH and unbounded:
+        first = unbounded[0]
+        raise PlanError(
+            f"BATCH requires bounded sources, but {first.name} at {first.location} is unbounded. "
+            f"Give it an end, or run in STREAMING."
+        )
+    return mode
 
 
 def _operator(node: Node, uid: Uid, default_parallelism: int, default_policy: ErrorPolicy | None) -> Operator:

@@ -17,7 +17,7 @@ def pipeline_to(sink: Sink[Any], builder: PlanBuilder, ref: InputRef) -> PlanBui
 
     Args:
         sink: The sink.
-        builder: The pipeline. It is not changed.
+        builder: The pipeline. Its operators upstream of the output are marked as looked at.
         ref: The output of an operator.
     """
     needed: set[int] = set()
@@ -26,13 +26,14 @@ def pipeline_to(sink: Sink[Any], builder: PlanBuilder, ref: InputRef) -> PlanBui
         node = waiting.pop()
         if node.id not in needed:
             needed.add(node.id)
+            node.looked_at = True
             waiting += [each.node for each in node.inputs]
     part = PlanBuilder(builder.plan_of, is_part=True)
     copies: dict[int, Node] = {}
     for node in builder.nodes:
         if node.id in needed:
             inputs = tuple(replace(each, node=copies[each.node.id]) for each in node.inputs)
-            copy = replace(node, id=len(part.nodes), inputs=inputs, side_outputs=[*node.side_outputs])
+            copy = replace(node, id=len(part.nodes), inputs=inputs, side_outputs=[*node.side_outputs], looked_at=False)
             copies[node.id] = copy
             part.nodes.append(copy)
     end = InputRef(copies[ref.node.id], ref.output, Exchange.GLOBAL)

@@ -15,6 +15,7 @@ import pytest
 
 from dsv2 import (
     Collector,
+    CollectSink,
     ConfigurationError,
     ErrorPolicy,
     ExecutionEnvironment,
@@ -318,3 +319,79 @@ def test_stream_that_two_functions_process() -> None:
     sales = environment().from_collection(SALES)
     both = sales.filter(lambda sale: sale.day == 0).union(sales.filter(lambda sale: sale.day == 1))
     assert sorted(both.take(100)) == [sale for sale in SALES if sale.day < 2]
+
+
+class TestLaterJob:
+    """What ``take`` and ``show`` have looked at is no part of a later job."""
+
+    @pytest.fixture
+    def env(self) -> ExecutionEnvironment:
+        return ExecutionEnvironment.get_instance(runtime="local")
+
+    def test_failed_try_does_not_fail_the_job(self, env: ExecutionEnvironment) -> None:
+        numbers = env.from_collection([3, 2, 0])
+        with pytest.raises(UserFunctionError):
+            numbers.map(lambda n: 6 // n).filter(bool).with_uid("halves").take(10)
+        right = numbers.map(lambda n: 6 // n if n else 0).with_uid("halves")
+        assert right.take(10) == [2, 3, 0]
+        sink = CollectSink[int]()
+        right.to_sink(sink)
+        env.execute()
+        assert sink.results == [2, 3, 0]
+
+    def test_only_what_leads_nowhere_is_left_out(self, env: ExecutionEnvironment) -> None:
+        sales = env.from_collection(SALES, "sales")
+        looked_at = sales.map(lambda sale: sale.amount).with_uid("amounts")
+        looked_at.filter(bool).key_by(str).show(1)
+        halves: Any = sales.process(Halves()).with_uid("halves")
+        assert halves.second.take(1) == ["day 0"]
+        kept: Any = looked_at.map(str).with_uid("texts")
+        halves.first.to_sink(CollectSink())
+        kept.to_sink(CollectSink())
+        operators = env.build_plan().operators
+        assert [one.uid for one in operators if one.kind.name not in ("SOURCE", "SINK")] == [
+            "amounts",
+            "halves",
+            "texts",
+        ]
+        assert [one.kind.name for one in operators].count("SINK") == 2
+
+    def test_operator_that_was_not_looked_at_runs_without_a_sink(self, env: ExecutionEnvironment) -> None:
+        seen: list[int] = []
+        numbers = env.from_collection([1, 2])
+        numbers.map(seen.append)
+        numbers.take(1)
+        env.execute()
+        assert seen == [1, 2]
+
+    def test_sources_that_were_only_looked_at_do_not_count(self, env: ExecutionEnvironment) -> None:
+        env.set_execution_mode("automatic")
+        env.from_source(DataGeneratorSource(int)).take(1)
+        env.from_collection([1]).to_sink(CollectSink())
+        plan = env.build_plan()
+        assert plan.mode is RuntimeExecutionMode.BATCH
+        assert len(plan.operators) == 2
+
+    def test_nothing_else(self, env: ExecutionEnvironment) -> None:
+        env.from_collection([1]).map(str).take(1)
+        with pytest.raises(PlanError, match="that take and show have not only looked at"):
+            env.execute()
+
+    def test_dead_letters_that_were_looked_at_are_stored_as_before(
+        self, env: ExecutionEnvironment, tmp_path: Path
+    ) -> None:
+        inverse = env.from_collection([1, 0]).map(lambda n: 1 // n).with_error_policy(ErrorPolicy().dead_letter())
+        assert len(inverse.dead_letters(int).take(5)) == 1
+        inverse.to_sink(CollectSink())
+        env.execute(dead_letters=tmp_path / "letters")
+        assert list((tmp_path / "letters").rglob("*.json*"))
+
+    def test_uids_are_those_of_a_program_that_looks_at_nothing(self, env: ExecutionEnvironment) -> None:
+        def job(looks: bool) -> list[str]:
+            numbers = env.from_collection(SALES)
+            if looks:
+                numbers.key_by(str).process(DailyTotal()).take(1)
+            numbers.key_by(str).process(DailyTotal()).to_sink(CollectSink())
+            return [one.uid for one in env.take_plan().operators]
+
+        assert job(looks=False) == job(looks=True)
