@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from dsv2.clock import Clock
 from dsv2.dead_letters.replay import Replays
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.job import RunOptions
 from dsv2.program.description import describe_sinks
 from dsv2.program.dropped import dropped_state
+from dsv2.program.file_folders import folders_of, left_folders
 from dsv2.program.restart import refuse_or_warn_of_dropped
 from dsv2.program.run_history import begin_run
 from dsv2.program.unblocking import Unblocking
@@ -27,8 +30,8 @@ from dsv2.sinks import SinkRunInfo
 from runtime_spark.checkpoint_log import Beginning, beginning_of
 from runtime_spark.dead_letters import CheckpointLetters
 from runtime_spark.driver_processes import describe_driver
-from runtime_spark.file_outputs import check_outputs, check_owned, own_outputs
-from runtime_spark.folders import jvm_process
+from runtime_spark.file_outputs import check_outputs, check_owned, completion, own_outputs
+from runtime_spark.folders import jvm_process, open_folder
 from runtime_spark.generations import (
     SAVEPOINT,
     Ancestry,
@@ -40,7 +43,7 @@ from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
 from runtime_spark.manifest import Manifest, manifest_of, read_checkpoint_id, read_manifest, write_manifest
 from runtime_spark.migration import ChosenGeneration, another_driver
-from runtime_spark.notes import NoteBook, Notes
+from runtime_spark.notes import NoteBook, Notes, notes_of
 from runtime_spark.placement import Placement, SourceStreams, positions_at
 from runtime_spark.restart import check_restart
 from runtime_spark.savepoint.restoration import restoration_of
@@ -63,7 +66,13 @@ class Checkpoint:
     """
 
     def __init__(
-        self, spark: SparkSession, chosen: ChosenGeneration, plan: Plan, layout: Layout, options: RunOptions
+        self,
+        spark: SparkSession,
+        chosen: ChosenGeneration,
+        plan: Plan,
+        layout: Layout,
+        options: RunOptions,
+        clock: Clock,
     ) -> None:
         self._spark = spark
         self._plan = plan
@@ -82,7 +91,8 @@ class Checkpoint:
         self.restoration = restoration_of(spark, self.folder, plan, options, begun=begun, committed=committed)
         notes = self._new_notes() if before is None else self._compare(before, options.allow_dropped_state)
         self._has_begun = notes.is_begun(self._beginning)
-        self._notes = replace(notes, sinks=describe_sinks(plan), unwritten=None)
+        self._file_folders = folders_of(plan, partial(open_folder, spark))
+        self._notes = replace(notes, sinks=describe_sinks(plan, self._file_folders), unwritten=None)
         self.id = uuid4() if self._is_new and not chosen.starts_over else read_checkpoint_id(self.folder)
         retained = int(spark.conf.get(_RETAINED, None) or 100)
         self.ledger = StateLedger(self.folder, plan, self._beginning.batch_id, retained)
@@ -98,6 +108,7 @@ class Checkpoint:
         self._letters = CheckpointLetters(spark, chosen.root, plan, options, self.job_id, replays)
         self.unblocking = Unblocking(chosen.root, options.skip_records, self.next_batch)
         check_outputs(spark, plan, self._owner, self.next_batch, takes_over=self._is_new)
+        self._completion = completion(spark, self._owner, self.next_batch, clock, options)
 
     def begin(self, streams: Sequence[SourceStreams]) -> tuple[Lease, SinkRunInfo]:
         """Begin the run. ``streams``: The sources in the order in which Spark logs their offsets.
@@ -114,6 +125,7 @@ class Checkpoint:
         try:
             if self._has_changed():
                 raise another_driver(self._chosen.root)
+            self._complete_former_outputs(run_id)
             self._delete_discarded()
             if self._is_new:
                 write_manifest(self.folder, self._plan, self._layout, self.id)
@@ -134,6 +146,17 @@ class Checkpoint:
             lease.release()
             raise
         return lease, run
+
+    def _complete_former_outputs(self, run_id: str) -> None:
+        """Complete the folders of file sinks that the program no longer has, before the notes forget them."""
+        own = [*self._chosen.discarded_folders, *notes_of(self.folder).file_folders()]
+        continued = []
+        if self.restoration is not None and self.restoration.savepoint is not None and self.first_batch > 0:
+            continued = [(uid, sink.folder) for uid, sink in self.restoration.savepoint.info.sinks.items()]
+        if not self._chosen.is_first:
+            own, continued = [*own, *continued], []  # the savepoint of a migration
+        self._completion.complete(left_folders(own, self._file_folders), run_id, takes_over=False)
+        self._completion.complete(left_folders(continued, self._file_folders), run_id, takes_over=True)
 
     def _has_changed(self) -> bool:
         """Whether another driver has used the checkpoint since this start read it."""

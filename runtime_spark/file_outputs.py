@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from pyspark.sql import SparkSession
 
+from dsv2.clock import Clock
+from dsv2.file_log.completion import Completion
 from dsv2.file_log.ownership import OutputOwner, SinkPlace
 from dsv2.graph import Plan
+from dsv2.job import RunOptions
 from dsv2.sinks import FileSink
 from runtime_spark.failures import usable
+from runtime_spark.file_merges import SparkMerger
 from runtime_spark.folders import open_folder
 
-__all__ = ("check_outputs", "check_outputs_unused", "check_owned", "own_outputs")
+__all__ = ("check_outputs", "check_outputs_unused", "check_owned", "completion", "own_outputs")
 
 
 def check_outputs_unused(spark: SparkSession, plan: Plan) -> None:
@@ -63,6 +68,14 @@ def own_outputs(spark: SparkSession, plan: Plan, owner: OutputOwner) -> None:
     for place, _ in _places(spark, plan):
         with usable(place.where):
             place.own(owner)
+
+
+def completion(
+    spark: SparkSession, owner: OutputOwner, first_batch: int, clock: Clock, options: RunOptions
+) -> Completion:
+    """Return what completes the folders of former sinks. Parameters: ``Completion``."""
+    opened, merger = partial(open_folder, spark), partial(SparkMerger, spark)
+    return Completion(opened, merger, owner, first_batch, clock, options.allow_dropped_state)
 
 
 def _places(spark: SparkSession, plan: Plan) -> Iterator[tuple[SinkPlace, FileSink[object]]]:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
@@ -37,7 +38,7 @@ from runtime_spark.incomplete_batch import begun_batch, check_incomplete_batch
 from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
 from runtime_spark.manifest import has_spark_state, manifest_of, read_manifest
-from runtime_spark.notes import NoteBook
+from runtime_spark.notes import NoteBook, notes_of
 from runtime_spark.restart import restart_differences
 from runtime_spark.savepoint.basis import read_basis
 from runtime_spark.savepoint.create import take_savepoint
@@ -60,17 +61,24 @@ class ChosenGeneration:
         folder: The generation in which the start continues: the current one or the next.
         starts_over: Whether the micro-batch that has begun is discarded, because it is the first one of the checkpoint
             and the program has changed.
+        discarded_folders: The file sinks of a generation that has begun and is discarded: uids and folders.
     """
 
     root: Folder
     current: Folder
     folder: Folder
     starts_over: bool = False
+    discarded_folders: Sequence[tuple[str, str]] = ()
 
     @property
     def path_below_root(self) -> str:
         """What to append to the path of the checkpoint, such as ``/generations/1``."""
         return self.folder.path.removeprefix(self.root.path)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the start continues in the first generation."""
+        return self.folder.path == self.root.path
 
     @property
     def is_current(self) -> bool:
@@ -105,9 +113,11 @@ def choose_generation(
     current, begun = current_generation(root), begun_generation(root)
     if begun is not None and _continues(spark, root, current, begun, plan, layout, options):
         return ChosenGeneration(root, current, begun)
+    discarded = () if begun is None else notes_of(begun).file_folders()
+    chosen = partial(ChosenGeneration, root, current, discarded_folders=discarded)
     found = _differences(current, plan, layout)
     if found and (options.on_change == "refuse" or _has_spark_state(current)):
-        return ChosenGeneration(root, current, current)  # where it will be refused
+        return chosen(current)  # where it will be refused
     if begun is not None:
         check_incomplete_batch(begun, plan)
     replay = pending_in(spark, root, current, plan, options)
@@ -116,16 +126,16 @@ def choose_generation(
         _LOG.warning("%s: a micro-batch is not complete, so dead letters wait for the next start.", root.path)
         replay = None
     if not found and replay is None:
-        return ChosenGeneration(root, current, current)
+        return chosen(current)
     check_incomplete_batch(current, plan)
     if not current.numbers("commits"):
-        return ChosenGeneration(root, current, current, starts_over=bool(found))
+        return chosen(current, starts_over=bool(found))
     _check(spark, current, plan, layout, options)
     if replay is not None:
         check_pending(current, plan, replay, state_key)
     _log(root, found, replay)
     _migrate(spark, root, current, state_key, replay)
-    return ChosenGeneration(root, current, next_generation(root))
+    return chosen(next_generation(root))
 
 
 @contextmanager

@@ -43,6 +43,10 @@ class Notes:
     sinks: dict[str, Description] = field(default_factory=dict)
     unwritten: int | None = None
 
+    def file_folders(self) -> list[tuple[str, str]]:
+        """Return the uids of the sinks, and the folders of those that write files."""
+        return [(uid, sink.get("folder", "")) for uid, sink in self.sinks.items()]
+
     def with_reports(self, reports: Iterable[dict[str, Any]]) -> Notes:
         """Return these notes with the reports of the subtasks on a micro-batch."""
         reports = list(reports)

@@ -258,7 +258,7 @@ class SparkRuntime:
         with usable(f"The checkpoint_location {location}"):
             root = open_folder(self._spark, location)
             chosen = choose_generation(self._spark, root, plan, layout, options, self._state_key)
-            checkpoint = Checkpoint(self._spark, chosen, plan, layout, options)
+            checkpoint = Checkpoint(self._spark, chosen, plan, layout, options, self._clock)
             plan = with_skips(plan, checkpoint.unblocking.skips)
             restoration = checkpoint.restoration
             positions = {} if restoration is None else restoration.origin.sources

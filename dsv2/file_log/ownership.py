@@ -65,10 +65,9 @@ class SinkPlace:
         """
         if not self._has_output():
             return
-        found = self.folder.read(_OWNER)
-        if found is None or found.split()[:1] != owner.encoded().split()[:1]:
+        if not self.belongs_to(owner, takes_over=True):
             raise self._occupied()
-        if found != owner.encoded() and not takes_over:
+        if not self.belongs_to(owner, takes_over=takes_over):
             raise self._taken_over()
         last = read_log(self.folder).last_batch
         description = Description.read(self.folder)
@@ -80,6 +79,13 @@ class SinkPlace:
                 f"micro-batch {first_batch}. Restore a newer checkpoint, or remove the later micro-batches, which are "
                 f"then written again: dsv2 files truncate {self.path} --after {first_batch - 1}"
             )
+
+    def belongs_to(self, owner: OutputOwner, *, takes_over: bool) -> bool:
+        """Whether the folder is that of ``owner``, or, if ``takes_over``, of another checkpoint of its job."""
+        found = self.folder.read(_OWNER)
+        if found is None:
+            return False
+        return found == owner.encoded() or (takes_over and found.split()[:1] == owner.encoded().split()[:1])
 
     def check_owned(self, owner: OutputOwner) -> None:
         """Check before each micro-batch that no other checkpoint has taken over the folder.

@@ -120,16 +120,25 @@ class SinkFolder:
         """
         self._log.append(self._entry(opens=True))  # from here on, an earlier run cannot write
         self._complete_replacement()
-        pending = self._read_pending()
-        if pending is not None and first_batch is None:
-            self._staged.add(pending.staging)
-        elif pending is not None and first_batch is not None and pending.batch < first_batch:
-            self._pending = pending
-            self.publish()
-        elif pending is not None:
+        if first_batch is not None:
+            self.publish_prepared(first_batch)
             self._folder.delete(PENDING)
+        elif (pending := self._read_pending()) is not None:
+            self._staged.add(pending.staging)
         self._remove_unused_staging()
         self._remove_unused_segments()
+
+    def publish_prepared(self, first_batch: int) -> None:
+        """Publish the micro-batch that an earlier run has prepared, if it is before ``first_batch``.
+
+        Raises:
+            LogConflictError: Another run writes to the folder.
+            CorruptDataError: A file is missing.
+        """
+        pending = self._read_pending()
+        if pending is not None and pending.batch < first_batch:
+            self._pending = pending
+            self.publish()
 
     def stage(self, batch: int) -> str:
         """Return a new folder, relative to that of the sink, to write a micro-batch to."""
@@ -156,11 +165,12 @@ class SinkFolder:
         pending = self._pending
         if pending is None:
             return
-        if self._log.state.last_batch < pending.batch:
+        is_new = self._log.state.last_batch < pending.batch
+        if is_new:
             moves, added = self._places(pending)
             self._add(moves, self._entry(batch=pending.batch, added=added))
         self._folder.delete(PENDING)
-        if self._rolling is None:
+        if is_new and self._rolling is None:  # an earlier run may have left its files there, to be merged
             self._folder.remove(pending.staging)
         self._pending = None
         self._release(pending.staging)

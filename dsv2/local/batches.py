@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from enum import Enum
 from typing import Any
@@ -13,14 +14,15 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.graph import Plan
 from dsv2.graph.skips import SkippedRecords
 from dsv2.job import Trigger, input_is_bounded
-from dsv2.local.beginning import Beginning
+from dsv2.local.beginning import Beginning, on_disk
 from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch, SubtaskState
 from dsv2.local.control import JobControl
 from dsv2.local.letters import LocalLetters
 from dsv2.local.run import LocalRun
 from dsv2.local.savepoints import restart
 from dsv2.local.sinks import LocalSinks, encoded_outputs
-from dsv2.program.description import describe
+from dsv2.program.description import describe, describe_sinks
+from dsv2.program.file_folders import folders_of
 from dsv2.program.history import continued_programs
 from dsv2.program.key_samples import add_samples
 from dsv2.program.unblocking import Unblocking
@@ -75,12 +77,15 @@ class Recorder:
         self._limits = FailureLimits(plan)
         self._skipped: SkippedRecords = {}
         self._keys = list(begun.keys)
+        self._described_sinks = describe_sinks(plan, folders_of(plan, on_disk))
         self._programs = continued_programs(begun.earlier, describe(plan)) if checkpoint is not None else []
 
     def complete_earlier(self) -> None:
         """Write the last micro-batch of the earlier run to the sinks, if they may not have it."""
         if (pending := self._begun.pending) is not None:
             assert self._checkpoint is not None
+            if pending.sinks != self._described_sinks:  # so that a crash is not followed by a third program's folders
+                self._checkpoint.write(replace(pending, sinks=self._described_sinks))
             self._sinks.write_again(pending.outputs, self._run.codec, pending.batch_id)
             self._letters.write(pending.batch_id, pending.letters)
             self._letters.record_replays(pending.replays)
@@ -139,6 +144,7 @@ class Recorder:
             run.kept_fields(),
             run.holding(),
             run.positions(),
+            self._described_sinks,
             run.ended_sources(),
             begun.replays,
             letters,

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from os import PathLike
 from uuid import uuid4
 
 from dsv2.dead_letters.replay import Replays, check_replays, pending_replay
 from dsv2.errors import ConfigurationError, DroppedStateWarning, IncompatibleCheckpointError
+from dsv2.file_log.completion import has_batch
+from dsv2.folders import LocalFolder
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.job import RunOptions
 from dsv2.local.checkpoint import StoredBatch
@@ -17,6 +20,7 @@ from dsv2.local.letters import job_letters
 from dsv2.paths import local_folder
 from dsv2.program.description import Description, describe
 from dsv2.program.dropped import dropped_state
+from dsv2.program.file_folders import folders_of
 from dsv2.program.key_samples import KeySample, changed_keys, readable_samples
 from dsv2.program.restart import refusal, refuse_or_warn_of_dropped, restart_differences
 from dsv2.program.savepoint_check import carried_differences, check_savepoint, lost_records
@@ -28,11 +32,17 @@ from dsv2.savepoint.metadata import SourcePosition
 from dsv2.savepoint.next_batch import check_next_batch
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.source_replays import with_values
+from dsv2.sinks.paths import normalized
 
-__all__ = ("ONLY_LOCAL", "Beginning", "State", "beginning_of")
+__all__ = ("Beginning", "State", "beginning_of", "on_disk")
 
-ONLY_LOCAL = "The local runtime cannot reach other file systems. Copy it to the local disk, or use Spark."
+_ONLY_LOCAL = "The local runtime cannot reach other file systems. Copy it to the local disk, or use Spark."
 _LOG = logging.getLogger(__name__)
+
+
+def on_disk(path: str | PathLike[str]) -> LocalFolder:
+    """Open a folder. Raises ``ConfigurationError`` if it is on another file system."""
+    return local_folder(path, _ONLY_LOCAL)
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,8 @@ class Beginning:
         now_ms: The time that the job has reached, in ms.
         is_new: Whether the checkpoint has no micro-batch.
         complete: Whether all input has been processed to its end.
-        pending: The last micro-batch, if it is not known whether the sinks have it.
+        pending: The last micro-batch, if it is not known whether the sinks have it, with the records that they lack.
+        former_folders: The sinks of the earlier program, by uid, and the folders of those that write files.
     """
 
     job_id: str
@@ -76,6 +87,7 @@ class Beginning:
     is_new: bool = True
     complete: bool = False
     pending: StoredBatch | None = None
+    former_folders: Sequence[tuple[str, str]] = ()
 
 
 def beginning_of(
@@ -96,7 +108,7 @@ def beginning_of(
         IncompatibleCheckpointError: The program cannot continue from the state.
         CorruptDataError: The state is damaged.
     """
-    savepoint = None if options.savepoint is None else local_folder(options.savepoint, ONLY_LOCAL).path
+    savepoint = None if options.savepoint is None else on_disk(options.savepoint).path
     if stored is not None:
         if savepoint not in (None, stored.savepoint):
             began = "without a savepoint" if stored.savepoint is None else f"from the savepoint {stored.savepoint}"
@@ -104,16 +116,15 @@ def beginning_of(
                 f"The checkpoint {options.checkpoint_location} began {began}, so it cannot start from the savepoint "
                 f"{savepoint}. Use a new checkpoint_location, or omit savepoint to continue from the checkpoint."
             )
-        if not is_written and not options.allow_dropped_state:
-            _check_pending(plan, stored)
-        return _from_checkpoint(plan, options, stored, is_written=is_written)
+        pending = None if is_written else _pending(plan, stored, allow_dropped_state=options.allow_dropped_state)
+        return _from_checkpoint(plan, options, stored, pending)
     if savepoint is not None:
         return _from_savepoint(plan, options, savepoint, job_id)
     return Beginning(job_id, str(uuid4()))
 
 
 def _from_savepoint(plan: Plan, options: RunOptions, path: str, job_id: str) -> Beginning:
-    savepoint = SavepointReader(local_folder(path, ONLY_LOCAL))
+    savepoint = SavepointReader(on_disk(path))
     info, types = savepoint.info, TypeRegistry.of(plan)
     check_savepoint(
         path,
@@ -142,10 +153,11 @@ def _from_savepoint(plan: Plan, options: RunOptions, path: str, job_id: str) -> 
         info.keys,
         info.replays if continues else Replays(),  # letters belong to a job
         path,
+        former_folders=[(uid, sink.folder) for uid, sink in info.sinks.items()] if continues else (),
     )
 
 
-def _from_checkpoint(plan: Plan, options: RunOptions, stored: StoredBatch, *, is_written: bool) -> Beginning:
+def _from_checkpoint(plan: Plan, options: RunOptions, stored: StoredBatch, pending: StoredBatch | None) -> Beginning:
     assert options.checkpoint_location is not None
     _check_program(plan, options, options.checkpoint_location, stored)
     _check_sources(plan, stored.sources)
@@ -168,7 +180,8 @@ def _from_checkpoint(plan: Plan, options: RunOptions, stored: StoredBatch, *, is
         stored.now_ms,
         False,
         stored.complete and all(operator.uid in stored.sources for operator in _sources(plan)),
-        None if is_written else stored,
+        pending,
+        [(uid, sink["folder"]) for uid, sink in stored.sinks.items()],
     )
 
 
@@ -236,12 +249,31 @@ def _sources(plan: Plan) -> list[Operator]:
     return [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
 
 
-def _check_pending(plan: Plan, stored: StoredBatch) -> None:
-    """Check that the sinks of the last micro-batch, which they may not have, still exist."""
+def _pending(plan: Plan, stored: StoredBatch, *, allow_dropped_state: bool) -> StoredBatch:
+    """Return the last micro-batch with the records that its sinks may not have.
+
+    If a file sink has moved, its former folder has the micro-batch as a whole or not at all. In that case the new
+    folder gets it.
+
+    Raises:
+        IncompatibleCheckpointError: A sink that lacks records was removed, or has the folder of another one, which may
+            have its own records of the micro-batch. Not if this is allowed.
+    """
     sinks = {operator.uid for operator in plan.operators if operator.kind is OperatorKind.SINK}
-    if missing := sorted({output.uid for output in stored.outputs} - sinks):
+    before = {uid: normalized(sink["folder"]) for uid, sink in stored.sinks.items() if sink["folder"]}
+    now = {uid: normalized(folder) for uid, folder in folders_of(plan, on_disk).items()}
+    moved = {uid for uid, folder in before.items() if now.get(uid) != folder}
+    complete = {uid for uid in moved if has_batch(on_disk(before[uid]), stored.batch_id)}
+    lacking = {output.uid for output in stored.outputs} - complete
+    exchanged = {uid for uid in moved & lacking if now.get(uid) in before.values()}
+    if (dropped := sorted((lacking - sinks) | exchanged)) and not allow_dropped_state:
+        uid = dropped[0]
+        change = "now writes to the folder of another sink" if uid in exchanged else "no longer has"
+        where = f" in {before[uid]}" if uid in before else ""
         raise IncompatibleCheckpointError(
-            f"The checkpoint holds records of micro-batch {stored.batch_id} for the sink {missing[0]!r}, which the "
-            f"program no longer has. Start the program that wrote them once more, which completes the micro-batch. "
+            f"The checkpoint holds records of micro-batch {stored.batch_id} for the sink {uid!r}{where}, which the "
+            f"program {change}. Start the program that wrote them once more, which completes the micro-batch. "
             f"To drop the records, start with allow_dropped_state=True."
         )
+    outputs = [output for output in stored.outputs if output.uid in lacking - exchanged]
+    return replace(stored, outputs=outputs)

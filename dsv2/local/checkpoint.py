@@ -70,6 +70,7 @@ class StoredBatch:
         fields: The names of the stored function fields, by uid.
         holding: The uids of operators that hold back records behind an aligned watermark.
         sources: The positions of the sources, by uid.
+        sinks: The sinks (``describe_sinks``).
         ended: The uids of the sources that have ended.
         replays: The dead letters that the job has processed again.
         letters: The dead letters of the micro-batch that nothing reads.
@@ -88,6 +89,7 @@ class StoredBatch:
     fields: Mapping[str, Sequence[str]]
     holding: Sequence[str]
     sources: Mapping[str, SourcePosition]
+    sinks: Mapping[str, Description] = field(default_factory=dict)
     ended: Sequence[str] = ()
     replays: Replays = field(default_factory=Replays)
     letters: Sequence[Mapping[str, Any]] = ()

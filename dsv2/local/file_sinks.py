@@ -16,13 +16,12 @@ from dsv2.file_log.ownership import OutputOwner, SinkPlace
 from dsv2.file_log.schema import check_partitioning, json_schema
 from dsv2.folders import Folder
 from dsv2.graph import Operator, Plan
-from dsv2.local.beginning import ONLY_LOCAL
-from dsv2.paths import local_folder
+from dsv2.local.beginning import on_disk
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.report.sink_calls import name_of
 from dsv2.sinks import FileSink
 
-__all__ = ("LocalFileSink", "check_file_sink", "places_of")
+__all__ = ("LocalFileSink", "LocalMerger", "check_file_sink", "places_of")
 
 _NEVER_MS = 1 << 62
 
@@ -35,7 +34,7 @@ def check_file_sink(operator: Operator, sink: FileSink[Any]) -> None:
         SchemaError: The schema or the partitioning is not valid.
     """
     require_client_library("pyarrow", "files", "FileSink in the local runtime")
-    local_folder(sink.path, ONLY_LOCAL)
+    on_disk(sink.path)
     try:
         check_partitioning(sink.partition_by, json_schema(sink.schema))
     except SchemaError as error:
@@ -51,7 +50,25 @@ def places_of(plan: Plan) -> Iterator[tuple[SinkPlace, FileSink[Any]]]:
 
 def _place(operator: Operator, sink: FileSink[Any]) -> SinkPlace:
     where = f"The sink {operator}, defined at {operator.location}: {sink.path}"
-    return SinkPlace(local_folder(sink.path, ONLY_LOCAL), sink.path, where)
+    return SinkPlace(on_disk(sink.path), sink.path, where)
+
+
+class LocalMerger:
+    """Merges the files in the folder of a sink."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+
+    def __call__(self, groups: Sequence[MergeGroup], staging: str) -> list[Merged]:
+        """Merge groups; see ``Merger``."""
+        merged = []
+        for number, group in enumerate(groups):
+            format = group.files[0].path.rpartition(".")[2]
+            data, lengths = joined([_content(self._folder, file.path) for file in group.files], format)
+            path = f"{staging}/{number}.{format}"
+            self._folder.write(path, data)
+            merged.append(Merged(path, len(data), lengths))
+        return merged
 
 
 class LocalFileSink:
@@ -112,19 +129,9 @@ class LocalFileSink:
         with self._named("cannot merge small files"):
             due = self._folder.next_roll_ms()
             if due is not None and (at_end or due <= self._clock.now_ms()):
-                self._folder.roll(self._merge)
+                self._folder.roll(LocalMerger(self._place.folder))
             if at_end:
                 self._folder.close()
-
-    def _merge(self, groups: Sequence[MergeGroup], staging: str) -> list[Merged]:
-        folder, format = self._place.folder, self._sink.format.value
-        merged = []
-        for number, group in enumerate(groups):
-            data, lengths = joined([_content(folder, file.path) for file in group.files], format)
-            path = f"{staging}/{number}.{format}"
-            folder.write(path, data)
-            merged.append(Merged(path, len(data), lengths))
-        return merged
 
     @contextmanager
     def _named(self, what: str) -> Iterator[None]:

@@ -17,11 +17,10 @@ from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionErr
 from dsv2.graph import Plan
 from dsv2.job import JobResult, JobStatus
 from dsv2.job_display import DisplayedJob
-from dsv2.local.beginning import ONLY_LOCAL, Beginning
+from dsv2.local.beginning import Beginning, on_disk
 from dsv2.local.control import JobControl
 from dsv2.local.execution import Execution
 from dsv2.local.savepoints import take
-from dsv2.paths import local_folder
 from dsv2.progress import JobProgress
 from dsv2.runtime.report.ending_job import EndingJob
 from dsv2.runtime.report.job_listeners import JobListeners
@@ -190,7 +189,7 @@ class LocalJob(EndingJob, DisplayedJob):
             raise ConfigurationError(
                 "A savepoint is taken between two micro-batches, so a sink or a listener cannot take one."
             )
-        folder = local_folder(path, ONLY_LOCAL)
+        folder = on_disk(path)
         check_unused(folder)
 
         def write() -> str:

@@ -12,22 +12,23 @@ from dsv2.arguments import check_whole_number
 from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import PlanError
+from dsv2.file_log.completion import Completion
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.folders import Folder
 from dsv2.graph import Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.job import RunOptions, default_trigger, input_is_bounded
 from dsv2.job_configuration import configuration_of
-from dsv2.local.beginning import ONLY_LOCAL, Beginning, beginning_of
+from dsv2.local.beginning import Beginning, beginning_of, on_disk
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.checks import check_plan, check_start
 from dsv2.local.control import JobControl
 from dsv2.local.execution import Execution, Settings
-from dsv2.local.file_sinks import places_of
+from dsv2.local.file_sinks import LocalMerger, places_of
 from dsv2.local.job import LocalJob
 from dsv2.local.letters import LocalLetters
 from dsv2.local.skips import plan_of_run
-from dsv2.paths import local_folder
+from dsv2.program.file_folders import folders_of, left_folders
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime_view import RuntimeView
 
@@ -90,7 +91,7 @@ class LocalRuntime:
 
     def open_folder(self, path: str) -> Folder:
         """Open a folder on the local disk, for dashboards."""
-        return local_folder(path, ONLY_LOCAL)
+        return on_disk(path)
 
     def start(self, plan: Plan, options: RunOptions) -> LocalJob:
         """Start to run ``plan``. If the caller waits for its end, it runs in the thread of the caller.
@@ -105,6 +106,7 @@ class LocalRuntime:
         with ExitStack() as stack:
             checkpoint, begun = self._begin(plan, options, stack)
             _check_files(plan, begun, has_checkpoint=checkpoint is not None)
+            self._complete_former_outputs(plan, options, begun)
             letters = LocalLetters(plan, options, begun.job_id)
             plan, unblocking = plan_of_run(plan, options, begun, checkpoint)
             control = JobControl()
@@ -124,12 +126,19 @@ class LocalRuntime:
         if options.checkpoint_location is None or plan.mode is RuntimeExecutionMode.BATCH:
             return None, beginning_of(plan, options, f"local-{os.getpid()}-{self._clock.now_ms()}-{next(_RUNS)}")
         check_uids(plan)
-        checkpoint = LocalCheckpoint(local_folder(options.checkpoint_location, ONLY_LOCAL))
+        checkpoint = LocalCheckpoint(on_disk(options.checkpoint_location))
         checkpoint.acquire()
         stack.callback(checkpoint.release)
         stored = checkpoint.last()
         is_written = stored is None or checkpoint.is_written(stored.batch_id)
         return checkpoint, beginning_of(plan, options, str(uuid4()), stored, is_written=is_written)
+
+    def _complete_former_outputs(self, plan: Plan, options: RunOptions, begun: Beginning) -> None:
+        """Complete the folders of file sinks that the program no longer has."""
+        owner = OutputOwner(begun.job_id, begun.checkpoint_id)
+        completion = Completion(on_disk, LocalMerger, owner, begun.batch_id, self._clock, options.allow_dropped_state)
+        left = left_folders(begun.former_folders, folders_of(plan, on_disk))
+        completion.complete(left, str(uuid4()), takes_over=begun.is_new)
 
 
 def _check_files(plan: Plan, begun: Beginning, *, has_checkpoint: bool) -> None:

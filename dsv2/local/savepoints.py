@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dsv2.dead_letters.replay import Replays
 from dsv2.folders import Folder
 from dsv2.graph import Plan
+from dsv2.local.beginning import on_disk
 from dsv2.local.run import LocalRun
 from dsv2.program.description import Description, describe, describe_sinks
+from dsv2.program.file_folders import folders_of
 from dsv2.program.history import continued_programs
 from dsv2.runtime.rescale import ProgramSuccession
 from dsv2.runtime.sources.sent_before import sent_before
@@ -38,7 +40,7 @@ def take(
     """
     writer = SavepointWriter(folder, continued_programs(earlier, describe(plan)), run.codec)
     writer.write(run.rows())
-    sinks, fields = describe_sinks(plan), run.kept_fields()
+    sinks, fields = describe_sinks(plan, folders_of(plan, on_disk)), run.kept_fields()
     writer.finish(origin, run.positions(), sinks, fields, run.holding(), replays)
 
 

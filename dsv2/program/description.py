@@ -5,6 +5,7 @@ Stored state is only bytes, so a job would continue with a program that interpre
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from inspect import isabstract
 from typing import Any, TypeAlias
 
@@ -68,13 +69,17 @@ def describe(plan: Plan) -> Description:
     }
 
 
-def describe_sinks(plan: Plan) -> dict[str, Description]:
-    """Describe the sinks, by uid. They may change freely, so they are no part of the description of a program."""
+def describe_sinks(plan: Plan, folders: Mapping[str, str] | None = None) -> dict[str, Description]:
+    """Describe the sinks, by uid. They may change freely, so they are no part of the description of a program.
+
+    ``folders``: The folders to which file sinks write, by uid.
+    """
     return {
         operator.uid: {
             "kind": _class_name(operator),
             "target": operator.body.describe_target(),
             "exactly_once": operator.body.exactly_once,
+            "folder": (folders or {}).get(operator.uid, ""),
         }
         for operator in plan.operators
         if isinstance(operator.body, Sink)

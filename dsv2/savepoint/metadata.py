@@ -82,6 +82,7 @@ class SinkPosition:
         exactly_once: Whether it writes each record once, also across this savepoint.
         job_id: The job, as the sink knows it.
         batch_id: The last micro-batch that it has written; -1: none.
+        folder: The folder of a file sink, with its scheme. Empty: another sink, or it has not run.
     """
 
     kind: str
@@ -89,6 +90,7 @@ class SinkPosition:
     exactly_once: bool
     job_id: str
     batch_id: int
+    folder: str = ""
 
 
 def sink_positions(sinks: Mapping[str, JsonObject], origin: Origin) -> dict[str, SinkPosition]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from enum import Enum
@@ -11,14 +10,13 @@ from typing import Generic, Literal, TypeVar
 
 from dsv2.arguments import as_choice, as_milliseconds, check_whole_number
 from dsv2.errors import ConfigurationError
-from dsv2.sinks.paths import contains, normalized
+from dsv2.sinks.paths import contains, normalized, without_password
 from dsv2.sinks.sink import Sink
 
 __all__ = ("FileSink", "FileSinkFormat")
 
 T = TypeVar("T")
 
-_USER_AND_PASSWORD = re.compile(r"(?<=://).*:.*(?=@)", re.DOTALL)
 _ROLL_BYTES = 128 << 20
 
 
@@ -98,7 +96,7 @@ class FileSink(Sink[T], Generic[T]):
         """The runtime checks the schema instead."""
 
     def describe_target(self) -> str:
-        return _USER_AND_PASSWORD.sub("***", self.path)
+        return without_password(self.path)
 
     @property
     def record_types(self) -> Collection[type]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from urllib.parse import urlsplit
 
-__all__ = ("contains", "normalized")
+__all__ = ("contains", "normalized", "without_password")
+
+_USER_AND_PASSWORD = re.compile(r"(?<=://).*:.*(?=@)", re.DOTALL)
 
 
 def normalized(path: str) -> str:
@@ -25,3 +28,8 @@ def normalized(path: str) -> str:
 def contains(folder: str, other: str) -> bool:
     """Whether ``other`` is below ``folder``. Both must be ``normalized``."""
     return other.startswith(folder.rstrip("/") + "/")
+
+
+def without_password(path: str) -> str:
+    """Return a path with the user and the password in it replaced, to be stored or shown."""
+    return _USER_AND_PASSWORD.sub("***", path)

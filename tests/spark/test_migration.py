@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from datetime import timedelta
@@ -33,6 +34,7 @@ from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import TestSource
 from runtime_spark import SparkRuntime, create_savepoint
+from runtime_spark.file_sinks import FileSinkWriter
 from runtime_spark.lease import Lease
 from tests.profiles import nightly
 from tests.spark.programs import read_back
@@ -315,3 +317,71 @@ def test_inputs_that_have_ended_or_are_blocked(spark: SparkSession, tmp_path: Pa
         run(short=[Ends(), Forward()], after=["c"], stop=False)
     rest = run(short=[Ends(), Forward()], after=["a", "c"], stop=False)
     assert rest == ["1", "2", "3", "4", "6", "end", "end"]
+
+
+class Number(NamedTuple):
+    n: int
+
+
+class Pass(OneInputStreamProcessFunction[Number, Number]):
+    """Keeps state, so that another parallelism migrates it."""
+
+    def uses_states(self) -> list[StateDeclaration]:
+        return [TIMES]
+
+    def process_record(self, record: Number, output: Collector[Number], ctx: PartitionedContext[Number]) -> None:
+        ctx.state_manager.get_state(TIMES).update(1)
+        output.collect(record)
+
+
+def number_of(index: int) -> Number:
+    return Number(index)
+
+
+def written(folder: Path) -> list[int]:
+    lines = [line for file in folder.glob("*.json") for line in file.read_text().splitlines()]
+    return sorted(json.loads(line)["n"] for line in lines)
+
+
+@pytest.mark.parametrize("change", ["moved", "removed and migrated", "savepoint"])
+def test_files_of_a_sink_that_is_gone_are_published(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """The driver dies between the commit of micro-batch 2 and the publication of its files."""
+
+    def start(folder: Path | None, parallelism: int = 1, **options: Any) -> list[int]:
+        env = ExecutionEnvironment.get_instance(spark=spark)
+        source = DataGeneratorSource(number_of, count=50, records_per_batch=10)
+        numbers = env.from_source(source).with_uid("in").key_by(itself).process(Pass()).with_uid("pass")
+        numbers.with_parallelism(parallelism)
+        others = CollectSink[Number]()
+        numbers.to_sink(others).with_uid("others")
+        if folder is not None:
+            roll = timedelta(hours=1) if change == "moved" else None
+            numbers.to_sink(FileSink(folder, schema=Number, format="json", roll_interval=roll)).with_uid("out")
+        env.execute("files", **{"checkpoint_location": tmp_path / "checkpoint"} | options)
+        return sorted(record.n for record in others.results)
+
+    publish = FileSinkWriter.publish
+
+    def dies(writer: FileSinkWriter) -> None:
+        if (tmp_path / "checkpoint" / "commits" / "2").exists():
+            raise OSError("the driver dies")
+        publish(writer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileSinkWriter, "publish", dies)
+        with pytest.raises(JobError, match="the driver dies"):
+            start(tmp_path / "a")
+    assert not set(range(20, 30)) & set(written(tmp_path / "a"))
+    if change == "removed and migrated":
+        rest = start(None, parallelism=2)
+    elif change == "moved":
+        start(tmp_path / "b")
+        rest = written(tmp_path / "b")
+    else:
+        savepoint = create_savepoint(tmp_path / "checkpoint", tmp_path / "savepoint", spark=spark)
+        start(tmp_path / "b", savepoint=savepoint, checkpoint_location=tmp_path / "second")
+        rest = written(tmp_path / "b")
+    assert written(tmp_path / "a") == [*range(30)]
+    assert rest == [*range(30, 50)]

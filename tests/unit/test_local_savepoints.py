@@ -437,7 +437,7 @@ def test_savepoint_tells_what_each_sink_has_written(tmp_path: Path) -> None:
     job = env.execute_async("sinks")
     wait_until(lambda: job.progress.batch_id == 1)  # before the stop
     savepoint = Savepoint.open(job.savepoint(tmp_path / "s"))
-    of_job = {"job_id": savepoint.origin.job_id, "batch_id": 1}
+    of_job = {"job_id": savepoint.origin.job_id, "batch_id": 1, "folder": ""}
     assert {uid: asdict(sink) for uid, sink in savepoint.sinks.items()} == {
         "ledger": {"kind": f"{__name__}.Ledger", "target": "the ledger", "exactly_once": True, **of_job},
         "list": {"kind": "dsv2.sinks.sink.CollectSink", "target": "", "exactly_once": False, **of_job},
