@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
@@ -29,12 +30,26 @@ if TYPE_CHECKING:
     from dsv2.dashboard import Dashboard
     from dsv2.explain import Explanation, Format
 
-__all__ = ("ExecutionEnvironment",)
+__all__ = ("ExecutionEnvironment", "starts_refused")
 
 T = TypeVar("T")
 
 # name -> module with a function create(**options) -> JobRuntime
 _RUNTIMES = {"spark": "runtime_spark", "local": "dsv2.local"}
+
+
+_refusals: list[str] = []
+"""Why no job can be started now. Empty: jobs can be started."""
+
+
+@contextmanager
+def starts_refused(reason: str) -> Iterator[None]:
+    """Refuse to start jobs in this process, in all environments and threads. ``reason``: Shown in the error."""
+    _refusals.append(reason)
+    try:
+        yield
+    finally:
+        _refusals.remove(reason)
 
 
 class ExecutionEnvironment:
@@ -447,6 +462,8 @@ class ExecutionEnvironment:
     ) -> JobHandle:
         from dsv2.findings.of_plan import warn_of_mistakes  # not loaded by ``import dsv2``
 
+        if _refusals:
+            raise ConfigurationError(f"execute at {caller_location()}: {_refusals[-1]}")
         plan = self.build_plan(job_name)
         options = replace(
             options,

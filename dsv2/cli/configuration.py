@@ -70,6 +70,7 @@ class Configuration(msgspec.Struct, frozen=True):
         own_settings: The names of those that are given for this pipeline, which the function must have. Others are
             given for all pipelines, and functions without them ignore them.
         spark: Settings of the Spark session.
+        pipelines: The names of the pipelines that the file configures.
     """
 
     target: str
@@ -85,6 +86,7 @@ class Configuration(msgspec.Struct, frozen=True):
     settings: Mapping[str, Any]
     own_settings: frozenset[str]
     spark: Mapping[str, str]
+    pipelines: tuple[str, ...]
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -146,6 +148,7 @@ def configuration_of(arguments: argparse.Namespace) -> Configuration:
         settings,
         frozenset((*options.settings, *own.settings)),
         spark,
+        tuple(file.pipelines),
     )
 
 

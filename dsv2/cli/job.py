@@ -113,7 +113,7 @@ def _pipeline_command(
 
 def _run(arguments: argparse.Namespace) -> Report:
     configuration = configuration_of(arguments)
-    function = load(configuration.target)
+    function = load(configuration.target, configuration.pipelines)
     # While Spark starts, Ctrl-C is only noted. Without Spark, it ends a function that takes long to build a pipeline.
     with signals_noted() if configuration.runtime == "spark" else nullcontext() as noted:
         env = _environment(function, configuration)
@@ -142,7 +142,7 @@ def _watched(job: JobHandle, configuration: Configuration, signals: NotedSignals
 def _explain(arguments: argparse.Namespace) -> Report:
     configuration = configuration_of(arguments)
     try:
-        explanation = _explanation(load(configuration.target), configuration)
+        explanation = _explanation(load(configuration.target, configuration.pipelines), configuration)
     except UserCodeError as error:
         print_error(str(error))
         return Report([], exit_code=_FAILED)
@@ -169,7 +169,7 @@ def _check(arguments: argparse.Namespace) -> Report:
     problems: list[str | None] = []
     findings: Sequence[Finding] = ()
     try:
-        view = _explanation(load(configuration.target), configuration).view
+        view = _explanation(load(configuration.target, configuration.pipelines), configuration).view
     except UserCodeError as error:
         problems = [str(error)]
     else:
@@ -209,7 +209,6 @@ def _built(
         raise ConfigurationError(
             f"{configuration.target} has built nothing. It must add operators to the environment that it is given."
         )
-    runtime.is_building = False
     return env
 
 
@@ -219,11 +218,8 @@ class _Runtime:
     def __init__(self, configuration: Configuration, runtime: JobRuntime | None) -> None:
         self._configuration = configuration
         self._runtime = runtime
-        self.is_building = True
 
     def start(self, plan: Plan, options: RunOptions) -> JobHandle:
-        if self.is_building:
-            raise ConfigurationError("The function must only build the pipeline. Remove execute from it.")
         assert self._runtime is not None
         return self._runtime.start(plan, options)
 

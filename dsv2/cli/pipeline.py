@@ -7,15 +7,16 @@ import os
 import sys
 import traceback
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from dsv2.cli.configuration import Configuration
-from dsv2.environment import ExecutionEnvironment
+from dsv2.environment import ExecutionEnvironment, starts_refused
 from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.tracebacks import user_frames
 
@@ -25,20 +26,22 @@ PipelineFunction = Callable[..., object]
 """``function(env, **settings)``. A parameter ``spark`` receives the session."""
 
 _SESSION = "spark"
+_UNLESS_MAIN = "Call execute in a function, or below: if __name__ == '__main__':"
 
 
 class UserCodeError(Dsv2Error):
     """An error in the user's module or function, with the user's lines."""
 
 
-def load(target: str) -> PipelineFunction:
+def load(target: str, configured: Sequence[str] = ()) -> PipelineFunction:
     """Import a pipeline function. Modules are also found in the current directory.
 
     Args:
         target: ``module:function``.
+        configured: The names of the pipelines in the configuration file.
 
     Raises:
-        ConfigurationError: There is no such function.
+        ConfigurationError: There is no such function, or a name in the configuration file is a typing error.
         UserCodeError: The module raised an exception.
     """
     module_name, separator, path = target.partition(":")
@@ -49,7 +52,8 @@ def load(target: str) -> PipelineFunction:
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found: Any = import_module(module_name)
+        with starts_refused(f"dsv2 only imports {module_name}, and runs no job of it. {_UNLESS_MAIN}"):
+            found: Any = import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise _user_error(error) from error
@@ -58,16 +62,41 @@ def load(target: str) -> PipelineFunction:
         ) from error
     except Exception as error:
         raise _user_error(error) from error
-    for name in path.split("."):
-        if not hasattr(found, name):
-            raise ConfigurationError(f"{found.__name__} has no function {name!r}.{_functions_in(found)}")
-        found = getattr(found, name)
+    for name in configured:
+        _check_configured(name, found, is_configured=target in configured)
+    found = _attribute(found, path)
     if not callable(found):
         raise ConfigurationError(f"{target} is not a function, but {type(found).__name__}.")
     if not _parameters(found):
         raise ConfigurationError(f"{target} must take the environment: def {path}(env: ExecutionEnvironment) -> None")
     function: PipelineFunction = found
     return function
+
+
+def _attribute(module: Any, path: str) -> Any:
+    found = module
+    for name in path.split("."):
+        if not hasattr(found, name):
+            raise ConfigurationError(f"{found.__name__} has no function {name!r}.{_functions_in(found)}")
+        found = getattr(found, name)
+    return found
+
+
+def _check_configured(pipeline: str, module: Any, *, is_configured: bool) -> None:
+    """Check a name in the configuration file: that of a function in the module, or of a pipeline elsewhere.
+
+    A name elsewhere may belong to another machine, unless the pipeline that runs is not configured at all.
+    """
+    module_name, separator, path = pipeline.partition(":")
+    try:
+        if not separator or not module_name or not path:
+            raise ConfigurationError("Write it as MODULE:FUNCTION.")
+        if module_name == module.__name__:
+            _attribute(module, path)
+        elif not is_configured and find_spec(module_name.partition(".")[0]) is None:
+            raise ConfigurationError(f"There is no module {module_name!r}.")
+    except ConfigurationError as error:
+        raise ConfigurationError(f"The configuration file has a table [pipelines.{pipeline!r}]: {error}") from error
 
 
 def takes_session(function: PipelineFunction) -> bool:
@@ -97,7 +126,8 @@ def build(
     if takes_session(function):
         given[_SESSION] = session
     try:
-        function(env, **given)
+        with starts_refused("The function must only build the pipeline. Remove execute from it."):
+            function(env, **given)
     except Exception as error:
         raise _user_error(error) from error
 

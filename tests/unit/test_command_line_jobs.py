@@ -127,19 +127,35 @@ def closing(env: ExecutionEnvironment) -> None:
 '''
 
 
+SCRIPT = """
+from dsv2 import ExecutionEnvironment, PrintSink
+
+env = ExecutionEnvironment.get_instance(runtime="local")
+env.from_collection([1]).to_sink(PrintSink("ran"))
+env.execute_async() if __name__ == "script" else env.execute()
+
+
+def pipeline(env):
+    own = ExecutionEnvironment.get_instance(runtime="local")
+    own.from_collection([1]).to_sink(PrintSink("ran"))
+    own.execute()
+"""
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
     """Runs a command in a directory with the module ``jobs``, on the local runtime."""
     (tmp_path / "jobs.py").write_text(textwrap.dedent(JOBS))
     (tmp_path / "spoiled.py").write_text("def f(:\n")
     (tmp_path / "lacking.py").write_text("import there_is_no_such_module\n")
+    (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     for name in [name for name in os.environ if name.startswith("DSV2_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("DSV2_RUNTIME", "local")
-    for module in ("jobs", "spoiled", "lacking"):
+    for module in ("jobs", "spoiled", "lacking", "script"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     importlib.invalidate_caches()
 
@@ -149,7 +165,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         return code, captured.out, captured.err
 
     yield call
-    for module in ("jobs", "spoiled", "lacking"):
+    for module in ("jobs", "spoiled", "lacking", "script"):
         sys.modules.pop(module, None)
 
 
@@ -240,7 +256,7 @@ def test_command_line_overrides_environment_and_file(run: Run, tmp_path: Path, m
         [pipelines."jobs:shown"]
         settings = { b = 2, c = 2 }
         parallelism = 3
-        [pipelines."jobs:other"]
+        [pipelines."jobs:numbers"]
         parallelism = 9
         """
     )
@@ -275,6 +291,9 @@ def test_settings_for_all_pipelines_may_be_unknown_to_one(
         ("runtime = 'flink'", "Invalid enum value 'flink' - at `$.runtime`"),
         ("= 3", "The configuration file dsv2.toml cannot be read: Invalid"),
         ("\xff", "The configuration file dsv2.toml cannot be read"),
+        ("[pipelines.'jobs:nubmers']", "[pipelines.'jobs:nubmers']: jobs has no function 'nubmers'. It has: numbers,"),
+        ("[pipelines.'jbos:numbers']", "[pipelines.'jbos:numbers']: There is no module 'jbos'."),
+        ("[pipelines.numbers]", "[pipelines.'numbers']: Write it as MODULE:FUNCTION."),
     ],
 )
 def test_mistakes_in_the_file_are_named(run: Run, tmp_path: Path, content: str, message: str) -> None:
@@ -476,3 +495,26 @@ def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> 
     for example in shown.splitlines():
         assert example.strip().startswith(f"{command} ")
         new_parser().parse_args(shlex.split(example)[1:])
+
+
+@pytest.mark.parametrize("command", ["run", "explain", "check --no-types"])
+def test_job_at_the_top_level_of_a_module_does_not_run(run: Run, tmp_path: Path, command: str) -> None:
+    code, out, err = run(*command.split(), "script:pipeline", "--runtime", "local")
+    said = f"execute at {tmp_path}/script.py:6: dsv2 only imports script, and runs no job of it. Call execute in a fun"
+    assert code != 0
+    assert said in out + err
+    assert "ran>" not in out
+
+
+def test_function_cannot_run_a_job_of_its_own(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT).replace("env.execute", "env.explain", 1))
+    text = (tmp_path / "script.py").read_text().replace("env.explain_async() if", "None if")
+    (tmp_path / "script.py").write_text(text)
+    code, out, err = run("explain", "script:pipeline", "--runtime", "local")
+    assert (code, out) == (1, "")
+    assert f"execute at {tmp_path}/script.py:12: The function must only build the pipeline." in err
+
+
+def test_tables_of_other_pipelines_may_belong_to_other_machines(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "dsv2.toml").write_text("[pipelines.'elsewhere.jobs:f']\n[pipelines.'jobs:numbers']\nname = 'x'")
+    assert run("run", "jobs:numbers")[0] == 0
