@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import BytesIO
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from dsv2.connectors.client_library import require_client_library
-from dsv2.connectors.formats.avro_types import Schema, reader_of, taker_of
+from dsv2.connectors.formats.avro_types import Schema, reader_of
+from dsv2.connectors.formats.avro_writing import taker_of
 from dsv2.connectors.formats.encoder import PreparedEncoder
 from dsv2.connectors.formats.error import FormatError, reason_of
 from dsv2.connectors.formats.registry import SchemaRegistry, Subject
@@ -150,7 +151,9 @@ class AvroEncoder(PreparedEncoder[T_contra], Generic[T_contra]):
 
         parsed = _parsed((self._schema,))
         schema, name, wraps = parsed.schema, parsed.name, parsed.needs_wrapping
-        take = taker_of(self._record_type, schema, parsed.named) or _unchanged
+        take = taker_of(self._record_type, schema, parsed.named, trusting=True)
+        # ``take`` has checked the names of the fields, and returns the values of unions as pairs.
+        write = partial(schemaless_writer, strict=False, strict_allow_default=False, disable_tuple_notation=False)
         first = b"" if self._subject is None else header(_id_in(self._subject, self._schema, name))
         if wraps:
             schema = parsed.wrapped()
@@ -160,10 +163,17 @@ class AvroEncoder(PreparedEncoder[T_contra], Generic[T_contra]):
             stream.write(first)
             try:
                 value = take(record)
-                schemaless_writer(stream, schema, {_WHOLE: value} if wraps else value)
+                write(stream, schema, {_WHOLE: value} if wraps else value)
             except Exception as error:
-                raise FormatError(f"{record!r:.200} does not match the schema {name}: {reason_of(error)}") from error
+                raise FormatError(f"{record!r:.200} does not match the schema {name}: {why(record, error)}") from error
             return stream.getvalue()
+
+        def why(record: T_contra, error: Exception) -> str:
+            try:
+                taker_of(self._record_type, parsed.schema, parsed.named)(record)
+            except FormatError as named:
+                return str(named)
+            return reason_of(error)
 
         return encode
 

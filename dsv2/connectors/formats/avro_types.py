@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from types import NoneType
 from typing import Any, TypeAlias, get_args, get_origin
 from uuid import UUID
@@ -14,11 +14,11 @@ from uuid import UUID
 from dsv2.connectors.formats.error import FormatError
 from dsv2.connectors.formats.record_classes import ANYTHING, Field, alternatives, fields_of, is_record_class
 
-__all__ = ("Schema", "reader_of", "taker_of")
+__all__ = ("Convert", "Matching", "Schema", "members_of", "reader_of")
 
 Schema: TypeAlias = Any
 """A parsed schema: a name, a dict, or a list of schemas."""
-_Convert: TypeAlias = Callable[[Any], Any]
+Convert: TypeAlias = Callable[[Any], Any]
 
 _PRIMITIVES: Mapping[str, type] = {
     "null": NoneType,
@@ -31,22 +31,23 @@ _PRIMITIVES: Mapping[str, type] = {
     "string": str,
     "fixed": bytes,
 }
-_LOGICAL: Mapping[str, type] = {
-    "decimal": Decimal,
-    "uuid": UUID,
-    "date": date,
-    "time-millis": time,
-    "time-micros": time,
-    "timestamp-millis": datetime,
-    "timestamp-micros": datetime,
-    "local-timestamp-millis": datetime,
-    "local-timestamp-micros": datetime,
+_LOGICAL: Mapping[str, type] = {  # of fastavro; another combination has the values of the primitive type
+    "bytes-decimal": Decimal,
+    "fixed-decimal": Decimal,
+    "string-uuid": UUID,
+    "int-date": date,
+    "int-time-millis": time,
+    "long-time-micros": time,
+    "long-timestamp-millis": datetime,
+    "long-timestamp-micros": datetime,
+    "long-local-timestamp-millis": datetime,
+    "long-local-timestamp-micros": datetime,
 }
 _LISTS: tuple[object, ...] = (list, Sequence, Collection, Iterable)
 _DICTS: tuple[object, ...] = (dict, Mapping)
 
 
-def reader_of(hint: Any, schema: Schema, named: Mapping[str, Any]) -> _Convert | None:
+def reader_of(hint: Any, schema: Schema, named: Mapping[str, Any]) -> Convert | None:
     """Return how a value that fastavro has read with ``schema`` becomes a value of the type ``hint``.
 
     Args:
@@ -63,19 +64,101 @@ def reader_of(hint: Any, schema: Schema, named: Mapping[str, Any]) -> _Convert |
     return _Reading(named).convert(hint, schema, getattr(hint, "__qualname__", str(hint)))
 
 
-def taker_of(hint: Any, schema: Schema, named: Mapping[str, Any]) -> _Convert | None:
-    """Return how a value of the type ``hint`` becomes what fastavro writes with ``schema``. See ``reader_of``."""
-    return _Writing(named).convert(hint, schema, getattr(hint, "__qualname__", str(hint)))
-
-
-class _Matching:
+class Matching:
     """Walks a type hint and a schema together. The subclasses decide what to convert."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
-        self._records: dict[tuple[type, str], _Convert] = {}  # classes may refer to themselves
+        self._records: dict[tuple[type, str], Convert] = {}  # classes may refer to themselves
 
-    def convert(self, hint: Any, schema: Schema, place: str) -> _Convert | None:
+    def convert(self, hint: Any, schema: Schema, place: str) -> Convert | None:
+        raise NotImplementedError
+
+    def _branches(self, schema: Schema) -> list[Any]:
+        if isinstance(schema, list):
+            return [branch for member in schema for branch in self._branches(member)]
+        if isinstance(schema, str):
+            return self._branches(self._named[schema]) if schema in self._named else [{"type": schema}]
+        nested = not isinstance(schema["type"], str) or schema["type"] in self._named
+        return self._branches(schema["type"]) if nested else [schema]
+
+    def _branch(self, kinds: list[Any], node: Any, hint: Any, place: str) -> tuple[type, Convert | None]:
+        """Return the type of the values to convert, and how to convert them."""
+        match node["type"]:
+            case "record" | "error":
+                for kind in filter(is_record_class, kinds):
+                    return self._record_type(kind), self._record(kind, node)
+                if any((get_origin(kind) or kind) in (*_DICTS, ANYTHING) for kind in kinds):
+                    return dict, self._record(dict, node)
+            case "array":
+                for kind in kinds:
+                    if (get_origin(kind) or kind) in (*_LISTS, tuple, ANYTHING):
+                        return self._array(kind, node, place)
+            case "map":
+                for kind in kinds:
+                    if (get_origin(kind) or kind) in (*_DICTS, ANYTHING):
+                        return dict, self._map(kind, node, place)
+            case "enum":
+                for kind in kinds:
+                    if isinstance(kind, type) and issubclass(kind, Enum):
+                        return self._enumeration(kind, node, place)
+                if str in kinds or ANYTHING in kinds:
+                    return str, self._symbol(node, place)
+            case primitive:
+                logical = _logical_type(node)
+                type_ = _PRIMITIVES[primitive] if logical is None else _LOGICAL.get(logical)
+                if type_ is None or any(kind is ANYTHING or _fits(type_, kind) for kind in kinds):
+                    return type_ or object, self._primitive(node, logical, place)
+        raise FormatError(f"{place} has the Avro type {_shown(node)}, which does not fit the annotation {_name(hint)}")
+
+    def _record(self, kind: type, node: Any) -> Convert | None:
+        key = kind, str(node["name"])
+        if key not in self._records:
+            self._records[key] = lambda value: self._records[key](value)  # for fields that refer to the class itself
+            self._records[key] = self._fields(kind, node)
+        return self._records[key]
+
+    def _array(self, kind: Any, node: Any, place: str) -> tuple[type, Convert | None]:
+        items = self.convert((get_args(kind) or (Any,))[0], node["items"], place)
+        return self._tuple(items, place) if (get_origin(kind) or kind) is tuple else (list, self._list(items, place))
+
+    def _map(self, kind: Any, node: Any, place: str) -> Convert | None:
+        return self._dict(self.convert((get_args(kind) or (str, Any))[1], node["values"], place), place)
+
+    def _record_type(self, kind: type) -> type:
+        raise NotImplementedError
+
+    def _fields(self, kind: type, node: Any) -> Convert:
+        raise NotImplementedError
+
+    def _list(self, items: Convert | None, place: str) -> Convert | None:
+        raise NotImplementedError
+
+    def _tuple(self, items: Convert | None, place: str) -> tuple[type, Convert | None]:
+        raise NotImplementedError
+
+    def _dict(self, values: Convert | None, place: str) -> Convert | None:
+        raise NotImplementedError
+
+    def _enumeration(self, kind: type[Enum], node: Any, place: str) -> tuple[type, Convert | None]:
+        raise NotImplementedError
+
+    def _symbol(self, node: Any, place: str) -> Convert | None:
+        raise NotImplementedError
+
+    def _primitive(self, node: Any, logical: str | None, place: str) -> Convert | None:
+        raise NotImplementedError
+
+    def _converted(self, fields: Iterable[Field], node: Any, kind: type) -> dict[str, Convert | None]:
+        schemas = {field["name"]: field["type"] for field in node["fields"]}
+        owner = str(node["name"]) if kind is dict else kind.__qualname__
+        return {f.name: self.convert(f.hint, schemas[f.name], f"{owner}.{f.name}") for f in fields}
+
+
+class _Reading(Matching):
+    """From dicts to records."""
+
+    def convert(self, hint: Any, schema: Schema, place: str) -> Convert | None:
         kinds = alternatives(hint)
         if ANYTHING in kinds:
             return None
@@ -88,7 +171,7 @@ class _Matching:
             raise FormatError(f"{place} is a union whose values cannot be told apart. Declare it as object")
         return self._of_union(dict(branches))
 
-    def _of_union(self, by_type: Mapping[type, _Convert | None]) -> _Convert | None:
+    def _of_union(self, by_type: Mapping[type, Convert | None]) -> Convert | None:
         converted = {kind: convert for kind, convert in by_type.items() if convert is not None}
         if not converted:
             return None
@@ -99,84 +182,13 @@ class _Matching:
             return lambda value: None if value is None else only(value)
         return lambda value: value if (found := converted.get(type(value))) is None else found(value)
 
-    def _branches(self, schema: Schema) -> list[Any]:
-        if isinstance(schema, list):
-            return [branch for member in schema for branch in self._branches(member)]
-        if isinstance(schema, str):
-            return self._branches(self._named[schema]) if schema in self._named else [{"type": schema}]
-        nested = not isinstance(schema["type"], str) or schema["type"] in self._named
-        return self._branches(schema["type"]) if nested else [schema]
-
-    def _branch(self, kinds: list[Any], node: Any, hint: Any, place: str) -> tuple[type, _Convert | None]:
-        """Return the type of the values to convert, and how to convert them."""
-        match node["type"]:
-            case "record" | "error":
-                for kind in filter(is_record_class, kinds):
-                    return self._record_type(kind), self._record(kind, node)
-                if any((get_origin(kind) or kind) in _DICTS for kind in kinds):
-                    return dict, None
-            case "array":
-                for kind in kinds:
-                    if (get_origin(kind) or kind) in (*_LISTS, tuple):
-                        return self._array(kind, node, place)
-            case "map":
-                for kind in kinds:
-                    if (get_origin(kind) or kind) in _DICTS:
-                        return dict, self._map(kind, node, place)
-            case "enum":
-                for kind in kinds:
-                    if isinstance(kind, type) and issubclass(kind, Enum):
-                        return self._enumeration(kind, node, place)
-                if str in kinds:
-                    return str, None
-            case primitive:
-                logical = node.get("logicalType")
-                type_ = _PRIMITIVES[primitive] if logical is None else _LOGICAL.get(logical)
-                if type_ is None or any(_fits(type_, kind) for kind in kinds):
-                    return type_ or object, None
-        raise FormatError(f"{place} has the Avro type {_shown(node)}, which does not fit the annotation {_name(hint)}")
-
-    def _record(self, kind: type, node: Any) -> _Convert:
-        key = kind, str(node["name"])
-        if key not in self._records:
-            self._records[key] = lambda value: self._records[key](value)  # for fields that refer to the class itself
-            self._records[key] = self._fields(kind, node)
-        return self._records[key]
-
-    def _array(self, kind: Any, node: Any, place: str) -> tuple[type, _Convert | None]:
-        items = self.convert((get_args(kind) or (Any,))[0], node["items"], place)
-        if (get_origin(kind) or kind) is tuple:
-            return self._tuple(items)
-        return list, None if items is None else lambda values: [items(value) for value in values]
-
-    def _map(self, kind: Any, node: Any, place: str) -> _Convert | None:
-        values = self.convert((get_args(kind) or (str, Any))[1], node["values"], place)
-        return None if values is None else lambda items: {key: values(value) for key, value in items.items()}
-
-    def _record_type(self, kind: type) -> type:
-        raise NotImplementedError
-
-    def _fields(self, kind: type, node: Any) -> _Convert:
-        raise NotImplementedError
-
-    def _tuple(self, items: _Convert | None) -> tuple[type, _Convert | None]:
-        raise NotImplementedError
-
-    def _enumeration(self, kind: type[Enum], node: Any, place: str) -> tuple[type, _Convert | None]:
-        raise NotImplementedError
-
-    def _converted(self, fields: Iterable[Field], node: Any, kind: type) -> dict[str, _Convert | None]:
-        schemas = {field["name"]: field["type"] for field in node["fields"]}
-        return {f.name: self.convert(f.hint, schemas[f.name], f"{kind.__qualname__}.{f.name}") for f in fields}
-
-
-class _Reading(_Matching):
-    """From dicts to records."""
+    def _record(self, kind: type, node: Any) -> Convert | None:
+        return None if kind is dict else super()._record(kind, node)
 
     def _record_type(self, kind: type) -> type:
         return dict
 
-    def _fields(self, kind: type, node: Any) -> _Convert:
+    def _fields(self, kind: type, node: Any) -> Convert:
         names = [field["name"] for field in node["fields"]]
         declared = fields_of(kind)
         missing = [field.name for field in declared if field.required and field.name not in names]
@@ -194,38 +206,26 @@ class _Reading(_Matching):
             **{name: row[name] if convert is None else convert(row[name]) for name, convert in pairs}
         )
 
-    def _tuple(self, items: _Convert | None) -> tuple[type, _Convert | None]:
+    def _list(self, items: Convert | None, place: str) -> Convert | None:
+        return None if items is None else lambda values: [items(value) for value in values]
+
+    def _tuple(self, items: Convert | None, place: str) -> tuple[type, Convert | None]:
         return list, tuple if items is None else lambda values: tuple([items(value) for value in values])
 
-    def _enumeration(self, kind: type[Enum], node: Any, place: str) -> tuple[type, _Convert | None]:
-        return str, _members(kind, node, place).__getitem__
+    def _dict(self, values: Convert | None, place: str) -> Convert | None:
+        return None if values is None else lambda items: {key: values(value) for key, value in items.items()}
+
+    def _enumeration(self, kind: type[Enum], node: Any, place: str) -> tuple[type, Convert | None]:
+        return str, members_of(kind, node, place).__getitem__
+
+    def _symbol(self, node: Any, place: str) -> Convert | None:
+        return None
+
+    def _primitive(self, node: Any, logical: str | None, place: str) -> Convert | None:
+        return None
 
 
-class _Writing(_Matching):
-    """From records to dicts."""
-
-    def _record_type(self, kind: type) -> type:
-        return kind
-
-    def _fields(self, kind: type, node: Any) -> _Convert:
-        declared = {field.name: field for field in fields_of(kind)}
-        missing = [f["name"] for f in node["fields"] if f["name"] not in declared and "default" not in f]
-        if missing:
-            raise FormatError(f"{kind.__qualname__} has no field {missing[0]!r}, which the schema {node['name']} has")
-        present = [declared[f["name"]] for f in node["fields"] if f["name"] in declared]
-        pairs = [(name, attrgetter(name), convert) for name, convert in self._converted(present, node, kind).items()]
-        return lambda record: {
-            name: get(record) if convert is None else convert(get(record)) for name, get, convert in pairs
-        }
-
-    def _tuple(self, items: _Convert | None) -> tuple[type, _Convert | None]:
-        return tuple, list if items is None else lambda values: [items(value) for value in values]
-
-    def _enumeration(self, kind: type[Enum], node: Any, place: str) -> tuple[type, _Convert | None]:
-        return kind, {member: symbol for symbol, member in _members(kind, node, place).items()}.__getitem__
-
-
-def _straight(kind: type, names: Sequence[str]) -> _Convert:
+def _straight(kind: type, names: Sequence[str]) -> Convert:
     """Create records of ``kind`` from dicts that have exactly its fields, without conversion."""
     if len(names) == 1:
         name = names[0]
@@ -239,13 +239,21 @@ def _straight(kind: type, names: Sequence[str]) -> _Convert:
     return lambda row: kind(*values(row))
 
 
-def _members(kind: type[Enum], node: Any, place: str) -> dict[str, Enum]:
+def members_of(kind: type[Enum], node: Any, place: str) -> dict[str, Enum]:
     """The members of ``kind`` by symbol, which is the value or the name of a member."""
     by_symbol = {**kind.__members__, **{m.value: m for m in kind if isinstance(m.value, str)}}
     unknown = [symbol for symbol in node["symbols"] if symbol not in by_symbol]
     if unknown:
         raise FormatError(f"{place}: {kind.__qualname__} has no member for the symbol {unknown[0]!r} of {node['name']}")
     return {symbol: by_symbol[symbol] for symbol in node["symbols"]}
+
+
+def _logical_type(node: Any) -> str | None:
+    """The key of the logical type in fastavro; None if there is none, or it has no values of its own."""
+    from fastavro.logical_readers import LOGICAL_READERS
+
+    key = f"{node['type']}-{node.get('logicalType')}"
+    return key if key in LOGICAL_READERS else None
 
 
 def _fits(value: type, kind: Any) -> bool:

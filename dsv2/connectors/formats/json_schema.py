@@ -10,7 +10,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from dsv2.connectors.formats.encoder import PreparedEncoder
-from dsv2.connectors.formats.error import FormatError, reason_of
+from dsv2.connectors.formats.error import FormatError
+from dsv2.connectors.formats.json_values import json_encoder
 from dsv2.connectors.formats.record_classes import alternatives, fields_of, is_record_class
 from dsv2.connectors.formats.registry import SchemaRegistry, Subject
 from dsv2.connectors.formats.wire import HEADER_BYTES, header, schema_id_of
@@ -59,8 +60,8 @@ class JsonDecoder(Generic[T_co]):
                 self._known.add(first)
         try:
             record: T_co = self._read(data)
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise FormatError(f"{error} ({self._record_type.__qualname__})") from error
+        except Exception as error:
+            raise FormatError(f"{str(error) or type(error).__name__} ({self._record_type.__qualname__})") from error
         return record
 
     def __repr__(self) -> str:
@@ -93,21 +94,13 @@ class JsonEncoder(PreparedEncoder[T_contra], Generic[T_contra]):
     ) -> None:
         if (schema is None) != (subject is None):
             raise ConfigurationError("JsonEncoder requires both a schema and a subject, or neither.")
-        _check_nested("JsonEncoder", record_type)
+        _reader("JsonEncoder", record_type)
         super().__init__(record_type, subject)
         self._schema = schema if schema is None or isinstance(schema, str) else json.dumps(schema)
 
     def _prepared(self) -> Callable[[T_contra], bytes]:
-        first = self._header()
-
-        def encode(record: T_contra) -> bytes:
-            as_dict = getattr(record, "_asdict", None)  # a NamedTuple would become an array
-            try:
-                return first + msgspec.json.encode(record if as_dict is None else as_dict())
-            except Exception as error:
-                raise FormatError(f"{record!r:.200} cannot be encoded: {reason_of(error)}") from error
-
-        return encode
+        first, dumps = self._header(), json_encoder(self._record_type, _reader("JsonEncoder", self._record_type))
+        return (lambda record: first + dumps(record)) if first else dumps
 
     def _header(self) -> bytes:
         if self._subject is None or self._schema is None:

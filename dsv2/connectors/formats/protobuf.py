@@ -53,6 +53,7 @@ class ProtobufDecoder(Generic[M_co]):
         _check("ProtobufDecoder", message_type)
         self._message_type = message_type
         self._registry = registry
+        self._requires = _requires(_descriptor_of(message_type), set())
         self._checked: set[bytes] = set()  # headers
         self._last = _NO_HEADER
 
@@ -70,7 +71,10 @@ class ProtobufDecoder(Generic[M_co]):
         else:
             begin = self._begin(self._registry, data)
         try:
-            return self._message_type.FromString(data[begin:])
+            message: Any = self._message_type.FromString(data[begin:])
+            if self._requires and not message.IsInitialized():  # Python's parser accepts it, unlike Java's
+                raise ValueError(f"required fields are missing: {', '.join(message.FindInitializationErrors())}")
+            return cast("M_co", message)
         except Exception as error:
             where = "" if self._registry is None else f", schema {schema_id_of(data)}"
             name = self._message_type.DESCRIPTOR.full_name
@@ -132,7 +136,7 @@ class ProtobufEncoder(PreparedEncoder[M_contra], Generic[M_contra]):
             if type(record) is not kind:
                 raise FormatError(f"{record!r:.200} is a {type(record).__qualname__} and not a {kind.__qualname__}")
             try:
-                return first + serialize(record)
+                return first + serialize(record, deterministic=True)  # the order of maps depends on the process
             except Exception as error:
                 raise FormatError(f"{record!r:.200} cannot be encoded: {error}") from error
 
@@ -150,6 +154,17 @@ def _check(user: str, message_type: object) -> None:
 def _descriptor_of(message_type: type[Message]) -> Descriptor:
     descriptor: Any = message_type.DESCRIPTOR  # which has one of two classes with the same interface
     return cast("Descriptor", descriptor)
+
+
+def _requires(descriptor: Descriptor, seen: set[str]) -> bool:
+    """Whether the message, or one in it, has required fields (proto2)."""
+    if descriptor.full_name in seen:
+        return False
+    seen.add(descriptor.full_name)
+    return any(
+        field.is_required or (field.message_type is not None and _requires(field.message_type, seen))
+        for field in descriptor.fields
+    )
 
 
 def _header(subject: Subject, descriptor: Descriptor) -> bytes:
