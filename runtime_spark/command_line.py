@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from dsv2.clock import SystemClock
 from dsv2.dead_letters import DeadLetters
 from dsv2.file_log import SinkFolder
+from dsv2.file_log.description import Description
 from dsv2.folders import Folder
 from dsv2.graph import Plan
 from dsv2.runtime_view import RuntimeView
@@ -78,7 +79,9 @@ def compact(path: str, target_bytes: int, settings: Mapping[str, str]) -> int:
     """
     spark = _session(settings)
     folder = open_files(path, settings)
-    sink = SinkFolder(folder, SystemClock(), str(uuid4()), retention_ms=_RETENTION_MS)
+    description = Description.read(folder)
+    suffix = None if description is None else description.format
+    sink = SinkFolder(folder, SystemClock(), str(uuid4()), retention_ms=_RETENTION_MS, suffix=suffix)
     sink.begin(None)
     replaced = sink.compact(target_bytes, SparkMerger(spark, folder))
     sink.close()

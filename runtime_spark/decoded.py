@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+from pyspark.sql import types as t
 
-from dsv2.errors import SchemaError
+from dsv2.connectors.files.table_files import check_folder_names, lines
+from dsv2.connectors.files.written_tables import table_schema
 from dsv2.graph import Operator
 from dsv2.runtime.serde.codec import Codec
 from runtime_spark.failures import marked_failures
@@ -20,7 +21,7 @@ from runtime_spark.worker import load_job, patient_collector
 
 __all__ = ("decoded",)
 
-_LIKE_NONE = ["", "__HIVE_DEFAULT_PARTITION__"]
+_LINE = "dsv2_line"
 
 
 def decoded(
@@ -30,13 +31,23 @@ def decoded(
     packed: bytes,
     schema: type | str,
     partition_by: Sequence[str] = (),
+    format: str = "parquet",
 ) -> DataFrame:
     """Return the records that reach the sink ``operator``, as a DataFrame of ``schema``.
 
-    ``partition_by``: Columns whose values are to become names of folders.
+    Args:
+        frames: The frames of the last level.
+        operator: The sink.
+        layout: Its slots.
+        packed: The job.
+        schema: The columns of the records.
+        partition_by: Columns whose values are to become names of folders.
+        format: ``"json"`` or ``"csv"``: the DataFrame has a line of text for each record, and the columns of
+            ``partition_by``. Spark's own writers of these formats change values.
     """
     struct = schema_of(schema)
     name = f"The sink {operator}, defined at {operator.location}"
+    encode = None if format == "parquet" else _Lines(struct, partition_by, format)
     time_zone = frames.sparkSession.conf.get("spark.sql.session.timeZone")
     assert time_zone is not None  # has a default
 
@@ -49,18 +60,26 @@ def decoded(
                     records, _ = decode_frame(codec, payload, name)
                     if records:
                         rows = writer.write(records.records)
-                        _check_folder_names(rows, partition_by, name)
-                        yield rows
+                        check_folder_names(rows, partition_by, name)
+                        yield rows if encode is None else encode(rows)
 
     slots = layout.slots_of(operator)
-    return frames.where(F.col("slot").isin(slots)).select("payload").mapInArrow(decode, struct)
+    columns = struct if encode is None else encode.schema
+    return frames.where(F.col("slot").isin(slots)).select("payload").mapInArrow(decode, columns)
 
 
-def _check_folder_names(rows: pa.RecordBatch, columns: Sequence[str], sink: str) -> None:
-    for column in columns:
-        values = rows.column(column)
-        if pa.types.is_string(values.type) and pc.any(pc.is_in(values, pa.array(_LIKE_NONE))).as_py():
-            raise SchemaError(
-                f"{sink}: a record has an empty string, or '__HIVE_DEFAULT_PARTITION__', in the column {column!r} of "
-                f"partition_by. Readers could not distinguish it from None. Map it to another value."
-            )
+class _Lines:
+    """Encodes rows as lines of JSON or CSV, next to the columns of ``partition_by``. Sent to the tasks."""
+
+    def __init__(self, struct: t.StructType, partition_by: Sequence[str], format: str) -> None:
+        self._format = format
+        self._folders = list(partition_by)
+        self._fields = {**struct.jsonValue(), "fields": [f.jsonValue() for f in struct if f.name not in self._folders]}
+        self.schema = t.StructType([t.StructField(_LINE, t.StringType()), *(struct[name] for name in self._folders)])
+
+    def __call__(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        kinds = table_schema(self._fields)
+        table = pa.Table.from_batches([rows]).select(kinds.names).cast(kinds)  # times in UTC
+        folders = [rows.column(name) for name in self._folders]
+        encoded = pa.array(lines(table, self._format), pa.string())
+        return pa.RecordBatch.from_arrays([encoded, *folders], [_LINE, *self._folders])

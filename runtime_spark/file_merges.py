@@ -17,6 +17,7 @@ from dsv2.file_log import DataFile, Merged, MergeGroup
 from dsv2.file_log.description import Description
 from dsv2.folders import Folder, literal_path
 from runtime_spark.connect import is_connect
+from runtime_spark.session import writing_parquet
 
 __all__ = ("SparkMerger",)
 
@@ -79,7 +80,8 @@ class SparkMerger:
             return reader.option("lineSep", "\n").text(paths)
         everything: dict[str, Any] = description.schemas[schema]
         fields = [field for field in everything["fields"] if field["name"] not in description.partition_by]
-        return reader.schema(t.StructType.fromJson({**everything, "fields": fields})).parquet(*paths)
+        reader = reader.schema(t.StructType.fromJson({**everything, "fields": fields}))
+        return reader.parquet(*paths, datetimeRebaseMode="CORRECTED", int96RebaseMode="CORRECTED")
 
     def _counts(self, records: DataFrame) -> dict[str, int]:
         """Return the number of records of each file, by its path as Spark writes it."""
@@ -108,6 +110,7 @@ class SparkMerger:
         placed = ranked.repartition(tasks, _GROUP).sortWithinPartitions(_GROUP, _RANK, "dsv2_block", "dsv2_row")
         writer = placed.drop(_PATH, _RANK, "dsv2_block", "dsv2_row").write.partitionBy(_GROUP)
         if format == "parquet":
-            writer.parquet(target)
+            with writing_parquet(self._spark):
+                writer.parquet(target)
         else:
-            writer.option("lineSep", "\n").text(target)
+            writer.text(target, compression="none", lineSep="\n")

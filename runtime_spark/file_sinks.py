@@ -19,6 +19,7 @@ from runtime_spark.file_merges import SparkMerger
 from runtime_spark.folders import open_folder
 from runtime_spark.layout import Layout
 from runtime_spark.schema import schema_of
+from runtime_spark.session import writing_parquet
 
 __all__ = ("FileSinkWriter",)
 
@@ -58,17 +59,27 @@ class FileSinkWriter:
             self._schema = Description.update(folder, self._sink.format.value, self._sink.partition_by, schema)
             self._merger = SparkMerger(self._spark, folder)
             self._folder = SinkFolder(
-                folder, self._clock, self._run_id, rolling=_rolling(self._sink), retention_ms=self._sink.retention_ms
+                folder,
+                self._clock,
+                self._run_id,
+                rolling=_rolling(self._sink),
+                retention_ms=self._sink.retention_ms,
+                suffix=self._sink.format.value,
             )
             self._folder.begin(first_batch)
 
     def write(self, frames: DataFrame, batch_id: int) -> None:
         """Write a micro-batch with records. Readers do not see it yet. Raises Spark's error."""
         sink = self._sink
-        records = decoded(frames, self.operator, self._layout, self._packed, sink.schema, sink.partition_by)
+        format, folders = sink.format.value, sink.partition_by
+        records = decoded(frames, self.operator, self._layout, self._packed, sink.schema, folders, format)
         staging = self._folder.stage(batch_id)
-        writer = records.write.partitionBy(*sink.partition_by)
-        writer.format(sink.format.value).save(f"{sink.path.rstrip('/')}/{staging}")
+        writer, target = records.write.partitionBy(*folders), f"{sink.path.rstrip('/')}/{staging}"
+        if format == "parquet":
+            with writing_parquet(records.sparkSession):
+                writer.parquet(target)
+        else:
+            writer.text(target, compression="none", lineSep="\n")
         self._folder.prepare(batch_id, staging, self._schema)
 
     def publish(self) -> None:

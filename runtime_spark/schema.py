@@ -8,7 +8,6 @@ import typing
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from dsv2.arrow.records import ArrowRecords
+from dsv2.connectors.files.record_writer import RecordWriter as FileRecordWriter
 from dsv2.errors import SchemaError
 from dsv2.file_log.schema import fields_of, json_schema
 from runtime_spark.columns import batch_of
@@ -83,56 +83,21 @@ class RecordReader:
         return list(map(self._make, *(_values(batch.column(name)) for name in self.columns)))
 
 
-class RecordWriter:
-    """Converts records to Arrow batches of one schema. A datetime without a time zone is in ``time_zone``."""
+class RecordWriter(FileRecordWriter):
+    """Converts records to Arrow batches of a Spark schema. A datetime without a time zone is in ``time_zone``."""
 
     def __init__(self, schema: t.StructType, sink: str, time_zone: str) -> None:
         self.schema = schema
-        self._arrow = to_arrow_schema(schema, timezone=time_zone)
-        self._names = schema.fieldNames()
-        self._sink = sink
+        self._arrow_schema = arrow = to_arrow_schema(schema, timezone=time_zone)
+        zoned = any(pa.types.is_timestamp(field.type) and field.type.tz is not None for field in arrow)
+        zone = pa.lib.string_to_tzinfo(time_zone) if zoned else None
+        super().__init__(schema.jsonValue(), arrow, sink, zone)
 
     def write(self, records: Sequence[Any]) -> pa.RecordBatch:
         """Convert ``records`` to a batch. Raises ``SchemaError``, naming the first record that does not fit."""
-        if isinstance(records, ArrowRecords) and (batch := batch_of(records.table, self._arrow)) is not None:
+        if isinstance(records, ArrowRecords) and (batch := batch_of(records.table, self._arrow_schema)) is not None:
             return batch
-        try:
-            return self._batch(records)
-        except Exception as error:
-            for record in records:
-                self._try_one(record)
-            raise SchemaError(f"{self._sink}: records do not fit {self.schema.simpleString()}: {error}") from error
-
-    def _batch(self, records: Sequence[Any]) -> pa.RecordBatch:
-        columns: list[Sequence[Any]] = list(zip(*map(self._row(records[0]), records), strict=True))
-        if len(columns) != len(self._arrow):
-            raise ValueError(f"it has {len(columns)} values")
-        return pa.RecordBatch.from_arrays(
-            [_array(column, field) for column, field in zip(columns, self._arrow, strict=True)],
-            schema=self._arrow,
-        )
-
-    def _row(self, sample: Any) -> Callable[[Any], Sequence[Any]]:
-        names = self._names
-        if isinstance(sample, tuple):
-            own_names = getattr(sample, "_fields", getattr(sample, "__fields__", None))  # of a NamedTuple or a Row
-            if own_names is None or list(own_names) == names:
-                return tuple
-        if isinstance(sample, dict):
-            return lambda record: [record[name] for name in names]
-        if len(names) == 1:
-            get = attrgetter(names[0])
-            return lambda record: (get(record),)
-        return attrgetter(*names)
-
-    def _try_one(self, record: Any) -> None:
-        try:
-            self._batch([record])
-        except Exception as error:
-            reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-            raise SchemaError(
-                f"{self._sink}: record {record!r:.200} does not fit the schema {self.schema.simpleString()}: {reason}"
-            ) from error
+        return super().write(records)
 
 
 def _fits(hint: Any, column: t.DataType) -> bool:
@@ -172,26 +137,3 @@ def _with_dicts(kind: pa.DataType, value: Any) -> Any:
     if pa.types.is_struct(kind):
         return {field.name: _with_dicts(field.type, value[field.name]) for field in kind}
     return value
-
-
-def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
-    kinds = set(map(type, values))
-    for is_lossy, lost in ((pa.types.is_integer, float), (pa.types.is_date, datetime)):
-        if is_lossy(field.type) and any(issubclass(kind, lost) for kind in kinds):
-            raise TypeError(f"field {field.name!r} is {field.type}: a {lost.__name__} would be truncated")
-    if pa.types.is_timestamp(field.type) and field.type.tz is not None:
-        zone = pa.lib.string_to_tzinfo(field.type.tz)
-        values = [v.replace(tzinfo=zone) if isinstance(v, datetime) and v.tzinfo is None else v for v in values]
-    array = pa.array(values, field.type)
-    _refuse_none(array, field)
-    return array
-
-
-def _refuse_none(array: pa.Array, field: pa.Field) -> None:
-    # Neither Arrow nor Spark checks this, and a None would be read as zero.
-    if array.null_count and not field.nullable:
-        raise ValueError(f"field {field.name!r} must not be None")
-    if pa.types.is_list(field.type):
-        _refuse_none(array.flatten(), field.type.value_field)
-    elif pa.types.is_map(field.type):
-        _refuse_none(array.items, field.type.item_field)

@@ -13,7 +13,7 @@ from dsv2.folders import Folder, LocalFolder
 from runtime_spark.folders import open_folder
 from runtime_spark.layout import StateLayout
 
-__all__ = ("SESSION_SETTINGS", "SHARED_FOLDERS", "all_see", "settings", "starting")
+__all__ = ("SESSION_SETTINGS", "SHARED_FOLDERS", "all_see", "settings", "starting", "writing_parquet")
 
 SESSION_SETTINGS: Mapping[str, str] = MappingProxyType({"spark.python.unix.domain.socket.enabled": "true"})
 """Settings for the builder of your session that make micro-batches of small jobs faster."""
@@ -37,6 +37,12 @@ _MAP_SETTINGS = {
     # Otherwise each write of a page looks the page up first, for a metric.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
 }
+_PARQUET_SETTINGS = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # many readers misread INT96, which is the default
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
+_WRITING: dict[int, tuple[dict[str, str | None], int]] = {}
+"""For each session with writers of Parquet: its settings before, and the number of writers."""
 
 
 @contextmanager
@@ -85,15 +91,41 @@ def settings(spark: SparkSession, needed: Mapping[str, str]) -> Iterator[None]:
     with _STARTING:
         before = {name: spark.conf.get(name, None) for name in needed}
         try:
-            for name, value in needed.items():
-                spark.conf.set(name, value)
+            _set(spark, needed)
             yield
         finally:
-            for name, old in before.items():
-                if old is None:
-                    spark.conf.unset(name)
-                else:
-                    spark.conf.set(name, old)
+            _set(spark, before)
+
+
+@contextmanager
+def writing_parquet(spark: SparkSession) -> Iterator[None]:
+    """Write Parquet files whose timestamps and old dates all readers understand, whatever the settings of the session.
+
+    Several threads may write at the same time. The previous settings are restored after the last of them.
+    """
+    with _STARTING:
+        before, writers = _WRITING.get(id(spark), ({}, 0))
+        if not writers:
+            before = {name: spark.conf.get(name, None) for name in _PARQUET_SETTINGS}
+            _set(spark, _PARQUET_SETTINGS)
+        _WRITING[id(spark)] = before, writers + 1
+    try:
+        yield
+    finally:
+        with _STARTING:
+            before, writers = _WRITING.pop(id(spark))
+            if writers > 1:
+                _WRITING[id(spark)] = before, writers - 1
+            else:
+                _set(spark, before)
+
+
+def _set(spark: SparkSession, values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)
 
 
 def _is_for_local_files(spark: SparkSession, checkpoint: str) -> bool:

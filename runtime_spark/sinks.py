@@ -15,14 +15,15 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.storagelevel import StorageLevel
 
 from dsv2.clock import Clock
+from dsv2.connectors.files.table_files import check_writable
 from dsv2.errors import ConfigurationError, SchemaError
-from dsv2.file_log.schema import check_partitioning
+from dsv2.file_log.schema import check_columns
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.log_scope import LogScope, in_scope
 from dsv2.runtime.report.driver_limits import DriverLimits
 from dsv2.runtime.report.failure_limits import FailureLimits
 from dsv2.runtime.report.sink_calls import write_on_driver
-from dsv2.sinks import DriverSink, FileSink, ParallelSink, SinkRunInfo
+from dsv2.sinks import DriverSink, FileSink, FileSinkFormat, ParallelSink, SinkRunInfo
 from runtime_spark.file_sinks import FileSinkWriter
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.parallel_sinks import ParallelSinks
@@ -45,7 +46,10 @@ def check_sink(plan: Plan, operator: Operator) -> None:
     if isinstance(sink, FileSink):
         try:
             schema = schema_of(sink.schema)
-            check_partitioning(sink.partition_by, schema.jsonValue())
+            if sink.format is FileSinkFormat.PARQUET:  # Spark has more types than Arrow
+                check_columns(schema.jsonValue(), sink.partition_by)
+            else:
+                check_writable(schema.jsonValue(), sink.format.value, sink.partition_by)
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}") from error
         check_declared_type(plan, operator, schema)

@@ -13,7 +13,7 @@ from typing import Any
 from dsv2.errors import SchemaError
 from dsv2.optional_types import without_none
 
-__all__ = ("check_partitioning", "fields_of", "json_schema")
+__all__ = ("check_columns", "fields_of", "json_schema")
 
 _OF_PYTHON: dict[Any, str] = {
     bool: "boolean",
@@ -45,6 +45,7 @@ _OF_DDL = {
     "timestamp_ntz": "timestamp_ntz",
     "decimal": "decimal(10,0)",
 }
+_DIGITS = 38  # of a decimal, for Spark and Parquet
 _FOLDER_TYPES = ("boolean", "byte", "short", "integer", "long", "string", "date")
 _TOKEN = re.compile(r"\s*(`[^`]+`|\w+|[<>(),:])")
 
@@ -77,9 +78,17 @@ def fields_of(record_type: type) -> dict[str, Any]:
     return {name: hints.get(name, typing.Any) for name in names}
 
 
-def check_partitioning(partition_by: Sequence[str], schema: dict[str, Any]) -> None:
-    """Raise ``SchemaError`` if columns of ``schema`` cannot be folders."""
+def check_columns(schema: dict[str, Any], partition_by: Sequence[str]) -> None:
+    """Raise ``SchemaError`` if files cannot have the columns of ``schema``, or some of them cannot be folders."""
     types = {field["name"]: field["type"] for field in schema["fields"]}
+    spellings: dict[str, str] = {}
+    for field in schema["fields"]:
+        name = field["name"]
+        if (other := spellings.setdefault(name.lower(), name)) != name or len(types) < len(schema["fields"]):
+            raise SchemaError(
+                f"The columns {other!r} and {name!r} are the same for readers that ignore upper and lower case, such "
+                f"as Spark. Rename one."
+            )
     for column in partition_by:
         if column not in types:
             raise SchemaError(f"partition_by names {column!r}, but the columns are {', '.join(types)}.")
@@ -88,6 +97,10 @@ def check_partitioning(partition_by: Sequence[str], schema: dict[str, Any]) -> N
             raise SchemaError(
                 f"partition_by names {column!r}, which is {kind}. Use a column of type bool, int, str or date, such as "
                 f"the date of a timestamp."
+            )
+        if column.startswith(("_", ".")):
+            raise SchemaError(
+                f"partition_by names {column!r}, but readers skip folders whose names begin with '_' or '.'. Rename it."
             )
     if len(partition_by) == len(types):
         raise SchemaError("partition_by names all columns, so the files would be empty.")
@@ -177,6 +190,8 @@ class _Ddl:
                 self._next()
                 scale = self._next()
             self._expect(")")
+            if not (precision.isdecimal() and scale.isdecimal() and int(scale) <= int(precision) <= _DIGITS):
+                raise SchemaError(f"decimal({precision},{scale}) must have at most {_DIGITS} digits.")
             return f"decimal({precision},{scale})"
         if name not in _OF_DDL:
             raise self._error()

@@ -76,6 +76,7 @@ class SinkFolder:
         *,
         rolling: Rolling | None = None,
         retention_ms: int = 0,
+        suffix: str | None = None,
         entries_per_snapshot: int = 100,
     ) -> None:
         """Open the folder. Nothing is written before ``begin``.
@@ -86,6 +87,7 @@ class SinkFolder:
             run: The id of the run.
             rolling: When small files are merged. None: never; they are moved to their places at once.
             retention_ms: How long files that were merged are kept for readers.
+            suffix: The extension of the names of files in their places. None: that which they are written with.
             entries_per_snapshot: The number of entries of the log after which it is summarized.
 
         Raises:
@@ -96,6 +98,7 @@ class SinkFolder:
         self._run = run
         self._rolling = rolling
         self._retention_ms = retention_ms
+        self._suffix = suffix
         self._log = FileLog(folder, entries_per_snapshot=entries_per_snapshot)
         self._pending: _Pending | None = None
         self._attempts = 0
@@ -259,11 +262,18 @@ class SinkFolder:
         for number, (name, size) in enumerate(pending.files):
             path = f"{pending.staging}/{name}"
             if self._rolling is None:
-                target = _place(name.rpartition("/")[0], pending.batch, pending.batch, pending.staging, number, name)
+                folder = name.rpartition("/")[0]
+                target = self._place(folder, pending.batch, pending.batch, pending.staging, number, name)
                 moves.append((path, target))
                 path = target
             added.append(DataFile(path, size, pending.batch, pending.batch, pending.schema))
         return moves, added
+
+    def _place(self, folder: str, first: int, last: int, staging: str, number: int, name: str) -> str:
+        """Return the final path of the file ``name``. Paths sort by micro-batch and by number."""
+        unique = staging.rpartition("/")[2].partition("-")[2]
+        file = f"{first:010}-{last:010}-{unique}-{number:05}.{self._suffix or name.rpartition('.')[2]}"
+        return f"{folder}/{file}" if folder else file
 
     def _replace(self, groups: Sequence[MergeGroup], merger: Merger) -> None:
         if not groups:
@@ -272,7 +282,7 @@ class SinkFolder:
         moves, added = [], []
         for number, (group, merged) in enumerate(zip(groups, merger(groups, staging), strict=True)):
             first, last = group.files[0].first, max(file.last for file in group.files)
-            target = _place(group.folder, first, last, staging, number, group.files[0].path)
+            target = self._place(group.folder, first, last, staging, number, group.files[0].path)
             write_ends(self._folder, group, merged.lengths, target)
             moves.append((merged.path, target))
             added.append(DataFile(target, merged.size, first, last, group.schema))
@@ -374,13 +384,6 @@ class SinkFolder:
 
 def _data_files(folder: Folder, staging: str) -> dict[str, int]:
     return {name: size for name, size in folder.tree(staging).items() if size and not is_hidden(name)}
-
-
-def _place(folder: str, first: int, last: int, staging: str, number: int, name: str) -> str:
-    """Return the final path of a file. Names sort by micro-batch and by number."""
-    unique = staging.rpartition("/")[2].partition("-")[2]
-    file = f"{first:010}-{last:010}-{unique}-{number:05}.{name.rpartition('.')[2]}"
-    return f"{folder}/{file}" if folder else file
 
 
 def _exists(folder: Folder, path: str) -> bool:

@@ -8,12 +8,12 @@ from typing import Any
 
 from dsv2.clock import Clock
 from dsv2.connectors.client_library import require_client_library
-from dsv2.connectors.files.table_files import encoded, joined, partitions, table_of
+from dsv2.connectors.files.table_files import check_writable, encoded, joined, partitions, table_of
 from dsv2.errors import Dsv2Error, JobError, SchemaError
 from dsv2.file_log import Merged, MergeGroup, Rolling, SinkFolder
 from dsv2.file_log.description import Description
 from dsv2.file_log.ownership import OutputOwner, SinkPlace
-from dsv2.file_log.schema import check_partitioning, json_schema
+from dsv2.file_log.schema import json_schema
 from dsv2.folders import Folder
 from dsv2.graph import Operator, Plan
 from dsv2.local.beginning import on_disk
@@ -36,7 +36,7 @@ def check_file_sink(operator: Operator, sink: FileSink[Any]) -> None:
     require_client_library("pyarrow", "files", "FileSink in the local runtime")
     on_disk(sink.path)
     try:
-        check_partitioning(sink.partition_by, json_schema(sink.schema))
+        check_writable(json_schema(sink.schema), sink.format.value, sink.partition_by)
     except SchemaError as error:
         raise SchemaError(f"{name_of(operator)} {error}") from error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.metadata import SavepointFile
 from dsv2.savepoint.tables import SavepointTable, TableId
 from runtime_spark.failures import marked_failures
-from runtime_spark.session import settings
+from runtime_spark.session import writing_parquet
 
 __all__ = ("file_digests", "holding_operators", "write_tables")
 
@@ -43,11 +42,10 @@ def write_tables(rows: DataFrame, folder: Folder, program: Description) -> list[
     for table in _tables(rows, program):
         groups.setdefault(json.dumps([table.key, table.value]), []).append(table)
     written: list[SavepointTable] = []
-    for number, (types, alike) in enumerate(sorted(groups.items())):
+    for number, (_, alike) in enumerate(sorted(groups.items())):
         place = f"state/{number}"
         # Each write takes some time, so tables with the same columns are written together.
-        as_instants = settings(rows.sparkSession, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"})
-        with as_instants if '"timestamp"' in types else nullcontext():
+        with writing_parquet(rows.sparkSession):
             _write(rows, alike, folder.uri(place))
         written += [replace(table, folder=f"{place}/{_TABLE}={table.folder}") for table in alike]
     return sorted(written, key=lambda table: table.folder)

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pyarrow.dataset as pads
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from dsv2 import ConfigurationError, ExecutionEnvironment, JobError, RuntimeExecutionMode, SchemaError
 from dsv2.connectors.files import WrittenFiles, read_files
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink, Sink
+from tests.awkward_files import NESTED, RECORDS, TEXTS, Awkward, AwkwardNested, as_text
+from tests.support import local_environment
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
 START = datetime(2024, 7, 1, tzinfo=UTC)
@@ -154,7 +157,7 @@ def test_invalid_record_fails_the_job_and_repeats_its_batch(
         run(bad=33)
     text = str(failed.value)
     assert text.startswith(f"The sink Strict (uid 'strict'), defined at {__file__}:")
-    assert "record Pair(name='bad', number=None) does not fit the schema struct<name:string,number:bigint>" in text
+    assert "record Pair(name='bad', number=None) does not fit the schema name string, number long" in text
     assert "field 'number' must not be None" in text
     # Nothing of the failed micro-batch is present, and everything of the previous one is.
     assert read(strict) == [pair(n)._asdict() | {"batch_id": 0} for n in range(20)]
@@ -241,6 +244,43 @@ def test_small_files_become_one_per_partition(
     assert read(folder) == [visit(n)._asdict() | {"batch_id": n // 15} for n in range(60)]
     reader = spark.read.schema("number long, day date, page string").format(file_format)
     assert sorted(tuple(row) for row in reader.load(str(folder)).collect()) == [tuple(visit(n)) for n in range(60)]
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "json", "csv"])
+def test_files_have_the_bytes_that_the_local_runtime_writes(
+    spark: SparkSession, tmp_path: Path, file_format: Literal["parquet", "json", "csv"]
+) -> None:
+    def run(name: str, records: list[Any], schema: Any, partition_by: list[str]) -> dict[str, bytes]:
+        """The content of the folders of the output on a runtime, which is also read and compared."""
+        path, env = tmp_path / name, environment(spark, BATCH) if "spark" in name else local_environment()
+        env.set_execution_mode(BATCH)
+        sink = FileSink(path, format=file_format, schema=schema, partition_by=partition_by)
+        env.from_collection(records).to_sink(sink).with_uid("out")
+        env.execute("files")
+        rows = read_files(path).to_arrow().to_pylist()
+        wanted = [record if isinstance(record, dict) else vars(record) for record in records]
+        assert sorted(map(as_text, rows)) == sorted(map(as_text, wanted)), name
+        content: dict[str, bytes] = {}
+        for file in sorted(data_files(path)):
+            assert file.suffix == f".{file_format}"
+            folder = str(file.parent.relative_to(path))
+            content[folder] = content.get(folder, b"") + file.read_bytes()
+        if file_format == "parquet":
+            columns = [column for file in data_files(path) for column in pq.ParquetFile(file).schema]
+            assert "INT96" not in {column.physical_type for column in columns}
+            return dict.fromkeys(content, b"")
+        return content
+
+    folders = [{"n": n, "text": text, "no": n} for n, text in enumerate([*TEXTS[1:-1], None]) if text != "\0"]
+    cases: list[Any] = [
+        ("flat", RECORDS, Awkward, []),
+        ("folders", folders, "n int, text string, no bigint", ["text", "n"]),
+    ]
+    if file_format != "csv":
+        cases.append(("nested", NESTED, AwkwardNested, []))
+    for name, records, schema, partition_by in cases:
+        local = run(f"{name} local", records, schema, partition_by)
+        assert run(f"{name} spark", records, schema, partition_by) == local
 
 
 def test_batch_job_writes_batch_0(spark: SparkSession, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ MAY_IMPORT = {
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
-    | {"dead_letters", "file_log", "folders", "paths", "program", "progress_log", "savepoint"}
+    | {"connectors", "dead_letters", "file_log", "folders", "paths", "program", "progress_log", "savepoint"}
     | {"job_configuration", "watermark_report"}
     | {"optional_types", "version"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame

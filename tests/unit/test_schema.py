@@ -299,18 +299,18 @@ def test_tuples_are_written_by_position_and_others_by_name() -> None:
     [
         (Point, Point("a", 1), "Could not convert 'a' with type str"),  # type: ignore[arg-type]
         (Point, Point(None, 1), "field 'x' must not be None"),  # type: ignore[arg-type]
-        (Point, Point(1.5, 1), "field 'x' is int64: a float would be truncated"),  # type: ignore[arg-type]
+        (Point, Point(1.5, 1), "field 'x' is int64: the float 1.5 would be changed"),  # type: ignore[arg-type]
         (Point, Point(2**63, 1), "int too large"),
         (Point, (1, 2, 3), ": it has 3 values$"),
         (Point, (1,), ": it has 1 values$"),
         (Point, {"x": 1}, "it has no 'y'"),
         (Point, OneField(1), "'OneField' object has no attribute 'x'"),
         (Point, "text", "'str' object has no attribute 'x'"),
-        (table(day=DAY), (NOON,), r"field 'day' is date32\[day\]: a datetime would be truncated"),
+        (table(day=DAY), (NOON,), r"field 'day' is date32\[day\]: the datetime .* would be changed"),
         (table(price=t.DecimalType(4, 2)), (Decimal("1.125"),), "would cause data loss"),
         (table(tags=t.ArrayType(STRING)), (["a", 1],), "Expected bytes, got a 'int' object"),
-        (Everything, dataclasses.replace(EVERYTHING, tags=[None]), "field 'element' must not be None"),  # type: ignore[list-item]
-        (Everything, dataclasses.replace(EVERYTHING, counts={"a": None}), "field 'value' must not be None"),  # type: ignore[dict-item]
+        (Everything, dataclasses.replace(EVERYTHING, tags=[None]), "field 'tags' must not contain None"),  # type: ignore[list-item]
+        (Everything, dataclasses.replace(EVERYTHING, counts={"a": None}), "field 'counts' must not contain None"),  # type: ignore[dict-item]
     ],
 )
 def test_invalid_record_is_named_with_its_sink(schema: Any, record: Any, said: str) -> None:
@@ -320,7 +320,7 @@ def test_invalid_record_is_named_with_its_sink(schema: Any, record: Any, said: s
         writes.write([good, record, good])
     text = f"{record!r:.200}"
     assert str(refused.value).startswith(f"The sink out, defined at main.py:7: record {text} does not fit the schema ")
-    assert writes.schema.simpleString() in str(refused.value)
+    assert all(name in str(refused.value) for name in writes.schema.fieldNames())
 
 
 def test_naive_datetime_is_in_the_session_time_zone() -> None:
@@ -418,6 +418,5 @@ def test_matching_columns_do_not_become_records() -> None:
     assert batch_of(twice, to_arrow_schema(schema_of(Sealed), timezone=BERLIN)) is None
 
 
-def test_records_that_only_fit_one_by_one_are_refused() -> None:
-    with pytest.raises(SchemaError, match=r"^The sink out, defined at main.py:7: records do not fit struct<"):
-        writer(Point).write([Point(1, 2), {"x": 1, "y": 2}])
+def test_records_of_different_classes_are_written_by_name() -> None:
+    assert written(Point, Point(1, 2), {"y": 2, "x": 1}, Row(y=2, x=1), (1, 2)) == [{"x": 1, "y": 2}] * 4

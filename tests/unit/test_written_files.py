@@ -213,7 +213,7 @@ def test_other_folders_and_positions_are_refused(tmp_path: Path) -> None:
 
 def test_type_that_arrow_does_not_have_is_named(tmp_path: Path) -> None:
     Sink(tmp_path, "parquet", [field("n", "interval day to second")])
-    with pytest.raises(SchemaError, match="has the type interval day to second, which dsv2 cannot read"):
+    with pytest.raises(SchemaError, match="has the type interval day to second, which only Spark writes"):
         read(tmp_path)
 
 

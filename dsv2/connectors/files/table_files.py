@@ -1,85 +1,42 @@
-"""Encodes Arrow tables as the files of a ``FileSink``, in the formats that Spark writes."""
+"""Encodes Arrow tables as the files of a ``FileSink``. Both runtimes write these lines of JSON and CSV."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date, datetime
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
 from dsv2.connectors.files.written_tables import table_schema
 from dsv2.errors import SchemaError
+from dsv2.file_log.schema import check_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ("encoded", "folder_of", "joined", "partitions", "table_of")
+__all__ = ("check_folder_names", "check_writable", "encoded", "folder_of", "joined", "lines", "partitions", "table_of")
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^")  # as Spark escapes them
-_QUOTED = frozenset('",\n\r\\')
+_UNQUOTED = re.compile(r'[^",\\\s\ufeff](?:[^",\n\r\\]*[^",\\\s])?')
+
+
+def check_writable(schema: dict[str, Any], format: str, partition_by: Sequence[str]) -> None:
+    """Check that files of a format can have the columns of ``schema``. Raises ``SchemaError``."""
+    check_columns(schema, partition_by)
+    lines(table_schema(schema).empty_table(), format)
 
 
 def table_of(records: Sequence[Any], schema: dict[str, Any], sink: str) -> pa.Table:
-    """Convert records to a table of ``schema``.
-
-    Raises:
-        SchemaError: A record does not fit; names the sink and the record.
-    """
-    try:
-        return _table(records, schema)
-    except Exception as error:
-        for record in records:
-            try:
-                _table([record], schema)
-            except Exception as of_record:
-                reason = f"it has no {of_record}" if isinstance(of_record, KeyError) else str(of_record)
-                names = ", ".join(field["name"] for field in schema["fields"])
-                raise SchemaError(
-                    f"{sink}: record {record!r:.200} does not fit the columns {names}: {reason}"
-                ) from of_record
-        raise SchemaError(f"{sink}: records do not fit the schema: {error}") from error
-
-
-def _table(records: Sequence[Any], schema: dict[str, Any]) -> pa.Table:
+    """Convert records to a table of ``schema``. Raises ``SchemaError``, naming the first record that does not fit."""
     import pyarrow as pa
 
-    names = [field["name"] for field in schema["fields"]]
-    columns = list(zip(*[_values(record, names) for record in records], strict=True))
-    kinds = table_schema(schema)
-    arrays = [
-        _array(column, field, nullable=described["nullable"])
-        for column, field, described in zip(columns, kinds, schema["fields"], strict=True)
-    ]
-    return pa.Table.from_arrays(arrays, schema=kinds)
+    from dsv2.connectors.files.record_writer import RecordWriter  # which imports Arrow
 
-
-def _values(record: Any, names: Sequence[str]) -> Sequence[Any]:
-    if isinstance(record, tuple):
-        own = getattr(record, "_fields", None)
-        if own is None or list(own) == names:
-            if len(record) != len(names):
-                raise ValueError(f"it has {len(record)} values")
-            return record
-    if isinstance(record, dict):
-        return [record[name] for name in names]
-    return [getattr(record, name) for name in names]
-
-
-def _array(values: Sequence[Any], field: pa.Field, *, nullable: bool) -> pa.Array:
-    import pyarrow as pa
-
-    for is_lossy, lost in ((pa.types.is_integer, float), (pa.types.is_date, datetime)):
-        if is_lossy(field.type) and any(isinstance(value, lost) for value in values):
-            raise TypeError(f"field {field.name!r} is {field.type}: a {lost.__name__} would be truncated")
-    if pa.types.is_timestamp(field.type) and field.type.tz is not None:
-        values = [value.astimezone(UTC) if isinstance(value, datetime) else value for value in values]
-    array = pa.array(values, field.type)
-    if array.null_count and not nullable:
-        raise ValueError(f"field {field.name!r} must not be None")
-    return array
+    return pa.Table.from_batches([RecordWriter(schema, table_schema(schema), sink).write(records)])
 
 
 def partitions(table: pa.Table, columns: Sequence[str], sink: str) -> dict[str, pa.Table]:
@@ -100,6 +57,13 @@ def partitions(table: pa.Table, columns: Sequence[str], sink: str) -> dict[str, 
     return {folder: rest.take(pa.array(found)) for folder, found in indices.items()}
 
 
+def check_folder_names(rows: pa.RecordBatch, columns: Sequence[str], sink: str) -> None:
+    """Raise ``SchemaError`` if a value of ``columns`` cannot be the name of a folder."""
+    for column in columns:
+        for value in rows.column(column).unique().to_pylist():
+            folder_of(column, value, sink)
+
+
 def folder_of(column: str, value: Any, sink: str) -> str:
     """Return the name of the folder for a value of a partition column. Raises ``SchemaError`` if it cannot have one."""
     if value in ("", _NULL_FOLDER):
@@ -108,6 +72,11 @@ def folder_of(column: str, value: Any, sink: str) -> str:
             f"partition_by. Readers could not distinguish it from None. Map it to another value."
         )
     text = _NULL_FOLDER if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    if "\0" in text:
+        raise SchemaError(
+            f"{sink}: a record has {text!r:.100} in the column {column!r} of partition_by. The name of a folder cannot "
+            f"contain NUL. Map it to another value."
+        )
     return f"{_escaped(column)}={_escaped(text)}"
 
 
@@ -117,7 +86,18 @@ def _escaped(text: str) -> str:
 
 def encoded(table: pa.Table, format: str) -> bytes:
     """Encode ``table`` as one file."""
-    return _ENCODERS[format](table)
+    if format == "parquet":
+        return _parquet(table)
+    return "".join(f"{line}\n" for line in lines(table, format)).encode()
+
+
+def lines(table: pa.Table, format: str) -> list[str]:
+    """Return the rows of ``table`` as lines of JSON or CSV, without their ends; none for Parquet.
+
+    Raises:
+        SchemaError: A column cannot be written in this format.
+    """
+    return [] if format == "parquet" else _csv(table) if format == "csv" else _json(table)
 
 
 def joined(files: Sequence[bytes], format: str) -> tuple[bytes, tuple[int, ...]]:
@@ -141,27 +121,33 @@ def _parquet(table: pa.Table) -> bytes:
     return bytes(target.getvalue())
 
 
-def _json(table: pa.Table) -> bytes:
-    columns = [(json.dumps(field.name), _to_json(field.type)) for field in table.schema]
-    lines = []
-    for values in zip(*(column.to_pylist() for column in table.columns), strict=True):
-        found = zip(columns, values, strict=True)
-        row = [f"{name}:{change(value)}" for (name, change), value in found if value is not None]
-        lines.append(f"{{{','.join(row)}}}\n")
-    return "".join(lines).encode()
+def _json(table: pa.Table) -> list[str]:
+    columns = [(_quote(field.name), _to_json(field.type)) for field in table.schema]
+    found = []
+    for row in _rows(table):
+        filled = [f"{name}:{to(value)}" for (name, to), value in zip(columns, row, strict=True) if value is not None]
+        found.append(f"{{{','.join(filled)}}}")
+    return found
 
 
-def _csv(table: pa.Table) -> bytes:
-    changes = [_to_text(field.type) for field in table.schema]
-    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-    lines = [
-        ",".join("" if value is None else change(value) for change, value in zip(changes, values, strict=True))
-        for values in rows
+def _csv(table: pa.Table) -> list[str]:
+    changes = [_to_csv(field.type) for field in table.schema]
+    return [
+        ",".join(["" if value is None else change(value) for change, value in zip(changes, values, strict=True)])
+        for values in _rows(table)
     ]
-    return "".join(f"{line}\n" for line in lines).encode()
 
 
-_ENCODERS: dict[str, Callable[[Any], bytes]] = {"parquet": _parquet, "json": _json, "csv": _csv}
+def _rows(table: pa.Table) -> Iterator[Sequence[Any]]:
+    return zip(*map(_python_values, table.columns, table.column_names), strict=True)
+
+
+def _python_values(column: pa.ChunkedArray, name: str) -> list[Any]:
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError) as error:
+        raise SchemaError(f"Column {name!r} has a value of {column.type} that Python does not have: {error}") from error
+    return values
 
 
 def _to_json(kind: pa.DataType) -> Callable[[Any], str]:
@@ -172,56 +158,57 @@ def _to_json(kind: pa.DataType) -> Callable[[Any], str]:
         element = _or_null(_to_json(kind.value_type))
         return lambda values: f"[{','.join(map(element, values))}]"
     if pa.types.is_map(kind):
-        item = _or_null(_to_json(kind.item_type))
-        return lambda pairs: f"{{{','.join(f'{_quote(_key(key))}:{item(value)}' for key, value in pairs)}}}"
+        key, item = _to_text(kind.key_type), _or_null(_to_json(kind.item_type))
+        return lambda pairs: f"{{{','.join(f'{_quote(key(name))}:{item(value)}' for name, value in pairs)}}}"
     if pa.types.is_struct(kind):
         fields = [(field.name, _quote(field.name), _to_json(field.type)) for field in kind]
         return lambda value: f"{{{','.join(f'{q}:{to(value[n])}' for n, q, to in fields if value[n] is not None)}}}"
-    if pa.types.is_decimal(kind):
-        return str
-    if pa.types.is_binary(kind):
-        return lambda value: _quote(base64.b64encode(value).decode())
+    text = _to_text(kind)
     if pa.types.is_floating(kind):
-        return lambda value: json.dumps(value) if isfinite(value) else _quote(_not_finite(value))
-    if pa.types.is_temporal(kind):
-        return lambda value: _quote(_time(value))
-    return _quote
+        return lambda value: text(value) if isfinite(value) else _quote(text(value))
+    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_temporal(kind):
+        return lambda value: _quote(text(value))
+    return text
 
 
 def _or_null(change: Callable[[Any], str]) -> Callable[[Any], str]:
     return lambda value: "null" if value is None else change(value)
 
 
-def _quote(value: Any) -> str:
+def _quote(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _to_text(kind: pa.DataType) -> Callable[[Any], str]:
-    """Return how values of a column are written in CSV. Raises ``SchemaError`` if they cannot be."""
+def _to_csv(kind: pa.DataType) -> Callable[[Any], str]:
+    """Return how values of a column are written in CSV. An empty value is null, so other empty ones are in quotes."""
     import pyarrow as pa
 
-    if pa.types.is_nested(kind):
-        raise SchemaError(f"CSV files have no column type for {kind}. Use another format.")
-    if pa.types.is_string(kind):
-        return _quoted
-    if pa.types.is_boolean(kind):
-        return lambda value: str(value).lower()
-    if pa.types.is_binary(kind):
-        return lambda value: base64.b64encode(value).decode()
-    if pa.types.is_floating(kind):
-        return lambda value: repr(value) if isfinite(value) else _not_finite(value)
-    return _time if pa.types.is_temporal(kind) else str
+    text = _to_text(kind)
+    return (lambda value: _quoted(text(value))) if pa.types.is_string(kind) or pa.types.is_binary(kind) else text
 
 
 def _quoted(text: str) -> str:
-    if text and not _QUOTED & set(text) and text == text.strip():
+    if _UNQUOTED.fullmatch(text):
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
-def _key(value: Any) -> str:
-    return _time(value) if isinstance(value, date) else str(value)
+def _to_text(kind: pa.DataType) -> Callable[[Any], str]:
+    """Return how values of a column are written as text. Raises ``SchemaError`` if they cannot be."""
+    import pyarrow as pa
+
+    if pa.types.is_nested(kind):
+        raise SchemaError(f"Neither CSV files nor keys of maps in JSON can have the type {kind}. Use another format.")
+    if pa.types.is_boolean(kind):
+        return lambda value: "true" if value else "false"
+    if pa.types.is_binary(kind):
+        return lambda value: base64.b64encode(value).decode()
+    if pa.types.is_floating(kind):
+        return lambda value: repr(value) if isfinite(value) else _not_finite(value)
+    if pa.types.is_decimal(kind):
+        return lambda value: format(value, "f")
+    return _time if pa.types.is_temporal(kind) else str
 
 
 def _time(value: date) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ("read_part", "table_schema")
 
 _ROWS_AT_ONCE = 4096
+_GREATEST_BLOCK = (1 << 31) - 1
 
 
 def table_schema(schema: dict[str, Any]) -> pa.Schema:
@@ -93,19 +94,50 @@ def _read_csv(file: SourceFile, part: Part, schema: pa.Schema) -> Iterator[pa.Re
     # A thread of Arrow may still refer to the data when Python ends, so they must not be an object of Python.
     data = pa.BufferOutputStream()
     data.write(_bytes(file, part))
+    buffer = data.getvalue()
+    texts = pa.schema([field.with_type(pa.string()) if pa.types.is_binary(field.type) else field for field in schema])
     table = pc.read_csv(
-        pa.BufferReader(data.getvalue()),
-        pc.ReadOptions(use_threads=False, column_names=schema.names),
-        pc.ParseOptions(escape_char="\\", double_quote=False, newlines_in_values=True, ignore_empty_lines=False),
+        pa.BufferReader(buffer),
+        # One block: a value must not be longer than a block.
+        pc.ReadOptions(
+            use_threads=False,
+            column_names=schema.names,
+            block_size=min(buffer.size + 1, _GREATEST_BLOCK),
+            encoding="utf8",
+        ),
+        pc.ParseOptions(
+            delimiter=",",
+            quote_char='"',
+            escape_char="\\",
+            double_quote=False,
+            newlines_in_values=True,
+            ignore_empty_lines=False,
+        ),
         # An empty value is null; an empty string is written in quotes.
         pc.ConvertOptions(
-            column_types=schema,
+            column_types=texts,
             null_values=[""],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         ),
     )
-    yield from table.to_batches()
+    columns = [
+        pa.chunked_array([_as_bytes(chunk) for chunk in column.chunks], field.type)
+        if pa.types.is_binary(field.type)
+        else column
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    yield from pa.table(columns, schema).to_batches()
+
+
+def _as_bytes(texts: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array([_or_none(_from_base64, text) for text in texts.to_pylist()], pa.binary())
+
+
+def _from_base64(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
 
 
 _READERS: dict[str, Callable[[SourceFile, Part, Any], Iterator[Any]]] = {
@@ -149,7 +181,7 @@ def _arrow_type(kind: Any) -> pa.DataType:
         "timestamp_ntz": pa.timestamp("us"),
     }
     if not isinstance(kind, str) or kind not in simple:
-        raise SchemaError(f"A column has the type {kind}, which dsv2 cannot read. Read the files with Spark.")
+        raise SchemaError(f"A column has the type {kind}, which only Spark writes and reads, in Parquet files.")
     return simple[kind]
 
 
@@ -189,13 +221,15 @@ def _from_json(kind: pa.DataType) -> Callable[[Any], Any]:
         return date.fromisoformat
     if pa.types.is_timestamp(kind):
         return datetime.fromisoformat
-    return base64.b64decode if pa.types.is_binary(kind) else _same
+    return _from_base64 if pa.types.is_binary(kind) else _same
 
 
 def _from_key(kind: pa.DataType) -> Callable[[str], Any]:
     """Return how keys of maps are converted, which are text in JSON."""
     import pyarrow as pa
 
+    if pa.types.is_boolean(kind):
+        return "true".__eq__
     return int if pa.types.is_integer(kind) else _from_json(kind)
 
 
