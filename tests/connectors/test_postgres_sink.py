@@ -316,7 +316,7 @@ REFUSED = {
     Priced(None, 1): "NotNullViolation",
     Priced(1, 1, "long name"): "StringDataRightTruncation",
     Priced(1, 1, "a\0b"): "DataError",
-    Priced(1, 1, "short"): "ProgrammingError",
+    Priced(1, 1, "short"): "ValueError",
     Priced(1, 1, object): "ProgrammingError",
     Priced("x", None, gone=True): "InvalidTextRepresentation",
 }

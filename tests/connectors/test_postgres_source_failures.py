@@ -145,15 +145,6 @@ def test_table_that_is_no_longer_replicated(table: Table, statements: list[str],
         run.batch()
 
 
-def test_key_that_differs_from_the_log(table: Table) -> None:
-    run = Run(table.source())
-    run.snapshot()
-    table.execute("DELETE FROM {} WHERE id = 1")
-    table.execute("ALTER TABLE {0} DROP CONSTRAINT {0}_pkey, ADD PRIMARY KEY (name)")
-    with pytest.raises(JobError, match=r"The log does not contain the primary key \(name\) of a row"):
-        run.batch()
-
-
 @pytest.mark.parametrize(
     "part", ["FOR TABLE {} (id)", "FOR TABLE {} WHERE (id > 3)", "FOR TABLE {} WITH (publish = 'insert, delete')"]
 )

@@ -22,7 +22,7 @@ def relation(of: Relation) -> bytes:
         struct.pack(">b", c.is_key) + c.name.encode() + b"\0" + struct.pack(">Ii", c.type, -1) for c in of.columns
     )
     names = b"R" + struct.pack(">I", of.oid) + of.schema.encode() + b"\0" + of.name.encode() + b"\0"
-    return names + b"d" + struct.pack(">h", len(of.columns)) + b"".join(columns)
+    return names + (b"f" if of.whole else b"d") + struct.pack(">h", len(of.columns)) + b"".join(columns)
 
 
 def row(*values: str | None) -> bytes:
@@ -46,7 +46,7 @@ def test_row_changes_have_lsn_and_time_of_their_commit() -> None:
         of_items(b"U", b"K", row("1", None), b"N", row("2", "?")),
         of_items(b"U", b"O", row("2", None), b"N", row("2", "b")),
         of_items(b"D", b"K", row("2", None)),
-        *(COMMIT, b"Y...", b"O...", b"M..."),
+        *(COMMIT, b"O...", b"M..."),
     ]
     assert list(changes(messages)) == [
         RelationChange(ITEMS, "insert", None, (b"1", None), 100, COMMITTED_MS),
@@ -61,6 +61,22 @@ def test_last_description_of_a_table_counts() -> None:
     wider = Relation(7, "public", "items", (*ITEMS.columns, Column("more", False, 16)))
     messages = [begin(1), relation(ITEMS), relation(wider), of_items(b"I", b"N", row("1", "a", "t"))]
     assert [change.relation for change in changes(messages) if isinstance(change, RelationChange)] == [wider]
+
+
+def type_of(oid: int, schema: str, name: str) -> bytes:
+    return b"Y" + struct.pack(">I", oid) + schema.encode() + b"\0" + name.encode() + b"\0"
+
+
+def test_domains_are_described_by_their_base_types() -> None:
+    columns = (Column("day", True, 20001), Column("mood", True, 20002), Column("days", True, 20003))
+    sent = relation(Relation(7, "public", "items", columns, whole=True))
+    types = [type_of(20001, "", "date"), type_of(20002, "public", "mood"), type_of(20003, "", "_date")]
+    later = [type_of(20001, "public", "day"), sent]  # the OID became that of another type
+    row_of_three = of_items(b"I", b"N", row("2024-01-01", "ok", "{}"))
+    messages = [begin(1), *types, sent, row_of_three, *later, row_of_three]
+    found = [change.relation for change in changes(messages) if isinstance(change, RelationChange)]
+    assert [[column.base for column in each.columns] for each in found] == [["date", "", "_date"], ["", "", "_date"]]
+    assert all(each.whole for each in found)
 
 
 def test_truncated_tables() -> None:

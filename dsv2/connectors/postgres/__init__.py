@@ -1,6 +1,6 @@
 """A source and a sink for PostgreSQL: ``pip install "dsv2[postgres]"``."""
 
-from dsv2.connectors.postgres.change import ChangeKind, RowChange
+from dsv2.connectors.postgres.change import ChangeKind, RowChange, UndecodedValue
 from dsv2.connectors.postgres.sink import PostgresSink
 from dsv2.connectors.postgres.source import IfSlotExists, PostgresSource, drop_replication
 from dsv2.connectors.postgres.split import PostgresSplit
@@ -12,5 +12,6 @@ __all__ = (
     "PostgresSource",
     "PostgresSplit",
     "RowChange",
+    "UndecodedValue",
     "drop_replication",
 )

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psycopg
 from psycopg import errors, sql
 
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.server import Connection, Server, named, statement
+from dsv2.connectors.postgres.table_rows import TableRows
 from dsv2.connectors.postgres.table_writer import TableWriter
 from dsv2.errors import JobError
 from dsv2.sinks import SinkBatch, SinkInfo
@@ -55,7 +56,7 @@ class BatchLedger:
             server.close()
 
     def _create(self, connection: Connection) -> None:
-        if connection.execute("SELECT to_regclass(%s)", [named(self.table).as_string()]).fetchone() == (None,):
+        if connection.execute("SELECT to_regclass($1)", [named(self.table).as_string()]).fetchone() == (None,):
             columns = "sink text, subtask int, batch bigint NOT NULL, parallelism int NOT NULL, run text NOT NULL"
             connection.execute(
                 self._statement(f"CREATE TABLE IF NOT EXISTS {{}} ({columns}, PRIMARY KEY (sink, subtask))")
@@ -64,7 +65,7 @@ class BatchLedger:
     def _begin(self, connection: Connection, batch_id: int) -> None:
         with connection.transaction():
             _, before, _ = self._locked(connection, _SINK_ITSELF, "FOR UPDATE")
-            entries = self._statement("SELECT batch, run FROM {} WHERE sink = %s AND subtask >= 0")
+            entries = self._statement("SELECT batch, run FROM {} WHERE sink = $1 AND subtask >= 0")
             written = [self.info.is_written(batch_id, *entry) for entry in connection.execute(entries, [self._sink])]
             if before == self.info.parallelism:
                 return
@@ -91,8 +92,9 @@ class BatchLedger:
                         f"{what}: the job was restarted in the meantime, with {parallelism} subtasks of the sink."
                     )
                 if not self.info.is_written(batch.batch_id, last, run_id):
+                    rows = TableRows(connection, writer)
                     for part in batch.batches:
-                        _write_rows(connection, writer, part.records)
+                        _write_rows(connection, rows, part.records)
                     self._update(connection, batch.subtask, batch.batch_id)
         except psycopg.Error as error:
             raise server.failure(what, error) from self.connection.presentable(error)
@@ -101,10 +103,10 @@ class BatchLedger:
 
     def _locked(self, connection: Connection, subtask: int, lock: str) -> tuple[int, int, str]:
         """Lock the entry of ``subtask``, which is created if needed. Returns its batch, parallelism and run id."""
-        query = self._statement(f"SELECT batch, parallelism, run FROM {{}} WHERE sink = %s AND subtask = %s {lock}")
+        query = self._statement(f"SELECT batch, parallelism, run FROM {{}} WHERE sink = $1 AND subtask = $2 {lock}")
         entry = connection.execute(query, [self._sink, subtask]).fetchone()
         if entry is None:
-            insert = self._statement("INSERT INTO {} VALUES (%s, %s, -1, %s, %s) ON CONFLICT DO NOTHING")
+            insert = self._statement("INSERT INTO {} VALUES ($1, $2, -1, $3, $4) ON CONFLICT DO NOTHING")
             connection.execute(insert, [self._sink, subtask, self.info.parallelism, self.info.run.run_id])
             entry = connection.execute(query, [self._sink, subtask]).fetchone()
         assert entry is not None
@@ -112,7 +114,7 @@ class BatchLedger:
 
     def _update(self, connection: Connection, subtask: int, batch_id: int) -> None:
         update = self._statement(
-            "UPDATE {} SET batch = %s, parallelism = %s, run = %s WHERE sink = %s AND subtask = %s"
+            "UPDATE {} SET batch = $1, parallelism = $2, run = $3 WHERE sink = $4 AND subtask = $5"
         )
         connection.execute(update, [batch_id, self.info.parallelism, self.info.run.run_id, self._sink, subtask])
 
@@ -120,39 +122,17 @@ class BatchLedger:
         return statement(text, named(self.table))
 
 
-def _write_rows(connection: Connection, writer: TableWriter[T], records: Sequence[T]) -> None:
-    upsert, delete = _upsert(writer), _delete(writer)
-    key_indices = [writer.columns.index(name) for name in writer.key]
+def _write_rows(connection: Connection, rows: TableRows[T], records: Sequence[T]) -> None:
+    writer = rows.writer
     is_deletion = writer.deletes or (lambda record: False)
     cursor = connection.cursor()
     try:
         for deletes, group in groupby(records, key=is_deletion):
-            rows = [tuple(writer.row(record)) for record in group]
             if deletes:
-                cursor.executemany(delete, [[row[index] for index in key_indices] for row in rows])
+                cursor.executemany(rows.delete, map(rows.key_of, group))
             else:
-                cursor.executemany(upsert, rows)
-    except (errors.DataError, errors.IntegrityError, psycopg.ProgrammingError) as error:
+                cursor.executemany(rows.upsert, map(rows.row_of, group))
+    except (errors.DataError, errors.IntegrityError, psycopg.ProgrammingError, ValueError) as error:
         raise JobError(
             f"A row does not match the table {writer.table} ({', '.join(writer.columns)}): {error}"
         ) from error
-
-
-def _upsert(writer: TableWriter[Any]) -> sql.Composed:
-    values = sql.SQL(", ").join([sql.Placeholder()] * len(writer.columns))
-    insert = statement("INSERT INTO {} ({}) VALUES ({})", named(writer.table), _listed(writer.columns), values)
-    if not writer.key:
-        return insert
-    others = [sql.Identifier(name) for name in writer.columns if name not in writer.key]
-    assigned = sql.SQL(", ").join(statement("{0} = EXCLUDED.{0}", name) for name in others)
-    action = statement("UPDATE SET {}", assigned) if others else sql.SQL("NOTHING")
-    return statement("{} ON CONFLICT ({}) DO {}", insert, _listed(writer.key), action)
-
-
-def _delete(writer: TableWriter[Any]) -> sql.Composed:
-    conditions = [statement("{} = {}", sql.Identifier(name), sql.Placeholder()) for name in writer.key]
-    return statement("DELETE FROM {} WHERE {}", named(writer.table), sql.SQL(" AND ").join(conditions))
-
-
-def _listed(names: Sequence[str]) -> sql.Composed:
-    return sql.SQL(", ").join(map(sql.Identifier, names))

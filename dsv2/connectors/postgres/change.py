@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-__all__ = ("ChangeKind", "RowChange")
+__all__ = ("ChangeKind", "RowChange", "UndecodedValue")
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -28,3 +28,20 @@ class RowChange(Generic[T_co]):
     kind: ChangeKind
     key: tuple[Any, ...]
     row: T_co | None
+
+
+@dataclass(frozen=True)
+class UndecodedValue:
+    """A value in the dead letter of a row, instead of the Python value that there is not.
+
+    Attributes:
+        column: The name of its column.
+        type: The name of its type.
+        text: The value as the server writes it. None: a large value that is not in the server's log.
+        reason: The reason that there is no Python value.
+    """
+
+    column: str
+    type: str
+    text: str | None
+    reason: str

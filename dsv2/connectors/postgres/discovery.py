@@ -87,11 +87,11 @@ class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
         count = max(1, min(self._ctx.parallelism, start.rows))
         bounds = [start.rows * number // count for number in range(count + 1)]
         snapshot = [
-            PostgresSplit(f"snapshot-{number}", start.table, first, stop)
+            PostgresSplit(f"snapshot-{number}", start.table, first, stop, start.key)
             for number, (first, stop) in enumerate(pairwise(bounds))
             if first < stop
         ]
-        return [*snapshot, PostgresSplit(LOG, start.table, start.lsn)]
+        return [*snapshot, PostgresSplit(LOG, start.table, start.lsn, None, start.key)]
 
     def refresh(self) -> None:
         self._end = None
@@ -123,7 +123,7 @@ class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
         stop = min(self._end, split.position + self._log_bytes_per_batch)
         if stop <= max(split.position, self._quiet_end):
             return None
-        self._replication.check(split.table)
+        key = self._replication.check(split)
         quiet_bytes = min(_QUIET_BYTES, self._log_bytes_per_batch)
         if stop - split.position < quiet_bytes and not self._replication.log.has_changes(
             split.table, split.position, stop
@@ -131,7 +131,7 @@ class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
             self._quiet_end = stop
             return None
         # The number of changes is unknown, so the log uses up the remaining limit of the micro-batch.
-        return Portion(replace(split, position=stop), size=1 if limit is None else limit)
+        return Portion(replace(split, position=stop, key=key), size=1 if limit is None else limit)
 
     def notify_checkpoint_complete(self, splits: Sequence[PostgresSplit], /) -> None:
         for split in splits:

@@ -14,13 +14,13 @@ __all__ = ("Log", "confirmed_lsn")
 
 _MESSAGES_AT_ONCE = 2048
 _PEEK = (
-    "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s, NULL, 'proto_version', '1', 'publication_names', %s)"
+    "SELECT data FROM pg_logical_slot_peek_binary_changes($1, $2, NULL, 'proto_version', '1', 'publication_names', $3)"
 )
 _END = "SELECT pg_current_wal_flush_lsn()::text"
-_CONFIRMED = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
+_CONFIRMED = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1"
 _ADVANCE = (
-    "SELECT pg_replication_slot_advance(slot_name, %(lsn)s) FROM pg_replication_slots "
-    "WHERE slot_name = %(slot)s AND confirmed_flush_lsn < %(lsn)s"
+    "SELECT pg_replication_slot_advance(slot_name, $2) FROM pg_replication_slots "
+    "WHERE slot_name = $1 AND confirmed_flush_lsn < $2"
 )
 
 
@@ -65,7 +65,7 @@ class Log:
 
     def forget(self, lsn: int) -> None:
         """Confirm to the slot that transactions committed before ``lsn`` are no longer needed."""
-        arguments = {"slot": self._settings.slot, "lsn": lsn_text(lsn)}
+        arguments = [self._settings.slot, lsn_text(lsn)]
         self._server.run(self._what, lambda connection: connection.execute(_ADVANCE, arguments))
 
     def _messages(self, connection: Connection, stop: int) -> Iterator[bytes]:

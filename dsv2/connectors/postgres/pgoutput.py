@@ -34,21 +34,38 @@ _EPOCH_MS = 946_684_800_000  # 2000-01-01, the server's epoch
 
 
 class Column(NamedTuple):
-    """A column of a table. ``is_key``: it is part of the replica identity. ``type``: the OID of its type."""
+    """A column of a table.
+
+    Attributes:
+        name: The name.
+        is_key: Whether it is part of the replica identity.
+        type: The OID of its type.
+        base: The name of the built-in type that a domain has; empty for other types.
+    """
 
     name: str
     is_key: bool
     type: int
+    base: str = ""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A table as described by a Relation message. ``oid``: the OID of the table."""
+    """A table as it was when it was changed, as described by a Relation message.
+
+    Attributes:
+        oid: The OID of the table.
+        schema: The name of the schema.
+        name: The name of the table.
+        columns: The columns in their order.
+        whole: Whether the replica identity is FULL, so that all columns are part of it.
+    """
 
     oid: int
     schema: str
     name: str
     columns: tuple[Column, ...]
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,6 +105,7 @@ class Truncation:
 def changes(messages: Iterable[bytes]) -> Iterator[RelationChange | Truncation]:
     """Parse ``messages``, which are complete transactions in order. Raises ``CorruptDataError``."""
     relations: dict[int, Relation] = {}
+    bases: dict[int, str] = {}
     commit_lsn = commit_ms = 0
     for message in messages:
         reader = _Reader(message)
@@ -96,15 +114,19 @@ def changes(messages: Iterable[bytes]) -> Iterator[RelationChange | Truncation]:
             commit_lsn, stamp, _ = reader.unpack(">qqi")
             commit_ms = _EPOCH_MS + stamp // 1000
         elif kind == "R":
-            relation = _relation(reader)
+            relation = _relation(reader, bases)
             relations[relation.oid] = relation
+        elif kind == "Y":
+            (oid,) = reader.unpack(">I")
+            schema, name = reader.text(), reader.text()
+            bases[oid] = "" if schema else name  # pg_catalog is sent as an empty name
         elif kind in "IUD":
             (oid,) = reader.unpack(">I")
             yield _change(reader, kind, _known(relations, oid), commit_lsn, commit_ms)
         elif kind == "T":
             count, _ = reader.unpack(">ib")
             yield Truncation(reader.unpack(f">{count}I"), commit_lsn)
-        elif kind not in "COYM":  # Commit, Origin, Type and Message are not needed
+        elif kind not in "COM":  # Commit, Origin and Message are not needed
             raise CorruptDataError(f"Received a pgoutput message of kind {kind!r}, which version 1 does not have.")
 
 
@@ -114,18 +136,19 @@ def _known(relations: Mapping[int, Relation], oid: int) -> Relation:
     return relations[oid]
 
 
-def _relation(reader: _Reader) -> Relation:
+def _relation(reader: _Reader, bases: Mapping[int, str]) -> Relation:
     (oid,) = reader.unpack(">I")
     schema, name = reader.text(), reader.text()
-    _, count = reader.unpack(">bh")
-    return Relation(oid, schema, name, tuple(_column(reader) for _ in range(count)))
+    whole = reader.letter() == "f"
+    (count,) = reader.unpack(">h")
+    return Relation(oid, schema, name, tuple(_column(reader, bases) for _ in range(count)), whole)
 
 
-def _column(reader: _Reader) -> Column:
+def _column(reader: _Reader, bases: Mapping[int, str]) -> Column:
     (flags,) = reader.unpack(">b")
     name = reader.text()
     kind, _ = reader.unpack(">Ii")
-    return Column(name, bool(flags & 1), kind)
+    return Column(name, bool(flags & 1), kind, bases.get(kind, ""))
 
 
 def _change(reader: _Reader, kind: str, relation: Relation, commit_lsn: int, commit_ms: int) -> RelationChange:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
 from psycopg import sql
 
-from dsv2.connectors.postgres.change import ChangeKind, RowChange
+from dsv2.connectors.postgres.adaption import RawLoader
+from dsv2.connectors.postgres.change import RowChange
+from dsv2.connectors.postgres.change_decoder import ChangeDecoder
 from dsv2.connectors.postgres.log import Log
-from dsv2.connectors.postgres.pgoutput import RelationChange
-from dsv2.connectors.postgres.replication import ROW_NUMBER
+from dsv2.connectors.postgres.pgoutput import ABSENT, Relation, RelationChange
+from dsv2.connectors.postgres.replication import ROW_NUMBER, copy_of
 from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.server import Connection, Server, statement
 from dsv2.connectors.postgres.split import LOG, PostgresSplit, lsn_text
-from dsv2.connectors.postgres.table import FollowedTable, table_numbered
-from dsv2.connectors.postgres.values import LogValues
+from dsv2.connectors.postgres.table_columns import Change, TableColumns, columns_of
 from dsv2.record_batch import RecordBatch
 from dsv2.sources import SourceReader, SplitBatch
 
@@ -26,90 +27,93 @@ T_co = TypeVar("T_co", covariant=True)
 
 _ROWS_AT_ONCE = 2048
 
-_Change: TypeAlias = tuple[ChangeKind, tuple[Any, ...], dict[str, Any] | None]
-"""Kind, key and row of a change, as for ``RowChange``."""
-
 
 class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]):
     """Reads ranges of the snapshot and of the log in one task."""
 
-    def __init__(self, settings: ReplicationSettings, decode: Callable[[dict[str, Any]], T_co]) -> None:
+    def __init__(self, settings: ReplicationSettings, decoder: ChangeDecoder[T_co]) -> None:
         self._settings = settings
-        self._decode = decode
+        self._decoder = decoder
         self._server = Server(settings.connection)
 
     def read(self, start: PostgresSplit, stop: PostgresSplit, /) -> Iterator[RecordBatch[RowChange[T_co]]]:
-        table = self._table(start)
-        if start.name == LOG:
-            return self._read_log(table, start.position, stop.position)
-        return self._read_snapshot(table, start.position, stop.position)
+        return self._read_log(start, stop) if start.name == LOG else self._read_snapshot(start, stop)
 
     def close(self) -> None:
         self._server.close()
 
-    def _table(self, split: PostgresSplit) -> FollowedTable:
-        name = self._settings.table
-        return self._server.run(
-            f"Cannot read table {name}", lambda connection: table_numbered(connection, split.table, name)
-        )
-
-    def _read_snapshot(self, table: FollowedTable, first: int, stop: int) -> Iterator[RecordBatch[RowChange[T_co]]]:
+    def _read_snapshot(self, start: PostgresSplit, stop: PostgresSplit) -> Iterator[RecordBatch[RowChange[T_co]]]:
         found = self._server.stream(
-            f"Cannot read the snapshot of {table.name}",
-            lambda connection: self._rows(connection, table, first, stop),
+            f"Cannot read the snapshot of {self._settings.table}",
+            lambda connection: self._rows(connection, start, stop.position),
         )
         while rows := list(islice(found, _ROWS_AT_ONCE)):
-            changes: list[_Change] = [("snapshot", _key_of(table, row), row) for _, row in rows]
-            yield SplitBatch(changes, self._decoded, offsets=_numbers(rows), raw=_undecoded)
+            changes = [change for _, change in rows]
+            yield SplitBatch(changes, self._decoder.decoded, offsets=_numbers(rows), raw=self._decoder.raw)
 
-    def _rows(
-        self, connection: Connection, table: FollowedTable, first: int, stop: int
-    ) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _rows(self, connection: Connection, start: PostgresSplit, stop: int) -> Iterator[tuple[int, Change]]:
+        copy = copy_of(connection, self._settings)
+        described = connection.execute(statement("SELECT * FROM {} LIMIT 0", copy)).description or ()
+        names = [column.name for column in described]
+        key = [names.index(column.names[-1]) - 1 for column in start.key]  # without the row number
+        types = [column.type_code for column in described]
+        columns = TableColumns(names[1:], types[1:], key, self._decoder.text_columns)
         query = statement(
-            "SELECT * FROM {0} WHERE {1} > {2} AND {1} <= {3} ORDER BY {1}",
-            sql.Identifier(table.schema, self._settings.copy),
+            "COPY (SELECT * FROM {0} WHERE {1} > {2} AND {1} <= {3} ORDER BY {1}) TO STDOUT (FORMAT text)",
+            copy,
             sql.Identifier(ROW_NUMBER),
-            sql.Literal(first),
+            sql.Literal(start.position),
             sql.Literal(stop),
         )
-        with connection.transaction(), connection.cursor("dsv2_snapshot") as cursor:
-            cursor.itersize = _ROWS_AT_ONCE
-            cursor.execute(query)
-            _, *names = [column.name for column in cursor.description or ()]  # without the row number
-            for number, *values in cursor:
-                yield number, dict(zip(names, values, strict=True))
+        with connection.cursor() as cursor:
+            cursor.adapters.register_loader("text", RawLoader)
+            with cursor.copy(query) as rows:
+                rows.set_types(["text"] * len(names))
+                for number, *row in rows.rows():
+                    yield int(number), Change("snapshot", columns, tuple(row))
 
-    def _read_log(self, table: FollowedTable, start: int, stop: int) -> Iterator[RecordBatch[RowChange[T_co]]]:
-        values = LogValues(self._server, table)
-        found = (
-            (row_change, change)
-            for change in Log(self._server, self._settings).changes(table.oid, start, stop)
-            for row_change in self._changes(values, table, change)
-        )
-        commits = _CommitNumbers()
+    def _read_log(self, start: PostgresSplit, stop: PostgresSplit) -> Iterator[RecordBatch[RowChange[T_co]]]:
+        columns, commits = _Columns(stop, self._decoder.text_columns), _CommitNumbers()
+        log = Log(self._server, self._settings).changes(start.table, start.position, stop.position)
+        found = ((row_change, change) for change in log for row_change in self._changes(change, columns.of(change)))
         while pairs := list(islice(found, _ROWS_AT_ONCE)):
             offsets = commits.numbered([change.commit_lsn for _, change in pairs])
             timestamps = [change.commit_ms for _, change in pairs]
             changes = [row_change for row_change, _ in pairs]
-            yield SplitBatch(changes, self._decoded, timestamps=timestamps, offsets=offsets, raw=_undecoded)
+            yield SplitBatch(
+                changes, self._decoder.decoded, timestamps=timestamps, offsets=offsets, raw=self._decoder.raw
+            )
 
-    def _changes(self, values: LogValues, table: FollowedTable, change: RelationChange) -> Iterator[_Change]:
-        old_key = values.old_key(change)
-        if change.new is None:
-            assert old_key is not None
-            yield "delete", old_key, None
-            return
-        row = values.new_row(change)
-        kind: ChangeKind = change.kind
-        key = _key_of(table, row)
-        if old_key is not None and old_key != key:
-            yield "delete", old_key, None
-            kind = "insert"
-        yield kind, key, row
+    def _changes(self, change: RelationChange, columns: TableColumns) -> Iterator[Change]:
+        old, new = change.old, change.new
+        if new is None:
+            assert old is not None
+            yield Change("delete", columns, old)
+        elif old is None:
+            yield Change(change.kind, columns, new)
+        else:
+            new = tuple(before if value is ABSENT else value for before, value in zip(old, new, strict=True))
+            if columns.has_same_key(old, new):
+                yield Change(change.kind, columns, new)
+            else:
+                yield Change("delete", columns, old)
+                yield Change("insert", columns, new)
 
-    def _decoded(self, change: _Change) -> RowChange[T_co]:
-        kind, key, row = change
-        return RowChange(kind, key, None if row is None else self._decode(row))
+
+class _Columns:
+    """The columns of the table as the log describes them, which change when the table is altered."""
+
+    def __init__(self, split: PostgresSplit, as_text: frozenset[str]) -> None:
+        self._split = split
+        self._as_text = as_text
+        self._relation: Relation | None = None
+
+    def of(self, change: RelationChange) -> TableColumns:
+        """Return the columns at the time of ``change``. Raises ``JobError`` if it has another key."""
+        if self._relation is not change.relation:
+            self._columns = columns_of(change.relation, self._split.key, self._as_text)
+            self._relation = change.relation
+        return self._columns
 
 
 class _CommitNumbers:
@@ -129,13 +133,5 @@ class _CommitNumbers:
         return lambda: [f"{lsn_text(lsn)}#{number}" for lsn, number in zip(lsns, numbers, strict=True)]
 
 
-def _undecoded(change: _Change) -> RowChange[dict[str, Any]]:
-    return RowChange(*change)
-
-
 def _numbers(rows: Sequence[tuple[int, object]]) -> Callable[[], Sequence[int]]:
     return lambda: [number for number, _ in rows]
-
-
-def _key_of(table: FollowedTable, row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in table.key)

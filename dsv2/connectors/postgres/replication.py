@@ -8,19 +8,20 @@ the table itself would not be repeatable. The cost is disk space for the copy un
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from psycopg import sql
 
 from dsv2.connectors.postgres.log import Log, confirmed_lsn
 from dsv2.connectors.postgres.replication_settings import ReplicationSettings
-from dsv2.connectors.postgres.server import Connection, Server, named, opened, statement
-from dsv2.connectors.postgres.split import lsn_text, parse_lsn
+from dsv2.connectors.postgres.server import Connection, Server, listed, named, opened, statement
+from dsv2.connectors.postgres.split import KeyColumn, PostgresSplit, lsn_text, parse_lsn
 from dsv2.connectors.postgres.table import FollowedTable, table_named, table_numbered
+from dsv2.connectors.postgres.table_columns import another_key
 from dsv2.errors import JobError
 
-__all__ = ("ROW_NUMBER", "Replication", "Start")
+__all__ = ("ROW_NUMBER", "Replication", "Start", "copy_of")
 
 T = TypeVar("T")
 
@@ -29,24 +30,24 @@ ROW_NUMBER = "dsv2_row"
 
 _PUBLISHED = """
 SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate AND NOT EXISTS (
-    SELECT FROM pg_publication_rel AS part WHERE prpubid = pg_publication.oid AND prrelid = %s
+    SELECT FROM pg_publication_rel AS part WHERE prpubid = pg_publication.oid AND prrelid = $1
     AND (to_jsonb(part) ->> 'prqual' IS NOT NULL OR to_jsonb(part) ->> 'prattrs' IS NOT NULL)
 )
-FROM pg_publication WHERE pubname = %s AND EXISTS (
+FROM pg_publication WHERE pubname = $2 AND EXISTS (
     SELECT FROM pg_publication_tables AS part
-    WHERE part.pubname = pg_publication.pubname AND schemaname = %s AND tablename = %s
+    WHERE part.pubname = pg_publication.pubname AND schemaname = $3 AND tablename = $4
 )
 """
 _COLUMNS = """
 SELECT attname FROM pg_attribute
-WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum
+WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum
 """
 _COPIES = """
 SELECT nspname, relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-WHERE relname = %s AND relkind = 'r'
+WHERE relname = $1 AND relkind = 'r'
 """
 _DROP_TABLE = "DROP TABLE {}"
-_DROP_SLOT = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s"
+_DROP_SLOT = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Start:
     table: int
     rows: int
     lsn: int
+    key: tuple[KeyColumn, ...]
 
 
 class Replication:
@@ -77,9 +79,13 @@ class Replication:
         """
         return self._run("replicate", lambda connection: self._begin(connection, replace=replace))
 
-    def check(self, oid: int) -> None:
-        """Raise ``JobError`` unless slot and publication still exist for the table ``oid``."""
-        self._run("replicate", lambda connection: self._check(connection, oid))
+    def check(self, split: PostgresSplit) -> tuple[KeyColumn, ...]:
+        """Return the key of ``split`` with the current names of its columns.
+
+        Raises:
+            JobError: Slot, publication, table or primary key are no longer those that the job began with.
+        """
+        return self._run("replicate", lambda connection: self._check(connection, split))
 
     def claim(self) -> None:
         """Prevent other jobs from reusing the objects."""
@@ -121,7 +127,7 @@ class Replication:
 
     def _reuse(self, connection: Connection, table: FollowedTable, lsn: int) -> Start:
         copy = self._copy_of(table)
-        query = "SELECT obj_description(to_regclass(%s), 'pg_class')"
+        query = "SELECT obj_description(to_regclass($1), 'pg_class')"
         if connection.execute(query, [copy.as_string()]).fetchone() != (_mark(table, lsn),):
             slot = self._settings.slot
             raise JobError(
@@ -130,7 +136,7 @@ class Replication:
             )
         count = statement("SELECT coalesce(max({}), 0) FROM {}", sql.Identifier(ROW_NUMBER), copy)
         ((rows,),) = connection.execute(count).fetchall()
-        return Start(table.oid, rows, lsn)
+        return Start(table.oid, rows, lsn, _key(connection, table))
 
     def _copy_of(self, table: FollowedTable) -> sql.Identifier:
         return sql.Identifier(table.schema, self._settings.copy)
@@ -152,14 +158,15 @@ class Replication:
         found = connection.execute(_PUBLISHED, [table.oid, self._settings.publication, table.schema, table.name])
         return found.fetchone() == (True,)
 
-    def _check(self, connection: Connection, oid: int) -> None:
+    def _check(self, connection: Connection, split: PostgresSplit) -> tuple[KeyColumn, ...]:
+        oid = split.table
         if confirmed_lsn(connection, self._settings.slot) is None:
             raise JobError(
                 f"The replication slot {self._settings.slot} was dropped, so changes of {self._settings.table} are "
                 f"lost. Start the job with a new checkpoint."
             )
         table = table_numbered(connection, oid, self._settings.table)
-        query = "SELECT to_regclass(%s)::oid"
+        query = "SELECT to_regclass($1)::oid"
         if connection.execute(query, [named(self._settings.table).as_string()]).fetchone() != (oid,):
             raise JobError(
                 f"The job began with table {table.schema}.{table.name}, but {self._settings.table} is now a different "
@@ -170,6 +177,7 @@ class Replication:
                 f"The publication {self._settings.publication} no longer contains all of table "
                 f"{table.schema}.{table.name}, so changes are lost. Start the job with a new checkpoint."
             )
+        return _current_names(table, split.key)
 
     def _copy_at_slot(self, connection: Connection, table: FollowedTable) -> Start:
         # A temporary slot becomes permanent only after the copy is complete. Until then it ends with its connection.
@@ -180,19 +188,20 @@ class Replication:
                 "CREATE_REPLICATION_SLOT {} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT", sql.Identifier(temporary)
             )
             ((_, lsn, snapshot, _),) = exporting.execute(create).fetchall()
-            start = Start(table.oid, self._copy(connection, table, snapshot, lsn), parse_lsn(lsn))
+            rows = self._copy(connection, table, snapshot, lsn)
+            start = Start(table.oid, rows, parse_lsn(lsn), _key(connection, table))
             keep = "SELECT pg_copy_logical_replication_slot({}, {}, false)"
             exporting.execute(statement(keep, sql.Literal(temporary), sql.Literal(slot)))
         return start
 
     def _copy(self, connection: Connection, table: FollowedTable, snapshot: str, lsn: str) -> int:
         copy, number = self._copy_of(table), sql.Identifier(ROW_NUMBER)
-        columns = [sql.Identifier(name) for (name,) in connection.execute(_COLUMNS, [table.oid])]
+        columns = [name for (name,) in connection.execute(_COLUMNS, [table.oid])]
         select = statement(
             "SELECT row_number() OVER (ORDER BY {}) AS {}, {} FROM ONLY {}",
-            sql.SQL(", ").join(map(sql.Identifier, table.key)),
+            listed(table.key.values()),
             number,
-            sql.SQL(", ").join(columns),
+            listed(columns),
             table.identifier,
         )
         with connection.transaction():
@@ -205,14 +214,49 @@ class Replication:
 
     def _for_copies(self, connection: Connection, text: str) -> None:
         """Run a statement for the copy if it exists (or for several copies, in different schemas)."""
-        for schema, name in connection.execute(_COPIES, [self._settings.copy]).fetchall():
-            connection.execute(statement(text, sql.Identifier(schema, name)))
+        for copy in _copies(connection, self._settings):
+            connection.execute(statement(text, copy))
 
     def _drop(self, connection: Connection) -> None:
         connection.execute(_DROP_SLOT, [self._settings.slot])
         self._for_copies(connection, _DROP_TABLE)
         if self._settings.own_publication is None:
             connection.execute(statement("DROP PUBLICATION IF EXISTS {}", sql.Identifier(self._settings.publication)))
+
+
+def copy_of(connection: Connection, settings: ReplicationSettings) -> sql.Identifier:
+    """Look up the copy of the table, which remains in its schema when the table is moved. Raises ``JobError``."""
+    for copy in _copies(connection, settings):
+        return copy
+    raise JobError(
+        f"The table {settings.copy}, from which the snapshot of {settings.table} is read, was dropped. Start the job "
+        f"with a new checkpoint."
+    )
+
+
+def _copies(connection: Connection, settings: ReplicationSettings) -> list[sql.Identifier]:
+    return [sql.Identifier(*found) for found in connection.execute(_COPIES, [settings.copy]).fetchall()]
+
+
+def _key(connection: Connection, table: FollowedTable) -> tuple[KeyColumn, ...]:
+    names = table.key.values()
+    found = connection.execute(statement("SELECT {} FROM {} LIMIT 0", listed(names), table.identifier))
+    types = [column.type_code for column in found.description or ()]  # of domains, the base types
+    return tuple(
+        KeyColumn(number, kind, (name,)) for kind, (number, name) in zip(types, table.key.items(), strict=True)
+    )
+
+
+def _current_names(table: FollowedTable, key: tuple[KeyColumn, ...]) -> tuple[KeyColumn, ...]:
+    """Add the current names of the columns of ``key``. That it was replaced is left to the log, if it can show that."""
+    if set(table.key) != {column.number for column in key}:
+        former = {name for column in key for name in column.names}
+        if table.is_whole or former.issuperset(table.key.values()):
+            raise JobError(another_key(table.name, key, table.key.values()))
+        return key
+    return tuple(
+        replace(column, names=tuple(dict.fromkeys((table.key[column.number], *column.names)))) for column in key
+    )
 
 
 def _mark(table: FollowedTable, lsn: int) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from dataclasses import replace
+from typing import Generic, TypeVar
 
 import psycopg
 from psycopg import errors, sql
 
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.server import Connection, Server, named, statement
+from dsv2.connectors.postgres.table_rows import TableRows
 from dsv2.connectors.postgres.table_writer import TableWriter
 
 __all__ = ("RowChecker",)
@@ -34,12 +35,6 @@ class RowChecker(Generic[T]):
         self._writer = writer
         self._server = Server(connection)
         self._prepared: Connection | None = None
-        values = sql.SQL(", ").join([sql.Placeholder()] * len(writer.columns))
-        columns = sql.SQL(", ").join(map(sql.Identifier, writer.columns))
-        self._insert = statement("INSERT INTO {} ({}) VALUES ({})", _TABLE, columns, values)
-        conditions = [statement("{} = {}", sql.Identifier(name), sql.Placeholder()) for name in writer.key]
-        self._select = statement("SELECT FROM {} WHERE {}", _TABLE, sql.SQL(" AND ").join(conditions))
-        self._key = [writer.columns.index(name) for name in writer.key]
 
     def check(self, record: T) -> None:
         """Raise the error that the server would raise for the row of ``record``, or that ``row`` raises.
@@ -47,13 +42,8 @@ class RowChecker(Generic[T]):
         Raises:
             JobError: The server cannot be used.
         """
-        row = tuple(self._writer.row(record))
-        if self._writer.deletes is not None and self._writer.deletes(record):
-            query, values = self._select, [row[index] for index in self._key]
-        else:
-            query, values = self._insert, list(row)
         what = f"Cannot check rows of {self._writer.table}"
-        rejected = self._server.run(what, lambda connection: self._try(connection, query, values))
+        rejected = self._server.run(what, lambda connection: self._try(connection, record))
         if rejected is not None:
             raise rejected
 
@@ -61,10 +51,14 @@ class RowChecker(Generic[T]):
         """Close the connection."""
         self._server.close()
 
-    def _try(self, connection: Connection, query: sql.Composed, values: Sequence[Any]) -> Exception | None:
+    def _try(self, connection: Connection, record: T) -> Exception | None:
         if self._prepared is not connection:
             self._prepare(connection)
             self._prepared = connection
+        if self._writer.deletes is not None and self._writer.deletes(record):
+            query, values = self._rows.select, self._rows.key_of(record)
+        else:
+            query, values = self._rows.insert, self._rows.row_of(record)
         try:
             connection.execute(query, values)  # a transaction of its own, which leaves nothing behind
         except _OF_THE_ROW as error:
@@ -78,6 +72,7 @@ class RowChecker(Generic[T]):
     def _prepare(self, connection: Connection) -> None:
         like = "CREATE TEMPORARY TABLE {} (LIKE {} INCLUDING CONSTRAINTS) ON COMMIT DELETE ROWS"
         connection.execute(statement(like, _TABLE, named(self._writer.table)))
+        self._rows = TableRows(connection, replace(self._writer, table="dsv2_check"))
         for (name,) in connection.execute(_NOT_NULL).fetchall():
             if name not in self._writer.columns:  # the table may have a default
                 alter = "ALTER TABLE {} ALTER COLUMN {} DROP NOT NULL"

@@ -5,28 +5,32 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import errors, sql
 
 from dsv2.connectors.client_log import ClientLog
+from dsv2.connectors.postgres.adaption import ADAPTERS
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.errors import JobError
 
-__all__ = ("Connection", "Server", "named", "opened", "statement")
+__all__ = ("Connection", "Server", "listed", "named", "opened", "statement")
 
 T = TypeVar("T")
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 _LOG = logging.getLogger(__name__)
 _NOTICES = ClientLog("dsv2.connectors.postgres.client")
+_PREPARED_AFTER = 5  # executions of a statement
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
-# The text format of values, independent of the server's settings, so that the table and the log agree.
+# The text format of values and the meaning of transactions, independent of the settings of server, database and user.
 _SETTINGS = b"""
-SET datestyle = 'ISO'; SET intervalstyle = 'postgres'; SET timezone = 'UTC'; SET extra_float_digits = 1;
-SET client_encoding = 'UTF8'; SET row_security = off
+SET datestyle = 'ISO, MDY'; SET intervalstyle = 'postgres'; SET timezone = 'UTC'; SET extra_float_digits = 1;
+SET bytea_output = 'hex'; SET lc_monetary = 'C'; SET xmloption = 'content'; SET array_nulls = on;
+SET client_encoding = 'UTF8'; SET standard_conforming_strings = on; SET row_security = off;
+SET default_transaction_isolation = 'read committed'; SET synchronous_commit = on
 """
 # Transient errors before the connection is established have no SQLSTATE, so they are recognised by their text.
 _TRANSIENT_TEXTS = ("the database system is ", "too many clients", "connection slots are reserved")
@@ -135,9 +139,18 @@ def _is_transient(error: psycopg.Error) -> bool:
 def opened(connection: PostgresConnection, **options: Any) -> Connection:
     """Open a connection in autocommit mode. Notices of the server go to the log.
 
-    ``options`` are passed to ``psycopg.connect``. Raises ``psycopg.Error``.
+    Statements have parameters ``$1``, as ``%`` may be part of a name. ``options`` are passed to ``psycopg.connect``.
+    Raises ``psycopg.Error``.
     """
-    made = psycopg.connect(connection.conninfo, autocommit=True, **options)
+    made = psycopg.connect(
+        connection.conninfo,
+        autocommit=True,
+        cursor_factory=psycopg.RawCursor,
+        context=ADAPTERS,
+        prepare_threshold=_PREPARED_AFTER,
+        **options,
+    )
+    made.server_cursor_factory = psycopg.RawServerCursor
 
     def log_notice(notice: errors.Diagnostic) -> None:
         severity = notice.severity_nonlocalized or ""
@@ -151,6 +164,11 @@ def opened(connection: PostgresConnection, **options: Any) -> Connection:
 def named(name: str) -> sql.Identifier:
     """The identifier of a table, given as ``name`` or ``schema.name`` in the catalog's spelling."""
     return sql.Identifier(*name.split("."))
+
+
+def listed(names: Iterable[str]) -> sql.Composed:
+    """The names of columns, separated by commas."""
+    return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
 def statement(text: str, *parts: sql.Composable) -> sql.Composed:

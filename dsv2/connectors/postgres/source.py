@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Collection
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from dsv2.arguments import as_choice
 from dsv2.connectors.options import check_at_least_one
-from dsv2.connectors.postgres.change import RowChange
+from dsv2.connectors.postgres.change import RowChange, UndecodedValue
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.discovery import PostgresDiscovery, PostgresEnumerator
 from dsv2.connectors.postgres.replication_settings import ReplicationSettings
@@ -32,6 +32,9 @@ from dsv2.sources import (
     SupportsSplitReassignmentOnRecovery,
 )
 from dsv2.watermark import WatermarkDeclaration
+
+if TYPE_CHECKING:
+    from dsv2.connectors.postgres.change_decoder import ChangeDecoder
 
 __all__ = ("IfSlotExists", "PostgresSource", "drop_replication")
 
@@ -75,6 +78,7 @@ class PostgresSource(
         *,
         slot_name: str,
         decode: Callable[[dict[str, Any]], T_co],
+        text_columns: Collection[str] = (),
         publication: str | None = None,
         if_slot_exists: IfSlotExists | Literal["fail", "replace"] = IfSlotExists.FAIL,
         sends_use_processing_time: bool = True,
@@ -95,6 +99,8 @@ class PostgresSource(
             slot_name: The name of the replication slot, unique per job: at most 40 lower-case letters, digits and
                 underscores.
             decode: Creates the record from a row, a dict by column name. ``dict`` keeps the row.
+            text_columns: The names of columns that ``decode`` receives as the texts that the server writes. For columns
+                with values that equal no Python value, such as ``infinity``.
             publication: An existing publication that contains the whole table. None: the source creates one, which
                 requires the owner of the table.
             if_slot_exists: The reaction of a first start to an existing slot of this name: ``"fail"`` or ``"replace"``.
@@ -111,10 +117,13 @@ class PostgresSource(
             raise ConfigurationError(
                 f"slot_name must consist of at most 40 lower-case letters, digits and underscores, got {slot_name!r}."
             )
+        if isinstance(text_columns, str):
+            raise ConfigurationError(f"text_columns must be a list of names, got {text_columns!r}.")
         check_at_least_one(records_per_batch=records_per_batch, log_bytes_per_batch=log_bytes_per_batch)
         connection = PostgresConnection.checked("PostgresSource", conninfo, retry_timeout)
         self._settings = ReplicationSettings(connection, table, slot_name, publication)
         self._decode = decode
+        self._text_columns = frozenset(text_columns)
         self._replace = as_choice(IfSlotExists, if_slot_exists, "if_slot_exists") is IfSlotExists.REPLACE
         self._sends_flag = sends_use_processing_time
         self._records_per_batch = records_per_batch
@@ -129,7 +138,7 @@ class PostgresSource(
 
     @property
     def record_types(self) -> Collection[type]:
-        return (RowChange,)
+        return (RowChange, UndecodedValue)
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         return (_USE_PROCESSING_TIME,) if self._sends_flag else ()
@@ -139,12 +148,7 @@ class PostgresSource(
         return DataclassSerializer(PostgresSplit)
 
     def decode_again(self, value: RowChange[dict[str, Any]], split: SplitName, /) -> SplitBatch[RowChange[T_co]]:
-        decode = self._decode
-
-        def decoded(change: RowChange[dict[str, Any]]) -> RowChange[T_co]:
-            return RowChange(change.kind, change.key, None if change.row is None else decode(change.row))
-
-        return SplitBatch([value], decoded)
+        return SplitBatch([value], self._decoder().decoded_again)
 
     def describe_position(self, split: PostgresSplit, /) -> str:
         return lsn_text(split.position) if split.name == LOG else str(split.position)
@@ -177,7 +181,12 @@ class PostgresSource(
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[RowChange[T_co], PostgresSplit]:
         from dsv2.connectors.postgres.reader import PostgresReader
 
-        return PostgresReader(self._settings, self._decode)
+        return PostgresReader(self._settings, self._decoder())
+
+    def _decoder(self) -> ChangeDecoder[T_co]:
+        from dsv2.connectors.postgres.change_decoder import ChangeDecoder
+
+        return ChangeDecoder(self._settings.table, self._decode, self._text_columns)
 
 
 def drop_replication(conninfo: str, table: str, slot_name: str, publication: str | None = None) -> None:

@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ("LOG", "PostgresSplit", "lsn_text", "parse_lsn")
+__all__ = ("LOG", "KeyColumn", "PostgresSplit", "lsn_text", "parse_lsn")
 
 LOG = "log"
+
+
+@dataclass(frozen=True)
+class KeyColumn:
+    """A column of the primary key with which the job began.
+
+    Attributes:
+        number: The number of the column in the server's catalog, which survives renaming.
+        type: The OID of its type when the job began; of a domain, that of its base type.
+        names: The names that it has had, the newest first.
+    """
+
+    number: int
+    type: int
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -18,12 +33,14 @@ class PostgresSplit:
         table: The OID of the table.
         position: Snapshot: the number of the last row read. Log: the LSN from which commits are not read yet.
         stop: Snapshot: the number of the last row of the split. Log: None.
+        key: The primary key with which the job began, which identifies the rows for as long as it runs.
     """
 
     name: str
     table: int
     position: int
     stop: int | None = None
+    key: tuple[KeyColumn, ...] = ()
 
     @property
     def split_id(self) -> str:

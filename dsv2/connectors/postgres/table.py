@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from psycopg import sql
@@ -13,14 +14,17 @@ __all__ = ("FollowedTable", "table_named", "table_numbered")
 
 _COLUMNS = "pg_class.oid, nspname, relname, relkind::text, relpersistence::text, relreplident::text"
 _TABLES = f"SELECT {_COLUMNS} FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
-_NAMED = f"{_TABLES} WHERE pg_class.oid = to_regclass(%s)"
-_NUMBERED = f"{_TABLES} WHERE pg_class.oid = %s"
+_NAMED = f"{_TABLES} WHERE pg_class.oid = to_regclass($1)"
+_NUMBERED = f"{_TABLES} WHERE pg_class.oid = $1"
 _KEY = """
-SELECT attname FROM pg_index
+SELECT attname, attnum, attgenerated <> '', indimmediate FROM pg_index
 JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)
-WHERE indrelid = %s AND indisprimary AND array_position(indkey::int2[], attnum) < indnkeyatts
+WHERE indrelid = $1 AND indisprimary AND array_position(indkey::int2[], attnum) < indnkeyatts
 ORDER BY array_position(indkey::int2[], attnum)
 """
+_GENERATED = "SELECT attname FROM pg_attribute WHERE attrelid = $1 AND NOT attisdropped AND attgenerated <> ''"
+_CHECKS_GENERATED = 180_000
+"""The version of servers that refuse updates if FULL includes generated columns, which they do not publish."""
 _BY_KEY, _WHOLE = "d", "f"  # replica identities that identify the changed row: DEFAULT and FULL
 
 
@@ -32,13 +36,15 @@ class FollowedTable:
         oid: The OID, which survives renaming but not dropping the table.
         schema: The name of the schema.
         name: The name of the table.
-        key: The columns of the primary key.
+        key: The columns of the primary key: their names by their numbers.
+        is_whole: Whether the log contains the whole old row of a change (REPLICA IDENTITY FULL).
     """
 
     oid: int
     schema: str
     name: str
-    key: tuple[str, ...]
+    key: Mapping[int, str]
+    is_whole: bool
 
     @property
     def identifier(self) -> sql.Identifier:
@@ -66,12 +72,37 @@ def _table(connection: Connection, query: str, wanted: str | int, called: str) -
             f"{called} is not an ordinary table. Views and partitioned, unlogged or temporary tables cannot be "
             f"replicated."
         )
-    key = tuple(column for (column,) in connection.execute(_KEY.encode(), [oid]))
-    if not key:
+    columns = connection.execute(_KEY.encode(), [oid]).fetchall()
+    if not columns:
         raise JobError(f"Table {called} has no primary key. Add one, so that its rows can be identified.")
+    key = {number: column for column, number, _, _ in columns}
+    if generated := [column for column, _, is_generated, _ in columns if is_generated]:
+        raise JobError(
+            f"The primary key of {called} contains the generated column {', '.join(generated)}, which the server's log "
+            f"does not contain. Choose other columns as primary key."
+        )
+    if not all(is_immediate for *_, is_immediate in columns):
+        raise JobError(
+            f"The primary key of {called} is DEFERRABLE, so it does not identify rows within a transaction, and the "
+            f"server refuses to update or delete rows of such a table once their changes are logged. Replace it by a "
+            f"PRIMARY KEY ({', '.join(key.values())}) that is not deferrable."
+        )
     if identity not in (_BY_KEY, _WHOLE):
         raise JobError(
             f"The server's log does not identify the changed rows of {called}, because its replica identity is not the "
             f"primary key. Run ALTER TABLE {schema}.{name} REPLICA IDENTITY DEFAULT."
         )
-    return FollowedTable(oid, schema, name, key)
+    is_whole = identity == _WHOLE
+    if is_whole and connection.info.server_version >= _CHECKS_GENERATED:
+        _check_whole(connection, oid, called)
+    return FollowedTable(oid, schema, name, key, is_whole)
+
+
+def _check_whole(connection: Connection, oid: int, called: str) -> None:
+    generated = [column for (column,) in connection.execute(_GENERATED.encode(), [oid])]
+    if generated:
+        raise JobError(
+            f"The replica identity of {called} is FULL, and the table has the generated column {', '.join(generated)}. "
+            f"The server refuses to update or delete rows of such a table once their changes are logged. Set REPLICA "
+            f"IDENTITY DEFAULT, or drop the column."
+        )
