@@ -180,6 +180,11 @@ def state_shape(state: Description) -> Shape:
     return ["builtins.dict", *types] if len(types) == 2 else list(types[0])
 
 
+def holds_several_values(state: Description) -> bool:
+    """Whether a state holds a list or a map, which is removed when it is empty. ``state``: as for ``state_shape``."""
+    return state["kind"] in ("ListState", "MapState", "BroadcastState")
+
+
 def _time_to_live(ttl: StateTtl | None) -> bool | str:
     """Whether values have a time to live. Those in event time expire by another clock."""
     by_event_time = ttl is not None and ttl.time_characteristic is TtlTimeCharacteristic.EVENT_TIME

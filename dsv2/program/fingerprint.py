@@ -34,6 +34,7 @@ _OURS = {"dsv2", "runtime_spark"}
 _MAX_ITEMS = 10_000  # larger tables are described by their length
 _MAX_VALUES = 100_000  # further values are described by their types
 _MAX_DEPTH = 50
+_MAX_BITS = 2_000  # of whole numbers with a decimal representation: Python refuses the conversion of larger ones
 
 Names = frozenset[str]
 
@@ -58,7 +59,7 @@ class _Reach:
     def describe(self, value: object, names: Names, owner: object = None) -> str:
         """Describe ``value``. ``owner``: The object or class that a function belongs to."""
         if type(value) in _ATOMS:
-            return f"{type(value).__name__} {value!r}"
+            return f"{type(value).__name__} {_text_of(value, type(value))}"
         place = (id(value), (names, id(owner)))
         if place not in self._known:
             if len(self._known) > _MAX_VALUES or self._depth > _MAX_DEPTH:
@@ -132,7 +133,7 @@ class _Reach:
         if not users and not callable(value):
             return _name(kind)
         base: Any = next((base for base in _ATOMS if isinstance(value, base)), None)
-        plain = "" if base is None else base.__repr__(value)
+        plain = "" if base is None else _text_of(value, base)
         state = self.describe(object.__getstate__(value), names)
         return f"object of {_name(kind)} {plain} {state} {self.members(kind, names | {'__call__'}, value)}"
 
@@ -217,6 +218,14 @@ class _Reach:
         if top in sys.stdlib_module_names or top in _OURS:
             return top == "__main__"
         return top == self._package or not _is_installed(top)
+
+
+def _text_of(value: Any, kind: Any) -> str:
+    """The representation of ``value`` as a value of ``kind``."""
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        return hex(value)
+    text: str = kind.__repr__(value)
+    return text
 
 
 def _digest(text: str) -> str:

@@ -132,6 +132,8 @@ def _string(value: Any) -> str:
 
 def _timestamp(value: Any) -> datetime:
     moment: datetime = _checked(value, (datetime,))
+    if moment != moment:
+        raise _MisfitError  # pandas.NaT
     return moment.replace(tzinfo=UTC) if moment.utcoffset() is None else moment.astimezone(UTC)
 
 

@@ -19,7 +19,14 @@ from dsv2.graph.keys import declared_key
 from dsv2.paths import local_folder
 from dsv2.program.class_changes import classes_of
 from dsv2.program.column_types import ColumnType
-from dsv2.program.description import FURTHER, describe, describe_sinks, describe_state, state_shape
+from dsv2.program.description import (
+    FURTHER,
+    describe,
+    describe_sinks,
+    describe_state,
+    holds_several_values,
+    state_shape,
+)
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.migrations import split_name, stored_name
 from dsv2.savepoint.draft import Draft, Given, Replay
@@ -175,8 +182,9 @@ class SavepointEditor:
             uid: The operator.
             name: The state.
             convert: Called with the key and the value, which is a list or dict for a state of several values; returns
-                the new value. None, or an empty list or dict, removes the value. For a state of the subtask, such as a
-                broadcast state, the key is None. On Spark it is called in the tasks.
+                the new value. None removes the value, and so does an empty list or dict for a state of several values.
+                For a state of the subtask, such as a broadcast state, the key is None. On Spark it is called in the
+                tasks.
             declaration: Declares the new values, if their type or version changes. Name, kind, mode and whether there
                 is a time to live must stay.
 
@@ -197,7 +205,7 @@ class SavepointEditor:
             types = types.with_classes(classes_of_state(declaration))
             classes, renamed = classes_of(declaration.types), stored_name(declaration)
         check_classes(uid, name, before["classes"], types)
-        edit = MapState(uid, stored, convert, types, renamed, state_shape(after), classes)
+        edit = MapState(uid, stored, convert, types, renamed, state_shape(after), classes, holds_several_values(after))
         return self._with(edit, info)
 
     def filter_keys(self, uid: str, keep: Callable[[Any], object]) -> SavepointEditor:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from dsv2.errors import ConfigurationError, InvalidKeyError, SerializationError
 from dsv2.program.class_changes import classes_of
 from dsv2.program.column_types import ColumnType, column_type_of_value
-from dsv2.program.description import describe_state, state_shape
+from dsv2.program.description import describe_state, holds_several_values, state_shape
 from dsv2.program.type_shapes import shape_of
 from dsv2.program.value_shapes import misfit
 from dsv2.runtime.report.short_repr import shorten
@@ -86,17 +86,18 @@ class GivenState:
         Raises:
             ConfigurationError: A key or a value does not fit; names it.
         """
-        codec, stored = Codec(self.types), stored_name(self.declaration)
-        make = _checked(self, "value", _form_of(self.declaration), state_shape(describe_state(self.declaration)))
+        codec, stored, described = Codec(self.types), stored_name(self.declaration), describe_state(self.declaration)
+        make = _checked(self, "value", _form_of(self.declaration), state_shape(described))
         if not self.has_keys:
             yield from self._rows_of_subtasks(given, make, codec, stored)
             return
         make_key = self._key_maker()
         kind = RowKind.KEYED if self.expiry is None else RowKind.EXPIRING
+        holds_several = holds_several_values(described)
         for key, value in given:
             made_key = make_key(key, key)
             made = make(value, key)
-            if isinstance(made, list | dict) and not made:
+            if holds_several and not made:
                 continue
             yield StateRow(
                 self._owner_of(made_key), kind, stored, self._dumped(codec, made_key), self._value(codec, made)

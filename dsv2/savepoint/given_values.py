@@ -102,17 +102,23 @@ def _itself(value: Any) -> Any:
 
 
 def _float(value: Any) -> Any:
-    return float(value) if type(value) is int else value
+    if type(value) is not int:
+        return value
+    number = float(value)
+    return number if number == value else value
 
 
 def _datetime(value: Any) -> Any:
     """A time zone only shows an instant. UTC is the one that every program can read."""
     if not isinstance(value, datetime):
         return value
+    if value != value:
+        raise ValueError("it is NaT, which stands for no value")
     _refuse_nanoseconds(value)
     zone = None if value.tzinfo is None else UTC
     moment = value if zone is None else value.astimezone(zone)
-    return datetime(*moment.timetuple()[:6], moment.microsecond, zone)  # Arrow may return a subclass of pandas
+    # Arrow may return a subclass of pandas.
+    return datetime(*moment.timetuple()[:6], moment.microsecond, zone, fold=moment.fold)
 
 
 def _timedelta(value: Any) -> Any:

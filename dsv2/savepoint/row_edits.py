@@ -228,6 +228,7 @@ class MapState(Edit):
         renamed: The stored name of the new values.
         shape: The type of the new values.
         classes: The classes in it.
+        holds_several: Whether it is a list or a map, which is removed when it is empty.
     """
 
     uid: str
@@ -237,6 +238,7 @@ class MapState(Edit):
     renamed: str
     shape: Shape
     classes: Classes
+    holds_several: bool
 
     def touches(self, table: TableId) -> bool:
         return table.uid == self.uid and table.kind in _OF_STATES and table.state == self.stored
@@ -256,7 +258,7 @@ class MapState(Edit):
             before = _loaded(codec, row.value, owner)
             value = without_expiry(before) if row.kind is RowKind.EXPIRING else before
             after = self._converted(key, value)
-            if after is None or (isinstance(after, list | dict) and not after):
+            if after is None or (self.holds_several and not after):
                 return _without_value(uid, row)
             stored = _with_expiry(after, before) if row.kind is RowKind.EXPIRING else after
             return uid, row._replace(state=self.renamed, value=codec.dumps(stored))

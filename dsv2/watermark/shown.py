@@ -17,7 +17,10 @@ def shown_value(value: object) -> ShownValue:
     """Return numbers and booleans as they are, and other values as a text of at most some hundred characters."""
     if isinstance(value, int | float):
         return value
-    text = _text(value)
+    try:
+        text = _text(value)
+    except Exception as error:  # repr may be code of the program, and refuses whole numbers of thousands of digits
+        text = f"<{type(value).__qualname__} whose __repr__ raised {type(error).__qualname__}>"
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."
 
 

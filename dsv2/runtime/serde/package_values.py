@@ -34,7 +34,12 @@ def of_numpy() -> Converters:
             )
         return str(dtype.str)
 
+    def with_bytes(value: Any) -> Any:
+        # Empty texts have a dtype of no bytes, which frombuffer refuses.
+        return value if value.dtype.itemsize else np.asarray(value).astype(f"{value.dtype.kind}1")
+
     def of_array(value: Any) -> Any:
+        value = with_bytes(value)
         return text_of(value.dtype), value.shape, value.tobytes()
 
     def to_array(parts: Any) -> Any:
@@ -42,6 +47,7 @@ def of_numpy() -> Converters:
         return np.frombuffer(data, dtype_of(text)).reshape(shape).copy()
 
     def of_scalar(value: Any) -> Any:
+        value = with_bytes(value)
         return text_of(value.dtype), value.tobytes()
 
     def to_scalar(parts: Any) -> Any:

@@ -1,0 +1,14 @@
+"""All ways that need neither Spark nor a server."""
+
+from __future__ import annotations
+
+from tests.values.on_local import jobs
+from tests.values.stored import stored
+from tests.values.ways import Way
+
+__all__ = ("local_ways",)
+
+
+def local_ways() -> list[Way]:
+    """All ways on the local runtime."""
+    return [*jobs(), *stored()]
