@@ -10,6 +10,7 @@ from dsv2.graph import OperatorKind
 from dsv2.program.class_changes import class_changes
 from dsv2.program.description import Description
 from dsv2.program.difference import Difference
+from dsv2.program.exchanged_inputs import exchanged_inputs
 from dsv2.program.operator_differences import operator_differences
 from dsv2.program.type_shapes import Renamed, Shape, fits_into, shown
 from dsv2.runtime.serde.former_names import current_name
@@ -41,6 +42,7 @@ def differences(before: Description, now: Description) -> list[Difference]:
     old, new = before["operators"], now["operators"]
     for uid in (uid for uid in new if uid in old):
         found.extend(operator_differences(uid, old[uid], new[uid], same_python, renamed))
+    found.extend(exchanged_inputs(old, new))
     return [*found, *_of_order(before, now), *_of_watermarks(before, now, renamed)]
 
 
