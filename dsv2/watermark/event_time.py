@@ -1,12 +1,13 @@
 """Combination of event time over the channels of an input and over the inputs of an operator.
 
-Event time never decreases. An idle channel or input does not hold it back, and one that becomes active again counts
-only after it has caught up (Flink ``EventTimeWatermarkCombiner``, ``EventTimeWatermarkHandler``; FLINK-5017).
+Event time never decreases. An idle channel or input does not hold it back, and a channel that becomes active again
+counts only after it has caught up. Once all are idle, event time is that of the furthest, in whichever order they
+became idle (``StatusWatermarkValve`` and ``CombinedWatermarkStatus`` of Flink's main branch; FLINK-5017).
 
-A sender of the flag ``useProcessingTime`` (FLIP-326) switches its event time to the wall clock. It no longer holds
-others back, so it counts as ``PROCESSING_TIME``, which is greater than any timestamp. The combination switches when
-all channels have. An idle channel that has not is waited for, because it may still send event time; an ended one is
-ignored.
+A sender of the flag ``useProcessingTime`` (FLIP-326) switches its event time to the wall clock, which is represented as
+``PROCESSING_TIME``. From then on it neither holds the others back nor keeps them active: if all others are idle, so is
+the combination (``all_idle``). The combination switches when all channels have. An idle channel that has not is waited
+for, because it may still send event time; an ended one is ignored.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = (
     "EventTimeCombiner",
     "EventTimeOfInputs",
     "SentEventTime",
+    "all_idle",
 )
 
 RESERVED: Final = "BUILTIN_API_"
@@ -53,23 +55,29 @@ class EventTimeCombiner:
         self._idle = set(idle)
         self._ended = set(ended)
         self._behind: set[int] = set()  # active again, but has not caught up
+        self._by_clock: set[int] = set()
         self._counted = self._counted_times()
         self._last = LONG_MIN
+
+    @property
+    def by_clock(self) -> set[int]:
+        """The channels at ``PROCESSING_TIME`` that have not ended."""
+        return self._by_clock
 
     def update(self, channel: int, value: int) -> int | None:
         """``channel`` has reached ``value``. Returns the new event time of the input if it has advanced.
 
-        Both may be ``PROCESSING_TIME``. A channel at ``PROCESSING_TIME`` stays active.
+        Both may be ``PROCESSING_TIME``.
         """
         if value == PROCESSING_TIME:
             self._idle.discard(channel)
+            self._by_clock.add(channel)
         if channel in self._idle or value <= self._times[channel]:
             return None
         self._times[channel] = value
         if value >= self._last:
             self._behind.discard(channel)
-        self._count(channel)
-        return self._advance()
+        return self._changed(channel)
 
     def effective(self, channel: int, values: Sequence[int]) -> Iterator[int]:
         """Yield those of ``values`` that must be passed to ``update``. See ``WatermarkCombiner.effective``.
@@ -85,32 +93,29 @@ class EventTimeCombiner:
             yield value
 
     def _is_held_back_without(self, channel: int) -> bool:
-        ignored = channel in self._idle or channel in self._behind or channel in self._ended
-        return not ignored and self._counted.value() < self._times[channel]
+        return channel in self._counted and self._counted.value() < self._times[channel]
 
     def deactivate(self, channel: int) -> int | None:
         """``channel`` became idle: the others advance without it."""
         if self._times[channel] == PROCESSING_TIME:
             return None
         self._idle.add(channel)
-        self._count(channel)
-        return self._leave(channel)
+        self._behind.discard(channel)
+        return self._changed(channel)
 
     def activate(self, channel: int) -> int | None:
         """An idle ``channel`` became active. It counts once it has caught up with the others."""
         self._idle.discard(channel)
         if self._times[channel] < self._last:
             self._behind.add(channel)
-        self._count(channel)
-        return None
+        return self._changed(channel)
 
     def end(self, channel: int) -> int | None:
         """``channel`` has ended: the others advance without it."""
-        was_idle = channel in self._idle
-        self._idle.discard(channel)
+        for channels in (self._idle, self._behind, self._by_clock):
+            channels.discard(channel)
         self._ended.add(channel)
-        self._count(channel)
-        return self._advance() if was_idle else self._leave(channel)
+        return self._changed(channel)
 
     def following(self) -> None:
         """For the interface of combiners. There is never more than one new event time."""
@@ -124,29 +129,21 @@ class EventTimeCombiner:
         """The event time of the channels that have one."""
         return {channel: time for channel, time in enumerate(self._times) if time != LONG_MIN}
 
-    def _count(self, channel: int) -> None:
-        if channel in self._idle or channel in self._ended or channel in self._behind:
+    def _changed(self, channel: int) -> int | None:
+        if channel in self._idle or channel in self._ended or channel in self._behind or channel in self._by_clock:
             self._counted.discard(channel)
         else:
             self._counted.put(channel, self._times[channel])
+        if self._counted:
+            return self._moved(self._counted.value())
+        if self._by_clock and len(self._by_clock) + len(self._ended) == len(self._times):
+            return self._moved(PROCESSING_TIME)
+        return None if self._behind else self._moved(_furthest(self._times))
 
     def _counted_times(self) -> Extremum[int]:
-        ignored = self._idle | self._ended | self._behind
+        ignored = self._idle | self._ended | self._behind | self._by_clock
         times = ((channel, time) for channel, time in enumerate(self._times) if channel not in ignored)
         return Extremum(greatest=False, values=times)
-
-    def _leave(self, channel: int) -> int | None:
-        if len(self._idle) + len(self._ended) < len(self._times):
-            return self._advance()
-        # No channel is active. Only a channel that held the others back lets event time advance.
-        furthest = max((time for time in self._times if time != PROCESSING_TIME), default=LONG_MIN)
-        return self._moved(furthest) if self._times[channel] == self._last else None
-
-    def _advance(self) -> int | None:
-        least = self._counted.value() if self._counted else LONG_MIN
-        if least == PROCESSING_TIME and not _all_use_processing_time(self._times, self._ended):
-            return None
-        return self._moved(least)
 
     def _moved(self, time: int) -> int | None:
         if time <= self._last:
@@ -163,14 +160,15 @@ class EventTimeCombiner:
         """Restore the state of a ``snapshot``."""
         times, idle, ended, behind, self._last = state
         self._times, self._idle, self._ended, self._behind = list(times), set(idle), set(ended), set(behind)
+        self._by_clock = _at_processing_time(times, self._ended)
         self._counted = self._counted_times()
 
 
 class EventTimeOfInputs:
     """Combines event time over the inputs of one operator: the minimum of the active inputs.
 
-    An input without event time holds the others back. An input that becomes idle is ignored at once; Flink ignores it
-    only at the next watermark.
+    An input without event time holds the others back. An input that becomes idle is ignored at once; Flink's DataStream
+    V2 ignores it only at the next watermark.
     """
 
     def __init__(self, inputs: int) -> None:
@@ -203,6 +201,11 @@ class EventTimeOfInputs:
         self._ended.add(index)
         return self._advance()
 
+    @property
+    def by_clock(self) -> set[int]:
+        """The inputs at ``PROCESSING_TIME`` that have not ended."""
+        return _at_processing_time(self._times, self._ended)
+
     def follow_clock(self, now_ms: int) -> int | None:
         """Advance event time to the wall clock. Returns the new event time if it has advanced.
 
@@ -221,13 +224,14 @@ class EventTimeOfInputs:
     def _advance(self) -> int | None:
         if len(self._ended) == len(self._times):
             return self._moved(LONG_MAX)
-        if _all_use_processing_time(self._times, self._ended):
+        by_clock = self.by_clock
+        if len(by_clock) + len(self._ended) == len(self._times):
             is_new = not self.uses_processing_time
             self.uses_processing_time = True
             return PROCESSING_TIME if is_new else None
-        ignored = self._idle | self._ended
-        least = min((time for index, time in enumerate(self._times) if index not in ignored), default=LONG_MIN)
-        return None if least == PROCESSING_TIME else self._moved(least)
+        ignored = self._idle | self._ended | by_clock
+        counted = [time for index, time in enumerate(self._times) if index not in ignored]
+        return self._moved(min(counted) if counted else _furthest(self._times))
 
     def _moved(self, time: int) -> int | None:
         if time <= self.current:
@@ -299,5 +303,26 @@ class SentEventTime:
         return False, False, LONG_MIN, all(uses_processing_time for *_, uses_processing_time in states)
 
 
-def _all_use_processing_time(times: list[int], ended: set[int]) -> bool:
-    return all(time == PROCESSING_TIME for number, time in enumerate(times) if number not in ended)
+def all_idle(members: int, idle: set[int], ended: set[int], by_clock: set[int]) -> bool:
+    """Whether what receives from ``members`` channels (or inputs) is idle, because none of them advances event time.
+
+    Those that have not ended are idle, or follow the clock while one that does not is idle.
+
+    Args:
+        members: Their number.
+        idle: Those that have said that they are idle, and have not ended.
+        ended: Those that have ended.
+        by_clock: Those at ``PROCESSING_TIME`` that have not ended.
+    """
+    active = members - len(idle) - len(ended)
+    if not active:
+        return bool(idle)
+    return active == len(by_clock - idle) and not idle <= by_clock
+
+
+def _furthest(times: Iterable[int]) -> int:
+    return max((time for time in times if time != PROCESSING_TIME), default=LONG_MIN)
+
+
+def _at_processing_time(times: Sequence[int], ended: set[int]) -> set[int]:
+    return {number for number, time in enumerate(times) if time == PROCESSING_TIME and number not in ended}

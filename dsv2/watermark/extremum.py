@@ -31,6 +31,9 @@ class Extremum(Generic[V]):
     def __len__(self) -> int:
         return len(self._values)
 
+    def __contains__(self, channel: int) -> bool:
+        return channel in self._values
+
     def put(self, channel: int, value: V) -> None:
         """Set the value of ``channel``, which may be a new one."""
         self._values[channel] = value

@@ -24,6 +24,11 @@ class Bounds:
             two operators with more than two channels, of watermarks that expire on two inputs.
         mixed: Whether operators have several watermarks, and watermarks that are delivered on every arrival.
         chains: Two operators: the number of subtasks of the first one, and of their channels.
+        times: Gates that receive event time: the numbers of channels and of different values, and whether the flag
+            follows.
+        times_of_inputs: Operators that receive event time and the flag: the numbers of channels of their inputs, and of
+            different values.
+        time_chains: The same for two operators: the number of subtasks of the first one.
         barriers: Operators that receive barriers: the numbers of channels of their inputs, the number of different ids,
             and the number of events in a frame, at most.
         barrier_chains: Two operators that receive barriers: the number of subtasks of the first one, of their channels,
@@ -43,6 +48,9 @@ class Bounds:
     wide_folds: Sequence[str]
     mixed: bool
     chains: Sequence[tuple[int, int]]
+    times: Sequence[tuple[int, int, bool]]
+    times_of_inputs: Sequence[tuple[tuple[int, ...], int]]
+    time_chains: Sequence[int]
     barriers: Sequence[tuple[tuple[int, ...], int, int]]
     barrier_chains: Sequence[tuple[int, int, int]]
     expiring: Sequence[tuple[tuple[int, ...], int]]
@@ -66,6 +74,9 @@ BOUNDED = Bounds(
     wide_folds=(),
     mixed=False,
     chains=((2, 1),),
+    times=((3, 2, False), (2, 2, True)),
+    times_of_inputs=(((1,), 2), ((1, 1), 1)),
+    time_chains=(2,),
     barriers=(((2,), 2, 1), ((1, 1), 2, 1)),
     barrier_chains=((2, 1, 2),),
     expiring=(((2,), 1), ((1, 1), 1)),
@@ -83,6 +94,9 @@ NIGHTLY = Bounds(
     wide_folds=("min", "median"),
     mixed=True,
     chains=((2, 1), (3, 1), (2, 2)),
+    times=((3, 3, False), (3, 2, True)),
+    times_of_inputs=(((1,), 2), ((2,), 2), ((1, 1), 2), ((2, 1), 1)),
+    time_chains=(2, 3),
     barriers=(((1,), 4, 2), ((2,), 3, 1), ((2,), 2, 2), ((1, 1), 2, 1), ((3,), 2, 1), ((2, 1), 2, 1)),
     barrier_chains=((2, 1, 3), (3, 1, 2), (2, 2, 2)),
     expiring=(((1,), 2), ((2,), 1), ((1, 1), 1), ((2,), 2), ((3,), 1)),

@@ -11,6 +11,7 @@ from functools import partial
 from dsv2.watermark import WatermarkHandlingStrategy
 from tests.proofs.bounds import WIDE, Bounds
 from tests.proofs.components import gate_component, subtask_component
+from tests.proofs.event_time_cases import event_time_cases
 from tests.proofs.events import letters
 from tests.proofs.explorer import Case, Planned
 from tests.proofs.function_cases import function_cases
@@ -37,6 +38,7 @@ def cases(bounds: Bounds) -> list[Planned]:
         *gate_cases(bounds),
         *subtask_cases(bounds),
         *chain_cases(bounds),
+        *event_time_cases(bounds),
         *barrier_cases(bounds),
         *expiry_cases(bounds),
         *function_cases(bounds),
@@ -114,6 +116,7 @@ def _subtask_case(
         by_identifier,
         letters(values_of(rules, values)),
         held=2,
+        judged=Judged(overtakes=len(inputs) == 1),
     )
 
 

@@ -230,11 +230,12 @@ def _goes_on(step: tuple[int, int, tuple[Any, ...]], outcome: Outcome) -> tuple[
 class _GateModel:
     excess = 0
 
-    def __init__(self, rules: dict[str, Rule], channels: int, state: Frozen | None) -> None:
+    def __init__(self, rules: dict[str, Rule], channels: int, state: Frozen | None, arriving: Arriving) -> None:
         self._input = InputModel(rules, channels, state)
+        self._arriving = arriving
 
     def receive(self, channel: int, elements: Sequence[Any]) -> Reaction:
-        seen = self._input.receive(channel, elements)
+        seen = self._input.receive(channel, [one for element in elements for one in self._arriving(element)])
         return Reaction(tuple(CROSSING if one == CROSSING else (one[0], 0, *one[1:]) for one in seen), ())
 
     def frozen(self) -> Frozen:
@@ -259,9 +260,11 @@ class _SubtaskModel:
         return self._operator.buffered_rounds
 
 
-def gate_component(system: GateSystem, rules: dict[str, Rule], channels: int) -> Component:
-    """A gate by itself."""
-    return Component(system, (channels,), lambda state: _GateModel(rules, channels, state))
+def gate_component(
+    system: GateSystem, rules: dict[str, Rule], channels: int, arriving: Arriving = as_sent
+) -> Component:
+    """A gate by itself. ``arriving``: What an element is for the model."""
+    return Component(system, (channels,), lambda state: _GateModel(rules, channels, state, arriving))
 
 
 def subtask_component(

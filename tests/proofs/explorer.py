@@ -301,7 +301,7 @@ class _Search:
                 case "crossing" | "disorder" | "exceeded" | "count":
                     yield (what, *rest)
                 case "time":
-                    if as_one and rest[0] != END_OF_TIME:
+                    if as_one and self.case.judged.time and rest[0] != END_OF_TIME:
                         yield ("watermark", EVENT_TIME, *rest)
                 case "close":
                     if as_one:

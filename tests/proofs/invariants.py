@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
-from dsv2.watermark.event_time import EVENT_TIME
+from dsv2.watermark.event_time import EVENT_TIME, PROCESSING_TIME
 from tests.proofs.events import Frame, Record, shown_letter
 from tests.proofs.model import Seen
 from tests.proofs.rules import LONG_MIN, Frozen, Rule, Status
@@ -32,10 +32,12 @@ INVARIANTS = {
     "round": "An aligned watermark combines one watermark of each channel that is held back by it, and every active "
     "channel is. Between two rounds, the function sees exactly the records between the watermarks of the channel.",
     "progress": "What the active channels have sent is not waiting for others: unless a channel that has sent nothing "
-    "is waited for, the last value is their combination, or beyond it because of channels that are inactive.",
+    "is waited for, the last value is their combination, or beyond it because of channels that are inactive. Event "
+    "time is that of the last of the active channels that have caught up, or, if none is active, of the furthest one.",
     "blocked": "A channel is held back only while an active one has not sent the watermark of the round.",
     "crossing": "The job fails exactly if two active channels are held back by different aligned watermarks.",
-    "status": "An input is idle exactly if all of its channels that have not ended are, and one has not.",
+    "status": "An input is idle exactly if all of its channels that have not ended are, and one has not. One that "
+    "follows the clock is disregarded if another one is idle.",
     "order": "Each id of a barrier is delivered once, and in order. The job fails exactly if those of a channel do not "
     "increase.",
     "part": "Between two barriers, the function sees exactly the records between these ids of each channel. A channel "
@@ -68,6 +70,7 @@ class Judged(NamedTuple):
     Attributes:
         status: What is seen includes the status of the input.
         time: What is seen includes the event time of these channels.
+        overtakes: An active channel whose event time is behind that of its input is not waited for. (An input is.)
         closes: What is seen includes that the operator closes, not only that its inputs end.
         progress_of_others: Progress is judged while a channel is inactive. Not behind a second operator, because a
             subtask without active channels that have sent a value cannot take back that of an inactive one.
@@ -79,6 +82,7 @@ class Judged(NamedTuple):
 
     status: bool = False
     time: bool = True
+    overtakes: bool = True
     closes: bool = True
     progress_of_others: bool = True
     repeats: bool = True
@@ -118,7 +122,7 @@ class _Channel:
         element = self.unseen.pop(0)
         if element.kind == WATERMARK:
             if element.identifier == EVENT_TIME:
-                if self.status == "active":
+                if self.status == "active" or element.value == PROCESSING_TIME:
                     self.values[EVENT_TIME] = max(self.values.get(EVENT_TIME, LONG_MIN), element.value)
                 return
             if repeats or self.values.get(element.identifier) != element.value:
@@ -129,6 +133,16 @@ class _Channel:
             self.is_steady = self.is_steady and not element.value
         else:
             self.status = "ended"
+
+    @property
+    def time(self) -> int:
+        """Its event time."""
+        return int(self.values.get(EVENT_TIME, LONG_MIN))
+
+    @property
+    def is_by_clock(self) -> bool:
+        """Whether its event time follows the clock."""
+        return self.time == PROCESSING_TIME
 
     def held_by(self) -> str | None:
         """The aligned watermark that is next, if the next element is one."""
@@ -313,10 +327,21 @@ class Facts(SentByChannels[_Channel]):
 
     def _check_time(self) -> None:
         live = [channel for channel in self._channels if channel.status != "ended"]
-        if not self._judged.time or not live or not all(channel.is_steady for channel in self._channels):
+        if not self._judged.time or not live:
             return
-        least, last = min(channel.values.get(EVENT_TIME, LONG_MIN) for channel in live), self._last.get(EVENT_TIME)
-        require((LONG_MIN if last is None else last) >= least, "progress", f"Event time is {last}, and can be {least}.")
+        if not self._judged.progress_of_others and not all(channel.is_steady for channel in self._channels):
+            return
+        timed = [channel for channel in self._channels if not channel.is_by_clock]
+        active = [channel.time for channel in timed if channel.status == "active"]
+        last = self._last.get(EVENT_TIME, LONG_MIN)
+        counted = [time for time in active if time >= last] if self._judged.overtakes else active
+        if all(channel.is_by_clock for channel in live):
+            least = PROCESSING_TIME
+        elif active:
+            least = min(counted, default=LONG_MIN)
+        else:
+            least = max((channel.time for channel in timed), default=LONG_MIN)
+        require(last >= least, "progress", f"Event time is {last}, and can be {least}.")
 
     def _check_end(self) -> None:
         require(self._ended, "lost", "The end was not seen.")
@@ -410,9 +435,10 @@ def _is_combination(rule: Rule, value: Any, channels: Sequence[_Channel]) -> boo
 
 
 def _is_time(time: int, channels: Sequence[_Channel]) -> bool:
-    times = [channel.values.get(EVENT_TIME, LONG_MIN) for channel in channels]
-    steady = [own for own, one in zip(times, channels, strict=True) if one.status == "active" and one.is_steady]
-    return time in times and all(time <= own for own in steady)
+    if time == PROCESSING_TIME:
+        return all(channel.is_by_clock or channel.status == "ended" for channel in channels)
+    steady = [one.time for one in channels if one.status == "active" and one.is_steady]
+    return time in [channel.time for channel in channels] and all(time <= own for own in steady)
 
 
 def _is_round(rule: Rule, value: Any, channels: Sequence[_Channel], chosen: Sequence[bool]) -> bool:
@@ -432,6 +458,8 @@ def _of_round(rule: Rule, channels: Sequence[_Channel], chosen: Sequence[bool]) 
 
 def _is_idle(channels: Sequence[_Channel]) -> bool:
     statuses = {channel.status for channel in channels}
+    if "active" in statuses:  # they may follow the clock, and no longer count if others are idle
+        statuses = {channel.status for channel in channels if not channel.is_by_clock}
     return "active" not in statuses and "idle" in statuses
 
 

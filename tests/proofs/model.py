@@ -12,13 +12,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
-from dsv2.watermark.event_time import EVENT_TIME
+from dsv2.watermark.event_time import EVENT_TIME, PROCESSING_TIME, USE_PROCESSING_TIME
 from tests.proofs.behaviour import AGREES, Behaviour
 from tests.proofs.events import TICK
-from tests.proofs.rules import LONG_MIN, Combining, Expiring, Frozen, Rule, Status, new_combining
+from tests.proofs.rules import (
+    LONG_MIN,
+    Combining,
+    EventTime,
+    Expiring,
+    Frozen,
+    Rule,
+    Status,
+    furthest,
+    is_idle,
+    new_combining,
+)
 from tests.support import ACTIVE, ENDED, IDLE, Signal, watermark
 
 __all__ = (
+    "BEGIN_MS",
     "CROSSING",
     "DISORDER",
     "EXCEEDED",
@@ -39,6 +51,8 @@ DISORDER: Seen = ("disorder",)
 EXCEEDED: Seen = ("exceeded",)
 """The job fails, because a barrier has waited for too long."""
 END_OF_TIME = 2**63 - 1
+BEGIN_MS = 10**12
+"""The wall clock at the start. No other numbers are as large and smaller than the largest time."""
 
 
 def fails(seen: Sequence[Seen]) -> bool:
@@ -92,6 +106,8 @@ class InputModel:
                     self._hold(channel, element, elements[number:])
                     return
                 self._watermark(channel, element)
+                if element.value == PROCESSING_TIME:
+                    self._report_idle()
             elif element.kind == STATUS and self.statuses[channel] != "ended":
                 self._become(channel, "idle" if element.value else "active")
             elif element.kind == END:
@@ -156,7 +172,8 @@ class InputModel:
         self._released.extendleft(reversed(released))
 
     def _report_idle(self) -> None:
-        idle = "active" not in self.statuses
+        one = self._combining.get(EVENT_TIME)
+        idle = is_idle(self.statuses, one.times if isinstance(one, EventTime) else [LONG_MIN] * len(self.statuses))
         if idle != self.idle:
             self.idle = idle
             self._seen.append(("idle", idle))
@@ -278,6 +295,8 @@ class OperatorModel:
         if identifier == EVENT_TIME:
             self._times[number] = max(self._times[number], value)
             self._advance()
+            if value == PROCESSING_TIME:
+                self._report_idle()
             return
         if self._behaviour.hears:
             self._seen.append(("watermark", number, identifier, value))
@@ -326,15 +345,31 @@ class OperatorModel:
         self._sent += [watermark(value, identifier) for value in values]
 
     def _advance(self) -> None:
-        """Event time is the least of the active inputs, and never decreases."""
-        live = [time for time, status in zip(self._times, self._statuses, strict=True) if status == "active"]
-        time = END_OF_TIME if self.ended else min(live, default=LONG_MIN)
+        """Event time is the least of the active inputs, that of the furthest if none is, and never decreases."""
+        live = [time for time, status in zip(self._times, self._statuses, strict=True) if status != "ended"]
+        if live and set(live) == {PROCESSING_TIME}:
+            self._follow_clock()
+            return
+        active = [
+            time
+            for time, status in zip(self._times, self._statuses, strict=True)
+            if status == "active" and time != PROCESSING_TIME
+        ]
+        time = END_OF_TIME if self.ended else min(active) if active else furthest(self._times)
         if time <= self._time:
             return
         self._time = time
         self._seen.append(("time", time))
         if not self.ended:
             self._send_time(time)
+
+    def _follow_clock(self) -> None:
+        """Event time is the wall clock, which does not move in these cases."""
+        if self._sent_time == PROCESSING_TIME:
+            return
+        self._time, self._sent_time = BEGIN_MS, PROCESSING_TIME
+        self._seen.append(("time", BEGIN_MS))
+        self._sent.append(watermark(True, USE_PROCESSING_TIME))
 
     def _send_time(self, time: int) -> None:
         if time <= self._sent_time:
@@ -345,7 +380,7 @@ class OperatorModel:
         self._sent += [ACTIVE, sent, IDLE] if self._idle else [sent]
 
     def _report_idle(self) -> None:
-        idle = "active" not in self._statuses and not self.ended
+        idle = is_idle(self._statuses, self._times)
         if idle != self._idle:
             self._idle = idle
             self._sent.append(IDLE if idle else ACTIVE)

@@ -12,9 +12,22 @@ from operator import gt, ne
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from dsv2.watermark import VectorClock
-from dsv2.watermark.event_time import EVENT_TIME
+from dsv2.watermark.event_time import EVENT_TIME, PROCESSING_TIME
 
-__all__ = ("FOLDS", "LONG_MIN", "Combining", "Expiring", "Fold", "Frozen", "Rule", "Status", "new_combining")
+__all__ = (
+    "FOLDS",
+    "LONG_MIN",
+    "Combining",
+    "EventTime",
+    "Expiring",
+    "Fold",
+    "Frozen",
+    "Rule",
+    "Status",
+    "furthest",
+    "is_idle",
+    "new_combining",
+)
 
 LONG_MIN = -(2**63)
 Status: TypeAlias = str
@@ -130,7 +143,7 @@ class Combining(Protocol):
 def new_combining(rule: Rule, channels: int, state: Frozen | None = None) -> Combining:
     """The watermarks of ``rule.identifier``, none so far or with a ``frozen`` state."""
     if rule.identifier == EVENT_TIME:
-        return _EventTime(channels, *(state or ()))
+        return EventTime(channels, *(state or ()))
     if rule.aligned:
         return _Rounds(rule, *(state or ()))
     if rule.fold.takes_last:
@@ -142,6 +155,22 @@ def new_combining(rule: Rule, channels: int, state: Frozen | None = None) -> Com
 
 def _active(statuses: Sequence[Status]) -> list[int]:
     return [channel for channel, status in enumerate(statuses) if status == "active"]
+
+
+def is_idle(statuses: Sequence[Status], times: Sequence[int]) -> bool:
+    """Whether what receives from these channels (or inputs) is idle. ``times``: their event times.
+
+    One that follows the clock does not keep it active while another one is idle that may still send event time.
+    """
+    if "active" not in statuses:
+        return "idle" in statuses
+    timed = [status for status, time in zip(statuses, times, strict=True) if time != PROCESSING_TIME]
+    return "active" not in timed and "idle" in timed
+
+
+def furthest(times: Iterable[int]) -> int:
+    """The greatest of ``times``, without those that follow the clock."""
+    return max((time for time in times if time != PROCESSING_TIME), default=LONG_MIN)
 
 
 class _Unaligned:
@@ -324,11 +353,11 @@ class _Rounds:
         return (tuple(sorted(self._rounds.items())),)
 
 
-class _EventTime(_Unaligned):
+class EventTime(_Unaligned):
     """The least event time of the active channels, which never decreases.
 
-    A channel that is active again counts only after it has caught up. If the last active channel becomes inactive,
-    event time goes on to that of the furthest channel, but only if the channel was the one that held it back.
+    A channel that is active again counts only after it has caught up. If no channel is active, event time is that of
+    the furthest one. A channel that follows the clock is neutral, unless all do that have not ended.
     """
 
     def __init__(
@@ -338,8 +367,13 @@ class _EventTime(_Unaligned):
         self._behind = set(behind)
         self._last = last
 
+    @property
+    def times(self) -> Sequence[int]:
+        """Those of the channels."""
+        return self._times
+
     def sent(self, channel: int, value: int, statuses: Sequence[Status]) -> list[int]:
-        if statuses[channel] == "idle" or value <= self._times[channel]:
+        if value != PROCESSING_TIME and (statuses[channel] == "idle" or value <= self._times[channel]):
             return []
         self._times[channel] = value
         if value >= self._last:
@@ -347,17 +381,19 @@ class _EventTime(_Unaligned):
         return self._least(statuses)
 
     def became(self, channel: int, before: Status, statuses: Sequence[Status]) -> list[int]:
-        if statuses[channel] == "active":
-            if self._times[channel] < self._last:
-                self._behind.add(channel)
-            return []
         self._behind.discard(channel)
-        if _active(statuses) or before == "idle":
-            return self._least(statuses)
-        return self._reached(max(self._times)) if self._times[channel] == self._last else []
+        if statuses[channel] == "active" and self._times[channel] < self._last:
+            self._behind.add(channel)
+        return self._least(statuses)
 
     def _least(self, statuses: Sequence[Status]) -> list[int]:
-        counted = [self._times[channel] for channel in _active(statuses) if channel not in self._behind]
+        live = {time for status, time in zip(statuses, self._times, strict=True) if status != "ended"}
+        if live == {PROCESSING_TIME}:
+            return self._reached(PROCESSING_TIME)
+        active = [channel for channel in _active(statuses) if self._times[channel] != PROCESSING_TIME]
+        counted = [self._times[channel] for channel in active if channel not in self._behind]
+        if not active:
+            return self._reached(furthest(self._times))
         return self._reached(min(counted)) if counted else []
 
     def _reached(self, time: int) -> list[int]:

@@ -28,7 +28,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from tests.proofs.behaviour import AGREES, Behaviour
 from tests.proofs.events import TICK
-from tests.proofs.model import CROSSING, DISORDER, EXCEEDED, Reaction, Seen
+from tests.proofs.model import BEGIN_MS, CROSSING, DISORDER, EXCEEDED, Reaction, Seen
 from tests.proofs.rules import Frozen
 from tests.support import Signal, elements, job_context, operator_named, packed
 
@@ -59,7 +59,6 @@ class System(Protocol):
 
 
 TICK_MS = 1000
-_BEGIN_MS = 10**12  # no other numbers are as large and smaller than the largest time
 _ATOMS = frozenset((str, bool, type(None), frozenset))
 _FAILURES = {
     "aligned watermarks cross": CROSSING,
@@ -78,7 +77,7 @@ def frozen(value: Any, now_ms: int = 0) -> Any:
     if kind in _ATOMS:
         return value
     if kind is int:
-        if now_ms and _BEGIN_MS <= value < 2 * _BEGIN_MS:
+        if now_ms and BEGIN_MS <= value < 2 * BEGIN_MS:
             return ("now", max(value - now_ms, -3 * TICK_MS))
         return value
     if isinstance(value, tuple | list):
@@ -271,7 +270,7 @@ class SubtaskSystem:
 class SubtaskRun:
     """A subtask, what its function sees, and what it sends."""
 
-    def __init__(self, system: SubtaskSystem, now_ms: int = _BEGIN_MS) -> None:
+    def __init__(self, system: SubtaskSystem, now_ms: int = BEGIN_MS) -> None:
         operator, self._wire = system.operator, system.wire
         self._time, self._now_ms = system.job.time, now_ms  # the time of all runs is that of the one that runs
         self._counts_late = system.has_barriers

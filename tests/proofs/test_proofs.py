@@ -12,6 +12,7 @@ import pytest
 
 from tests.proofs.bounds import BOUNDED
 from tests.proofs.cases import chain_cases, gate_cases, subtask_cases
+from tests.proofs.event_time_cases import event_time_cases
 from tests.proofs.explorer import Planned, explore
 from tests.proofs.function_cases import function_cases
 from tests.proofs.keyed_cases import keyed_cases
@@ -38,6 +39,11 @@ def test_operator(planned: Planned) -> None:
 
 @pytest.mark.parametrize("planned", chain_cases(BOUNDED), ids=lambda planned: planned.name)
 def test_two_operators(planned: Planned) -> None:
+    explore(planned.case())
+
+
+@pytest.mark.parametrize("planned", event_time_cases(BOUNDED), ids=lambda planned: planned.name)
+def test_event_time(planned: Planned) -> None:
     explore(planned.case())
 
 

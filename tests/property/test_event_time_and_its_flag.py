@@ -65,8 +65,19 @@ class Model:
         if live and all(member.flag for member in live):
             is_new, self.flag = not self.flag, True
             return [PROCESSING_TIME] if is_new else []
-        counted = [one.time for one in live if one.active and not one.flag and one.aligned]
-        return self.reach(min(counted, default=LONG_MIN))
+        active = [one for one in live if one.active and not one.flag]
+        if not active:
+            return self.reach(max((one.time for one in self.members if not one.flag), default=LONG_MIN))
+        return self.reach(min((one.time for one in active if one.aligned), default=LONG_MIN))
+
+    @property
+    def idle(self) -> bool:
+        """Whether the receiver is idle."""
+        live = [member for member in self.members if not member.ended]
+        if all(member.idle for member in live):
+            return bool(live)
+        timed = [member for member in live if not member.flag]
+        return bool(timed) and all(member.idle for member in timed)
 
     def reach(self, time: int) -> list[int]:
         if time <= self.time:
@@ -85,29 +96,17 @@ class ChannelModel(Model):
                 return []
             channel.flag = True
         elif what == "active":
-            if channel.idle:
-                channel.idle = False
-                channel.aligned = channel.flag or channel.time >= self.time
-            return []  # as in Flink: until it sends something
-        elif what == "idle" or what == "end":
-            return self.leave(channel, what)
+            channel.idle = False
+            channel.aligned = channel.flag or channel.time >= self.time
+        elif what == "idle":
+            channel.idle = True
+        elif what == "end":
+            channel.ended = True
         elif not channel.active or channel.flag or what <= channel.time:
             return []  # nothing new
         else:
             channel.time = what
             channel.aligned = channel.aligned or channel.time >= self.time
-        return self.out()
-
-    def leave(self, channel: Member, what: str) -> list[int]:
-        was_active = channel.active
-        if what == "idle" and not (was_active and not channel.flag):
-            channel.idle = True
-            return []
-        channel.idle, channel.ended = channel.idle or what == "idle", channel.ended or what == "end"
-        leaves = was_active and not channel.active
-        if leaves and not any(other.active for other in self.members) and not channel.flag:
-            furthest = max(other.time for other in self.members if not other.flag)
-            return self.reach(furthest) if channel.time == self.time else []
         return self.out()
 
 
@@ -135,6 +134,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.times: list[int] = []
+        self.idle = False
 
     def on_records(self, *args: Any) -> None: ...
 
@@ -142,7 +142,8 @@ class Recorder:
         assert identifier == EVENT_TIME
         self.times.append(value)
 
-    def on_status(self, *args: Any) -> None: ...
+    def on_status(self, input_index: int, idle: bool) -> None:
+        self.idle = idle
 
     def on_end(self, *args: Any) -> None: ...
 
@@ -186,6 +187,7 @@ def test_over_channels(steps: list[Step], restarts: set[int]) -> None:
         gate.control(channel, *control(what))
         expected += model.take((channel, what))
         assert heard.times == expected, (number, channel, what)
+        assert gate.ended or heard.idle == model.idle, (number, channel, what)
     assert heard.times == sorted(set(heard.times)), "never back, and the flag is the last word"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 import pytest
@@ -12,6 +13,7 @@ from dsv2.extension.event_time import (
     OneInputEventTimeStreamProcessFunction,
     TwoInputNonBroadcastEventTimeStreamProcessFunction,
 )
+from dsv2.extension.window import WindowStrategy, reduce
 from dsv2.testing import HarnessInput, IdleStatus, OneInputHarness, StampedRecord, TwoInputNonBroadcastHarness
 from dsv2.watermark import WatermarkHandlingResult
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, LONG_MAX, LONG_MIN, EventTimeCombiner, EventTimeOfInputs
@@ -133,7 +135,44 @@ def test_channel_behind_the_others_is_ignored() -> None:
     assert [combiner.update(0, 9), combiner.update(1, 5)] == [None, 5]
     combiner.activate(2)
     assert [combiner.deactivate(0), combiner.deactivate(1)] == [None, None]
-    assert combiner.deactivate(2) is None
+    assert combiner.deactivate(2) == 9, "all are idle"
+
+
+# Of the tests of Flink's newest StatusWatermarkValve.
+@pytest.mark.parametrize(
+    ("steps", "size", "time"),
+    [
+        pytest.param("w0=100 w1=50 w2=70 i1 a1 w1=60 i0 i2 i1", 90, 100, id="the last one to become idle is behind"),
+        pytest.param("w0=100 w1=50 w2=70 i1 a1 w1=60 i1 i2 i0", 90, 100, id="the last one is not behind"),
+        pytest.param("w0=10 w1=7 i2 a2 i0 i1 a0", 9, 10, id="only the channel that is active again has caught up"),
+        pytest.param("w0=10 w1=20 w2=30 i2 i0 a0 i1 a2", 25, 30, id="the minimum rises with it"),
+    ],
+)
+def test_windows_end_when_channels_become_idle_and_active_again(steps: str, size: int, time: int) -> None:
+    """Steps: event time ("w1=60"), idle ("i1") and active ("a1"), with the number of the channel."""
+    counts = reduce(WindowStrategy.tumbling(timedelta(milliseconds=size)), first_of)
+    harness = OneInputHarness[str, str](counts, key=lambda record: record, channels=3, declarations=DECLARED)
+    harness.input.push("record", timestamp=1)
+    for step in steps.split():
+        if step[0] == "w":
+            harness.input.push_event_time(int(step[3:]), channel=int(step[1]))
+        else:
+            harness.input.push_idle(step[0] == "i", channel=int(step[1]))
+    assert (harness.output.records, harness.output.event_times[-1]) == (["record"], time)
+
+
+def first_of(first: str, second: str) -> str:
+    return first
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_furthest_input_counts_once_all_are_idle(order: tuple[int, int]) -> None:
+    event_time = EventTimeOfInputs(2)
+    event_time.update(0, 3)
+    event_time.update(1, 5)
+    for index in order:
+        event_time.set_idle(index, True)
+    assert event_time.current == 5
 
 
 def test_input_without_event_time_is_waited_for() -> None:
@@ -160,8 +199,8 @@ def test_event_time_ends_after_the_last_idle_input() -> None:
     event_time.update(0, 3)
     event_time.update(1, 5)
     assert event_time.set_idle(1, True) is None
-    assert event_time.end(0) is None, "the other one may go on"
-    assert event_time.set_idle(1, False) == 5
+    assert event_time.end(0) == 5, "none is active"
+    assert event_time.set_idle(1, False) is None
     assert event_time.update(1, 8) == 8
     event_time.set_idle(1, True)
     assert event_time.end(1) == LONG_MAX

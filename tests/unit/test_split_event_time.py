@@ -62,7 +62,11 @@ COMBINED: list[tuple[list[SplitTime], int | None, int | None]] = [
     (times((5, ""), (None, "")), None, None),         # a split without a watermark is waited for
     (times((5, ""), (None, "idle")), None, 5),        # unless it is idle
     (times((5, ""), (3, "idle")), None, 5),
-    (times((5, "idle"), (3, "idle")), 2, None),       # all idle: unknown
+    (times((5, "idle"), (3, "idle")), 2, 5),          # all idle: the furthest counts
+    (times((5, "idle"), (None, "idle")), None, 5),
+    (times((5, "idle"), (3, "idle")), 5, None),
+    (times((5, "idle"), (3, "idle")), 6, None),
+    (times((None, "idle")), None, None),
     (times((5, ""), (3, "")), 3, None),               # nothing new
     (times((5, ""), (2, "")), 3, 5),                  # a split that lags behind is not waited for
     (times((2, "")), 3, None),
@@ -238,6 +242,16 @@ def test_split_without_data_becomes_idle(kind: type[Spans]) -> None:
     assert [split.idle for split in found[0].splits] == [True, False]
 
 
+def test_furthest_split_counts_once_all_are_idle() -> None:
+    """Whether the slower split becomes idle first or last must not matter."""
+    source = spans({"a": 1, "b": 1})
+    driver = Driver(source, IDLE_AFTER_A_SECOND, parallelism=1)
+    driver.batch(a=9, b=4)
+    found = driver.batch(1000)
+    assert signals_of(found) == {0: ("idle", "watermark")}
+    assert [(split.watermark, split.idle) for split in found[0].splits] == [(9, True), (4, True)]
+
+
 def test_reader_whose_splits_have_ended_is_idle() -> None:
     class Ending(Spans):
         def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
@@ -327,7 +341,7 @@ def test_another_parallelism_repeats_the_status_of_readers(parallelism: int) -> 
     found = again.batch()
     assert {split.stop.name: split.watermark for order in found.values() for split in order.splits} == {"a": 4, "b": 6}
     b_goes_on = ("active", "watermark")  # not yet sent by its new reader
-    idle = {1: {0: b_goes_on}, 3: {0: ("idle",), 1: b_goes_on, 2: ("idle",)}}
+    idle = {1: {0: b_goes_on}, 3: {0: ("idle", "watermark"), 1: b_goes_on, 2: ("idle",)}}
     assert signals_of(found) == idle[parallelism]
 
 

@@ -267,7 +267,7 @@ class TestTime:
         harness.second_input.end()
         assert harness.output.elements == [StampedRecord((1, "row"), 11), EVENT.new_watermark(20)]
 
-    def test_join_is_idle_only_when_nothing_waits(self) -> None:
+    def test_join_is_idle_when_the_probe_side_is(self) -> None:
         harness = harness_of()
         harness.second_input.push_idle()
         harness.first_input.push_idle()
@@ -277,9 +277,18 @@ class TestTime:
         harness.first_input.push_idle(False)
         harness.second_input.push_idle(False)
         harness.first_input.push_idle()
-        assert harness.output.idle_statuses == [True, False], "the build side is active"
         harness.second_input.push_idle()
         assert harness.output.idle_statuses == [True, False, True]
+
+    def test_probe_side_that_is_idle_before_the_table_is_complete(self) -> None:
+        harness = harness_of()
+        harness.first_input.push(Probe("a", 1), timestamp=11)
+        harness.first_input.push_event_time(50)
+        harness.first_input.push_idle()
+        harness.second_input.push(Row("a", "row"))
+        assert harness.output.elements == []
+        harness.second_input.push_use_processing_time()
+        assert harness.output.elements == [StampedRecord((1, "row"), 11), EVENT.new_watermark(50), IdleStatus(True)]
 
 
 class TestFoundOut:

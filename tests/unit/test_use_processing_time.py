@@ -115,13 +115,12 @@ class TestChannels:
         assert combiner.update(0, PROCESSING_TIME) is None
         assert combiner.update(1, PROCESSING_TIME) == PROCESSING_TIME
 
-    def test_channel_with_the_flag_stays_active(self) -> None:
-        """Otherwise the other channel could be the last to become idle, and its lead would count."""
+    def test_furthest_counts_once_all_are_idle_but_those_with_the_flag(self) -> None:
         combiner = EventTimeCombiner(3)
         assert [combiner.update(0, PROCESSING_TIME), combiner.update(1, 9), combiner.update(2, 5)] == [None, None, 5]
         assert combiner.deactivate(0) is None
         assert combiner.deactivate(1) is None
-        assert combiner.deactivate(2) is None, "9 would be the furthest, if all were idle"
+        assert combiner.deactivate(2) == 9
 
     def test_idle_channel_without_the_flag_is_waited_for(self) -> None:
         """An idle channel may still be in its snapshot."""
@@ -160,13 +159,14 @@ class TestChannels:
         assert [combiner.update(1, 9), combiner.update(2, 5)] == [None, 5]
         assert [combiner.deactivate(1), combiner.deactivate(2)] == [None, 9]
 
-    def test_lagging_idle_channel_does_not_release_a_time(self) -> None:
+    def test_lagging_channel_does_not_release_a_time(self) -> None:
         combiner = EventTimeCombiner(3)
         combiner.update(2, 2)
         combiner.deactivate(2)
         assert [combiner.update(0, 9), combiner.update(1, 5)] == [None, 5]
         combiner.activate(2)
-        assert [combiner.deactivate(channel) for channel in range(3)] == [None] * 3
+        assert [combiner.deactivate(channel) for channel in range(2)] == [None] * 2, "channel 2 is behind, and active"
+        assert combiner.deactivate(2) == 9
         assert [combiner.end(channel) for channel in range(3)] == [None] * 3
 
     def test_late_combiner_includes_idle_and_ended_channels(self) -> None:
@@ -194,6 +194,51 @@ class TestChannels:
         gate.control(0, STATUS, "", False)
         gate.control(0, WATERMARK, USE_PROCESSING_TIME, True)
         assert heard == [(EVENT_TIME, PROCESSING_TIME)]
+
+
+class TestIdleness:
+    """Channels or inputs without the flag are idle, and only others with the flag are active."""
+
+    def test_over_channels(self) -> None:
+        harness = OneInputHarness[Any, Any](one_input(), channels=2, declarations=DECLARED)
+        harness.input.push_event_time(50, channel=0)
+        harness.input.push_use_processing_time(channel=1)
+        harness.input.push_idle(channel=0)
+        assert harness.output.elements == [EVENT.new_watermark(50), IdleStatus(True)]
+        harness.restart()
+        harness.input.push_idle(False, channel=0)
+        harness.input.push_event_time(60, channel=0)
+        assert harness.output.elements[2:] == [IdleStatus(False), EVENT.new_watermark(60)]
+
+    def test_over_channels_of_which_one_is_idle_first(self) -> None:
+        harness = OneInputHarness[Any, Any](one_input(), channels=2, declarations=DECLARED)
+        harness.input.push_event_time(50, channel=0)
+        harness.input.push_idle(channel=0)
+        harness.input.push_use_processing_time(channel=1)
+        assert harness.output.elements == [EVENT.new_watermark(50), IdleStatus(True)]
+        harness.input.push_use_processing_time(channel=0)
+        assert harness.output.elements[2:] == [BY_CLOCK, IdleStatus(False)], "none is waited for"
+
+    @pytest.mark.parametrize("idle_first", [False, True])
+    def test_over_inputs(self, idle_first: bool) -> None:
+        harness = TwoInputNonBroadcastHarness[Any, Any, Any](two_inputs(), declarations=DECLARED)
+        one, other = harness.first_input, harness.second_input
+        one.push_event_time(50)
+        steps = [one.push_idle, other.push_use_processing_time]
+        for step in reversed(steps) if not idle_first else steps:
+            step()
+        assert harness.output.elements == [EVENT.new_watermark(50), IdleStatus(True)]
+        harness.restart()
+        one.push_idle(False)
+        one.push_event_time(60)
+        assert harness.output.elements[2:] == [IdleStatus(False), EVENT.new_watermark(60)]
+
+    def test_end_of_the_idle_input_switches_to_the_clock(self) -> None:
+        harness = TwoInputNonBroadcastHarness[Any, Any, Any](two_inputs(), declarations=DECLARED)
+        harness.first_input.push_idle()
+        harness.second_input.push_use_processing_time()
+        harness.first_input.end()
+        assert harness.output.elements == [IdleStatus(True), BY_CLOCK, IdleStatus(False)]
 
 
 class TestInputs:

@@ -21,7 +21,13 @@ from dsv2.runtime.exchange.gate_states import former_channels, with_new_channels
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.barrier_combiner import BarrierCombiner, BarrierOrderError
 from dsv2.watermark.combiner import Combiner, new_combiner
-from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, USE_PROCESSING_TIME, EventTimeCombiner
+from dsv2.watermark.event_time import (
+    EVENT_TIME,
+    PROCESSING_TIME,
+    USE_PROCESSING_TIME,
+    EventTimeCombiner,
+    all_idle,
+)
 from dsv2.watermark.expiring import ExpiringCombiner
 
 __all__ = ("BLOCKED", "Expiry", "GateListener", "InputGate", "KeyHooks")
@@ -139,7 +145,7 @@ class InputGate:
 
     @property
     def idle(self) -> bool:
-        """Whether every channel that has not ended is idle."""
+        """Whether every channel that has not ended is idle, or follows the clock while another one is idle."""
         return self._idle
 
     @property
@@ -238,7 +244,10 @@ class InputGate:
                     self._keys.received(self._input, channel, identifier, value)
                 return
             if identifier == USE_PROCESSING_TIME:
-                identifier, value = EVENT_TIME, PROCESSING_TIME if value else LONG_MIN  # LONG_MIN changes nothing
+                if value:
+                    self._deliver(EVENT_TIME, self._combiner(EVENT_TIME).update(channel, PROCESSING_TIME))
+                    self._report_idle()
+                return
             self._deliver(identifier, self._combiner(identifier).update(channel, value))
         elif kind == STATUS:
             self._set_idle(channel, bool(value))
@@ -387,7 +396,9 @@ class InputGate:
             self._keys.changed(self._input, channel, change)
 
     def _report_idle(self) -> None:
-        idle = len(self._idle_channels) + len(self._ended) == self._channels and not self.ended
+        time = self._combiners.get(EVENT_TIME)
+        by_clock = time.by_clock if isinstance(time, EventTimeCombiner) else set[int]()
+        idle = all_idle(self._channels, self._idle_channels, self._ended, by_clock)
         if idle != self._idle:
             self._idle = idle
             self._listener.on_status(self._input, idle)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dsv2.runtime.exchange.gate import InputGate
+from dsv2.watermark.event_time import EventTimeOfInputs, all_idle
 
 __all__ = ("InputActivity",)
 
@@ -15,13 +16,17 @@ class InputActivity:
 
     Args:
         gates: The gate of each input. They may be added later.
+        event_time: The event time of the inputs.
         report: Called when the operator becomes idle or active.
     """
 
-    __slots__ = ("_gates", "_is_idle", "_report", "ended", "idle")
+    __slots__ = ("_event_time", "_gates", "_is_idle", "_report", "ended", "idle")
 
-    def __init__(self, gates: Sequence[InputGate], report: Callable[[bool], None]) -> None:
+    def __init__(
+        self, gates: Sequence[InputGate], event_time: EventTimeOfInputs, report: Callable[[bool], None]
+    ) -> None:
         self._gates = gates
+        self._event_time = event_time
         self._report = report
         self.ended: set[int] = set()
         self.idle: set[int] = set()
@@ -46,9 +51,8 @@ class InputActivity:
         return self.ended | {index for index, gate in enumerate(self._gates) if gate.idle}
 
     def report_idle(self) -> None:
-        """Report whether the operator is idle if that has changed: whether all inputs that have not ended are."""
-        live = len(self._gates) - len(self.ended)
-        idle = live > 0 and len(self.idle) == live
+        """Report whether the operator is idle if that has changed: see ``all_idle``."""
+        idle = all_idle(len(self._gates), self.idle, self.ended, self._event_time.by_clock)
         if idle != self._is_idle:
             self._is_idle = idle
             self._report(idle)

@@ -81,7 +81,7 @@ class OperatorTask:
         processing_timers = TimerService(Domain.PROCESSING_TIME, self._store)
         timing = Timing(self._event_time, event_timers, processing_timers)
         self.gates: list[InputGate] = []
-        self._inputs = InputActivity(self.gates, self._sender.forward_status)
+        self._inputs = InputActivity(self.gates, self._event_time, self._sender.forward_status)
         self._combined = InputWatermarks(
             operator, job.declarations, self._inputs.inactive, self._control, lambda: job.time.now_ms
         )
@@ -234,6 +234,7 @@ class OperatorTask:
             self._move_event_time(self._event_time.update(input_index, time))
             if self.gates[input_index].idle and input_index not in self._inputs.idle:
                 self.on_status(input_index, True)  # the function has not forwarded this so far
+            self._inputs.report_idle()
 
     def on_status(self, input_index: int, idle: bool) -> None:
         """Process a status change of an input. The operator is idle when all inputs that have not ended are idle."""

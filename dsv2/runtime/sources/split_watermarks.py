@@ -1,7 +1,8 @@
 """Event time of the splits of one reader, and their combined watermark.
 
 Idle splits are ignored. So are splits behind the watermark that the reader has sent, because they were idle or were
-assigned later, until they catch up. The reader waits for splits without a watermark.
+assigned later, until they catch up. The reader waits for splits without a watermark. Once all splits are idle, the
+furthest one counts, in whichever order they became idle.
 """
 
 from __future__ import annotations
@@ -40,7 +41,11 @@ def combined(splits: Iterable[SplitTime], sent: int | None) -> int | None:
         splits: The splits of the reader.
         sent: The last watermark that it has sent, in ms, or None.
     """
+    splits = list(splits)
     active = [split for split in splits if not split.idle]
+    if not active:
+        furthest = max((split.watermark for split in splits if split.watermark is not None), default=None)
+        return None if furthest is None or (sent is not None and furthest <= sent) else furthest
     going_on = [split for split in active if not split.last] or active
     times = [split.watermark for split in going_on if split.watermark is not None]
     if len(times) < len(going_on):

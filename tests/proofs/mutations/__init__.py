@@ -2,6 +2,7 @@
 
 from tests.proofs.mutations.mutation import Mutation
 from tests.proofs.mutations.of_barriers import BARRIERS
+from tests.proofs.mutations.of_event_time import EVENT_TIMES
 from tests.proofs.mutations.of_expiry import EXPIRY
 from tests.proofs.mutations.of_functions import FUNCTIONS
 from tests.proofs.mutations.of_gates import GATES
@@ -10,4 +11,4 @@ from tests.proofs.mutations.of_operators import OPERATORS
 
 __all__ = ("MUTATIONS", "Mutation")
 
-MUTATIONS = [*GATES, *OPERATORS, *BARRIERS, *EXPIRY, *FUNCTIONS, *KEYS]
+MUTATIONS = [*GATES, *OPERATORS, *EVENT_TIMES, *BARRIERS, *EXPIRY, *FUNCTIONS, *KEYS]

@@ -88,14 +88,11 @@ def _deliver_the_last_to_arrive(original: Any) -> Any:
     return update
 
 
-def _any_time(original: Any) -> Any:
-    def moved(self: Any, time: int) -> Any:
-        if time == self._last:
-            return None
-        self._last = time
-        return time
+def _time_of_the_channel(original: Any) -> Any:
+    def changed(self: Any, channel: int) -> Any:
+        return None if original(self, channel) is None else self._times[channel]
 
-    return moved
+    return changed
 
 
 def _only_the_last(original: Any) -> Any:
@@ -238,12 +235,12 @@ GATES = [
         _deliver_the_last_to_arrive,
     ),
     Mutation(
-        "event time decreases",
+        "event time is that of the channel that arrives last",
         "gate, 2 channels, event time",
         "event time",
         EventTimeCombiner,
-        "_moved",
-        _any_time,
+        "_changed",
+        _time_of_the_channel,
     ),
     Mutation(
         "the values that were not combined are not restored",

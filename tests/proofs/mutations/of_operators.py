@@ -85,7 +85,7 @@ OPERATORS = [
     Mutation(
         "an input that becomes idle holds event time back, as in Flink",
         "operator, inputs of 1 and 1 channels, event time, forward",
-        "model",
+        "progress",
         EventTimeOfInputs,
         "set_idle",
         _ignore_idle_inputs,
