@@ -104,15 +104,15 @@ class ErrorPolicy:
 
     def fail(self, *errors: type[Exception]) -> ErrorPolicy:
         """Fail the job for these exceptions."""
-        return self._with(ErrorAction.FAIL, errors)
+        return _with(self, ErrorAction.FAIL, errors)
 
     def skip(self, *errors: type[Exception]) -> ErrorPolicy:
         """Skip the record, timer, watermark or window, and count it in the metric ``errors_skipped``."""
-        return self._with(ErrorAction.SKIP, errors)
+        return _with(self, ErrorAction.SKIP, errors)
 
     def dead_letter(self, *errors: type[Exception]) -> ErrorPolicy:
         """Skip it likewise, and emit a ``DeadLetter`` to ``result.dead_letters()``."""
-        return self._with(ErrorAction.DEAD_LETTER, errors)
+        return _with(self, ErrorAction.DEAD_LETTER, errors)
 
     def retry(
         self,
@@ -149,7 +149,9 @@ class ErrorPolicy:
             None if max_backoff is None else as_milliseconds(max_backoff, "max_backoff", at_least=0),
             jitter,
         )
-        return replace(self, retries=(*self.retries, rule))
+        policy = _instance(self, "retry")
+        _check_reachable("retry", rule.errors, [("retry", other.errors) for other in policy.retries])
+        return replace(policy, retries=(*policy.retries, rule))
 
     def limit(self, *, total: int | None = None, per_micro_batch: int | None = None) -> ErrorPolicy:
         """Fail the job after more than so many skipped elements and dead letters.
@@ -164,7 +166,7 @@ class ErrorPolicy:
         for name, value in (("total", total), ("per_micro_batch", per_micro_batch)):
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
                 raise ConfigurationError(f"limit: {name} must be a whole number of at least 0, not {value!r}.")
-        return replace(self, max_failures=total, max_failures_per_micro_batch=per_micro_batch)
+        return replace(_instance(self, "limit"), max_failures=total, max_failures_per_micro_batch=per_micro_batch)
 
     @property
     def handles_errors(self) -> bool:
@@ -184,11 +186,39 @@ class ErrorPolicy:
         """The rule for retries after ``error``, or None."""
         return next((retry for retry in self.retries if _covers(retry.errors, error)), None)
 
-    def _with(self, action: ErrorAction, errors: tuple[type[Exception], ...]) -> ErrorPolicy:
-        return replace(self, rules=(*self.rules, _Rule(_checked(action.value, errors), action)))
-
 
 _MOST_RETRIES = 30
+
+
+def _with(policy: ErrorPolicy, action: ErrorAction, errors: tuple[type[Exception], ...]) -> ErrorPolicy:
+    policy = _instance(policy, action.value)
+    rule = _Rule(_checked(action.value, errors), action)
+    _check_reachable(action.value, rule.errors, [(other.action.value, other.errors) for other in policy.rules])
+    return replace(policy, rules=(*policy.rules, rule))
+
+
+def _instance(policy: ErrorPolicy, method: str) -> ErrorPolicy:
+    """Refuse a call of the class, such as ``ErrorPolicy.skip(ValueError)``."""
+    if not isinstance(policy, ErrorPolicy):
+        raise ConfigurationError(f"Write ErrorPolicy().{method}(...), with parentheses after ErrorPolicy.")
+    return policy
+
+
+def _check_reachable(
+    method: str, errors: tuple[type[Exception], ...], earlier: Sequence[tuple[str, tuple[type[Exception], ...]]]
+) -> None:
+    """Refuse a rule for a class that an earlier rule covers completely, so that it would never apply."""
+    for other, covered in earlier:
+        for error in errors or (Exception,):
+            if issubclass(error, covered) if covered else not issubclass(error, ContractError):
+                rules = [
+                    f"{name}({', '.join(kind.__name__ for kind in kinds)})"
+                    for name, kinds in ((method, errors), (other, covered))
+                ]
+                raise ConfigurationError(
+                    f"{rules[0]} would never apply to {error.__name__}, because {rules[1]} is before it. Put rules for "
+                    f"special errors first."
+                )
 
 
 def _checked(what: str, errors: Sequence[object]) -> tuple[type[Exception], ...]:

@@ -15,6 +15,7 @@ from dsv2.functions import ProcessFunction
 from dsv2.graph import Exchange, InputRef, OperatorKind
 from dsv2.graph.builder import caller_location
 from dsv2.graph.record_types import UNDECLARED, declared_type_of
+from dsv2.missing_methods import missing_method
 from dsv2.stream_base import Stream
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ __all__ = ("KeyedAggregates", "WindowedStream")
 T_co = TypeVar("T_co", covariant=True)
 OUT = TypeVar("OUT")
 
+_WITH_FUNCTION = "Call aggregate, or keyed.process(window(strategy, function)) of dsv2.extension.window."
+_INSTEAD = dict.fromkeys(("process", "reduce", "apply", "map", "sum", "count", "min", "max"), _WITH_FUNCTION)
 _ARROW, _COMBINING = "dsv2.arrow.aggregates", "dsv2.arrow.combining"
 
 
@@ -72,6 +75,11 @@ class WindowedStream(Generic[T_co]):
             raise PlanError(f"window at {caller_location()} takes a WindowStrategy, not {strategy!r}.")
         self._stream = stream
         self._strategy = strategy
+
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_method(self, "windowed stream", name, _INSTEAD)
 
     def aggregate(self, result: type[OUT], records: type[Any] | None = None, /, **parts: Part) -> ConfiguredStream[OUT]:
         """Emit the aggregates of each window when it fires, as ``dsv2.extension.window.aggregate`` does.

@@ -7,7 +7,7 @@ operator. ``process`` returns the new stream, which is also the handle for confi
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from dsv2.configurable import ProcessConfigurable
 from dsv2.context import Collector, PartitionedContext
@@ -22,6 +22,7 @@ from dsv2.functions import (
 )
 from dsv2.graph import InputRef, KeySelector, OperatorKind, PlanBuilder, WaitForBroadcast
 from dsv2.graph.builder import caller_location
+from dsv2.missing_methods import missing_method
 from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
 from dsv2.stream_aggregates import KeyedAggregates
@@ -62,6 +63,8 @@ TO = TypeVar("TO")
 OUT = TypeVar("OUT")
 O1 = TypeVar("O1")
 O2 = TypeVar("O2")
+
+_CHOOSE_OUTPUT = "It has two outputs: call it on first or second."
 
 
 class NonKeyedPartitionStream(ParallelStream[T_co], StreamOperators[T_co], Generic[T_co]):
@@ -396,7 +399,15 @@ class ConfiguredGlobalStream(GlobalStream[T_co], _WithDeadLetters):
         return ConfiguredGlobalStream(self._builder, side_output(self._node, tag))
 
 
-class TwoStreams(_WithSideOutputs, Generic[O1_co, O2_co]):
+class _TwoOutputs:
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            of_streams = dict.fromkeys((one for one in dir(ConfiguredStream) if one[0] != "_"), _CHOOSE_OUTPUT)
+            raise missing_method(self, type(self).__name__, name, of_streams)
+
+
+class TwoStreams(_TwoOutputs, _WithSideOutputs, Generic[O1_co, O2_co]):
     """Both outputs of a two-output function, and the handle on its operator."""
 
     @property
@@ -410,7 +421,7 @@ class TwoStreams(_WithSideOutputs, Generic[O1_co, O2_co]):
         return ConfiguredStream(self._builder, InputRef(self._node, 1))
 
 
-class TwoKeyedStreams(_WithSideOutputs, Generic[K, O1_co, O2_co]):
+class TwoKeyedStreams(_TwoOutputs, _WithSideOutputs, Generic[K, O1_co, O2_co]):
     """Both outputs of a two-output function that stay keyed, and the handle on its operator."""
 
     @property
@@ -424,7 +435,7 @@ class TwoKeyedStreams(_WithSideOutputs, Generic[K, O1_co, O2_co]):
         return ConfiguredKeyedStream(self._builder, preserving(InputRef(self._node, 1)))
 
 
-class TwoGlobalStreams(Generic[O1_co, O2_co]):
+class TwoGlobalStreams(_TwoOutputs, Generic[O1_co, O2_co]):
     """Both outputs of a two-output function on a global stream."""
 
     def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:

@@ -124,7 +124,7 @@ class FrameEncoder:
                 self._codec.dumps(record)
             except SerializationError as error:
                 raise SerializationError(
-                    f"{sender}, defined at {sender.location}, emitted {shorten(record)}. {error} "
+                    f"{error} {sender}, defined at {sender.location}, emitted {shorten(record)}. "
                     f"Records are sent between processes, so they must contain plain values only."
                 ) from error
 

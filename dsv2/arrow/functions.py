@@ -15,7 +15,7 @@ from dsv2.arrow.records import records_of, table_of
 from dsv2.arrow.schema import schema_of
 from dsv2.callables import takes
 from dsv2.columnar import Columnar
-from dsv2.errors import ConfigurationError, PlanError, SchemaError
+from dsv2.errors import ConfigurationError, ContractError, PlanError, SchemaError
 from dsv2.extension.event_time import EventTimeProcessFunction
 from dsv2.functions import OneInput
 from dsv2.record_batch import RecordBatch
@@ -112,6 +112,8 @@ class ArrowProcessFunction(TableFunction[IN, OUT], ABC, Generic[IN, OUT]):
         kind = self.record_types[1]
 
         def collect_batch(batch: pa.Table, /, *, time_column: str | None = None) -> None:
+            if not isinstance(batch, pa.Table | pa.RecordBatch):
+                raise ContractError(f"collect_batch takes an Arrow table, not {type(batch).__name__}.")
             records: Columnar[Any] = records_of(batch, kind)
             if not len(records):
                 return
@@ -154,11 +156,20 @@ class MapTables(ArrowProcessFunction[IN, OUT], BatchFunction, Generic[IN, OUT]):
         return True
 
     def process_batch(self, batch: pa.Table, output: ArrowCollector[OUT], ctx: ArrowContext[OUT]) -> None:
-        output.collect_batch(self.function(batch), time_column=self._time_column)
+        output.collect_batch(self._applied(batch), time_column=self._time_column)
+
+    def _applied(self, table: pa.Table) -> pa.Table:
+        result = self.function(table)
+        if not isinstance(result, pa.Table | pa.RecordBatch):
+            raise ContractError(
+                f"The function of map_tables returned {type(result).__name__}, not an Arrow table. Return a pa.Table, "
+                f"from pandas with pa.Table.from_pandas(frame, preserve_index=False)."
+            )
+        return result
 
     def process_record_batch(self, batch: RecordBatch[IN], emit: EmitBatch) -> None:
         try:
-            result = self.function(table_of(batch.records, self._types[0]))
+            result = self._applied(table_of(batch.records, self._types[0]))
             self.dsv2_collect_columns(emit)(result, time_column=self._time_column)
         except Exception as error:
             failed = FailedCallbackError("process_batch")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dsv2.async_settings import AsyncBatchSettings, AsyncSettings
 from dsv2.context import BatchContext, Collector, NonPartitionedContext, PartitionedContext
@@ -43,6 +43,10 @@ class AsyncOneInputStreamProcessFunction(AsyncFunction[IN_contra, OUT_co], ABC, 
         What it emits is sent when it has returned. If it raises, its emissions and its changes of state and timers are
         undone. It is cancelled at the timeout and when the job fails.
         """
+
+    def dsv2_check_position(self, position: Position) -> None:
+        super().dsv2_check_position(position)
+        _check_settings(self, AsyncSettings)
 
     def end_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
         """Called once when every channel of the input has ended and all records are completed. May emit."""
@@ -101,7 +105,12 @@ class AsyncBatchProcessFunction(AsyncFunction[IN_contra, OUT_co], ABC, Generic[I
                 f"{name} processes records of several keys at once, so its input must not be keyed. Call key_by after "
                 f"it, or use an AsyncOneInputStreamProcessFunction."
             )
-        if not isinstance(self.async_settings, AsyncBatchSettings):
-            raise ConfigurationError(
-                f"{name}.async_settings must be AsyncBatchSettings(...), not {self.async_settings!r}."
-            )
+        _check_settings(self, AsyncBatchSettings)
+
+
+def _check_settings(function: AsyncFunction[Any, Any], kind: type[AsyncSettings]) -> None:
+    settings: object = function.async_settings
+    if not isinstance(settings, kind):
+        raise ConfigurationError(
+            f"{type(function).__qualname__}.async_settings must be {kind.__name__}(...), not {settings!r}."
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from dsv2.error_policy import ErrorPolicy
+from dsv2.error_policy import ErrorAction, ErrorPolicy
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.functions import ProcessFunction
 from dsv2.graph.plan import DEAD_LETTERS
@@ -45,6 +45,9 @@ def checked_policy(policy: object, where: str) -> ErrorPolicy:
         raise ConfigurationError(
             f"{where}: an error policy is an ErrorPolicy, such as ErrorPolicy().skip(ValueError), not {policy!r}."
         )
+    limits = (policy.max_failures, policy.max_failures_per_micro_batch)
+    if limits != (None, None) and all(rule.action is ErrorAction.FAIL for rule in policy.rules):
+        raise ConfigurationError(f"{where}: limit counts skipped records and dead letters. Add skip or dead_letter.")
     return policy
 
 

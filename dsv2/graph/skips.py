@@ -12,6 +12,7 @@ from dsv2.errors import ConfigurationError, RecordNotSkippedWarning
 from dsv2.graph.plan import Operator, OperatorKind, Plan
 from dsv2.record_position import Offset, SplitName
 from dsv2.sources import DataFrameSource
+from dsv2.sources.indexed import IndexedSource
 
 __all__ = ("SkippedRecords", "checked_skips", "warn_of_missed_skips", "warn_of_skip", "with_skips")
 
@@ -38,7 +39,15 @@ def checked_skips(plan: Plan, skip_records: Mapping[str, Collection[tuple[Any, A
                 f"skip_records: the rows of {source}, defined at {source.location}, have no positions, because Spark "
                 f"reads them. Leave out the row in the DataFrame, with dataframe.where(...)."
             )
-        found[source.uid] = found.get(source.uid, frozenset()) | _positions(key, positions)
+        wanted = _positions(key, positions)
+        for split, offset in wanted:
+            is_number = isinstance(source.body, IndexedSource) and isinstance(split, str)
+            if is_number or (isinstance(offset, str) and offset.isdecimal()):
+                raise ConfigurationError(
+                    f"skip_records: the position {(split, offset)!r} of {key!r} has a text where {source} has a "
+                    f"number. Write it as an error shows it, such as (3, 1042)."
+                )
+        found[source.uid] = found.get(source.uid, frozenset()) | wanted
     return found
 
 

@@ -52,7 +52,7 @@ class MutationCheck:
             data = self._codec.dumps(record)
         except SerializationError as error:
             raise SerializationError(
-                f"{operator}, defined at {operator.location}, emitted {shorten(record)}. {error}"
+                f"{error} {operator}, defined at {operator.location}, emitted {shorten(record)}."
             ) from error
         emitted = _Emitted(operator, record, data, shorten(record))
         self._emitted[id(record)] = emitted

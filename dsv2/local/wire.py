@@ -46,6 +46,6 @@ class Wire:
             self._codec.loads(self._codec.dumps(record), "A record")
         except (SerializationError, CorruptDataError) as error:
             raise SerializationError(
-                f"{sender}, defined at {sender.location}, emitted {shorten(record)}. {error} Records are sent between "
+                f"{error} {sender}, defined at {sender.location}, emitted {shorten(record)}. Records are sent between "
                 f"processes, so they must contain plain values only."
             ) from error

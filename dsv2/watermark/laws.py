@@ -61,6 +61,8 @@ def checked_combination(
     broken = next((value for value in values if checker.call(value, value) != value), None)
     if idempotent and broken is not None:
         raise checker.error(f"is not idempotent, although it is declared so: {checker.shown(broken, broken)}")
+    if all(value == values[0] for value in values):
+        raise checker.error("needs at least two different samples, or the laws hold for any function")
     return CustomCombination(function, broken is None if idempotent is None else idempotent)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import timedelta
-from typing import Generic, Literal, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
 from typing_extensions import TypeVar
 
 from dsv2.arguments import as_choice, is_number, is_whole_number
 from dsv2.errors import WatermarkDeclarationError
+from dsv2.missing_methods import missing_method
 from dsv2.watermark.barrier import BarrierWait, WhenExceeded
 from dsv2.watermark.combination_function import (
     AtLeastChannels,
@@ -34,6 +35,23 @@ __all__ = ("ExtremumBuilder", "OrderedBuilder", "QuorumBuilder", "TypedBuilder",
 V = TypeVar("V")
 
 
+_ORDERED = "Its values need an order: type_long(), type_float(), type_str() or type_of(data_class)."
+_INSTEAD = {
+    "barrier": _ORDERED,
+    "combine_function_and": "Declare it with type_bool().",
+    "combine_function_at_least": f"{_ORDERED} Or declare it with type_bool().",
+    "combine_function_count": "Declare it with type_long().",
+    "combine_function_intersection": "Declare it with type_set(member).",
+    "combine_function_max": f"{_ORDERED} Or declare it with type_vector().",
+    "combine_function_min": f"{_ORDERED} Or declare it with type_vector().",
+    "combine_function_or": "Declare it with type_bool().",
+    "combine_function_quantile": _ORDERED,
+    "combine_function_sum": "Declare it with type_long() or type_float().",
+    "combine_function_union": "Declare it with type_set(member).",
+}
+"""Types of values that have a method."""
+
+
 class TypedBuilder(ScopedBuilder, Generic[V]):
     """The second step of a declaration, with values of type ``V``. All methods but ``build`` return the builder."""
 
@@ -48,6 +66,11 @@ class TypedBuilder(ScopedBuilder, Generic[V]):
         self._delivery: Delivery[V] = WatermarkDelivery.ON_CHANGE
         self._given_strategy: WatermarkHandlingStrategy | None = None
         self._barrier: BarrierWait | None = None
+
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_method(self, type(self).__name__, name, _INSTEAD)
 
     def combine_function_last(self) -> Self:
         """Combine to the value that arrived last, from whichever channel.

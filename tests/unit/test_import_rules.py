@@ -45,7 +45,8 @@ MAY_IMPORT = {
     "error_policy": {"arguments", "errors", "record_position"},
     "optional_types": set[str](),
     "output_tag": {"errors"},
-    "watermark": {"arguments", "errors"},
+    "missing_methods": {"errors"},
+    "watermark": {"arguments", "errors", "missing_methods"},
     "state": {"arguments", "callables", "errors"},
     "context": {"output_tag", "state", "watermark"},
     "spi": {"async_settings", "context", "errors", "output_tag", "record_batch", "state", "watermark"},
@@ -78,9 +79,13 @@ MAY_IMPORT = {
     "tracebacks": {"cells", "errors"},
     "unfinished": {"errors", "job"},
     "configurable": MODEL | {"graph"},
-    "stream_aggregates": MODEL | {"aggregates", "columnar", "extension", "graph", "stream_base", "streams"},
+    "stream_aggregates": MODEL
+    | {"aggregates", "columnar", "extension", "graph", "missing_methods"}
+    | {"stream_base", "streams"},
     "stream_arguments": MODEL | {"callables", "graph"},
-    "stream_base": MODEL | {"configurable", "graph", "stream_arguments", "stream_samples", "stream_sinks"},
+    "stream_base": MODEL
+    | {"configurable", "graph", "missing_methods", "stream_arguments"}
+    | {"stream_samples", "stream_sinks"},
     "stream_samples": MODEL | {"arguments", "graph", "record_table", "tracebacks"},  # imports the local runtime by name
     "record_table": {"printable"},
     "stream_sinks": MODEL | {"configurable", "stream_base", "streams"},
@@ -88,7 +93,7 @@ MAY_IMPORT = {
     "stream_partitioning": MODEL | {"callables", "graph", "stream_arguments", "stream_base", "stream_sinks", "streams"},
     "stream_operators": MODEL | {"arguments", "graph", "stream_arguments", "stream_base", "streams"},
     "streams": MODEL
-    | {"configurable", "graph", "stream_arguments", "stream_base"}
+    | {"missing_methods", "configurable", "graph", "stream_arguments", "stream_base"}
     | {"stream_aggregates", "stream_broadcast", "stream_operators", "stream_partitioning", "stream_sinks"},
     "environment": PLAN
     | {"arguments", "explain", "findings", "streams", "tracebacks", "unfinished"}  # imports its runtime by name

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment, UserFunctionError
+from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment, OutputTag, UserFunctionError
 from dsv2.local import LocalRuntime
 
 SET = "set an error policy for the operator: with_error_policy(ErrorPolicy().skip(ValueError)), or dead_letter"
@@ -56,3 +56,50 @@ def test_exceeded_limit_is_known_in_other_processes() -> None:
     assert failure.exceeds_limit
     assert UserFunctionError.from_json(failure.as_json()).exceeds_limit
     assert not failure_of(with_policy(ErrorPolicy())).exceeds_limit
+
+
+def misspelt(record: Any) -> Any:
+    return recrod  # type: ignore[name-defined]  # noqa: F821
+
+
+def unfinished(record: Any) -> Any:
+    raise NotImplementedError
+
+
+def emits_undeclared(record: Any, output: Any, ctx: Any) -> None:
+    ctx.output(OutputTag("other", int), 1)
+
+
+def float_timestamp(record: Any, output: Any, ctx: Any) -> None:
+    output.collect_and_overwrite_timestamp(record, 1.5)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda numbers: numbers.map(misspelt),
+        lambda numbers: numbers.map(unfinished),
+        lambda numbers: numbers.process(emits_undeclared),
+        lambda numbers: numbers.process(float_timestamp),
+    ],
+)
+@pytest.mark.parametrize("policy", [None, ErrorPolicy().skip(KeyError)])
+@pytest.mark.parametrize("trace", [False, True])
+def test_mistakes_of_the_program_are_never_to_be_skipped(build: Any, policy: Any, trace: bool) -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=True))
+    result = build(env.from_collection([1]))
+    if policy is not None:
+        result.with_error_policy(policy)
+    result.to_sink(CollectSink())
+    with pytest.raises(UserFunctionError) as failed:
+        env.execute(trace_records=trace)
+    text = str(failed.value)
+    assert "skip" not in text.partition("callback:")[2]
+    assert text.endswith("To continue, fix the program, and start it again: it processes the same records.")
+
+
+def test_key_that_only_one_record_lacks_may_be_skipped() -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=True))
+    env.from_collection([1]).key_by(lambda n: None).process(float_timestamp).to_sink(CollectSink())
+    with pytest.raises(UserFunctionError, match=r"skip\(InvalidKeyError\)"):
+        env.execute()

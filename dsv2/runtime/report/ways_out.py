@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dsv2.errors import UserFunctionError
+from dsv2.errors import ContractError, InternalError, InvalidKeyError, UserFunctionError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.sinks import Sink
 
@@ -12,6 +12,20 @@ __all__ = ("TO_TRACE", "with_ways_out")
 
 TO_TRACE = "With execute(..., trace_records=True) the error names the position of the record."
 
+_MISTAKES: tuple[type[Exception], ...] = (
+    ContractError,
+    *(kind for kind in ContractError.__subclasses__() if kind is not InvalidKeyError),
+    ImportError,
+    InternalError,
+    ModuleNotFoundError,
+    NameError,
+    NotImplementedError,
+    UnboundLocalError,
+)
+_NAMES_OF_MISTAKES = frozenset(kind.__name__ for kind in _MISTAKES)
+"""Errors of the program, which it would raise for other records as well. A key may be invalid in one record only."""
+
+_TO_FIX = "fix the program, and start it again: it processes the same records"
 _NOT_COVERED = ("open", "close", "create_reader", "key selector of an output")
 
 
@@ -31,13 +45,15 @@ def with_ways_out(failure: UserFunctionError, plan: Plan, ranges: Sequence[str],
         lines += ["The micro-batch has read:", *(f"  - {described}" for described in ranges)]
     if position is None and failure.record is not None and to_name_it:
         lines.append(to_name_it)
+    if failure.cause_type in _NAMES_OF_MISTAKES:
+        return failure.with_ways_out("\n".join([*lines, f"To continue, {_TO_FIX}."]))
     lines.append("To continue, do one of these:")
     if position is not None:
         pair = (position.split, position.offset)
         lines.append(f"  - skip this record once: execute(..., skip_records={{{position.source!r}: [{pair!r}]}})")
     if (operator := _operator_with_policy(failure, plan)) is not None:
         lines.append(f"  - {_change_of_policy(failure, operator)}")
-    lines.append("  - fix the program, and start it again: it processes the same records")
+    lines.append(f"  - {_TO_FIX}")
     return failure.with_ways_out("\n".join(lines))
 
 

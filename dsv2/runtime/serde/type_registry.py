@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator
 from enum import Enum
 from importlib import import_module
 from inspect import isabstract
@@ -207,6 +207,10 @@ class TypeRegistry:
         if kind is Resource:
             raise SerializationError(
                 "A Resource is not data. Create it as a class attribute or in the constructor of the function."
+            )
+        if issubclass(kind, Coroutine | AsyncGenerator):
+            raise SerializationError(
+                f"A result of an async function was not awaited ({kind.__name__}): write await before the call."
             )
         name = kind.__qualname__
         way_out = (

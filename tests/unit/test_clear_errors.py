@@ -1,0 +1,214 @@
+"""Mistakes whose errors name the cause and what to write instead."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from dsv2 import (
+    AsyncBatchSettings,
+    AsyncSettings,
+    CollectSink,
+    ConfigurationError,
+    ContractError,
+    Dsv2Error,
+    ErrorPolicy,
+    ExecutionEnvironment,
+    PlanError,
+    UserFunctionError,
+    WatermarkDeclarationError,
+    new_builder,
+)
+from dsv2.arrow import map_tables
+from dsv2.extension.window import WindowStrategy
+from dsv2.functions import (
+    AsyncBatchProcessFunction,
+    AsyncOneInputStreamProcessFunction,
+    TwoOutputStreamProcessFunction,
+)
+from dsv2.sources import DataGeneratorSource
+from tests.durations import ms
+
+
+class Sale(NamedTuple):
+    product: str
+    amount: int
+
+
+class Split(TwoOutputStreamProcessFunction[Any, Any, Any]):
+    def process_record(self, record: Any, first_output: Any, second_output: Any, ctx: Any) -> None: ...
+
+
+def sales() -> Any:
+    return ExecutionEnvironment.get_instance(runtime="local").from_collection([Sale("tea", 3)])
+
+
+def run(build: Callable[[Any], Any]) -> None:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    build(env.from_collection([Sale("tea", 3)])).to_sink(CollectSink())
+    env.execute()
+
+
+@pytest.mark.parametrize(
+    ("stream", "method", "advice"),
+    [
+        (lambda: sales().key_by(str), "map", "has no map. Call it before key_by"),
+        (lambda: sales().key_by(str), "flat_map", "or call process"),
+        (lambda: sales().key_by(str), "flatMap", "or call process"),
+        (lambda: sales().key_by(str), "union", "before key_by"),
+        (lambda: sales().global_(), "filter", "A GlobalStream has no filter. Call it before key_by, global_"),
+        (lambda: sales().global_(), "window", "call key_by before it"),
+        (lambda: sales().broadcast(), "map", "or broadcast"),
+        (lambda: sales().broadcast(), "to_sink", "Call it before broadcast"),
+        (lambda: sales().broadcast(), "process", "side input of connect_and_process"),
+        (sales, "window", "A NonKeyedPartitionStream has no window. .*call key_by"),
+        (sales, "aggregate", "call key_by before it"),
+        (sales, "keyBy", "Call key_by"),
+        (sales, "print", "PrintSink"),
+        (sales, "sink_to", "to_sink"),
+        (sales, "set_parallelism", "with_parallelism"),
+        (lambda: sales().process(Split()), "map", "TwoStreams has no map. It has two outputs: call it on first"),
+        (lambda: sales().key_by(str).process(Split()), "to_sink", "on first or second"),
+        (lambda: sales().global_().process(Split()), "process", "on first or second"),
+        (lambda: sales().key_by(str).window(WindowStrategy.tumbling(ms(1))), "reduce", "Call aggregate, or keyed.proc"),
+    ],
+)
+def test_methods_of_other_streams(stream: Callable[[], Any], method: str, advice: str) -> None:
+    with pytest.raises(PlanError, match=advice):
+        getattr(stream(), method)
+    assert not hasattr(stream(), method)
+
+
+def test_other_names_are_usual_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="object has no attribute 'nonsense'") as caught:
+        _ = sales().nonsense
+    assert not isinstance(caught.value, Dsv2Error)
+    assert not hasattr(sales(), "_repr_svg_")
+    builder = new_builder("x").type_bool()
+    assert copy.copy(builder).build() == builder.build()
+    with pytest.raises(AttributeError, match="combine_function_nonsense"):
+        _ = builder.combine_function_nonsense  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("builder", "method", "advice"),
+    [
+        (new_builder("x").type_bool(), "barrier", "type_long"),
+        (new_builder("x").type_set(int), "combine_function_min", "type_vector"),
+        (new_builder("x").type_str(), "combine_function_sum", "type_float"),
+        (new_builder("x").type_long(), "combine_function_union", "type_set"),
+    ],
+)
+def test_methods_of_watermarks_of_other_types(builder: Any, method: str, advice: str) -> None:
+    with pytest.raises(PlanError, match=f"has no {method}.*{advice}"):
+        getattr(builder, method)
+
+
+class Settings(AsyncOneInputStreamProcessFunction[Sale, Sale]):
+    async_settings: Any = {"capacity": 10}  # noqa: RUF012
+
+    async def process_record(self, record: Sale, output: Any, ctx: Any) -> None: ...
+
+
+class BatchSettings(AsyncBatchProcessFunction[Sale, Sale]):
+    async_settings = AsyncSettings()
+
+    async def process_records(self, records: Any, output: Any, ctx: Any) -> None: ...
+
+
+class Forgets(AsyncOneInputStreamProcessFunction[Sale, Any]):
+    async def process_record(self, record: Sale, output: Any, ctx: Any) -> None:
+        output.collect(asyncio.sleep(0))
+
+
+def test_settings_of_async_functions_are_checked() -> None:
+    with pytest.raises(PlanError, match=r"Settings.async_settings must be AsyncSettings\(...\), not \{'capacity'"):
+        run(lambda s: s.process(Settings()))
+    with pytest.raises(PlanError, match=r"async_settings must be AsyncBatchSettings\(...\)"):
+        run(lambda s: s.process(BatchSettings()))
+    assert isinstance(AsyncBatchSettings(), AsyncSettings)
+
+
+def test_forgotten_await() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # Python's own, when the coroutine is collected
+        with pytest.raises(Dsv2Error, match=r"^A result of an async function was not awaited \(coroutine"):
+            run(lambda s: s.process(Forgets()))
+
+
+@pytest.mark.parametrize("result", [lambda table: None, lambda table: table.to_pandas(), lambda table: [1]])
+def test_map_tables_that_returns_no_table(result: Any) -> None:
+    with pytest.raises(UserFunctionError, match=r"The function of map_tables returned .*not an Arrow table") as caught:
+        run(lambda s: s.process(map_tables(result, Sale, Sale)))
+    assert isinstance(caught.value.cause, ContractError)
+
+
+class TestErrorPolicy:
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda: ErrorPolicy.skip(ValueError),  # type: ignore[arg-type]
+            lambda: ErrorPolicy.fail(ValueError),  # type: ignore[arg-type]
+            lambda: ErrorPolicy.dead_letter(ValueError),  # type: ignore[arg-type]
+            lambda: ErrorPolicy.retry(ValueError, times=3),  # type: ignore[arg-type]
+        ],
+    )
+    def test_call_of_the_class(self, call: Callable[[], object]) -> None:
+        with pytest.raises(ConfigurationError, match=r"Write ErrorPolicy\(\)\."):
+            call()
+
+    @pytest.mark.parametrize(
+        "build",
+        [
+            lambda: ErrorPolicy().skip().dead_letter(ValueError),
+            lambda: ErrorPolicy().skip().dead_letter(),
+            lambda: ErrorPolicy().skip(LookupError).fail(KeyError),
+            lambda: ErrorPolicy().skip(ValueError).dead_letter(KeyError, ValueError),
+            lambda: ErrorPolicy().skip(Exception).fail(),
+            lambda: ErrorPolicy().retry(OSError, times=1).retry(ConnectionError, times=9),
+        ],
+    )
+    def test_rule_that_never_applies(self, build: Callable[[], object]) -> None:
+        with pytest.raises(ConfigurationError, match=r"would never apply to .* is before it. Put rules for special"):
+            build()
+
+    def test_rules_that_apply(self) -> None:
+        ErrorPolicy().fail(KeyError).skip(LookupError).dead_letter().skip(ContractError)
+        ErrorPolicy().retry(ConnectionError, times=9).retry(OSError, times=1).skip(ConnectionError)
+
+    def test_limit_of_nothing(self) -> None:
+        for policy in (ErrorPolicy().limit(total=3), ErrorPolicy().fail(ValueError).limit(per_micro_batch=3)):
+            with pytest.raises(ConfigurationError, match=r"limit counts skipped records and dead letters. Add skip"):
+                sales().map(str).with_error_policy(policy)
+        sales().map(str).with_error_policy(ErrorPolicy().limit(total=3).skip())
+
+
+def test_one_sample_proves_nothing() -> None:
+    for samples in ([1], [2, 2]):
+        with pytest.raises(WatermarkDeclarationError, match="at least two different samples"):
+            new_builder("x").type_long().combine(lambda a, b: a, samples=samples)
+    new_builder("x").type_long().combine(max, samples=[1, 2])
+
+
+@pytest.mark.parametrize("position", [("0", 1), (0, "1"), ("0", "1")])
+@pytest.mark.parametrize(
+    "source", [lambda env: env.from_collection([1]), lambda env: env.from_source(DataGeneratorSource(int, count=1))]
+)
+def test_positions_to_skip_are_numbers(position: Any, source: Any) -> None:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    source(env).with_uid("numbers").to_sink(CollectSink())
+    with pytest.raises(ConfigurationError, match=r"has a text where .* has a number"):
+        env.execute(skip_records={"numbers": [position]})
+
+
+def test_errors_of_missing_methods_can_be_pickled() -> None:
+    with pytest.raises(PlanError) as caught:
+        _ = sales().window
+    copied = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
+    assert str(copied) == str(caught.value)
