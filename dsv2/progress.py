@@ -93,7 +93,8 @@ class SubtaskProgress:
         errors: Number of callbacks that raised and were handled by the error policy.
         user_time_ms: Time in the callbacks of the function, in ms, since the start of this run. In a chain it includes
             operators chained downstream.
-        state_bytes: Size in bytes of its checkpointed value, on Spark. The first operator of a chain reports it.
+        state_bytes: Size in bytes of its checkpointed value, on Spark. The first operator of a chain reports it. None:
+            unknown.
         keys: Number of keys with state. In windows, of pairs of a key and a window.
         timers: Number of registered timers, in event time and in processing time.
         event_time: Its event time in ms. None: there is none yet.
@@ -110,7 +111,7 @@ class SubtaskProgress:
     late_records: int = 0
     errors: int = 0
     user_time_ms: float = 0.0
-    state_bytes: int = 0
+    state_bytes: int | None = None
     keys: int = 0
     timers: int = 0
     event_time: int | None = None
@@ -221,10 +222,11 @@ class OperatorProgress:
         counters: Counters, summed over the subtasks.
         gauges: Gauges, summed over the subtasks.
         histograms: Histograms, over all subtasks.
-        state_bytes: Size in bytes of the checkpointed value of the largest subtask, in streaming jobs on Spark. The
-            operators of a chain share one value, which the first of them reports.
-        records_in_per_second: Records received per second in the last micro-batch.
-        records_out_per_second: Records emitted per second in the last micro-batch.
+        state_bytes: Size in bytes of the checkpointed value of the largest subtask, in streaming jobs on Spark. None:
+            unknown. The operators of a chain share one value, which the first of them reports.
+        records_in_per_second: Records received per second of the clock, in the last micro-batches of this run that
+            cover ten seconds.
+        records_out_per_second: Records emitted, likewise.
         subtasks: Its subtasks that have reported, by index.
         splits: For a source, its splits.
     """
@@ -238,7 +240,7 @@ class OperatorProgress:
     counters: Mapping[str, int] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
     histograms: Mapping[str, HistogramProgress] = field(default_factory=dict)
-    state_bytes: int = 0
+    state_bytes: int | None = None
     records_in_per_second: float = 0.0
     records_out_per_second: float = 0.0
     subtasks: tuple[SubtaskProgress, ...] = ()

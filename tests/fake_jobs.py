@@ -83,8 +83,10 @@ def hot_topics_progress(batch_id: int = 8) -> JobProgress:
     read = sum(batch.records_in for batch in batches)
     newest = NEWEST + batch_id * 3_600_000
     detectors = (
-        SubtaskProgress(0, read // 2, read // 200, user_time_ms=batch_id * 1300.0, errors=3, keys=104),
-        SubtaskProgress(1, read // 2, read // 200, user_time_ms=batch_id * 2100.0),
+        SubtaskProgress(
+            0, read // 2, read // 200, user_time_ms=batch_id * 1300.0, errors=3, keys=104, state_bytes=48_000_000
+        ),
+        SubtaskProgress(1, read // 2, read // 200, user_time_ms=batch_id * 2100.0, state_bytes=123),
     )
     operators = (
         OperatorProgress(

@@ -5,20 +5,19 @@ from __future__ import annotations
 import itertools
 import threading
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from dsv2.dashboard.moments import HISTORY, Moment, moment_of
 from dsv2.errors import ConfigurationError
 from dsv2.explain import PlanView
 from dsv2.folders import Folder
 from dsv2.job_configuration import Section
+from dsv2.job_summary import History, JobShape, JobSummary, Moment, OperatorShape, summarize
 from dsv2.progress import JobProgress
 
-__all__ = ("Board", "Record", "Snapshot", "Status", "WatchedJob", "chained_uids")
+__all__ = ("Board", "Record", "Snapshot", "Status", "WatchedJob", "shape_of")
 
 
 class Status(Enum):
@@ -62,6 +61,10 @@ class Snapshot:
     error: str = ""
     updated_at_ms: int | None = None
 
+    def summary(self) -> JobSummary:
+        """Return its numbers."""
+        return summarize(shape_of(self.plan), self.progress or JobProgress(-1, {}), self.history)
+
 
 class Record:
     """Collects the progress of a job. It is written by the job and read by the server, and bounded in size."""
@@ -69,8 +72,7 @@ class Record:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._snapshot = Snapshot()
-        self._history: deque[Moment] = deque(maxlen=HISTORY)
-        self._chained: Mapping[str, tuple[str, ...]] = {}
+        self._history = History()
 
     @property
     def revision(self) -> int:
@@ -84,18 +86,17 @@ class Record:
     def describe(self, name: str, plan: PlanView | None, configuration: Sequence[Section]) -> None:
         """Set what does not change while the job runs."""
         with self._lock:
-            self._chained = {} if plan is None else chained_uids(plan)
+            self._history.chained = shape_of(plan).chained
             self._set(name=name, plan=plan, configuration=configuration)
 
     def add(self, progress: JobProgress) -> None:
         """Add the progress after a micro-batch."""
         with self._lock:
-            moment = moment_of(self._snapshot.progress, progress, self._chained)
+            moment = self._history.add(progress)
             updated = self._snapshot.updated_at_ms
             if moment is not None:
-                self._history.append(moment)
                 updated = moment.batch.started_at_ms + round(moment.batch.duration_ms)
-            self._set(progress=progress, history=tuple(self._history), updated_at_ms=updated)
+            self._set(progress=progress, history=self._history.moments, updated_at_ms=updated)
 
     def end(self, status: Status, error: str = "") -> None:
         """Set the status, and why the job failed."""
@@ -106,14 +107,21 @@ class Record:
         self._snapshot = replace(self._snapshot, revision=self._snapshot.revision + 1, **changes)
 
 
-def chained_uids(plan: PlanView) -> dict[str, tuple[str, ...]]:
-    """For each operator the uids of those that are chained to it directly."""
-    found: dict[str, tuple[str, ...]] = {}
+def shape_of(plan: PlanView | None) -> JobShape:
+    """Return what a summary needs of a plan."""
+    if plan is None:
+        return JobShape()
+    uids = [operator.uid or "" for operator in plan.operators]
+    chained: dict[int, tuple[str, ...]] = {}
     for edge in plan.edges:
-        source, target = plan.operators[edge.source].uid, plan.operators[edge.target].uid
-        if edge.chained and source is not None and target is not None:
-            found[source] = (*found.get(source, ()), target)
-    return found
+        if edge.chained:
+            chained[edge.source] = (*chained.get(edge.source, ()), uids[edge.target])
+    return JobShape(
+        tuple(
+            OperatorShape(uid, one.title, one.kind.value, chained.get(one.id, ()))
+            for uid, one in zip(uids, plan.operators, strict=True)
+        )
+    )
 
 
 class WatchedJob(ABC):

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dsv2.dashboard.jobs import Snapshot, WatchedJob
-from dsv2.dashboard.moments import Moment, state_bytes_of
 from dsv2.dashboard.picture import Picture, picture_of
-from dsv2.dashboard.pressure import Pressure, busiest, pressure_of
-from dsv2.dashboard.texts import title_of, watermark_text
+from dsv2.dashboard.texts import watermark_text
 from dsv2.explain import OperatorView, PlanView
 from dsv2.explain.wording import about, details, headline, short_location, watermark_name
-from dsv2.progress import OperatorProgress, SplitProgress, SubtaskProgress
+from dsv2.job_summary import JobSummary, Moment, OperatorSummary
+from dsv2.job_summary.event_time import watermark_of
+from dsv2.job_summary.splits import status_of, trouble_with
+from dsv2.progress import JobProgress, OperatorProgress, SubtaskProgress
 from dsv2.watermark.event_time import EVENT_TIME
 
 __all__ = (
@@ -23,14 +24,12 @@ __all__ = (
     "HistoryLine",
     "HistoryPage",
     "JobLine",
-    "OperatorLine",
     "OperatorPage",
     "PlanOperator",
     "PlanPage",
     "SplitLine",
     "StatePage",
     "SubtaskLine",
-    "SummaryLine",
     "WatermarkLine",
     "history_page",
     "job_line",
@@ -87,29 +86,6 @@ class PlanPage:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorLine:
-    """The numbers of an operator, by its id in the plan."""
-
-    records_in: int
-    records_out: int
-    in_rate: float
-    out_rate: float
-    held: int
-    late: int
-    errors: int
-    state_bytes: int
-    keys: int
-    timers: int
-    lag: int | None
-    level: str
-    busy: float | None
-    reasons: tuple[str, ...]
-    event_time: str
-    counters: Mapping[str, int]
-    gauges: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
 class SplitLine:
     """A split of a source. ``trouble``: Why it deserves attention, or ""."""
 
@@ -126,26 +102,8 @@ class SplitLine:
 
 
 @dataclass(frozen=True, slots=True)
-class SummaryLine:
-    """The numbers of a job."""
-
-    batch_id: int
-    in_rate: float
-    out_rate: float
-    duration_ms: float | None
-    lag: int | None
-    state_bytes: int
-    held: int
-    late: int
-    errors: int
-    event_time: str
-    slowest: str
-    slowest_busy: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class StatePage:
-    """The state of a job."""
+    """The state of a job: numbers of its summary, and those of each operator by its id in the plan."""
 
     revision: int
     name: str
@@ -153,8 +111,8 @@ class StatePage:
     error: str
     updated_at_ms: int | None
     actions: tuple[str, ...]
-    summary: SummaryLine
-    operators: Mapping[str, OperatorLine]
+    summary: Mapping[str, object]
+    operators: Mapping[str, Mapping[str, object]]
     splits: tuple[SplitLine, ...]
 
 
@@ -166,9 +124,9 @@ class HistoryLine:
     started_at_ms: int
     duration_ms: float
     phases: Mapping[str, float]
-    records_in: int
-    records_out: int
-    state_bytes: int
+    in_rate: float
+    out_rate: float
+    state_bytes: int | None
     lag: int | None
 
 
@@ -191,7 +149,7 @@ class SubtaskLine:
     late: int
     errors: int
     user_time_ms: float
-    state_bytes: int
+    state_bytes: int | None
     keys: int
     timers: int
     event_time: str
@@ -232,9 +190,8 @@ def plan_page(view: PlanView) -> PlanPage:
 
 def state_page(snapshot: Snapshot, actions: tuple[str, ...]) -> StatePage:
     """Describe the state of a job."""
-    operators = {} if snapshot.progress is None else snapshot.progress.operators
-    views = () if snapshot.plan is None else snapshot.plan.operators
-    known = [(view, operators[view.uid]) for view in views if view.uid is not None and view.uid in operators]
+    progress, summary = snapshot.progress, snapshot.summary()
+    views = {view.uid: view for view in (() if snapshot.plan is None else snapshot.plan.operators)}
     return StatePage(
         revision=snapshot.revision,
         name=snapshot.name,
@@ -242,12 +199,11 @@ def state_page(snapshot: Snapshot, actions: tuple[str, ...]) -> StatePage:
         error=snapshot.error,
         updated_at_ms=snapshot.updated_at_ms,
         actions=actions,
-        summary=_summary(snapshot, [operator for _, operator in known]),
-        operators={
-            str(view.id): _operator_line(operator, pressure_of(operator.uid, snapshot.history))
-            for view, operator in known
-        },
-        splits=tuple(line for view, operator in known for line in _split_lines(view, operator)),
+        summary=_summary(summary, is_known=bool(snapshot.history)),
+        operators={str(views[one.uid].id): _operator(one) for one in summary.operators},
+        splits=()
+        if progress is None
+        else tuple(line for one in summary.operators for line in _split_lines(views[one.uid], one.uid, progress)),
     )
 
 
@@ -287,65 +243,56 @@ def _plan_operator(operator: OperatorView, view: PlanView) -> PlanOperator:
     )
 
 
-def _summary(snapshot: Snapshot, operators: Sequence[OperatorProgress]) -> SummaryLine:
-    last = snapshot.history[-1] if snapshot.history else None
-    seconds = 0.0 if last is None else last.batch.duration_ms / 1000
-    times = [time for operator in operators if (time := _event_time(operator)) is not None]
-    slowest = busiest(snapshot.history)
-    return SummaryLine(
-        batch_id=-1 if snapshot.progress is None else snapshot.progress.batch_id,
-        in_rate=last.batch.records_in / seconds if last is not None and seconds else 0.0,
-        out_rate=last.batch.records_out / seconds if last is not None and seconds else 0.0,
-        duration_ms=None if last is None else last.batch.duration_ms,
-        lag=None if last is None else last.lag,
-        state_bytes=0 if last is None else last.state_bytes,
-        held=sum(operator.records_held for operator in operators),
-        late=sum(subtask.late_records for operator in operators for subtask in operator.subtasks),
-        errors=sum(subtask.errors for operator in operators for subtask in operator.subtasks),
-        event_time=watermark_text(EVENT_TIME, min(times, default=None)),
-        slowest="" if slowest is None else title_of(snapshot.plan, slowest[0]),
-        slowest_busy=None if slowest is None else slowest[1],
-    )
+def _summary(summary: JobSummary, *, is_known: bool) -> dict[str, object]:
+    busiest, slowest = summary.busiest, summary.slowest
+    return {
+        "batch_id": summary.batch_id,
+        "in_rate": summary.in_rate,
+        "out_rate": summary.out_rate,
+        "duration_ms": summary.batch.duration_ms if is_known and summary.batch is not None else None,
+        "lag": summary.lag,
+        "state_bytes": summary.state_bytes,
+        "held": summary.held,
+        "late": summary.late,
+        "errors": summary.errors,
+        "event_time": "" if slowest is None else _time_text(slowest),
+        "slowest": "" if busiest is None else busiest.name,
+        "slowest_busy": None if busiest is None else busiest.busy,
+    }
 
 
-def _operator_line(operator: OperatorProgress, pressure: Pressure) -> OperatorLine:
-    subtasks = operator.subtasks
-    lags = [split.lag for split in operator.splits if split.lag is not None]
-    return OperatorLine(
-        records_in=operator.records_in,
-        records_out=operator.records_out,
-        in_rate=operator.records_in_per_second,
-        out_rate=operator.records_out_per_second,
-        held=operator.records_held,
-        late=sum(subtask.late_records for subtask in subtasks),
-        errors=sum(subtask.errors for subtask in subtasks),
-        state_bytes=state_bytes_of(operator),
-        keys=sum(subtask.keys for subtask in subtasks),
-        timers=sum(subtask.timers for subtask in subtasks),
-        lag=sum(lags) if lags else None,
-        level=pressure.level.value,
-        busy=pressure.busy,
-        reasons=tuple(pressure.reasons),
-        event_time=watermark_text(EVENT_TIME, _event_time(operator)),
-        counters=operator.counters,
-        gauges=operator.gauges,
-    )
+def _operator(one: OperatorSummary) -> dict[str, object]:
+    return {
+        "records_in": one.records_in,
+        "records_out": one.records_out,
+        "in_rate": one.in_rate,
+        "out_rate": one.out_rate,
+        "held": one.held,
+        "late": one.late,
+        "errors": one.errors,
+        "state_bytes": one.state_bytes,
+        "keys": one.keys,
+        "timers": one.timers,
+        "lag": one.lag,
+        "level": one.pressure.level.value,
+        "busy": one.pressure.busy,
+        "reasons": one.pressure.reasons,
+        "event_time": _time_text(one),
+        "counters": one.counters,
+        "gauges": one.gauges,
+    }
 
 
-def _event_time(operator: OperatorProgress) -> int | None:
-    """The lowest event time of the subtasks of an operator, or of the splits of a source."""
-    times = [subtask.event_time for subtask in operator.subtasks if not subtask.ended]
-    if not operator.subtasks:
-        times = [split.event_time for split in operator.splits if not (split.idle or split.ended)]
-    known = [time for time in times if time is not None]
-    return min(known) if known and len(known) == len(times) else None
+def _time_text(one: OperatorSummary) -> str:
+    found = one.event_time
+    if found is None:
+        return ""
+    return "none yet" if found.time is None else watermark_text(EVENT_TIME, found.time)
 
 
-def _split_lines(view: OperatorView, operator: OperatorProgress) -> Iterator[SplitLine]:
-    active = [split for split in operator.splits if not (split.idle or split.ended)]
-    newest = max((split.event_time for split in active if split.event_time is not None), default=None)
-    moved = max((split.moved_at_ms for split in operator.splits if split.moved_at_ms is not None), default=None)
-    for split in operator.splits:
+def _split_lines(view: OperatorView, uid: str, progress: JobProgress) -> Iterator[SplitLine]:
+    splits = progress.operators[uid].splits
+    for split in splits:
         yield SplitLine(
             operator=view.id,
             source=view.title,
@@ -354,31 +301,10 @@ def _split_lines(view: OperatorView, operator: OperatorProgress) -> Iterator[Spl
             position=split.position,
             lag=split.lag,
             event_time=watermark_text(EVENT_TIME, split.event_time),
-            status=_status(split),
+            status=status_of(split),
             moved_at_ms=split.moved_at_ms,
-            trouble=_trouble(split, active, newest, moved),
+            trouble=trouble_with(split, splits, progress),
         )
-
-
-def _status(split: SplitProgress) -> str:
-    if split.ended:
-        return "ended"
-    if split.paused:
-        return "paused"
-    return "idle" if split.idle else "active"
-
-
-def _trouble(split: SplitProgress, active: Sequence[SplitProgress], newest: int | None, moved: int | None) -> str:
-    """Whether a split holds event time back: it is active, and behind others that move."""
-    if split not in active or split.paused or len(active) < 2 or newest is None:
-        return ""
-    stands_still = moved is not None and (split.moved_at_ms is None or split.moved_at_ms < moved)
-    if split.event_time is None:
-        return "has no event time yet, so it holds back the others"
-    lowest = min(other.event_time for other in active if other.event_time is not None)
-    if stands_still and split.event_time == lowest < newest:
-        return "holds event time back: it does not move, while others do"
-    return ""
 
 
 def _history_line(moment: Moment) -> HistoryLine:
@@ -388,8 +314,8 @@ def _history_line(moment: Moment) -> HistoryLine:
         batch.started_at_ms,
         batch.duration_ms,
         batch.phases,
-        batch.records_in,
-        batch.records_out,
+        batch.records_in * 1000 / max(moment.span_ms, 1.0),
+        batch.records_out * 1000 / max(moment.span_ms, 1.0),
         moment.state_bytes,
         moment.lag,
     )
@@ -413,9 +339,7 @@ def _subtask_line(subtask: SubtaskProgress) -> SubtaskLine:
 
 
 def _watermark_lines(operator: OperatorProgress) -> Iterator[WatermarkLine]:
-    for identifier, of_subtasks in operator.watermarks.items():
-        known = [value for value in of_subtasks if value is not None]
-        if not known:
-            continue
-        lowest = watermark_text(identifier, min(known)) if len(known) == len(of_subtasks) else "none yet"
-        yield WatermarkLine(watermark_name(identifier), lowest, watermark_text(identifier, max(known)))
+    for identifier in operator.watermarks:
+        if (found := watermark_of(operator, identifier)) is not None:
+            lowest = "none yet" if found.without else watermark_text(identifier, found.least)
+            yield WatermarkLine(watermark_name(identifier), lowest, watermark_text(identifier, found.greatest))

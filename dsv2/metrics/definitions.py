@@ -173,7 +173,7 @@ EVENT_TIME = _metric(
     "operator.event_time",
     _GAUGE,
     "s",
-    "Event time of the slowest subtask that has not ended, as a Unix time.",
+    "Event time of the slowest active subtask, as a Unix time. -9223372036854775.808: it has none yet.",
     per_subtask=True,
 )
 WATERMARK = _metric(
@@ -200,7 +200,12 @@ SPLITS = _metric(
     "Splits of a source: active, idle, paused or ended.",
     (*_OPERATOR, "state"),
 )
-SOURCE_EVENT_TIME = _metric("source.event_time", _GAUGE, "s", "Event time of the slowest active split, as a Unix time.")
+SOURCE_EVENT_TIME = _metric(
+    "source.event_time",
+    _GAUGE,
+    "s",
+    "Event time of the slowest active split, as a Unix time. -9223372036854775.808: it has none yet.",
+)
 SPLIT_RECORDS_LAG = _metric(
     "split.records_lag",
     _GAUGE,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+from dsv2.job_summary.event_time import Slowest, event_time_of_splits, event_time_of_subtasks, watermark_of
+from dsv2.job_summary.history import lag_of, total
+from dsv2.job_summary.splits import status_of
 from dsv2.metrics import definitions as m
 from dsv2.metrics.definitions import Metric, MetricKind, Sample, Value
 from dsv2.metrics.jobs import RunningJob
-from dsv2.progress import InputProgress, JobProgress, OperatorProgress, SplitProgress
+from dsv2.progress import InputProgress, JobProgress, OperatorProgress
 from dsv2.watermark.event_time import EVENT_TIME as EVENT_TIME_WATERMARK
-from dsv2.watermark.event_time import IDLE_STATUS, LONG_MAX, USE_PROCESSING_TIME
+from dsv2.watermark.event_time import IDLE_STATUS, LONG_MAX, LONG_MIN, USE_PROCESSING_TIME
 
 __all__ = ("GAUGES_AMONG_COUNTERS", "samples_of", "samples_of_functions")
 
@@ -32,7 +35,6 @@ _SUMS: Sequence[tuple[Metric, Callable[[Any], float]]] = [
     (m.USER_TIME, lambda subtask: subtask.user_time_ms / 1000),
     (m.KEYS, attrgetter("keys")),
     (m.TIMERS, attrgetter("timers")),
-    (m.STATE_SIZE, attrgetter("state_bytes")),
 ]
 
 
@@ -54,7 +56,7 @@ def samples_of(job: RunningJob, *, per_subtask: bool, per_split: bool) -> Iterat
         yield from _operator(operator, of_operator, per_subtask=per_subtask)
         yield from _inputs(operator, of_operator)
         if operator.splits:
-            yield from _splits(operator.splits, of_operator, per_split=per_split)
+            yield from _splits(operator, of_operator, per_split=per_split)
         yield from _of_function(operator, of_operator)
 
 
@@ -71,16 +73,17 @@ def _operator(operator: OperatorProgress, labels: Mapping[str, str], *, per_subt
             yield Sample(metric, of_part, get(counted))
         for metric, get in _SUMS:
             yield Sample(metric, of_part, sum(map(get, subtasks)))
-        times = [one.event_time for one in subtasks if one.event_time is not None and not one.ended]
-        yield from _time(m.EVENT_TIME, of_part, times)
-    yield Sample(m.LARGEST_STATE_SIZE, labels, operator.state_bytes)
+        if (size := total(one.state_bytes for one in subtasks)) is not None:
+            yield Sample(m.STATE_SIZE, of_part, size)
+        yield from _time(m.EVENT_TIME, of_part, event_time_of_subtasks(operator, subtasks))
+    if operator.state_bytes is not None:
+        yield Sample(m.LARGEST_STATE_SIZE, labels, operator.state_bytes)
     for counter, outcome in _OUTCOMES.items():
         yield Sample(m.ERRORS, {**labels, "outcome": outcome}, operator.counters.get(counter, 0))
-    for identifier, values in operator.watermarks.items():
-        known = [value for value in values if value is not None]
-        numbers = [value for value in known if not isinstance(value, str)]
-        if numbers and identifier not in _NOT_WATERMARKS:
-            yield Sample(m.WATERMARK, {**labels, "watermark": identifier}, min(numbers))
+    for identifier in operator.watermarks:
+        found = watermark_of(operator, identifier)
+        if found is not None and isinstance(found.least, int | float) and identifier not in _NOT_WATERMARKS:
+            yield Sample(m.WATERMARK, {**labels, "watermark": identifier}, found.least)
 
 
 def _inputs(operator: OperatorProgress, labels: Mapping[str, str]) -> Iterator[Sample]:
@@ -97,37 +100,26 @@ def _channels(one: InputProgress) -> dict[str, int]:
     return {"active": active, "idle": one.idle_count, "ended": one.ended_count}
 
 
-def _splits(splits: Sequence[SplitProgress], labels: Mapping[str, str], *, per_split: bool) -> Iterator[Sample]:
-    lags = [split.lag for split in splits if split.lag is not None]
-    if lags:
-        yield Sample(m.RECORDS_LAG, labels, sum(lags))
+def _splits(operator: OperatorProgress, labels: Mapping[str, str], *, per_split: bool) -> Iterator[Sample]:
+    if (lag := lag_of(operator)) is not None:
+        yield Sample(m.RECORDS_LAG, labels, lag)
     states = Counter({"active": 0, "idle": 0, "paused": 0, "ended": 0})
-    states.update(map(_state, splits))
+    states.update(map(status_of, operator.splits))
     for state, count in states.items():
         yield Sample(m.SPLITS, {**labels, "state": state}, count)
-    active = [split.event_time for split in splits if split.event_time is not None and not split.idle | split.ended]
-    yield from _time(m.SOURCE_EVENT_TIME, labels, active)
-    for split in splits if per_split else ():
+    yield from _time(m.SOURCE_EVENT_TIME, labels, event_time_of_splits(operator.splits))
+    for split in operator.splits if per_split else ():
         of_split = {**labels, "split": split.split}
         if split.lag is not None:
             yield Sample(m.SPLIT_RECORDS_LAG, of_split, split.lag)
-        if split.event_time is not None:
-            yield from _time(m.SPLIT_EVENT_TIME, of_split, [split.event_time])
+        if split.event_time is not None and split.event_time < LONG_MAX:
+            yield Sample(m.SPLIT_EVENT_TIME, of_split, split.event_time / 1000)
 
 
-def _state(split: SplitProgress) -> str:
-    if split.ended:
-        return "ended"
-    if split.paused:
-        return "paused"
-    return "idle" if split.idle else "active"
-
-
-def _time(metric: Metric, labels: Mapping[str, str], times_ms: Iterable[int]) -> Iterator[Sample]:
-    """Return the earliest time, unless there is none, or it is the end of all input."""
-    earliest = min(times_ms, default=LONG_MAX)
-    if earliest < LONG_MAX:
-        yield Sample(metric, labels, earliest / 1000)
+def _time(metric: Metric, labels: Mapping[str, str], found: Slowest | None) -> Iterator[Sample]:
+    """Return the earliest time, unless it is the end of all input. A part without a time is as early as possible."""
+    if found is not None and (time := LONG_MIN if found.time is None else found.time) < LONG_MAX:
+        yield Sample(metric, labels, time / 1000)
 
 
 def _of_function(operator: OperatorProgress, labels: Mapping[str, str]) -> Iterator[Sample]:

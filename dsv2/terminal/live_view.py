@@ -18,7 +18,7 @@ from dsv2.progress import JobProgress
 from dsv2.terminal.displays import Display, display_on
 from dsv2.terminal.notebook import NotebookDisplay, is_in_notebook, job_html
 from dsv2.terminal.shown import ShownJob
-from dsv2.terminal.summary import Summarizer
+from dsv2.terminal.summarizer import Summarizer
 
 __all__ = ("JobView", "LiveView", "html_of", "show_in_notebook")
 

@@ -7,11 +7,10 @@ from html import escape
 from typing import Any
 from uuid import uuid4
 
-from dsv2.graph import OperatorKind
+from dsv2.job_summary import JobSummary, OperatorSummary
 from dsv2.terminal.blocks import sparkline
 from dsv2.terminal.plain import event_time_text, watermarks_of
 from dsv2.terminal.shown import ShownJob
-from dsv2.terminal.summary import JobSummary, OperatorSummary
 from dsv2.terminal.texts import count_text, duration_text, rate_text, time_text, value_text
 
 __all__ = ("NotebookDisplay", "is_in_notebook", "job_html")
@@ -63,8 +62,8 @@ def _facts(summary: JobSummary) -> str:
     if summary.batch_id < 0:
         return "no micro-batch is complete yet"
     facts = {"read": count_text(summary.records_read)}
-    if summary.rate is not None:
-        facts["rate"] = f"{sparkline(summary.rates, 24)} {rate_text(summary.rate)}"
+    if summary.batch is not None:
+        facts["rate"] = f"{sparkline(summary.rates, 24)} {rate_text(summary.in_rate)}"
     if summary.lag is not None:
         facts["lag"] = count_text(summary.lag)
     took = "" if summary.batch is None else f" in {duration_text(summary.batch.duration_ms)}"
@@ -72,11 +71,11 @@ def _facts(summary: JobSummary) -> str:
     for label, count in (("held", summary.held), ("late", summary.late), ("errors", summary.errors)):
         if count:
             facts[label] = count_text(count)
-    if summary.slowest_event_time is not None:
+    if summary.slowest is not None:
         facts["event time"] = event_time_text(summary)
     facts |= {name: value_text(value) for name, value in watermarks_of(summary).items()}
-    if summary.slowest is not None:
-        facts["slowest"] = summary.slowest.name
+    if summary.busiest is not None:
+        facts["slowest"] = summary.busiest.name
     shown = (f'<span style="opacity:.65">{escape(label)}</span> {escape(text)}' for label, text in facts.items())
     return " &nbsp; ".join(shown)
 
@@ -95,12 +94,12 @@ def _row(operator: OperatorSummary) -> dict[str, str]:
     found = operator.event_time
     return {
         "operator": operator.name,
-        "in": "" if operator.kind is OperatorKind.SOURCE else count_text(operator.records_in),
-        "out": "" if operator.kind is OperatorKind.SINK else count_text(operator.records_out),
+        "in": "" if operator.kind == "source" else count_text(operator.records_in),
+        "out": "" if operator.kind == "sink" else count_text(operator.records_out),
         "per second": rate_text(operator.rate).removesuffix("/s"),
-        "busy": "" if operator.busy is None or operator.kind is OperatorKind.SOURCE else f"{operator.busy:.0%}",
+        "busy": "" if operator.busy is None else f"{operator.busy:.0%}",
         "event time": "" if found is None else time_text(found.time),
-        "behind": duration_text(found.behind_ms) if found is not None and found.behind_ms else "",
+        "behind": duration_text(operator.behind_ms) if operator.behind_ms else "",
         "held": count_text(operator.held),
         "late": count_text(operator.late),
         "errors": count_text(operator.errors),

@@ -10,10 +10,9 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from dsv2.graph import OperatorKind
+from dsv2.job_summary import JobSummary, OperatorSummary
 from dsv2.terminal.blocks import bar, can_show_blocks, sparkline
 from dsv2.terminal.plain import event_time_text, watermarks_of
-from dsv2.terminal.summary import JobSummary, OperatorSummary
 from dsv2.terminal.texts import bytes_text, count_text, duration_text, rate_text, time_text, value_text
 
 if TYPE_CHECKING:
@@ -89,9 +88,9 @@ def _fact_texts(summary: JobSummary, *, blocks: bool) -> Iterator[Text]:
     if summary.batch_id < 0:
         yield Text("no micro-batch is complete yet", "dim")
         return
-    if summary.rate is not None:
+    if summary.batch is not None:
         curve = sparkline(summary.rates, _CURVE) if blocks and len(summary.rates) > 1 else ""
-        yield Text.assemble((curve, "cyan"), " " if curve else "", (rate_text(summary.rate), "bold"))
+        yield Text.assemble((curve, "cyan"), " " if curve else "", (rate_text(summary.in_rate), "bold"))
     yield _fact("read", count_text(summary.records_read))
     if summary.lag is not None:
         yield _fact("lag", count_text(summary.lag))
@@ -101,12 +100,12 @@ def _fact_texts(summary: JobSummary, *, blocks: bool) -> Iterator[Text]:
     if summary.late:
         yield _fact("late", count_text(summary.late), "yellow")
     yield _fact("errors", count_text(summary.errors), "bold red" if summary.errors else "")
-    if summary.slowest_event_time is not None:
+    if summary.slowest is not None:
         yield _fact("event time", event_time_text(summary))
     else:
         yield from (_fact(name, value_text(value)) for name, value in watermarks_of(summary).items())
-    if summary.slowest is not None:
-        yield _fact("slowest", summary.slowest.name, "yellow")
+    if summary.busiest is not None:
+        yield _fact("slowest", summary.busiest.name, "yellow")
 
 
 def _fact(label: str, value: str, style: str = "") -> Text:
@@ -128,23 +127,23 @@ def _columns(summary: JobSummary, *, blocks: bool) -> list[_Column]:
     """The columns that say something about this job."""
 
     def busy(operator: OperatorSummary) -> str:
-        if operator.busy is None or operator.kind is OperatorKind.SOURCE:
+        if operator.busy is None:
             return ""
         return f"{bar(operator.busy, _BAR) if blocks else ''}{operator.busy:>5.0%}"
 
     def busy_style(operator: OperatorSummary) -> str:
-        return "yellow" if operator is summary.slowest else "green"
+        return "yellow" if operator is summary.busiest else "green"
 
     def alarm(style: str, count: Callable[[OperatorSummary], int]) -> Callable[[OperatorSummary], str]:
         return lambda operator: style if count(operator) else "dim"
 
     def watermark(name: str) -> Callable[[OperatorSummary], str]:
-        return lambda one: value_text(one.watermarks[name]) if name in one.watermarks else ""
+        return lambda one: value_text(one.watermarks[name].least) if name in one.watermarks else ""
 
     identifiers = dict.fromkeys(one for operator in summary.operators for one in operator.watermarks)
     columns = [
-        _Column("in", 1, lambda one: count_text(one.records_in) if one.kind is not OperatorKind.SOURCE else ""),
-        _Column("out", 7, lambda one: count_text(one.records_out) if one.kind is not OperatorKind.SINK else ""),
+        _Column("in", 1, lambda one: count_text(one.records_in) if one.kind != "source" else ""),
+        _Column("out", 7, lambda one: count_text(one.records_out) if one.kind != "sink" else ""),
         _Column("per second", 4, lambda one: rate_text(one.rate).removesuffix("/s")),
         _Column("busy", 5, busy, busy_style),
         _Column("event time", 2, _event_time, to_right=False),
@@ -168,8 +167,7 @@ def _event_time(operator: OperatorSummary) -> str:
 
 
 def _behind(operator: OperatorSummary) -> str:
-    behind = None if operator.event_time is None else operator.event_time.behind_ms
-    return duration_text(behind) if behind else ""
+    return duration_text(operator.behind_ms) if operator.behind_ms else ""
 
 
 def _table(summary: JobSummary, columns: int, lines: int, *, blocks: bool) -> list[Text]:
@@ -184,7 +182,7 @@ def _table(summary: JobSummary, columns: int, lines: int, *, blocks: bool) -> li
         header.append(" " * _GAP + _aligned(column, column.header, width), "dim")
     table = [header]
     for row, name in zip(rows, names, strict=True):
-        line = Text(set_cell_size(name, name_width), "yellow" if row is summary.slowest else "")
+        line = Text(set_cell_size(name, name_width), "yellow" if row is summary.busiest else "")
         for column, width in fitting:
             line.append(" " * _GAP + _aligned(column, column.cell(row), width), column.style(row))
         table.append(line)
@@ -201,7 +199,7 @@ def _chosen(summary: JobSummary, lines: int) -> tuple[Sequence[OperatorSummary],
 
     def attention(number: int) -> tuple[bool, bool, float]:
         one = operators[number]
-        return one is summary.slowest or one is summary.slowest_event_time, one.errors + one.held > 0, one.busy or 0.0
+        return one is summary.busiest or one is summary.slowest, one.errors + one.held > 0, one.busy or 0.0
 
     numbers = sorted(range(len(operators)), key=attention, reverse=True)[: max(0, lines - 1)]
     return [operators[number] for number in sorted(numbers)], len(operators) - len(numbers)

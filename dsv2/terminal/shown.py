@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dsv2.terminal.summary import JobSummary
+from dsv2.job_summary import JobSummary
 
 __all__ = ("ShownJob",)
 

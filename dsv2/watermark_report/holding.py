@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from dsv2.explain import OperatorView
+from dsv2.job_summary.event_time import has_ended, is_idle
 from dsv2.progress import ChannelProgress, InputProgress, SubtaskProgress
 from dsv2.watermark.holders import Order, holders_of_event_time, holders_of_value
 from dsv2.watermark.shown import ShownValue, greatest_shown, least_shown
@@ -18,10 +19,8 @@ __all__ = (
     "Hold",
     "barrier_waiting",
     "delivered",
-    "has_ended",
     "held_channel",
     "held_input",
-    "is_idle",
 )
 
 
@@ -61,16 +60,6 @@ def barrier_waiting(route: Route, report: SubtaskProgress) -> BarrierWaiting | N
         return None
     times = [row.blocked_since_ms for row in blocked if row.blocked_since_ms is not None]
     return BarrierWaiting(least_shown(values), min(times, default=None), len(blocked))
-
-
-def has_ended(one: InputProgress) -> bool:
-    """Whether all channels of an input have ended."""
-    return 0 < one.channel_count == one.ended_count
-
-
-def is_idle(one: InputProgress) -> bool:
-    """Whether no channel of an input is active, and some are idle."""
-    return one.idle_count > 0 and one.idle_count + one.ended_count == one.channel_count
 
 
 def held_input(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from dsv2.errors import ConfigurationError
 from dsv2.explain import OperatorView, PlanView
 from dsv2.graph import OperatorKind
+from dsv2.job_summary.event_time import has_ended, is_active, is_idle
+from dsv2.job_summary.splits import moved_lately_ms
 from dsv2.progress import ChannelProgress, InputProgress, JobProgress, SubtaskProgress
 from dsv2.watermark.event_time import PROCESSING_TIME
 from dsv2.watermark.shown import ShownValue, least_shown
-from dsv2.watermark_report.holding import barrier_waiting, delivered, has_ended, held_channel, is_idle
+from dsv2.watermark_report.holding import barrier_waiting, delivered, held_channel
 from dsv2.watermark_report.model import (
     Cause,
     ChannelWatermark,
@@ -23,12 +24,9 @@ from dsv2.watermark_report.route import Route
 from dsv2.watermark_report.trace import Trace, Tracer, uid_of
 from dsv2.watermark_report.wording import Facts, advice, sentence
 
-__all__ = ("RECENT_MS", "report_watermarks")
+__all__ = ("report_watermarks",)
 
-RECENT_MS: Final = 10_000
-"""A channel that has moved within this time advances. If micro-batches take longer: within two of them."""
-
-_MAY_ADVANCE = (Cause.QUIET_SPLIT, Cause.NOT_EMITTED, Cause.POLLED, Cause.UNKNOWN, Cause.NO_RECORDS)
+_MAY_ADVANCE = (Cause.QUIET_SPLIT, Cause.BACKLOG, Cause.NOT_EMITTED, Cause.POLLED, Cause.UNKNOWN, Cause.NO_RECORDS)
 
 
 def report_watermarks(
@@ -68,8 +66,7 @@ class _Reporter:
     """Reports one watermark of one job."""
 
     def __init__(self, route: Route, progress: JobProgress, now_ms: int) -> None:
-        last = progress.batches[-1].duration_ms if progress.batches else 0.0
-        self._recent_ms = now_ms - max(RECENT_MS, 2 * int(last))
+        self._recent_ms = moved_lately_ms(progress, now_ms)
         self._route = route
         self._progress = progress
         self._now_ms = now_ms
@@ -157,9 +154,8 @@ class _Reporter:
     def _urgency(self, operator: OperatorView, report: SubtaskProgress) -> tuple[bool, bool, bool, ShownValue]:
         """The sort key of subtasks: the one that is furthest behind comes first, those that wait for nothing last."""
         ended = all(map(has_ended, report.inputs))
-        idle = all(is_idle(one) or has_ended(one) for one in report.inputs)
         value = self._value(operator, report)
-        return ended, idle, value is not None, 0 if value is None else value
+        return ended, not is_active(report), value is not None, 0 if value is None else value
 
     def _value(self, operator: OperatorView, report: SubtaskProgress) -> ShownValue | None:
         """The value of a subtask: the combined event time, or the least value of the inputs on which it arrives."""

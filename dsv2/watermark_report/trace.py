@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from dsv2.explain import OperatorView
 from dsv2.graph import Exchange, OperatorKind
+from dsv2.job_summary.event_time import is_idle
 from dsv2.progress import JobProgress, SplitProgress, SubtaskProgress
 from dsv2.watermark.holders import Order
 from dsv2.watermark.shown import ShownValue, greatest_shown, least_shown
-from dsv2.watermark_report.holding import Hold, delivered, held_channel, held_input, is_idle
+from dsv2.watermark_report.holding import Hold, delivered, held_channel, held_input
 from dsv2.watermark_report.model import Cause, Step
 from dsv2.watermark_report.route import Route
 from dsv2.watermark_report.splits import (

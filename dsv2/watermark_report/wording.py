@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dsv2.explain import OperatorView
+from dsv2.job_summary.event_time import has_ended
 from dsv2.printable import printable
 from dsv2.progress import SubtaskProgress
 from dsv2.watermark.event_time import PROCESSING_TIME
 from dsv2.watermark.holders import Order
 from dsv2.watermark.shown import ShownValue
-from dsv2.watermark_report.holding import BarrierWaiting, has_ended
+from dsv2.watermark_report.holding import BarrierWaiting
 from dsv2.watermark_report.model import Cause
 from dsv2.watermark_report.route import Route
 from dsv2.watermark_report.trace import Trace, uid_of

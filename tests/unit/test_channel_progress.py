@@ -98,8 +98,12 @@ def test_channels_that_have_not_sent_anything_are_reported_as_well() -> None:
     of = driver(256)
     assert [row[0] for row in reported(of)["channels"]] == [0, 1, 2, 3]
     for channel in (*range(100), *range(110, 256)):
+        of.send(watermark(2 if channel == 200 else 1, EVENT_TIME), channel=channel)
+    assert [row[0] for row in reported(of)["channels"]] == [100, 101, 102, 103, 200], "and the newest"
+    of.send(watermark(1, EVENT_TIME), channel=100)
+    for channel in range(101, 110):
         of.send(watermark(1, EVENT_TIME), channel=channel)
-    assert [row[0] for row in reported(of)["channels"]] == [100, 101, 102, 103]
+    assert [row[0] for row in reported(of)["channels"]] == [0, 1, 2, 3]
 
 
 @pytest.fixture

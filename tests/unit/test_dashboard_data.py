@@ -13,16 +13,16 @@ from dsv2 import CollectSink, ConfigurationError
 from dsv2.dashboard import letters, stored
 from dsv2.dashboard.jobs import Board, Record, Status
 from dsv2.dashboard.letters import last_letters
-from dsv2.dashboard.moments import HISTORY, Moment, OperatorMoment, moment_of
 from dsv2.dashboard.pages import operator_page, state_page
 from dsv2.dashboard.picture import Picture, picture_of
-from dsv2.dashboard.pressure import WINDOW, Level, busiest, pressure_of
 from dsv2.dashboard.stored import CheckpointJob
 from dsv2.dashboard.texts import watermark_text
 from dsv2.dashboard.watermarks import watermark_page
 from dsv2.dead_letters.store import FOLDER, JobLetters
 from dsv2.folders import LocalFolder
 from dsv2.job_configuration import Section, Setting
+from dsv2.job_summary.history import HISTORY, History, Moment, OperatorMoment
+from dsv2.job_summary.pressure import WINDOW, Level, pressure_of
 from dsv2.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress, SubtaskProgress
 from dsv2.progress_log import ProgressLog
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN
@@ -40,7 +40,10 @@ def operator(uid: str, records: int = 0, times: Sequence[float] = ()) -> Operato
 
 
 def change(before: JobProgress | None, now: JobProgress, **chained: tuple[str, ...]) -> Moment:
-    moment = moment_of(before, now, chained)
+    history = History(chained)
+    if before is not None:
+        history.add(before)
+    moment = history.add(now)
     assert moment is not None
     return moment
 
@@ -73,19 +76,20 @@ def test_first_micro_batch_of_all() -> None:
 
 def test_first_report_and_report_without_times() -> None:
     assert change(None, progress(4, a=operator("a", 99, [1.0]))).operators["a"] == OperatorMoment()
-    assert moment_of(None, JobProgress(4, {})) is None
+    assert History().add(JobProgress(4, {})) is None
 
 
 def test_size_of_state_is_that_of_all_subtasks() -> None:
-    subtasks = (SubtaskProgress(0, state_bytes=10), SubtaskProgress(1, state_bytes=30))
+    subtasks, none = (SubtaskProgress(0, state_bytes=10), SubtaskProgress(1, state_bytes=30)), (SubtaskProgress(0),)
     now = progress(
-        1, a=OperatorProgress("a", "a", state_bytes=30, subtasks=subtasks), b=OperatorProgress("b", "b", state_bytes=5)
+        1, a=OperatorProgress("a", "a", state_bytes=30, subtasks=subtasks), b=OperatorProgress("b", "b", subtasks=none)
     )
-    assert change(None, now).state_bytes == 45
+    assert change(None, now).state_bytes == 40
+    assert change(None, progress(1, b=OperatorProgress("b", "b", subtasks=none))).state_bytes is None, "unknown"
 
 
 def history(*operators: OperatorMoment) -> list[Moment]:
-    return [Moment(BatchProgress(number, 0, 100.0), {"a": one}) for number, one in enumerate(operators)]
+    return [Moment(BatchProgress(number, 0, 100.0), 100.0, 100.0, {"a": one}) for number, one in enumerate(operators)]
 
 
 @pytest.mark.parametrize(
@@ -101,6 +105,7 @@ def history(*operators: OperatorMoment) -> list[Moment]:
         ([OperatorMoment(records_held=5), OperatorMoment(records_held=5)], Level.IDLE, ""),
         ([OperatorMoment(lag=1000 + number) for number in range(WINDOW)], Level.HIGH, "1,004 records are available"),
         ([OperatorMoment(lag=number) for number in (1, 2, 3, 3, 4)], Level.IDLE, ""),
+        ([OperatorMoment(lag=1 + number, records_out=60) for number in range(WINDOW)], Level.LOW, ""),
         ([OperatorMoment(lag=number) for number in range(WINDOW - 1)], Level.IDLE, ""),
         ([OperatorMoment(lag=9), *([OperatorMoment(busy_ms=1.0)] * WINDOW)], Level.IDLE, ""),
     ],
@@ -110,15 +115,6 @@ def test_pressure(moments: Sequence[OperatorMoment], level: Level, reason: str) 
     assert found.level is level
     assert reason in "; ".join(found.reasons)
     assert bool(reason) == bool(found.reasons)
-
-
-def test_busiest_operator() -> None:
-    moments = [
-        Moment(BatchProgress(0, 0, 100.0), {"a": OperatorMoment(busy_ms=10.0), "b": OperatorMoment(busy_ms=70.0)}),
-        Moment(BatchProgress(1, 0, 300.0), {"a": OperatorMoment(busy_ms=290.0), "b": OperatorMoment(busy_ms=70.0)}),
-    ]
-    assert busiest(moments) == ("a", 0.75)
-    assert busiest([]) is None
 
 
 def test_memory_is_bounded() -> None:
@@ -191,16 +187,16 @@ def split(name: str, time: int | None, moved: int | None) -> SplitProgress:
 @pytest.mark.parametrize(
     ("splits", "troubled"),
     [
-        ([split("a", 5, 9), split("b", 9, 9)], ""),
-        ([split("a", 5, 3), split("b", 9, 9)], "a"),
-        ([split("a", 5, None), split("b", 9, 9)], "a"),
-        ([split("a", None, None), split("b", 9, 9)], "a"),
-        ([replace(split("a", 5, 3), idle=True), split("b", 9, 9)], ""),
-        ([replace(split("a", 5, 3), ended=True), split("b", 9, 9)], ""),
-        ([replace(split("a", 5, 3), paused=True), split("b", 9, 9)], ""),
-        ([split("a", 5, 3)], ""),
-        ([split("a", 5, 3), split("b", 4, 3), split("c", 9, 9)], "b"),
-        ([split("a", 5, 3), split("b", 5, 3)], ""),
+        ([split("a", 5, 90_000), split("b", 9, 90_000)], ""),
+        ([split("a", 5, 3_000), split("b", 9, 90_000)], "a"),
+        ([split("a", 5, None), split("b", 9, 90_000)], "a"),
+        ([split("a", None, None), split("b", 9, 90_000)], "a"),
+        ([replace(split("a", 5, 3_000), idle=True), split("b", 9, 90_000)], ""),
+        ([replace(split("a", 5, 3_000), ended=True), split("b", 9, 90_000)], ""),
+        ([replace(split("a", 5, 3_000), paused=True), split("b", 9, 90_000)], ""),
+        ([split("a", 5, 3_000)], ""),
+        ([split("a", 5, 3_000), split("b", 4, 3_000), split("c", 9, 90_000)], "b"),
+        ([split("a", 5, 3_000), split("b", 5, 3_000)], ""),
     ],
 )
 def test_split_that_holds_event_time_back(splits: Sequence[SplitProgress], troubled: str) -> None:
@@ -274,7 +270,7 @@ def test_no_dead_letters(tmp_path: Path) -> None:
 
 def test_page_of_a_job_without_progress() -> None:
     page = state_page(replace(FakeJob(0).record.snapshot(), plan=None), ())
-    assert (page.operators, page.splits, page.summary.batch_id) == ({}, (), -1)
+    assert (page.operators, page.splits, page.summary["batch_id"]) == ({}, (), -1)
 
 
 def test_progress_without_times_adds_nothing_to_the_history() -> None:

@@ -21,6 +21,7 @@ from dsv2 import (
     StateDeclaration,
     StateDeclarations,
 )
+from dsv2.clock import Clock
 from dsv2.errors import UnreadStreamWarning
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
@@ -30,6 +31,7 @@ from dsv2.runtime.operator import job_context
 from dsv2.runtime.report import phases
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
+from dsv2.testing import ManualClock
 from tests.conformance.counts import KeptPlan, miscounts
 from tests.spans import Spans
 
@@ -49,10 +51,15 @@ class Sum(OneInputStreamProcessFunction[int, int]):
 
 
 def environment(
-    source: Any = None, *, kept: KeptPlan | None = None, fast: bool = False, parallelism: int = 2
+    source: Any = None,
+    *,
+    kept: KeptPlan | None = None,
+    fast: bool = False,
+    parallelism: int = 2,
+    clock: Clock | None = None,
 ) -> ExecutionEnvironment:
     """A function chained to a source, a keyed function behind an exchange, and two sinks."""
-    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=fast))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=fast, clock=clock))
     env.set_parallelism(parallelism)
     if kept is not None:
         env.add_job_listener(kept)
@@ -158,17 +165,27 @@ def test_micro_batches_have_durations_and_phases(monkeypatch: pytest.MonkeyPatch
     assert (first.batch_id, first.records_in, first.records_out) == (0, 10, 10)
 
 
-def test_rates_are_those_of_the_last_micro_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(phases.Phases, "end", lambda of_batch: (500.0, {}))
-    told: list[tuple[float, float]] = []
+def test_rates_are_per_second_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Micro-batches of half a second begin every two seconds."""
+    clock = ManualClock(1_000_000)
 
-    class Told(KeptPlan):
+    def end(of_batch: object) -> tuple[float, dict[str, float]]:
+        clock.advance(timedelta(seconds=2))
+        return 500.0, {}
+
+    monkeypatch.setattr(phases.Phases, "end", end)
+    noted: list[tuple[float, float]] = []
+
+    class Noting(KeptPlan):
         def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
             even = progress.operators["even"]
-            told.append((even.records_in_per_second, even.records_out_per_second))
+            noted.append((even.records_in_per_second, even.records_out_per_second))
 
-    environment(kept=Told()).execute()
-    assert told == [(20, 10), (20, 10), (20, 10), (0, 0)]
+    environment(kept=Noting(), clock=clock).execute()
+    assert [came * seconds for (came, _), seconds in zip(noted, (0.5, 2.5, 4.5, 6.5), strict=True)] == pytest.approx(
+        [10, 20, 30, 30]
+    )
+    assert [went * 2 for _, went in noted] == pytest.approx([came for came, _ in noted])
 
 
 def test_history_has_the_last_hundred_micro_batches() -> None:

@@ -107,10 +107,14 @@ def test_a_backlog_that_is_being_read() -> None:
     program = Program()
     program.end(program.source("in", strategy(), a=9, stop=3, limit=1).process(one_input()).with_uid("f"))
     found = program.report("f", wait_seconds=0)
-    assert found.sentence == (
-        "Event time of 'f' is 2023-11-14T22:13:21.999Z; 'in' is the furthest behind; its split 'a' has a backlog of "
-        "6 records."
-    )
+    assert found.sentence == "Event time of 'f' is 2023-11-14T22:13:21.999Z; it advances.", "it keeps up"
+    assert found.cause is Cause.NOTHING
+
+
+def test_a_backlog_that_is_not_being_read() -> None:
+    program = Program()
+    program.end(program.source("in", strategy(), a=9, stop=3, limit=1).process(one_input()).with_uid("f"))
+    assert program.report("f", wait_seconds=11).sentence.endswith("its split 'a' has a backlog of 6 records.")
 
 
 def test_a_function_that_has_not_reported() -> None:

@@ -24,7 +24,7 @@ from dsv2.terminal.displays import Docked, Lines, display_on
 from dsv2.terminal.dock import Dock
 from dsv2.terminal.live_view import JobView
 from dsv2.terminal.shown import ShownJob
-from dsv2.terminal.summary import Summarizer
+from dsv2.terminal.summarizer import Summarizer
 from tests.fake_jobs import FakeJob, hot_topics_plan, hot_topics_progress, steps_plan, steps_progress
 
 
@@ -213,7 +213,7 @@ def test_without_rich_there_is_one_line_and_one_hint(monkeypatch: pytest.MonkeyP
         for _ in range(2):
             display = display_on(at.stream)
             display.show(hot_topics())
-            assert at.screen[-1] == "hot topics: micro-batch 8 in 2.9 s, 213,084 records read (7"
+            assert at.screen[-1] == "hot topics: micro-batch 8 in 2.9 s, 213,084 records read (8"
             display.end(hot_topics())
         assert [line for line in at.screen if line] == ["For a detailed view of the job: pip install 'dsv2[cli]'"]
 

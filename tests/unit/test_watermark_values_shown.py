@@ -34,7 +34,7 @@ from dsv2.progress import JobProgress
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.watermark_values import value_from_json, value_to_json
 from dsv2.terminal.plain import line_of
-from dsv2.terminal.summary import Summarizer
+from dsv2.terminal.summarizer import Summarizer
 from dsv2.terminal.texts import value_text
 from dsv2.watermark.holders import Order, holders_of_value, order_of
 from dsv2.watermark_report import Cause

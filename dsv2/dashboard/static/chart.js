@@ -16,14 +16,14 @@ const places = new Map(); // the micro-batch that the user points at, by chart
 
 /**
  * A chart.
- * title: what it shows. batches: the micro-batches. format: a value as text. stacked: whether series add up.
+ * title: what it shows. unknown: what to say if there are no values. batches: the micro-batches. format: a value as text. stacked: whether series add up.
  * series: [{name, color (a number), values}], with a value or null for each micro-batch.
  */
-export function chart({ title, about, batches, series, format, stacked = false, redraw }) {
+export function chart({ title, about, unknown = "No data yet.", batches, series, format, stacked = false, redraw }) {
   const shown = series.filter((one) => one.values.some((value) => value !== null && value !== undefined));
   const last = batches.length - 1;
   if (!shown.length || last < 0) {
-    return h("section", { class: "chart card", "data-key": title }, h("h3", {}, title), h("p", { class: "empty" }, "No data yet."));
+    return h("section", { class: "chart card", "data-key": title }, h("h3", {}, title), h("p", { class: "empty" }, unknown));
   }
   const place = Math.min(places.get(title) ?? last, last);
   const pointed = places.has(title);

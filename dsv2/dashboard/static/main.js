@@ -241,7 +241,7 @@ function tiles(summary) {
     ["Micro-batch", duration(summary.duration_ms), summary.duration_ms !== null],
     ["Lag", count(summary.lag), summary.lag !== null],
     ["Event time (UTC)", summary.event_time || NONE, Boolean(summary.event_time)],
-    ["State", bytes(summary.state_bytes), summary.state_bytes > 0],
+    ["State", summary.state_bytes === null ? "unknown" : bytes(summary.state_bytes), summary.state_bytes !== null],
     ["Busiest operator", slow || NONE, Boolean(slow)],
     ["Errors, late", `${count(summary.errors)}, ${count(summary.late)}`, summary.errors + summary.late > 0],
   ];

@@ -112,7 +112,7 @@ function figures(operator, numbers) {
     errors: numbers.errors > 0 && count(numbers.errors),
     keys: numbers.keys > 0 && count(numbers.keys),
     timers: numbers.timers > 0 && count(numbers.timers),
-    state: numbers.state_bytes > 0 && bytes(numbers.state_bytes),
+    state: numbers.state_bytes !== null && bytes(numbers.state_bytes),
   };
   const known = Object.entries(shown).filter(([, value]) => value !== false);
   return h("dl", { class: "figures" }, known.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));

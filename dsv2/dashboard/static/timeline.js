@@ -8,18 +8,17 @@ export function timeline(state, act) {
   const batches = state.history;
   if (!batches.length) return h("p", { class: "empty" }, "No micro-batch has been recorded yet.");
   const draw = (options) => chart({ batches, redraw: act.render, ...options });
-  const perSecond = (value, batch) => (batch.duration_ms > 0 ? (value * 1000) / batch.duration_ms : null);
   const phases = [...new Set(batches.flatMap((batch) => Object.keys(batch.phases)))];
   return h(
     "div",
     { class: "charts" },
     draw({
       title: "Throughput",
-      about: "Records per second of a micro-batch, from the sources and to the sinks.",
+      about: "Records per second of the clock, from the sources and to the sinks.",
       format: rate,
       series: [
-        { name: "in", color: 0, values: batches.map((batch) => perSecond(batch.records_in, batch)) },
-        { name: "out", color: 1, values: batches.map((batch) => perSecond(batch.records_out, batch)) },
+        { name: "in", color: 0, values: batches.map((batch) => batch.in_rate) },
+        { name: "out", color: 1, values: batches.map((batch) => batch.out_rate) },
       ],
     }),
     draw({
@@ -38,6 +37,7 @@ export function timeline(state, act) {
     draw({
       title: "State",
       about: "The size of all state, as far as operators report it.",
+      unknown: "No operator reports the size of its state. Jobs on Spark do.",
       format: bytes,
       stacked: true,
       series: [{ name: "state", color: 3, values: batches.map((batch) => batch.state_bytes) }],
@@ -45,6 +45,7 @@ export function timeline(state, act) {
     draw({
       title: "Lag",
       about: "Records that are available and not read, as far as sources know it.",
+      unknown: "No source of this job knows its lag.",
       format: count,
       series: [{ name: "lag", color: 4, values: batches.map((batch) => batch.lag) }],
     }),

@@ -90,6 +90,8 @@ def _holders(
     for identifier, values in sent.items():
         if identifier == EVENT_TIME:
             found = holders_of_event_time(values, active, idle, combined[identifier])
+            if combined[identifier] is None:
+                yield from sorted(values, key=lambda channel: values[channel])[-1:]  # event time does arrive
         else:
             policy = declarations[identifier].combination_policy
             order = order_of(declarations[identifier].value_type.name, policy.combination_function.value)

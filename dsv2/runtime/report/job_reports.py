@@ -10,16 +10,16 @@ from operator import add
 from typing import Any, TypeAlias
 
 from dsv2.graph import OperatorKind, Plan
+from dsv2.job_summary.rates import Rates
 from dsv2.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress
 from dsv2.runtime.report.channels import Channels
-from dsv2.runtime.report.progress import Counts, job_progress, total_counts
+from dsv2.runtime.report.progress import job_progress, total_counts
 from dsv2.runtime.report.subtask_report import new_report
 
 __all__ = ("JobReports", "ReportedBatch")
 
 _BATCHES = 100
 """The number of micro-batches in the history of the progress."""
-_MS = 1_000
 
 Report: TypeAlias = Mapping[str, Any]
 _Place: TypeAlias = tuple[str, int]
@@ -88,7 +88,7 @@ class JobReports:
             self._totals = _totals(before)
         elif is_new:
             self._totals = {}
-        self._rates: Mapping[str, Counts] = {}
+        self._rates = Rates()
         self._channels = Channels(plan, before)
         self._splits: Mapping[str, Sequence[SplitProgress]] = {}
         self._batches = deque[BatchProgress]([] if before is None else before.batches, maxlen=_BATCHES)
@@ -122,11 +122,9 @@ class JobReports:
             duration_ms: How long it took.
             phases: The time of its phases in ms.
         """
-        seconds = duration_ms / _MS
-        rates = {uid: (came / seconds, went / seconds) for uid, (came, went) in batch.increases.items() if seconds > 0}
         done = BatchProgress(batch.batch_id, started_at_ms, duration_ms, phases, batch.records_in, batch.records_out)
         with self._lock:
-            self._rates = rates
+            self._rates.add(done, batch.increases)
             self._batches.append(done)
 
     def progress(self, after: ReportedBatch | None = None) -> JobProgress:
@@ -139,7 +137,7 @@ class JobReports:
         """
         with self._lock:
             batch_id, reports = (self._batch_id, self._current()) if after is None else (after.batch_id, after.reports)
-            rates, batches, splits = self._rates, tuple(self._batches), self._splits
+            rates, batches, splits = self._rates.per_second(), tuple(self._batches), self._splits
         return job_progress(self._plan, batch_id, reports, rates, batches, splits)
 
     def note_splits(self, splits: Mapping[str, Sequence[SplitProgress]]) -> None:

@@ -95,6 +95,7 @@ def _operator_progress(
     rates: Counts,
     splits: Sequence[SplitProgress],
 ) -> OperatorProgress:
+    sizes = [report["state_bytes"] for report in reports.values() if report.get("state_bytes") is not None]
     identifiers = sorted({identifier for report in reports.values() for identifier in report["watermarks"]})
     return OperatorProgress(
         operator.uid,
@@ -112,7 +113,7 @@ def _operator_progress(
         counters=_sums(report["counters"] for report in reports.values()),
         gauges=_sums(report["gauges"] for report in reports.values()),
         histograms=_histograms(report["histograms"] for report in reports.values()),
-        state_bytes=max((report.get("state_bytes", 0) for report in reports.values()), default=0),
+        state_bytes=max(sizes, default=None),
         records_in_per_second=rates[0],
         records_out_per_second=rates[1],
         subtasks=tuple(_subtask_progress(reports[subtask]) for subtask in sorted(reports)),
@@ -131,7 +132,7 @@ def _subtask_progress(report: Mapping[str, Any]) -> SubtaskProgress:
         late_records=counters.get(LATE_RECORDS_DROPPED, 0),
         errors=sum(counters.get(name, 0) for name in SKIPPED_COUNTERS),
         user_time_ms=report["user_ns"] / _NS_PER_MS,
-        state_bytes=report.get("state_bytes", 0),
+        state_bytes=report.get("state_bytes"),
         keys=report["keys"],
         timers=report["timers"],
         event_time=report["event_time"],

@@ -6,7 +6,8 @@ job is slow, as in Flink. Three signs take their place, over the last micro-batc
 * **busy**: the share of the time of the micro-batches that the busiest subtask of an operator has spent in callbacks.
   An operator that is busy most of the time limits the throughput: more subtasks, or faster code, help.
 * **holding**: an operator buffers records behind an aligned watermark, and their number grows.
-* **falling behind**: the lag of a source grows, so the job reads less than arrives.
+* **falling behind**: the lag of a source grows and is more than a micro-batch reads, so the job reads less than
+  arrives.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 
-from dsv2.dashboard.moments import Moment, OperatorMoment
+from dsv2.job_summary.history import Moment, OperatorMoment
 
-__all__ = ("WINDOW", "Level", "Pressure", "busiest", "pressure_of")
+__all__ = ("WINDOW", "Level", "Pressure", "pressure_of")
 
 WINDOW = 5
 """The number of micro-batches that pressure is determined from."""
@@ -69,16 +70,9 @@ def pressure_of(uid: str, history: Sequence[Moment]) -> Pressure:
     return Pressure(Level.LOW if has_worked else Level.IDLE, busy, reasons)
 
 
-def busiest(history: Sequence[Moment]) -> tuple[str, float] | None:
-    """Return the operator that was busy for the largest share of the time, with this share. None: unknown."""
-    uids = dict.fromkeys(uid for moment in history[-WINDOW:] for uid in moment.operators)
-    shares = {uid: share for uid in uids if (share := _busy_share(history[-WINDOW:], uid))}
-    return max(shares.items(), key=lambda item: item[1]) if shares else None
-
-
 def _busy_share(window: Sequence[Moment], uid: str) -> float | None:
     known = [
-        (busy, moment.batch.duration_ms)
+        (busy, moment.duration_ms)
         for moment in window
         if uid in moment.operators and (busy := moment.operators[uid].busy_ms) is not None
     ]
@@ -96,5 +90,7 @@ def _holding(moments: Sequence[OperatorMoment]) -> list[str]:
 def _falling_behind(moments: Sequence[OperatorMoment]) -> list[str]:
     lags = [moment.lag for moment in moments if moment.lag is not None]
     if len(lags) < WINDOW or not all(later > earlier for earlier, later in pairwise(lags)):
+        return []
+    if lags[-1] <= max(moment.records_out for moment in moments):  # the next micro-batch reads them
         return []
     return [f"its lag grows: {lags[-1]:,} records are available and not read"]
