@@ -16,6 +16,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from dsv2.arrow.records import ArrowRecords
+from dsv2.connectors.files.python_values import python_values
 from dsv2.connectors.files.record_writer import RecordWriter as FileRecordWriter
 from dsv2.errors import SchemaError
 from dsv2.file_log.schema import fields_of, json_schema
@@ -80,7 +81,7 @@ class RecordReader:
 
     def read(self, batch: pa.RecordBatch) -> list[Any]:
         """Return the records of ``batch``, which may have more columns."""
-        return list(map(self._make, *(_values(batch.column(name)) for name in self.columns)))
+        return list(map(self._make, *(python_values(batch.column(name)) for name in self.columns)))
 
 
 class RecordWriter(FileRecordWriter):
@@ -119,21 +120,3 @@ def _fits(hint: Any, column: t.DataType) -> bool:
 
 def _takes_keywords(record_type: type) -> bool:
     return dataclasses.is_dataclass(record_type) and any(field.kw_only for field in dataclasses.fields(record_type))
-
-
-def _values(column: pa.Array) -> list[Any]:
-    values: list[Any] = column.to_pylist()
-    return [_with_dicts(column.type, value) for value in values] if "map<" in str(column.type) else values
-
-
-def _with_dicts(kind: pa.DataType, value: Any) -> Any:
-    """Return ``value`` with dicts in place of the lists of pairs that Arrow returns for maps."""
-    if value is None:
-        return None
-    if pa.types.is_map(kind):
-        return {key: _with_dicts(kind.item_type, item) for key, item in value}
-    if pa.types.is_list(kind):
-        return [_with_dicts(kind.value_type, item) for item in value]
-    if pa.types.is_struct(kind):
-        return {field.name: _with_dicts(field.type, value[field.name]) for field in kind}
-    return value

@@ -88,7 +88,7 @@ def test_every_record_of_every_file_is_read_once(
 
 
 LINES = st.lists(
-    st.text(st.characters(exclude_characters="\r\n\x85\u2028\u2029", codec="utf-8"), max_size=8), max_size=12
+    st.text(st.characters(exclude_characters="\r\n\x85\u2028\u2029\ufeff", codec="utf-8"), max_size=8), max_size=12
 )
 
 
@@ -106,8 +106,8 @@ def test_lines_are_the_same_wherever_a_file_is_split(
         batch for start, stop in pairwise(places) for batch in text_lines(str).read(LocalFile(str(file)), start, stop)
     ]
     found = [line for batch in batches for line in batch.records]
-    expected = [(number, line) for number, line in enumerate(text.split(end), 1) if line.encode().strip()]
-    assert found == [line for _, line in expected]  # ASCII white space
+    expected = [(number, line) for number, line in enumerate(text.split(end), 1) if line]
+    assert found == [line for _, line in expected]
     assert [number for batch in batches for number in offsets_of(batch)] == [number for number, _ in expected]
 
 
@@ -224,7 +224,7 @@ def offsets_of(batch: SplitBatch[Any]) -> Sequence[int | str]:
 
 BAD = {
     "json": ('{"place": "a", "price": 1}\n\n{"place": 5\n', 3, "JSONDecodeError", """b'{"place": 5\\n'"""),
-    "csv": ("place;price\na;1\nb;much\n", 2, "ValueError", "{'place': 'b', 'price': 'much'}"),
+    "csv": ("place;price\na;1\nb;much\n", 3, "ValueError", "{'place': 'b', 'price': 'much'}"),
 }
 
 

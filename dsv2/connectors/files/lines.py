@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Generic, TypeVar
 
@@ -17,31 +18,39 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _BYTES_AT_ONCE = 1 << 20
+_ENDS = frozenset((b"\n", b"\r\n"))
 
 
 def text_lines(decode: Callable[[str], T]) -> FileFormat[T]:
-    """Read lines of UTF-8 text. Empty lines are skipped.
+    """Read lines of UTF-8 text. Lines end with LF or CR LF. Empty lines are skipped, lines of blanks are not.
 
     Args:
         decode: Creates the record from a line without its line ending. ``str`` keeps the line.
     """
-    return _Lines(lambda line: decode(line.decode().rstrip("\r\n")))
+
+    def decoded(line: bytes) -> T:
+        if line.endswith(b"\r\n"):
+            return decode(line[:-2].decode())
+        return decode((line[:-1] if line.endswith(b"\n") else line).decode())
+
+    return _Lines(decoded, _ENDS.__contains__)
 
 
 def json_lines(decode: Callable[[Any], T]) -> FileFormat[T]:
-    """Read lines that hold one JSON value each. Empty lines are skipped.
+    """Read lines of UTF-8 that hold one JSON value each. Empty lines and lines of blanks are skipped.
 
     Args:
         decode: Creates the record from the parsed value. ``dict`` keeps objects.
     """
-    return _Lines(lambda line: decode(json.loads(line)))
+    return _Lines(lambda line: decode(json.loads(line.decode())), bytes.isspace)
 
 
 class _Lines(FileFormat[T_co], Generic[T_co]):
     """A range of positions covers the lines that begin in it."""
 
-    def __init__(self, decode: Callable[[bytes], T_co]) -> None:
+    def __init__(self, decode: Callable[[bytes], T_co], is_empty: Callable[[bytes], bool]) -> None:
         self._decode = decode
+        self._is_empty = is_empty
 
     def stop(self, file: SourceFile, position: int, end: int, limit: int) -> int:
         return min(end, position + limit)
@@ -64,14 +73,16 @@ class _Lines(FileFormat[T_co], Generic[T_co]):
                         f"not change while they are in the directory."
                     )
                 before, position = position, position + sum(map(len, lines))
+                if before == 0:
+                    lines[0] = lines[0].removeprefix(BOM_UTF8) or b"\n"
                 yield self._records(lines, before, numbers)
 
     def _records(self, lines: list[bytes], position: int, numbers: _LineNumbers) -> SplitBatch[T_co]:
-        filled = [line for line in lines if not line.isspace()]
+        is_empty = self._is_empty
+        filled = [line for line in lines if not is_empty(line)]
 
         def offsets() -> list[int]:
-            first = numbers.at(position)
-            return [number for number, line in enumerate(lines, first) if not line.isspace()]
+            return [number for number, line in enumerate(lines, numbers.at(position)) if not is_empty(line)]
 
         return SplitBatch(filled, self._decode, offsets=offsets)
 

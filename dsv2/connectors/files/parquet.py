@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from dsv2.connectors.client_library import require_client_library
 from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat
-from dsv2.connectors.files.parquet_files import batches_of, open_parquet
+from dsv2.connectors.files.parquet_files import UnreadableFileError, batches_of, open_parquet
+from dsv2.connectors.files.python_values import python_rows, python_values
+from dsv2.connectors.files.unreadable import Unreadable, split_batch, unreadable_again
+from dsv2.errors import JobError
 from dsv2.sources import SplitBatch
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
 __all__ = ("parquet_rows",)
@@ -24,9 +28,12 @@ T_co = TypeVar("T_co", covariant=True)
 def parquet_rows(decode: Callable[[dict[str, Any]], T], *, columns: Sequence[str] | None = None) -> FileFormat[T]:
     """Read the rows of Parquet files. A file is divided by row groups.
 
+    The error policy of the source applies to files and row groups that cannot be read, and to values that Python does
+    not have, such as a date after the year 9999.
+
     Args:
-        decode: Creates the record from a row, a dict by column name.
-        columns: The columns to read; None reads all.
+        decode: Creates the record from a row, a dict by column name. Maps are dicts.
+        columns: The columns to read; None reads all. A file without one of them fails the job.
 
     Raises:
         ConfigurationError: pyarrow is not installed.
@@ -43,29 +50,79 @@ class _Rows(FileFormat[T_co], Generic[T_co]):
         self._columns = columns
 
     def end(self, file: SourceFile) -> int:
-        with open_parquet(file) as opened:
-            return _bounds(opened)[-1]
+        try:
+            with open_parquet(file) as opened:
+                self._check(file, opened.schema_arrow.names)
+                return _bounds(opened)[-1]
+        except UnreadableFileError:
+            return 1  # ``read`` reports it
 
     def stop(self, file: SourceFile, position: int, end: int, limit: int) -> int:
-        with open_parquet(file) as opened:
-            after = [bound for bound in _bounds(opened) if bound > position]
+        try:
+            with open_parquet(file) as opened:
+                after = [bound for bound in _bounds(opened) if bound > position]
+        except UnreadableFileError:
+            return end
         return max((bound for bound in after if bound <= position + limit), default=min(after, default=end))
 
     def decode_again(self, file: SourceFile, value: Any) -> SplitBatch[T_co]:
-        return SplitBatch([value], self._decode)
+        return unreadable_again(value) if isinstance(value, str) else SplitBatch([value], self._decode)
 
     def read(self, file: SourceFile, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
-        with open_parquet(file) as opened:
-            done = 0
-            for group, (begin, _) in enumerate(pairwise(_bounds(opened))):
-                if not start <= begin < stop:
-                    done += opened.metadata.row_group(group).num_rows
-                    continue
-                for batch in batches_of(opened, group, self._columns):
-                    rows = batch.to_pylist()
-                    numbers = range(done + 1, done + 1 + len(rows))
-                    yield SplitBatch(rows, self._decode, offsets=lambda numbers=numbers: numbers)  # type: ignore[misc]
-                    done += len(rows)
+        try:
+            with open_parquet(file) as opened:
+                done = 0
+                for group, (begin, _) in enumerate(pairwise(_bounds(opened))):
+                    size = opened.metadata.row_group(group).num_rows
+                    if start <= begin < stop:
+                        yield from self._group(file, opened, group, range(done + 1, done + 1 + size))
+                    done += size
+        except UnreadableFileError as error:
+            yield split_batch([Unreadable(str(file), str(error))], self._decode, [0])
+
+    def _check(self, file: SourceFile, names: Sequence[str]) -> None:
+        """Raise ``UnreadableFileError`` or ``JobError`` if the columns of a file cannot be those of rows."""
+        if len(set(names)) < len(names):
+            raise UnreadableFileError(f"{file} has two columns with the same name: {', '.join(names)}")
+        known = {*names, *(column for column in self._columns or () if column.partition(".")[0] in names)}
+        if unknown := [column for column in self._columns or () if column not in known]:
+            raise JobError(f"parquet_rows has columns={unknown!r}, but {file} has the columns {', '.join(names)}.")
+
+    def _group(
+        self, file: SourceFile, opened: pq.ParquetFile, group: int, numbers: range
+    ) -> Iterator[SplitBatch[T_co]]:
+        """Yield the rows of a row group, which have ``numbers``."""
+        self._check(file, opened.schema_arrow.names)
+        done = 0
+        try:
+            for batch in batches_of(file, opened, group, self._columns):
+                own = numbers[done : done + len(batch)]
+                yield split_batch(_rows(batch, own), self._decode, own)
+                done += len(batch)
+        except UnreadableFileError as error:
+            rest = numbers[done:]
+            reason = f"rows {rest.start} to {rest.stop - 1} cannot be read: {error}"
+            yield split_batch([Unreadable(str(file), reason)], self._decode, rest[:1])
+
+
+def _rows(batch: pa.RecordBatch, numbers: range) -> list[dict[str, Any] | Unreadable]:
+    try:
+        return [*python_rows(batch)]
+    except (OverflowError, ValueError):
+        return [_row(batch.slice(index, 1), number) for index, number in enumerate(numbers)]
+
+
+def _row(batch: pa.RecordBatch, number: int) -> dict[str, Any] | Unreadable:
+    """Return the only row of ``batch``."""
+    row: dict[str, Any] = {}
+    reason = ""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            (row[name],) = python_values(column)
+        except (OverflowError, ValueError) as error:
+            row[name] = str(column)
+            reason = f"row {number}, column {name!r}: Python has no such value of {column.type}: {error}"
+    return Unreadable(str(row), reason) if reason else row
 
 
 def _bounds(opened: pq.ParquetFile) -> list[int]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from dsv2.arguments import as_milliseconds, check_whole_number
 from dsv2.connectors.client_library import require_client_library
 from dsv2.connectors.files.directory import FileLocation
+from dsv2.connectors.files.python_values import python_rows
 from dsv2.connectors.files.written import WrittenFiles
 from dsv2.errors import JobError
 from dsv2.file_log import read_log
@@ -128,5 +129,5 @@ class FileSinkSource(SplitSource[T_co, MicroBatches], Generic[T_co]):
         written = WrittenFiles(self._location.path, start.position, stop.position, self._location.filesystem)
         for batch in written.batches():
             offsets = [f"{place}:{number}" for number in range(done, done + batch.num_rows)]
-            yield SplitBatch(batch.to_pylist(), self._decode, offsets=lambda offsets=offsets: offsets)  # type: ignore[misc]
+            yield SplitBatch(python_rows(batch), self._decode, offsets=lambda offsets=offsets: offsets)  # type: ignore[misc]
             done += batch.num_rows

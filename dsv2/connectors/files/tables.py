@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import deque
 from collections.abc import Callable, Iterator
 from io import TextIOWrapper
 from itertools import islice
@@ -10,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat
+from dsv2.connectors.files.unreadable import Unreadable, split_batch, unreadable_again
 from dsv2.sources import SplitBatch
 
 __all__ = ("csv_rows",)
@@ -18,10 +20,15 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _ROWS_AT_ONCE = 4096
+_LONGEST_VALUE = 1 << 27
 
 
 def csv_rows(decode: Callable[[dict[str, str]], T], *, delimiter: str = ",") -> FileFormat[T]:
     """Read the rows of CSV files in UTF-8 whose first line holds the column names.
+
+    A value that contains the delimiter, a quote or a line break is in double quotes, and quotes in it are doubled.
+    Lines end with LF, CR LF or CR, and empty ones are skipped. The error policy of the source applies to rows with
+    another number of values or wrong quotes, and to bytes that are not UTF-8. A value may have 134,217,728 characters.
 
     A file is not divided between micro-batches, because a quoted value may contain line breaks.
 
@@ -38,13 +45,89 @@ class _Rows(FileFormat[T_co], Generic[T_co]):
         self._delimiter = delimiter
 
     def decode_again(self, file: SourceFile, value: Any) -> SplitBatch[T_co]:
-        return SplitBatch([value], self._decode)
+        return unreadable_again(value) if isinstance(value, bytes) else SplitBatch([value], self._decode)
 
     def read(self, file: SourceFile, start: int, stop: int) -> Iterator[SplitBatch[T_co]]:
-        with TextIOWrapper(file.open(), "utf-8-sig", newline="") as opened:
-            rows = csv.DictReader(opened, delimiter=self._delimiter, strict=True)
-            done = 0
+        csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_VALUE))  # of the process
+        with TextIOWrapper(file.open(), "utf-8-sig", errors="surrogateescape", newline="") as opened:
+            rows = _Parser(opened, self._delimiter).dicts()
             while some := list(islice(rows, _ROWS_AT_ONCE)):
-                numbers = range(done + 1, done + 1 + len(some))
-                yield SplitBatch(some, self._decode, offsets=lambda numbers=numbers: numbers)  # type: ignore[misc]
-                done += len(some)
+                numbers, values = zip(*some, strict=True)
+                yield split_batch(values, self._decode, numbers)
+
+
+class _Parser:
+    """Parses the lines of a file. Of a row that is not valid, it leaves out the first line, and reads on after it."""
+
+    def __init__(self, lines: Iterator[str], delimiter: str) -> None:
+        self._lines = lines
+        self._again: deque[str] = deque()  # lines that follow one that is not valid
+        self._row: list[str] = []  # the lines of the row
+        self._rows = csv.reader(
+            self,
+            delimiter=delimiter,
+            quotechar='"',
+            doublequote=True,
+            escapechar=None,
+            skipinitialspace=False,
+            quoting=csv.QUOTE_MINIMAL,
+            strict=True,
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._again.popleft() if self._again else next(self._lines)
+        self._row.append(line)
+        return line
+
+    def dicts(self) -> Iterator[tuple[int, dict[str, str] | Unreadable]]:
+        """Yield the rows by column name, with the number of their first line."""
+        rows = self._parsed()
+        number, names = next(rows, (0, []))
+        if isinstance(names, list) and len(set(names)) < len(names):
+            names = self._unreadable(f"line {number}: two columns have the same name")
+        if isinstance(names, Unreadable):
+            yield number, Unreadable(names.raw, f"{names.reason}, so the columns of the file are unknown")
+            return
+        for number, row in rows:
+            if isinstance(row, Unreadable):
+                yield number, row
+            elif len(row) == len(names):
+                yield number, dict(zip(names, row, strict=True))
+            else:
+                yield (
+                    number,
+                    self._unreadable(f"line {number} has {len(row)} values, but there are {len(names)} columns"),
+                )
+
+    def _parsed(self) -> Iterator[tuple[int, list[str] | Unreadable]]:
+        number = 1
+        while True:
+            self._row = []
+            try:
+                row: list[str] | Unreadable = next(self._rows)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                self._again.extendleft(reversed(self._row[1:]))
+                del self._row[1:]
+                row = self._unreadable(f"line {number}: {error}")
+            if not all(map(str.isascii, self._row)) and isinstance(row, list):
+                row = self._checked(row, number)
+            if row:
+                yield number, row
+            number += len(self._row)
+
+    def _checked(self, row: list[str], number: int) -> list[str] | Unreadable:
+        for column, value in enumerate(row, 1):
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                byte = ord(value[error.start]) - 0xDC00
+                return self._unreadable(f"line {number}, column {column}: the byte {byte:#x} is not valid in UTF-8")
+        return row
+
+    def _unreadable(self, reason: str) -> Unreadable:
+        return Unreadable("".join(self._row).encode(errors="surrogateescape"), reason)

@@ -60,12 +60,12 @@ def read_part(root: Directory, description: Description, part: Part) -> Iterator
 
 
 def _read_parquet(file: SourceFile, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    with open_parquet(file, int96_unit="us") as opened:
+    with open_parquet(file) as opened:
         position = 0
         for group in range(opened.metadata.num_row_groups):
             rows = opened.metadata.row_group(group).num_rows
             if position + rows > part.start and (part.stop is None or position < part.stop):
-                for batch in batches_of(opened, group, schema.names):
+                for batch in batches_of(file, opened, group, schema.names):
                     begin = max(part.start - position, 0)
                     end = len(batch) if part.stop is None else min(part.stop - position, len(batch))
                     if begin < end:

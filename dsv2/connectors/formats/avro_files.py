@@ -10,10 +10,11 @@ from typing import Any, Generic, TypeVar
 from dsv2.connectors.client_library import require_client_library
 from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat
+from dsv2.connectors.files.unreadable import Unreadable, split_batch, unreadable_again
 from dsv2.connectors.formats.avro import parsed_schema
 from dsv2.connectors.formats.avro_types import reader_of
 from dsv2.connectors.formats.error import reason_of
-from dsv2.errors import JobError
+from dsv2.errors import Dsv2Error, JobError
 from dsv2.sources import SplitBatch
 
 __all__ = ("avro_files",)
@@ -27,7 +28,8 @@ _RECORDS_AT_ONCE = 4096
 def avro_files(record_type: type[T], *, schema: str | Mapping[str, Any] | None = None) -> FileFormat[T]:
     """Read the records of Avro files, which contain their schema: ``FilesSource(folder, avro_files(Order))``.
 
-    A file is not divided between micro-batches. Fields are matched with the class as by ``AvroDecoder``.
+    A file is not divided between micro-batches. The error policy of the source applies to a damaged file, or to the
+    rest of it. Fields are matched with the class as by ``AvroDecoder``.
 
     Args:
         record_type: A dataclass or NamedTuple class, ``dict``, or the type of a value that is not a record.
@@ -49,6 +51,8 @@ class _AvroFiles(FileFormat[T_co], Generic[T_co]):
         self._schema = schema
 
     def decode_again(self, file: SourceFile, value: Any) -> SplitBatch[T_co]:
+        if value == str(file):
+            return unreadable_again(value)
         if self._schema is not None:
             wanted = parsed_schema("avro_files", self._schema)
             return SplitBatch([value], reader_of(self._record_type, wanted.schema, wanted.named))
@@ -61,12 +65,14 @@ class _AvroFiles(FileFormat[T_co], Generic[T_co]):
         try:
             with file.open() as opened:
                 rows, build = self._opened(opened)
-                while some := list(islice(rows, _RECORDS_AT_ONCE)):
-                    numbers = range(done + 1, done + 1 + len(some))
-                    yield SplitBatch(some, build, offsets=lambda numbers=numbers: numbers)  # type: ignore[misc]
+                values = _with_the_unreadable(rows, file)
+                while some := list(islice(values, _RECORDS_AT_ONCE)):
+                    yield split_batch(some, build, range(done + 1, done + 1 + len(some)))
                     done += len(some)
-        except Exception as error:
+        except (OSError, Dsv2Error) as error:
             raise JobError(f"{file} cannot be read after record {done}: {reason_of(error)}") from error
+        except Exception as error:
+            yield split_batch([Unreadable(str(file), f"{file} cannot be read: {reason_of(error)}")], None, [0])
 
     def _opened(self, opened: Any) -> tuple[Iterator[Any], Callable[[Any], T_co] | None]:
         """Return the values in a file, and how a value becomes a record."""
@@ -76,3 +82,13 @@ class _AvroFiles(FileFormat[T_co], Generic[T_co]):
         rows: Any = reader(opened, None if wanted is None else wanted.schema)
         result = parsed_schema("avro_files", json.dumps(rows.writer_schema)) if wanted is None else wanted
         return rows, reader_of(self._record_type, result.schema, result.named)
+
+
+def _with_the_unreadable(rows: Iterator[Any], file: SourceFile) -> Iterator[Any]:
+    """Yield ``rows``, and ``Unreadable`` for the rest of the file if it is damaged."""
+    try:
+        yield from rows
+    except OSError:
+        raise
+    except Exception as error:
+        yield Unreadable(str(file), f"{file} cannot be read from this record on: {reason_of(error)}")
