@@ -199,7 +199,7 @@ def _too_few_channels(operator: Operator, flow: Flow) -> Iterator[Finding]:
 
 
 def _unhandled(flow: Flow) -> Iterator[Finding]:
-    for identifier in flow.plan.declarations.keys() - OF_EVENT_TIME:
+    for identifier in (name for name in flow.plan.declarations if name not in OF_EVENT_TIME):
         if not any(flow.handles(operator, identifier) for operator in flow.receivers(identifier)):
             per_key = flow.plan.declarations[identifier].scope.key_type is not None
             receiver = "keyed function that it reaches overrides on_key_watermark"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from typing import Any
 
 from dsv2.errors import PlanError
@@ -32,6 +32,8 @@ def declared_outputs(body: object, where: str) -> list[OutputTag[Any]]:
                 f"{where}: declare_outputs returned two tags with the name {tag.name!r}: {by_name[tag.name]!r} and "
                 f"{tag!r}. A name is unique among the outputs of a function."
             )
+    if isinstance(declared, Set):
+        return [by_name[name] for name in sorted(by_name)]  # the order of a set differs between processes
     return list(by_name.values())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from datetime import timedelta
 from enum import Enum
 from os import PathLike, fspath
@@ -73,7 +73,7 @@ class FileSink(Sink[T], Generic[T]):
         if not self.path:
             raise ConfigurationError("FileSink requires a path.")
         self.schema: type[T] | str = schema
-        if isinstance(partition_by, str) or len(set(partition_by)) < len(partition_by):
+        if isinstance(partition_by, str | Set) or len(set(partition_by)) < len(partition_by):
             raise ConfigurationError(f"partition_by must be a list of different columns, not {partition_by!r}.")
         self.partition_by = tuple(partition_by)
         if roll_bytes is not None:

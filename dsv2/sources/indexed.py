@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from dsv2.arguments import check_whole_number, is_number
@@ -74,8 +74,12 @@ class CollectionSource(IndexedSource[T_co], Generic[T_co]):
     """
 
     def __init__(self, items: Collection[T_co], *, records_per_batch: int | None = None) -> None:
-        if not isinstance(items, Iterable):
-            raise ConfigurationError(f"The items of a collection source must be a collection, not {items!r}.")
+        instead = _instead_of(items)
+        if instead is not None or not isinstance(items, Iterable):
+            found = type(items).__name__ if instead else repr(items)
+            raise ConfigurationError(
+                f"The items of a collection source must be a sequence of records, not {found}. {instead or ''}".rstrip()
+            )
         self.items: Sequence[T_co] = list(items)
         if any(item is None for item in self.items):
             raise ConfigurationError("The items of a collection source must not contain None: None is not a record.")
@@ -116,3 +120,24 @@ class DataGeneratorSource(IndexedSource[T_co], Generic[T_co]):
 
     def read(self, indices: range) -> list[T_co]:
         return list(map(self.generator, indices))
+
+
+def _instead_of(items: object) -> str | None:
+    """What to write instead of a value that is no sequence of records; None if it may be one."""
+    package, name = type(items).__module__.partition(".")[0], type(items).__name__
+    if package in ("pandas", "pyarrow", "pyspark") and name in ("DataFrame", "Table", "RecordBatch"):
+        return "Call from_dataframe(dataframe, record_type)."
+    if package == "polars":
+        return "Call from_dataframe(frame.to_arrow(), record_type)."
+    if package in ("pandas", "pyarrow"):
+        return "Pass its values: items.tolist()."
+    match items:
+        case str() | bytes() | bytearray():
+            return f"Its elements are single characters. Pass [{items!r:.40}], or a list of lines."
+        case Mapping():
+            return "Pass list(items.items()), list(items.values()) or list(items)."
+        case set() | frozenset():
+            return "Its order differs between processes. Pass sorted(items)."
+        case tuple() if hasattr(items, "_fields"):
+            return "It is a single record. Pass a list of records."
+    return None

@@ -6,9 +6,13 @@ import asyncio
 import copy
 import pickle
 import warnings
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 from dsv2 import (
@@ -212,3 +216,33 @@ def test_errors_of_missing_methods_can_be_pickled() -> None:
         _ = sales().window
     copied = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
     assert str(copied) == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("items", "advice"),
+    [
+        (pd.DataFrame({"amount": [1]}), r"DataFrame\. Call from_dataframe\(dataframe, record_type\)"),
+        (pa.table({"amount": [1]}), r"Table\. Call from_dataframe"),
+        (pd.Series([1]), r"items\.tolist\(\)"),
+        (pa.array([1]), r"items\.tolist\(\)"),
+        ("text", r"single characters\. Pass \['text'\]"),
+        (b"bytes", "single characters"),
+        ({"a": 1}, r"list\(items\.items\(\)\)"),
+        ({1, 2}, r"Its order differs between processes\. Pass sorted\(items\)"),
+        (frozenset((1, 2)), "Its order differs"),
+        (Sale("tea", 3), "It is a single record"),
+        (3, "3"),
+        (sales, "<function"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_collections_that_are_no_sequences_of_records(items: Any, advice: str) -> None:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    with pytest.raises(ConfigurationError, match=f"must be a sequence of records, not .*{advice}"):
+        env.from_collection(items)
+
+
+@pytest.mark.parametrize("items", [[1], (1,), range(1), iter([1]), {1: 2}.keys(), np.array([1]), deque([1])], ids=repr)
+def test_collections_of_records(items: Any) -> None:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    assert len(env.from_collection(items).take(5)) == 1

@@ -10,19 +10,23 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, make_dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from enum import Enum, IntEnum, StrEnum
+from enum import KEEP, Enum, Flag, IntEnum, IntFlag, StrEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import InvalidKeyError, RuntimeExecutionMode
+from dsv2 import CollectSink, ExecutionEnvironment, InvalidKeyError, RuntimeExecutionMode
+from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.state.key_groups import stable_hash, subtask_of
+from dsv2.state import StateDeclarations
 
 ROOT = Path(__file__).parent.parent.parent
 PARIS = ZoneInfo("Europe/Paris")
@@ -49,6 +53,44 @@ class Pair(NamedTuple):
 class Place:
     city: str
     number: Any = 0
+
+
+@dataclass(frozen=True)
+class AnyCase:
+    text: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AnyCase) and self.text.lower() == other.text.lower()
+
+    def __hash__(self) -> int:
+        return hash(self.text.lower())
+
+
+class AnyCaseText(str):
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and self.lower() == other.lower()
+
+    def __hash__(self) -> int:
+        return hash(self.lower())
+
+
+class AnyValue(Enum):
+    A = "a"
+
+    def __eq__(self, other: object) -> bool:
+        return getattr(other, "value", other) == self.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+class Rights(Flag):
+    READ = 1
+    WRITE = 2
+
+
+class OpenRights(Flag, boundary=KEEP):
+    READ = 1
 
 
 @dataclass
@@ -224,6 +266,20 @@ REFUSED: list[tuple[Any, str]] = [
     (Decimal("NaN"), "NaN cannot be a key"),
     (Decimal("sNaN"), "NaN cannot be a key"),
     ((1, float("nan")), "NaN cannot be a key"),
+    (pd.NaT, "NaT cannot be a key: it is not equal to itself."),
+    ((1, pd.NaT), "NaT cannot be a key"),
+    (np.float64("nan"), "NaN cannot be a key"),
+    (pd.NA, "A key of type NAType cannot"),
+    (
+        np.int64(5),
+        "A key of type int64 cannot be assigned to a subtask: its hash differs between processes. Return key.item",
+    ),
+    (np.datetime64("2024-01-01"), "Return key.item()"),
+    (frozenset("ab"), "Return tuple(sorted(key)). Use str,"),
+    (Path("/x"), "Return str(key)."),
+    (AnyCase("a"), "the class compares in its own way (__eq__). Return what it compares"),
+    (AnyCaseText("a"), "A key of type AnyCaseText cannot be assigned to a subtask: the class compares in its own way"),
+    (AnyValue.A, "the class compares in its own way"),
     (None, "The assigned key must not be None. The key selector must return a value for every record."),
 ]
 
@@ -233,3 +289,59 @@ def test_invalid_keys_are_refused(key: Any, message: str) -> None:
     with pytest.raises(InvalidKeyError) as caught:
         subtask_of(key, 128, 2)
     assert message in str(caught.value)
+
+
+class Bits(IntFlag):
+    READ = 1
+    WRITE = 2
+
+
+@pytest.mark.parametrize(
+    "key", [*map(Rights, range(4)), *map(OpenRights, (0, 1, 8, 9)), *map(Bits, (0, 3, 7))], ids=repr
+)
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_flags_are_keys(key: Any, parallelism: int) -> None:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    env.set_parallelism(parallelism)
+    for kind in (Rights, OpenRights, Bits):
+        env.register_type(kind)
+    sink = CollectSink[Any]()
+    keyed = env.from_collection([(key, 1), (key, 2)]).with_parallelism(1).key_by(lambda pair: pair[0])
+    keyed.process(Counts()).to_sink(sink)
+    env.execute()
+    assert sink.results == [(key, 1), (key, 2)]
+
+
+class Counts(OneInputStreamProcessFunction[Any, Any]):
+    COUNT = StateDeclarations.value_state("count", int)
+
+    def uses_states(self) -> Any:
+        return [self.COUNT]
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        count = ctx.state_manager.get_state(self.COUNT)
+        count.update((count.value() or 0) + 1)
+        output.collect((ctx.state_manager.current_key, count.value()))
+
+
+EQUAL_ACROSS_CLASSES: list[tuple[Hashable, Hashable]] = [
+    (True, 1),
+    (1, 1.0),
+    (1, Decimal(1)),
+    (0.0, -0.0),
+    (Decimal("-0"), 0),
+    (0.5, np.float64(0.5)),
+    ("x", np.str_("x")),
+    (Bits(3), 3),
+    ((1, 2), Pair(1, 2)),
+    (datetime(2024, 1, 1), pd.Timestamp("2024-01-01")),
+    (datetime(2024, 1, 1, tzinfo=UTC), pd.Timestamp("2024-01-01 01:00", tz="Europe/Paris")),
+    (timedelta(seconds=1), pd.Timedelta("1s")),
+    (datetime(2024, 10, 27, 2, 30, fold=0), datetime(2024, 10, 27, 2, 30, fold=1)),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), EQUAL_ACROSS_CLASSES, ids=repr)
+def test_equal_keys_of_different_classes_have_one_hash(one: Hashable, other: Hashable) -> None:
+    assert one == other
+    assert stable_hash(one) == stable_hash(other)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from datetime import timedelta
 from typing import Generic, Literal, TypeVar
 
@@ -107,6 +107,8 @@ class KafkaSource(
         """
         if isinstance(topics, str):
             topics = (topics,)
+        elif isinstance(topics, Set):
+            topics = sorted(topics)  # the order of a set differs between processes
         if (not topics) == (topic_pattern is None):
             raise ConfigurationError("KafkaSource requires either topics (at least one) or topic_pattern.")
         _check_pattern(topic_pattern)

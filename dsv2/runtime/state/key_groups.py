@@ -15,6 +15,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
+from types import FunctionType
 from typing import Any
 from uuid import UUID
 from zlib import crc32
@@ -103,6 +104,12 @@ def _datetime(key: datetime) -> int:
     return _timedelta(key - _EPOCH)  # equal instants in different zones are equal keys
 
 
+def _unless_missing(key: datetime) -> int:
+    if key != key:
+        raise InvalidKeyError(f"{key} cannot be a key: it is not equal to itself.")
+    return _datetime(key)
+
+
 def _time(key: time) -> int:
     since_midnight = timedelta(0, key.second, key.microsecond, 0, key.minute, key.hour)
     return _timedelta(since_midnight - (key.utcoffset() or timedelta()))
@@ -113,7 +120,7 @@ def _timedelta(key: timedelta) -> int:
 
 
 def _enum(key: Enum) -> int:
-    return _text(key.name)
+    return _text(key.name or "")  # a flag without members has no name
 
 
 def _none(key: None) -> int:
@@ -140,18 +147,42 @@ _BUILT_IN = (str, bytes, bool, int, float, Decimal, Fraction, tuple, datetime, d
 
 
 def _hasher_for(kind: type) -> Callable[[Any], int]:
+    if issubclass(kind, (*_BUILT_IN, Enum)) or dataclasses.is_dataclass(kind):
+        _check_equality(kind)
     for base in _BUILT_IN:  # an IntEnum, StrEnum or NamedTuple equals the plain value, so it must hash like it
         if issubclass(kind, base):
-            return _HASHERS[base]
+            return _unless_missing if base is datetime else _HASHERS[base]
     if issubclass(kind, Enum):
         return _enum
     if dataclasses.is_dataclass(kind) and kind.__hash__ is not None and kind.__hash__ is not object.__hash__:
         return _dataclass_hasher(kind)
     raise InvalidKeyError(
         f"A key of type {kind.__qualname__} cannot be assigned to a subtask: its hash differs between processes. "
-        f"Use str, bytes, int, bool, float, Decimal, date, datetime, UUID, Enum, or a tuple, NamedTuple or "
-        f"frozen dataclass of these."
+        f"{_advice(kind)}Use str, bytes, int, bool, float, Decimal, date, datetime, UUID, Enum, or a tuple, NamedTuple "
+        f"or frozen dataclass of these."
     )
+
+
+def _check_equality(kind: type) -> None:
+    """Refuse a class whose keys may be equal although their parts, which are hashed, differ."""
+    equality: object = kind.__eq__
+    is_known = any(equality is base.__eq__ for base in _BUILT_IN)
+    is_generated = isinstance(equality, FunctionType) and equality.__code__.co_filename == "<string>"  # a dataclass
+    if isinstance(equality, FunctionType) and not is_known and not is_generated:
+        raise InvalidKeyError(
+            f"A key of type {kind.__qualname__} cannot be assigned to a subtask: the class compares in its own way "
+            f"(__eq__). Return what it compares, such as a str or a tuple."
+        )
+
+
+def _advice(kind: type) -> str:
+    """What to write instead of a key of ``kind``."""
+    package = kind.__module__.partition(".")[0]
+    if package == "numpy":
+        return "Return key.item(), a value of Python. "
+    if issubclass(kind, frozenset):
+        return "Return tuple(sorted(key)). "
+    return "Return str(key). " if package in ("pathlib", "ipaddress", "zoneinfo") else ""
 
 
 def _dataclass_hasher(kind: type) -> Callable[[Any], int]:
