@@ -42,7 +42,7 @@ def as_milliseconds(
     if not isinstance(duration, timedelta):
         raise error(f"{parameter} must be a datetime.timedelta, such as timedelta(seconds=5), not {duration!r}.")
     milliseconds, rest = divmod(duration, _MILLISECOND)
-    if rest:
+    if rest and duration != timedelta.max:  # which is meant as "for ever"
         raise error(f"{parameter} must be a whole number of milliseconds, not {_shown(duration)}.")
     if at_least is not None and milliseconds < at_least:
         limit = f"at least {at_least} ms" if at_least else "0 or more"

@@ -23,8 +23,9 @@ from dsv2.extension.event_time import EventTimeProcessFunction
 from dsv2.extension.window.strategy import SlidingWindowStrategy
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.state.columns_environment import ColumnsEnvironment
-from dsv2.spi import EmitBatch, KeepsAggregates, KeptAggregates, check_window_end
+from dsv2.spi import EmitBatch, KeepsAggregates, KeptAggregates, last_of
 from dsv2.state import StateDeclaration
+from dsv2.watermark.event_time import LONG_MAX
 
 __all__ = ("ColumnAggregate", "RunningColumns", "WindowAggregate", "WindowColumns", "times_of", "why_not_columns")
 
@@ -177,7 +178,7 @@ class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAgg
         size = self.strategy.size
         partial = self.result.partial
         hows = {name: part.how for name, part in partial.aggregates.items()}
-        return ArrowPanes(empty_value(partial.kind), hows, lambda slot: slot + size - 1, environment, fail)
+        return ArrowPanes(empty_value(partial.kind), hows, lambda slot: last_of(slot, size), environment, fail)
 
     def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
         table = table_of(batch.records, self.kind)
@@ -187,13 +188,11 @@ class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAgg
         slots = {slot - start for slot in last.tolist() for start in range(0, strategy.size, strategy.slide)}
         keys, columns = self._keys_of(table), self._added(table)
         for slot in sorted(slots):
-            end = slot + strategy.size - 1
-            if end <= event_time:
+            if last_of(slot, strategy.size) <= event_time:
                 continue
-            chosen = (times >= slot) & (times <= end)  # in the order of arrival
+            chosen = (times >= slot) & (times <= min(slot + strategy.size - 1, LONG_MAX))  # in the order of arrival
             if not chosen.any():
                 continue
-            check_window_end(end, f"The window that starts at {slot} ms")
             if chosen.all():
                 panes.fold(slot, keys, {name: _one_array(column) for name, column in columns.items()})
                 continue
@@ -204,7 +203,7 @@ class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAgg
     def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
         panes: ArrowPanes = ctx.columns
         for slot in panes.due(timestamp):
-            end = slot + self.strategy.size
+            end = last_of(slot, self.strategy.size) + 1
             for keys, values in panes.contents(slot):
                 records = self._results(keys, values, slot, end)
                 output.collect_batch(RecordBatch(records, ArrowWholeNumbers(_repeated(end - 1, len(records)))))

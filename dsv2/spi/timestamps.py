@@ -12,7 +12,7 @@ from dsv2.errors import ContractError
 from dsv2.spi.failures import FailedRecordError
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 
-__all__ = ("check_timestamp", "check_window_end", "greatest_timestamp")
+__all__ = ("check_timestamp", "check_window_end", "greatest_timestamp", "last_of")
 
 
 def check_timestamp(value: object) -> None:
@@ -44,6 +44,11 @@ def greatest_timestamp(records: Sequence[object], timestamps: Sequence[Any]) -> 
         except ContractError as error:
             raise FailedRecordError(record) from error
     return int(max(timestamps))
+
+
+def last_of(start: int, size: int) -> int:
+    """Return the last timestamp of a window of ``size`` ms, so that event time can pass it before the input ends."""
+    return min(start + size, LONG_MAX) - 1
 
 
 def check_window_end(last: int, what: str) -> None:

@@ -86,6 +86,10 @@ def test_invalid_duration(duration: Any, at_least: int | None, message: str) -> 
     assert str(refused.value) == message
 
 
+def test_longest_duration_means_for_ever() -> None:
+    assert as_milliseconds(timedelta.max, "out_of_order", at_least=0) == 86_399_999_999_999_999
+
+
 @pytest.mark.parametrize("timeout", [5, 0.5, timedelta(seconds=-1), "1s"])
 def test_invalid_timeout(timeout: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"timeout must be a datetime\.timedelta of 0 or more, or None, not"):

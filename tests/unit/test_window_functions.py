@@ -39,6 +39,7 @@ from dsv2.state import (
 )
 from dsv2.testing import OneInputHarness, TwoInputNonBroadcastHarness, TwoOutputHarness
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from dsv2.watermark.event_time import LONG_MAX
 from tests.durations import ms
 from tests.support import local_environment, one_input, our_files, watermark
 from tests.windows import CountLetters, FlinkGenerator, Tally, Told, ToldOfTwo, ToldTwice, WindowDriver, key_of
@@ -207,11 +208,43 @@ class TestEarlyFiring:
         assert driver.record("a0").clock(29).out()[2:] == ["a2"]
         assert driver.clock(30).record("a3").end().out()[3:] == ["a3"]
 
-    @pytest.mark.parametrize("strategy", [WindowStrategy.global_(), WindowStrategy.count(5)])
-    def test_windows_without_an_end(self, strategy: WindowStrategy) -> None:
+    @pytest.mark.parametrize(
+        ("strategy", "timestamp"), [(WindowStrategy.global_(), LONG_MAX), (WindowStrategy.count(5), 10)]
+    )
+    def test_windows_without_an_end(self, strategy: WindowStrategy, timestamp: int) -> None:
         driver = WindowDriver(reduce(strategy.with_early_firing(ms(10), TimeType.EVENT), max)).record("a1", 3)
-        assert driver.event_time(10).stamped() == [("a1", 10)]
-        assert driver.record("a2", 15).end().stamped()[1:] == [("a2", None)]
+        assert driver.event_time(10).stamped() == [("a1", timestamp)]
+        assert driver.record("a2", 15).end().stamped()[1:] == [("a2", LONG_MAX)]
+
+    @pytest.mark.parametrize("times", [(23,), (35, 23), (23, 35)])
+    @pytest.mark.parametrize(
+        "strategy", [WindowStrategy.tumbling(ms(100)), WindowStrategy.session(ms(100)), WindowStrategy.global_()]
+    )
+    def test_order_of_new_records_does_not_matter(self, strategy: WindowStrategy, times: tuple[int, ...]) -> None:
+        """As Flink's ContinuousEventTimeTrigger: the next multiple after event time, however new the records are."""
+        driver = WindowDriver(reduce(strategy.with_early_firing(ms(10), TimeType.EVENT), max)).record("a1", 3)
+        assert driver.event_time(10).out() == ["a1"]
+        for time in times:
+            driver.record("a2", time)
+        assert driver.event_time(20).out() == ["a1", "a2"]
+        assert driver.event_time(90).out() == ["a1", "a2"], "no new record"
+
+    @pytest.mark.parametrize("times", [(35, 13), (13, 35)])
+    @pytest.mark.parametrize("strategy", [WindowStrategy.tumbling(ms(100)), WindowStrategy.global_()])
+    def test_order_of_first_records_does_not_matter(self, strategy: WindowStrategy, times: tuple[int, ...]) -> None:
+        driver = WindowDriver(reduce(strategy.with_early_firing(ms(10), TimeType.EVENT), max))
+        for time in times:
+            driver.record("a1", time)
+        assert driver.event_time(20).out() == ["a1"]
+
+    @pytest.mark.parametrize("times", [(205, 400), (400, 205)])
+    def test_record_that_merges_sessions_does_not_delay(self, times: tuple[int, ...]) -> None:
+        strategy = WindowStrategy.session(ms(200)).with_early_firing(ms(20), TimeType.EVENT)
+        driver = WindowDriver(reduce(strategy, max)).record("a1", 10).event_time(30)
+        for time in times:
+            driver.record("a2", time)
+        assert driver.restart().event_time(39).out() == ["a1"]
+        assert driver.event_time(40).out() == ["a1", "a2"]
 
     def test_merged_sessions_keep_the_earliest_time(self) -> None:
         strategy = WindowStrategy.session(ms(20)).with_early_firing(ms(10), TimeType.EVENT)

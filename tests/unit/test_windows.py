@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from dsv2 import UserFunctionError
+from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import TimeType, WindowStrategy, reduce, window
+from dsv2.sinks import CollectSink
+from dsv2.watermark.event_time import LONG_MAX
 from tests.durations import ms
-from tests.windows import Event, Told, ToldOfTwo, WindowDriver
+from tests.support import local_environment
+from tests.windows import Event, Told, ToldOfTwo, WindowDriver, key_of
 
 
 def over(strategy: WindowStrategy, of_records: bool = False, **options: Any) -> WindowDriver:
@@ -221,15 +225,46 @@ class TestGlobal:
         driver = over(WindowStrategy.global_()).record("a1", 5).record("b1").record("a2").event_time(10**6)
         assert driver.out() == []
         assert driver.end().stamped() == [
-            (fired("a", -1, -1, "a1", "a2"), None),  # in Flink they have the maximum timestamp
-            (cleared("a", -1, -1), None),
-            (fired("b", -1, -1, "b1"), None),
-            (cleared("b", -1, -1), None),
+            (fired("a", -1, -1, "a1", "a2"), LONG_MAX),  # in Flink they have the maximum timestamp
+            (cleared("a", -1, -1), LONG_MAX),
+            (fired("b", -1, -1, "b1"), LONG_MAX),
+            (cleared("b", -1, -1), LONG_MAX),
         ]
 
     def test_no_record_is_late(self) -> None:
         driver = over(WindowStrategy.global_()).event_time(10**6).record("a1", 5).end()
         assert driver.out() == [fired("a", -1, -1, "a1"), cleared("a", -1, -1)]
+
+    def test_result_can_be_counted_in_event_time(self) -> None:
+        """It has the greatest timestamp, as in Flink, and the last window ends before the input does."""
+        env, sink = local_environment(), CollectSink[str]()
+        generator = EventTimeExtension.new_watermark_generator_builder(length).per_event_watermark()
+        numbers = env.from_collection(["a1", "a2", "b1"]).process(generator.build_as_process_function())
+        greatest = numbers.key_by(key_of).process(reduce(WindowStrategy.global_(), max)).key_by(length)
+        for strategy in (WindowStrategy.tumbling(ms(7)), WindowStrategy.session(ms(7))):
+            greatest.process(reduce(strategy, lambda one, other: one + other)).to_sink(sink)
+        env.execute("greatest")
+        assert sorted(sorted(one) for one in sink.results) == [sorted("a2b1")] * 2
+
+
+def length(text: str) -> int:
+    return len(text)
+
+
+class TestEndOfTime:
+    @pytest.mark.parametrize("lateness", [0, 2000])
+    def test_last_windows_end_with_event_time(self, lateness: int) -> None:
+        strategy = WindowStrategy.tumbling(ms(1000), allowed_lateness=ms(lateness))
+        driver = WindowDriver(reduce(strategy, max)).record("a1", LONG_MAX - 1750).event_time(LONG_MAX - 700)
+        assert driver.out() == ["a1"]
+        driver.record("a2", LONG_MAX - 1750).record("a3", LONG_MAX).record("a4", LONG_MAX - 1)
+        assert driver.end().stamped()[-1] == ("a4", LONG_MAX - 1)
+        assert driver.out() == ["a1", *["a2"] * bool(lateness), "a4"]
+
+    def test_last_session(self) -> None:
+        driver = WindowDriver(reduce(WindowStrategy.session(ms(10)), max))
+        driver.record("a1", LONG_MAX - 5).record("a2", LONG_MAX).end()
+        assert driver.stamped() == [("a2", LONG_MAX - 1)]
 
 
 class TestCount:
@@ -244,10 +279,10 @@ class TestCount:
     def test_incomplete_window_fires_at_the_end(self) -> None:
         driver = over(WindowStrategy.count(3)).record("a1", 7).record("b1").record("a2", 8).end()
         assert driver.stamped() == [
-            (fired("a", -1, -1, "a1", "a2"), None),
-            (cleared("a", -1, -1), None),
-            (fired("b", -1, -1, "b1"), None),
-            (cleared("b", -1, -1), None),
+            (fired("a", -1, -1, "a1", "a2"), LONG_MAX),
+            (cleared("a", -1, -1), LONG_MAX),
+            (fired("b", -1, -1, "b1"), LONG_MAX),
+            (cleared("b", -1, -1), LONG_MAX),
         ]
 
     def test_overlapping_windows(self) -> None:

@@ -21,7 +21,6 @@ from dsv2.spi import (
     refuse_returned,
     stamping_collector,
 )
-from dsv2.watermark.event_time import LONG_MAX
 
 __all__ = ("Callbacks", "IncrementalCallbacks", "Shape")
 
@@ -85,7 +84,7 @@ class Callbacks:
         self.only_keeps = tuple(not _overrides(function, shape.base, name) for name in shape.on_record)
         """For each input, whether ``on_record`` only puts the record into the window."""
         self.trigger_all: Callable[[dict[Any, Any], int], None] | None = None
-        """Fires a window of all keys, given its contents by key and its end. None: each key fires separately."""
+        """Fires a window of all keys, given its contents by key and its last ms. None: each key fires separately."""
         self.clears = _overrides(function, shape.base, "on_clear")
         """Whether the function overrides ``on_clear``."""
 
@@ -98,17 +97,17 @@ class Callbacks:
         except BaseException as error:
             raise FailedCallbackError(self._shape.on_record[side], self._window.described) from error
 
-    def on_trigger(self, end: int) -> None:
-        """Fire the current window, whose exclusive end is ``end``."""
-        self._stamp(end)
+    def on_trigger(self, timestamp: int | None) -> None:
+        """Fire the current window, whose output has ``timestamp``."""
+        self._stamp(timestamp)
         try:
             check_returned(self._on_trigger(*self._window_args))
         except BaseException as error:
             raise FailedCallbackError("on_trigger", self._window.described) from error
 
-    def on_clear(self, end: int) -> None:
-        """Call ``on_clear`` for the current window, whose exclusive end is ``end``."""
-        self._stamp(end)
+    def on_clear(self, timestamp: int | None) -> None:
+        """Call ``on_clear`` for the current window, whose output has ``timestamp``."""
+        self._stamp(timestamp)
         try:
             check_returned(self._on_clear(*self._window_args))
         except BaseException as error:
@@ -128,17 +127,9 @@ class Callbacks:
         except BaseException as error:
             raise FailedCallbackError(self._shape.on_late_record[side]) from error
 
-    def _stamp(self, end: int) -> None:
-        timestamp = self._timestamp_of(end)
+    def _stamp(self, timestamp: int | None) -> None:
         for output in self._stamping:
             output.timestamp = timestamp
-
-    def _timestamp_of(self, end: int) -> int | None:
-        """The timestamp of the results of a window with the exclusive end ``end``."""
-        if end <= LONG_MAX:
-            return end - 1
-        timestamp: int | None = self._ctx.timestamp  # the window has no end
-        return None if timestamp == LONG_MAX else timestamp  # LONG_MAX is the end of input, not a timestamp
 
 
 class IncrementalCallbacks(Callbacks):
@@ -155,9 +146,9 @@ class IncrementalCallbacks(Callbacks):
         if function.emit is None and output.emit_batch is not None and not one_by_one:
             self.trigger_all = partial(self._emit_all, output.emit_batch)
 
-    def on_trigger(self, end: int) -> None:
+    def on_trigger(self, timestamp: int | None) -> None:
         """Emit the result of the current window."""
-        result, timestamp = self._window.content, self._timestamp_of(end)
+        result = self._window.content
         try:
             if self._result_of is not None:
                 result = self._result_of(result)
@@ -169,22 +160,21 @@ class IncrementalCallbacks(Callbacks):
             callback = "get_result" if self._emit is None else "emit"
             raise FailedCallbackError(callback, self._window.described) from error
 
-    def _emit_all(self, emit_batch: EmitBatch, contents: dict[Any, Any], end: int) -> None:
+    def _emit_all(self, emit_batch: EmitBatch, contents: dict[Any, Any], timestamp: int) -> None:
         results = list(contents.values())
         if self._result_of is not None:
-            results = self._all_results(contents, end)
-        timestamp = self._timestamp_of(end)
+            results = self._all_results(contents, timestamp)
         for first in range(0, len(results), _BATCH_RECORDS):
             batch = results[first : first + _BATCH_RECORDS]
             emit_batch(RecordBatch(batch, [timestamp] * len(batch)))
 
-    def _all_results(self, contents: dict[Any, Any], end: int) -> list[Any]:
+    def _all_results(self, contents: dict[Any, Any], timestamp: int) -> list[Any]:
         result_of, partition, results = self._result_of, self._partition, list[Any]()
         try:
             for partition.key, content in contents.items():
                 results.append(result_of(content))
         except BaseException as error:
-            raise FailedCallbackError("get_result", f"to {end} ms") from error
+            raise FailedCallbackError("get_result", f"to {timestamp + 1} ms") from error
         return results
 
 

@@ -23,14 +23,21 @@ class EarlyFirings:
         self._timers = event_time if self._by_event else ctx.processing_time_manager
         self._ctx = ctx
 
-    def expect(self, entry: KeyEntry, slot: int, end: int) -> None:
-        """Register an early firing of the window ``slot``, which has a new record, unless it is after ``end``."""
-        expected = entry.get(EARLY)
-        if expected is not None and slot in expected:
+    def expect(self, entry: KeyEntry, slot: int, start: int, end: int) -> None:
+        """Register an early firing of the window ``slot``, which has a new record, unless it is after ``end``.
+
+        It is due at the next multiple of the interval, in event time not before ``start``. The start of a session may
+        have moved back since.
+        """
+        now, expected = self._timers.current_time(), entry.get(EARLY)
+        known = None if expected is None else expected.get(slot)
+        if known is not None and known - self._interval <= now:
             return
-        now = self._now()
+        if self._by_event:
+            now = max(now, start)
+            now = self._first_time() if now == LONG_MIN else now
         time = now - now % self._interval + self._interval
-        if time >= end - 1:
+        if time >= end - 1 or (known is not None and time >= known):
             return
         entry.setdefault(EARLY, {})[slot] = time
         self._timers.register_timer(time)
@@ -45,9 +52,7 @@ class EarlyFirings:
             del entry[EARLY]
         return slots if time <= self._timers.current_time() else []
 
-    def _now(self) -> int:
-        now: int = self._timers.current_time()
-        if not self._by_event:
-            return now
+    def _first_time(self) -> int:
+        """The time of a record of a window without start, before the first watermark."""
         timestamp: int | None = self._ctx.timestamp
-        return max(now, LONG_MIN if timestamp is None else timestamp)
+        return LONG_MIN if timestamp is None else timestamp

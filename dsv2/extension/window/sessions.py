@@ -7,7 +7,7 @@ from typing import Any
 from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS
 from dsv2.extension.window.strategy import SessionWindowStrategy
 from dsv2.extension.window.windows import WindowEnvironment, Windows
-from dsv2.spi import KeyEntry, check_window_end
+from dsv2.spi import KeyEntry, last_of
 
 __all__ = ("SessionWindows",)
 
@@ -22,14 +22,13 @@ class SessionWindows(Windows):
     def add(self, record: Any, side: int) -> None:
         """Put ``record`` into its session, which may be new."""
         time = self._time()
-        end = time + self._gap
+        end = last_of(time, self._gap) + 1
         entry = self._current_entry()
         # Adjacent sessions merge too.
         overlapping = [(s, e) for s, e in entry.get(ENDS, {}).items() if s <= end and time <= e]
         if not overlapping and end - 1 <= self._watermark():
             self._callbacks.on_late_record(record, side)
             return
-        check_window_end(end - 1, f"The session that starts at {time} ms")
         slot = self._merge(entry, sorted(overlapping), time, end)
         contents = entry[CONTENTS]
         self._window.activate(contents, slot, slot, time, end)

@@ -107,7 +107,10 @@ class WindowStrategy(ABC):
 
     @staticmethod
     def session(gap: timedelta, time_type: TimeTypeChoice = TimeType.EVENT) -> SessionWindowStrategy:
-        """Session windows: records with gaps of at most ``gap``. A record between two sessions merges them."""
+        """Session windows: records with gaps below ``gap``. A record between two sessions merges them.
+
+        A record exactly ``gap`` after the last one belongs to the session unless it has fired (as in Flink).
+        """
         return SessionWindowStrategy(as_milliseconds(gap, "gap", at_least=1), time_type=_time_type(time_type))
 
     @staticmethod

@@ -14,7 +14,8 @@ from dsv2.extension.window.entry import EARLY, STATES, TRIGGER
 from dsv2.extension.window.strategy import SlidingWindowStrategy
 from dsv2.extension.window.windows import WindowEnvironment, Windows
 from dsv2.record_batch import RecordBatch
-from dsv2.spi import FailedCallbackError, FailedRecordError, KeyEntry, Pane, check_window_end
+from dsv2.spi import FailedCallbackError, FailedRecordError, KeyEntry, Pane, last_of
+from dsv2.watermark.event_time import LONG_MAX
 
 __all__ = ("TimeWindows",)
 
@@ -97,19 +98,20 @@ class TimeWindows(Windows):
 
     def on_pane_due(self, slot: int) -> None:
         """Fire the window ``slot``, and remove it unless it is kept for late records."""
-        pane, end = self._existing(slot), slot + self._size
+        pane, last = self._existing(slot), last_of(slot, self._size)
+        expiry = min(last + self._lateness, LONG_MAX)
         contents = pane.take_all()
-        fires, expires = pane.deadline == end - 1, pane.deadline == end - 1 + self._lateness
+        fires, expires = pane.deadline == last, pane.deadline == expiry
         if self._triggering is not None:
             fires = False
         if fires and self._callbacks.trigger_all is not None:
-            self._callbacks.trigger_all(contents, end)
+            self._callbacks.trigger_all(contents, last)
             fires = False
         if fires or (expires and self._clears_keys):
             attempt = self._key.attempt
             for self._key.key in list(contents):
                 if expires and self._triggering is not None:
-                    self._decide_until(slot, end - 1 + self._lateness)
+                    self._decide_until(slot, expiry)
                 if attempt is None:
                     self._end(contents, slot, fires, expires)
                 elif not attempt(self._end, contents, slot, fires, expires) and expires:
@@ -117,19 +119,19 @@ class TimeWindows(Windows):
         if expires:
             self._panes.drop(slot)
         else:
-            pane.deadline = end - 1 + self._lateness
+            pane.deadline = expiry
 
     def _end(self, contents: dict[Any, Any], slot: int, fires: bool, expires: bool) -> None:
         """Fire and remove the window ``slot`` of the current key."""
-        key, end = self._key.key, slot + self._size
+        key, last = self._key.key, last_of(slot, self._size)
         if fires:
-            self._window.activate(contents, key, slot, slot, end)
-            self._callbacks.on_trigger(end)
+            self._window.activate(contents, key, slot, slot, last + 1)
+            self._callbacks.on_trigger(last)
         if expires:
             if self._callbacks.clears:
                 contents[key] = self._contents.empty()
-                self._window.activate(contents, key, slot, slot, end)
-                self._callbacks.on_clear(end)
+                self._window.activate(contents, key, slot, slot, last + 1)
+                self._callbacks.on_clear(last)
             self._drop(contents, slot)
 
     def _drop(self, contents: dict[Any, Any], slot: int) -> None:
@@ -160,25 +162,25 @@ class TimeWindows(Windows):
 
     def _add_to(self, start: int, record: Any, side: int, watermark: int) -> None:
         contents = self._pane(start, watermark).live
-        key, end = self._key.key, start + self._size
+        key, last = self._key.key, last_of(start, self._size)
         if self._content(start, key) is _ABSENT:
             contents[key] = self._contents.empty()
-        self._window.activate(contents, key, start, start, end)
+        self._window.activate(contents, key, start, start, last + 1)
         if self._triggering is not None:
             self._put_and_decide(self._current_entry(), start, contents, record, side)
             return
         self._put(contents, key, record, side)
-        if end - 1 <= watermark:
-            self._callbacks.on_trigger(end)
+        if last <= watermark:
+            self._callbacks.on_trigger(last)
         elif self._early is not None:
             self._expect_early(self._current_entry(), start)
 
     def _pane(self, start: int, watermark: int) -> Pane:
         pane = self._panes.get(start)
         if pane is None:
-            last = start + self._size - 1
-            check_window_end(last + self._lateness, f"The window that starts at {start} ms")
-            pane = self._panes.open(start, last if last > watermark else last + self._lateness, self._by_event)
+            last = last_of(start, self._size)
+            deadline = last if last > watermark else min(last + self._lateness, LONG_MAX)
+            pane = self._panes.open(start, deadline, self._by_event)
         return pane
 
     def _existing(self, start: int) -> Pane:
@@ -194,10 +196,10 @@ class TimeWindows(Windows):
 
     def _show(self, entry: KeyEntry, slot: int) -> None:
         self._content(slot, self._key.key)
-        self._window.activate(self._existing(slot).live, self._key.key, slot, slot, slot + self._size)
+        self._window.activate(self._existing(slot).live, self._key.key, slot, slot, self._end_of(entry, slot))
 
     def _end_of(self, entry: KeyEntry, slot: int) -> int:
-        return slot + self._size
+        return last_of(slot, self._size) + 1
 
     def _fail(
         self,

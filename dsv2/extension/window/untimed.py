@@ -11,7 +11,7 @@ from dsv2.extension.window.entry import CONTENTS, COUNT
 from dsv2.extension.window.strategy import CountWindowStrategy
 from dsv2.extension.window.windows import NEVER, WindowEnvironment, Windows
 from dsv2.spi import KeyEntry
-from dsv2.watermark.event_time import LONG_MAX
+from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 
 __all__ = ("CountWindows", "GlobalWindow")
 
@@ -21,6 +21,9 @@ _NO_TIME: Final = -1
 class _UntimedWindows(Windows):
     def _end_of(self, entry: KeyEntry, slot: int) -> int:
         return NEVER
+
+    def _begin_of(self, slot: int) -> int:
+        return LONG_MIN
 
     def _show(self, entry: KeyEntry, slot: int) -> None:
         self._window.activate(entry[CONTENTS], slot, slot, _NO_TIME, _NO_TIME)
@@ -81,6 +84,10 @@ class CountWindows(_UntimedWindows):
             entry[COUNT] = number
         else:
             entry.pop(COUNT, None)  # no windows remain, so the count restarts at 0
+
+    def _output_time(self, entry: KeyEntry, slot: int) -> int | None:
+        timestamp: int | None = self._ctx.timestamp  # of the record that completes it
+        return timestamp
 
     def _close(self, entry: KeyEntry, slot: int) -> None:
         self._fire(entry, slot)

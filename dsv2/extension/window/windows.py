@@ -30,6 +30,9 @@ __all__ = ("NEVER", "WindowEnvironment", "Windows")
 NEVER: Final = LONG_MAX + 1
 """The end of a window without end, which fires when the input has ended."""
 
+_AFTER_ALL: Final = 1 << 64
+"""Later than the end of any window."""
+
 _PARTS = (CONTENTS, ENDS, EARLY, STATES, TRIGGER)
 
 
@@ -119,6 +122,14 @@ class Windows(ABC):
     def _end_of(self, entry: KeyEntry, slot: int) -> int:
         """The exclusive end of a window, or ``NEVER``."""
 
+    def _begin_of(self, slot: int) -> int:
+        """The start of a window, or ``LONG_MIN``."""
+        return slot
+
+    def _output_time(self, entry: KeyEntry, slot: int) -> int | None:
+        """The timestamp of the output of a window: its last ms."""
+        return self._end_of(entry, slot) - 1
+
     def _show(self, entry: KeyEntry, slot: int) -> None:
         self._window.activate(entry[CONTENTS], slot, slot, slot, self._end_of(entry, slot))
 
@@ -138,7 +149,10 @@ class Windows(ABC):
 
     def _watermark(self) -> int:
         """The time up to which windows have fired. In processing time only timers fire windows."""
-        return self._timers.current_time() if self._by_event else LONG_MIN
+        if not self._by_event:
+            return LONG_MIN
+        time: int = self._timers.current_time()
+        return time if time < LONG_MAX else _AFTER_ALL
 
     def _put(self, contents: dict[Any, Any], place: Any, record: Any, side: int) -> None:
         """Put a record into the current window: by ``on_record``, or directly if it is not overridden."""
@@ -191,17 +205,17 @@ class Windows(ABC):
     def _expect_early(self, entry: KeyEntry, slot: int) -> None:
         if self._early is not None:
             same_time = self._early.time_type is self._time_type
-            self._early.expect(entry, slot, self._end_of(entry, slot) if same_time else NEVER)
+            self._early.expect(entry, slot, self._begin_of(slot), self._end_of(entry, slot) if same_time else NEVER)
 
     def _fire(self, entry: KeyEntry, slot: int) -> None:
         self._show(entry, slot)
-        self._callbacks.on_trigger(self._end_of(entry, slot))
+        self._callbacks.on_trigger(self._output_time(entry, slot))
 
     def _remove(self, entry: KeyEntry, slot: int) -> None:
         if self._callbacks.clears:
             entry[CONTENTS][slot] = self._contents.empty()
             self._show(entry, slot)
-            self._callbacks.on_clear(self._end_of(entry, slot))
+            self._callbacks.on_clear(self._output_time(entry, slot))
         self._forget(entry, slot, _PARTS)
 
     @staticmethod
