@@ -102,9 +102,9 @@ class JobStatus(Enum):
     FAILED = "FAILED"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class JobResult:
-    """The result of a completed job.
+    """The result of a completed job. A notebook shows it as a table.
 
     Attributes:
         job_name: The name given to ``execute``.
@@ -115,6 +115,25 @@ class JobResult:
     job_name: str
     duration: timedelta
     progress: JobProgress
+
+    def __repr__(self) -> str:
+        operators = self.progress.operators.values()
+        errors = sum(subtask.errors for operator in operators for subtask in operator.subtasks)
+        return (
+            f"JobResult({self.job_name!r:.80}, {self.duration.total_seconds():.3f} s, {len(operators)} operators, "
+            f"last micro-batch {self.progress.batch_id}, {errors} errors)"
+        )
+
+    def _repr_html_(self) -> str:
+        from html import escape  # only notebooks show it
+
+        from dsv2.record_table import RecordTable
+
+        rows = [
+            {"operator": one.name, "uid": one.uid, "records in": one.records_in, "records out": one.records_out}
+            for one in self.progress.operators.values()
+        ]
+        return f"<p>{escape(repr(self))}</p>{RecordTable(rows).html()}"
 
 
 class JobHandle(Protocol):

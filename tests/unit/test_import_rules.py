@@ -74,7 +74,7 @@ MAY_IMPORT = {
     "job_configuration": {"connectors", "graph", "job", "sinks", "sources", "version"},
     "job_listener": {"graph", "job", "progress"},
     "watermark_report": {"errors", "explain", "graph", "job_summary", "printable", "progress", "watermark"},
-    "job": MODEL | {"arguments", "graph", "job_listener", "progress", "watermark_report"},
+    "job": MODEL | {"arguments", "graph", "job_listener", "progress", "record_table", "watermark_report"},
     "terminal": {
         "errors",
         "graph",
