@@ -80,6 +80,7 @@ class CombineColumns(WindowAggregate[IN, OUT], BatchFunction):
     """Emits the partial results of each batch. It is stateless, so it can run in the tasks that read the source."""
 
     dsv2_inherits_parallelism = True
+    dsv2_part_of = "aggregate"
 
     @property
     def record_types(self) -> tuple[type, type]:

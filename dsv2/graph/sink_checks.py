@@ -25,6 +25,7 @@ class SinkCheck(OneInputStreamProcessFunction[T, T], Generic[T]):
     """Emits the records that ``sink`` can write. The error policy decides about the others."""
 
     dsv2_remember_keys = False
+    dsv2_part_of = "to_sink"
 
     def __init__(self, sink: Sink[T]) -> None:
         self.sink = sink

@@ -105,6 +105,7 @@ def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
         "function": _class_name(operator),
         "defined_at": operator.location,
         "automatic_uid": operator.automatic_uid,
+        "part_of": operator.body.dsv2_part_of if isinstance(operator.body, ProcessFunction) else "",
         "parallelism": operator.parallelism,
         "max_parallelism": operator.max_parallelism,
         "stateless": _is_stateless(plan, operator),

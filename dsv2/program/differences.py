@@ -11,12 +11,13 @@ from dsv2.program.class_changes import class_changes
 from dsv2.program.description import Description
 from dsv2.program.difference import Difference
 from dsv2.program.exchanged_inputs import exchanged_inputs
-from dsv2.program.operator_differences import operator_differences
+from dsv2.program.operator_differences import named, operator_differences
 from dsv2.program.type_shapes import Renamed, Shape, fits_into, shown
 from dsv2.runtime.serde.former_names import current_name
 
 __all__ = ("differences",)
 
+_OTHER_UID = ", or has another uid"
 _SOURCE = OperatorKind.SOURCE.value
 _OF_WATERMARKS = {  # part of a declaration -> whether a savepoint carries its change
     "type": False,
@@ -41,7 +42,7 @@ def differences(before: Description, now: Description) -> list[Difference]:
     renamed = partial(current_name, former_names=now["former_names"])
     old, new = before["operators"], now["operators"]
     for uid in (uid for uid in new if uid in old):
-        found.extend(operator_differences(uid, old[uid], new[uid], same_python, renamed))
+        found.extend(operator_differences(uid, old, new, same_python, renamed))
     found.extend(exchanged_inputs(old, new))
     return [*found, *_of_order(before, now), *_of_watermarks(before, now, renamed)]
 
@@ -57,12 +58,13 @@ def _removed_and_added(before: Description, now: Description) -> list[Difference
     old, new = before["operators"], now["operators"]
     found = []
     for uid in old.keys() - new.keys():
-        operator = old[uid]
-        text = f"operator {uid!r} (defined at {operator['defined_at']}) was removed, or has another uid"
-        advice = f"the operator that continues its state needs with_uid({uid!r})" if operator["automatic_uid"] else None
-        found.append(Difference(uid, text, carried=True, advice=advice, drops_state=operator["keeps_state"]))
+        automatic, keeps_state = old[uid]["automatic_uid"], old[uid]["keeps_state"]
+        text = f"{named(uid, old)} was removed{_OTHER_UID if not old[uid].get('part_of') else ''}"
+        continued = f"the operator that continues its state needs with_uid({uid!r})"
+        advice = continued if automatic and keeps_state else None
+        found.append(Difference(uid, text, carried=True, advice=advice, drops_state=keeps_state))
     for uid in new.keys() - old.keys():
-        text = f"operator {uid!r} (defined at {new[uid]['defined_at']}) is new, or has another uid"
+        text = f"{named(uid, new)} is new{_OTHER_UID if not new[uid].get('part_of') else ''}"
         found.append(Difference(uid, text, carried=True))
     return sorted(found, key=str)
 

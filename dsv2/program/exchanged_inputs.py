@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from dsv2.graph import OperatorKind
 from dsv2.program.difference import Difference
-from dsv2.program.operator_differences import at
+from dsv2.program.operator_differences import named, sender
 
 __all__ = ("exchanged_inputs",)
 
@@ -37,24 +37,24 @@ def exchanged_inputs(before: Mapping[str, Any], now: Mapping[str, Any]) -> Itera
         if earlier is None or operator["kind"] == _ONE_STREAM or not earlier["keeps_state"]:
             continue
         if len(operator["inputs"]) == len(earlier["inputs"]) > 1:
-            yield from _compared(uid, operator, _Origins(earlier, before), _Origins(operator, now))
+            yield from _compared(uid, now, _Origins(earlier, before), _Origins(operator, now))
 
 
-def _compared(uid: str, operator: Mapping[str, Any], old: _Origins, new: _Origins) -> Iterator[Difference]:
+def _compared(uid: str, now: Mapping[str, Any], old: _Origins, new: _Origins) -> Iterator[Difference]:
     found = [old.like(new, number) for number in range(len(new.senders))]
     for number, like in enumerate(found):
         if like and number not in like:
-            was, is_now = old.senders[number][0], new.senders[number][0]
+            was, is_now = old.name(number), new.name(number)
             text = (
-                f"{at(uid, operator['defined_at'])}: input {number} came from {was!r} and now comes from {is_now!r}, "
+                f"{named(uid, now)}: input {number} came from {was} and now comes from {is_now}, "
                 f"as input {like[0]} did, so the inputs would get each other's state"
             )
             yield Difference(uid, text, carried=False, advice=_ADVICE)
             return
     if not any(found) and len(set(old.senders)) > 1 and len(set(new.senders)) > 1:
-        senders = ", ".join(repr(sender) for sender, _ in old.senders)
+        senders = ", ".join(map(old.name, range(len(old.senders))))
         text = (
-            f"{at(uid, operator['defined_at'])}: its inputs came from {senders}, and nothing of that is before any of "
+            f"{named(uid, now)}: its inputs came from {senders}, and nothing of that is before any of "
             f"them now, so they may have changed places and get each other's state"
         )
         yield Difference(uid, text, carried=False, advice=_ONE_BY_ONE)
@@ -78,11 +78,15 @@ class _Origins:
 
     def like(self, other: _Origins, number: int) -> list[int]:
         """Return the inputs that input ``number`` of ``other`` may be. Empty: there is nothing to recognize it by."""
-        sender, before = other.senders[number], other.own[number]
-        return [index for index, own in enumerate(self.own) if self.senders[index] == sender or own & before]
+        direct, before = other.senders[number], other.own[number]
+        return [index for index, own in enumerate(self.own) if self.senders[index] == direct or own & before]
 
-    def _before(self, sender: _Output) -> set[_Output]:
-        found, left = {sender}, [sender]
+    def name(self, number: int) -> str:
+        """Name the operator from which an input comes."""
+        return sender(self.senders[number][0], self._operators)
+
+    def _before(self, direct: _Output) -> set[_Output]:
+        found, left = {direct}, [direct]
         while left:
             further = {_sender(one) for one in self._operators[left.pop()[0]]["inputs"]} - found
             found |= further

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsv2.graph import Exchange
@@ -11,10 +11,10 @@ from dsv2.program.difference import Difference
 from dsv2.program.state_differences import state_differences
 from dsv2.program.type_shapes import Renamed, fits_into, shown
 
-__all__ = ("at", "operator_differences")
+__all__ = ("at", "named", "operator_differences", "sender")
 
 _BY_PARALLELISM = {Exchange.FORWARD.value, Exchange.REBALANCE.value}  # the parallelism decides between the two
-_OF_INPUTS = (("from", "the origin"), ("output", "the output"), ("exchange", "the partitioning"))
+_OF_INPUTS = (("output", "the output"), ("exchange", "the partitioning"))
 _AT_SOURCE, _AS_SUBTASKS = "the tasks that read its source", "subtasks of its own"
 _OTHER_UID = "with another uid the operator begins with empty state"
 
@@ -24,18 +24,38 @@ def at(uid: str, location: str) -> str:
     return f"operator {uid!r} (defined at {location})"
 
 
+def named(uid: str, operators: Mapping[str, Any]) -> str:
+    """Name one of the described ``operators`` in a difference. One that dsv2 has added is a part of the user's step."""
+    operator = operators[uid]
+    if part_of := operator.get("part_of"):
+        return f"a part of {part_of} (defined at {operator['defined_at']})"
+    return at(uid, operator["defined_at"])
+
+
+def sender(uid: str, operators: Mapping[str, Any]) -> str:
+    """Name one of the described ``operators`` as the origin of an input."""
+    return named(uid, operators) if operators[uid].get("part_of") else repr(uid)
+
+
 def operator_differences(
-    uid: str, old: dict[str, Any], new: dict[str, Any], same_python: bool, renamed: Renamed
+    uid: str, before: Mapping[str, Any], now: Mapping[str, Any], same_python: bool, renamed: Renamed
 ) -> Iterator[Difference]:
-    """Compare two descriptions of operator ``uid``. ``same_python``: Whether digests can be compared."""
-    return _Comparison(uid, old, new, same_python, renamed).differences()
+    """Compare operator ``uid`` of two programs.
+
+    ``before`` and ``now``: Their operators, by uid. ``same_python``: Whether digests can be compared.
+    """
+    return _Comparison(uid, before, now, same_python, renamed).differences()
 
 
 class _Comparison:
-    def __init__(self, uid: str, old: dict[str, Any], new: dict[str, Any], same_python: bool, renamed: Renamed) -> None:
+    def __init__(
+        self, uid: str, before: Mapping[str, Any], now: Mapping[str, Any], same_python: bool, renamed: Renamed
+    ) -> None:
         self._uid = uid
-        self._old = old
-        self._new = new
+        self._before = before
+        self._now = now
+        self._old = before[uid]
+        self._new = now[uid]
         self._same_python = same_python
         self._renamed = renamed
 
@@ -53,7 +73,7 @@ class _Comparison:
             yield from self._of_outputs()
 
     def _found(self, text: str, carried: bool, advice: str | None = None) -> Difference:
-        return Difference(self._uid, f"{at(self._uid, self._new['defined_at'])}: {text}", carried, advice)
+        return Difference(self._uid, f"{named(self._uid, self._now)}: {text}", carried, advice)
 
     def _of_parts(self) -> Iterator[Difference]:
         old, new = self._old, self._new
@@ -107,6 +127,9 @@ class _Comparison:
 
     def _of_inputs(self) -> Iterator[Difference]:
         for number, (old, new) in enumerate(zip(self._old["inputs"], self._new["inputs"], strict=True)):
+            if old["from"] != new["from"]:
+                was, is_now = sender(old["from"], self._before), sender(new["from"], self._now)
+                yield self._found(f"the origin of input {number} was {was} and is now {is_now}", True)
             for name, what in _OF_INPUTS:
                 if old[name] != new[name] and not (name == "exchange" and _follows_parallelism(old, new)):
                     yield self._found(f"{what} of input {number} was {old[name]!r} and is now {new[name]!r}", True)

@@ -74,6 +74,9 @@ class ProcessFunction:
     dsv2_inherits_parallelism = False
     """Whether it has the parallelism of its input, so that records are not exchanged. For extensions."""
 
+    dsv2_part_of = ""
+    """The method of a stream that adds the function beside the user's own. Errors name it. For extensions."""
+
     dsv2_partition_by_constant = False
     """Whether the function runs on a non-keyed stream as if all records had the same key. For extensions."""
 

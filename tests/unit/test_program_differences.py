@@ -9,14 +9,18 @@ Every change is made to the same program::
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass, replace
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import ExecutionEnvironment
+from dsv2 import ErrorPolicy, ExecutionEnvironment
+from dsv2 import aggregates as a
+from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinType, interval_join, join, processing_time_temporal_join, window_join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy, reduce, window
 from dsv2.functions import (
@@ -29,7 +33,7 @@ from dsv2.program.description import Description, describe
 from dsv2.program.differences import differences
 from dsv2.program.fingerprint import PYTHON
 from dsv2.runtime.serde.codec import FORMAT_VERSION
-from dsv2.sinks import CollectSink, PrintSink
+from dsv2.sinks import CollectSink, ParallelSink, PrintSink, SinkBatch
 from dsv2.sources import BaseSource, CollectionSource
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
 from dsv2.watermark import Quantile, WatermarkDeclaration, new_builder
@@ -536,3 +540,78 @@ def test_parallelism_of_counted_sources_may_not_change() -> None:
 def test_partitioning_may_not_change() -> None:
     (difference,) = differences(of_spans(2), of_spans(2, keyed=False))[:1]
     assert difference.text.endswith("the partitioning of input 0 was 'hash' and is now 'forward'")
+
+
+# --- Operators that no user made --------------------------------------------------------------------------------------
+
+
+class Sale(NamedTuple):
+    product: str
+    at: int
+
+
+class Sales(NamedTuple):
+    product: str
+    n: int
+
+
+class Checked(ParallelSink[Sales]):
+    def check_record(self, record: Sales) -> None: ...
+
+    def write(self, batch: SinkBatch[Sales]) -> None: ...
+
+
+def time_of(sale: Sale) -> int:
+    return sale.at
+
+
+def is_new(sale: Sale) -> bool:
+    return sale.at > 0
+
+
+def sales(strategy: WindowStrategy, policy: ErrorPolicy | None = None, *, filtered: bool = False) -> Description:
+    env = ExecutionEnvironment.get_instance("local")
+    timing = EventTimeExtension.new_watermark_generator_builder(time_of).build_as_process_function()
+    timed = env.from_collection([Sale("a", 1)]).with_uid("in").process(timing).with_uid("timed")
+    if filtered:
+        timed = timed.filter(is_new)
+    windows = timed.key_by(attrgetter("product")).window(strategy)
+    totals = windows.aggregate(Sales, Sale, product=a.Key(), n=a.Count()).with_uid("totals")
+    sink = totals.to_sink(Checked())
+    if policy is not None:
+        sink.with_error_policy(policy)
+    return describe(env.build_plan("job"))
+
+
+SECOND = timedelta(seconds=1)
+COMBINED = WindowStrategy.tumbling(SECOND)
+LATE = WindowStrategy.tumbling(SECOND, allowed_lateness=SECOND)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "step"),
+    [
+        (sales(COMBINED), sales(LATE), "aggregate"),
+        (sales(LATE), sales(COMBINED), "aggregate"),
+        (sales(COMBINED), sales(COMBINED, ErrorPolicy().skip(ValueError)), "to_sink"),
+        (sales(COMBINED, ErrorPolicy().skip(ValueError)), sales(COMBINED), "to_sink"),
+    ],
+    ids=["no longer combined", "combined", "policy of a sink added", "policy of a sink removed"],
+)
+def test_operators_that_no_user_made_are_named_by_the_users_step(
+    before: Description, now: Description, step: str
+) -> None:
+    found = [str(difference) for difference in differences(before, now)]
+    assert any(
+        re.match(rf"a part of {step} \(defined at .*test_program_differences.py:\d+\) (was|is)", said) for said in found
+    )
+    assert not any(name in said for said in found for name in ("Combine", "SinkCheck", "with_uid"))
+
+
+def test_only_an_operator_with_state_has_a_state_to_continue() -> None:
+    (removed,) = [
+        str(difference)
+        for difference in differences(sales(LATE, filtered=True), sales(LATE))
+        if "removed" in str(difference)
+    ]
+    assert removed.endswith("was removed, or has another uid")
