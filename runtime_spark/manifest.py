@@ -15,7 +15,7 @@ from dsv2.graph import Plan
 from dsv2.program.checked_json import from_json, to_json
 from dsv2.program.description import describe
 from dsv2.program.difference import Difference
-from dsv2.program.restart import LOCAL_FILES
+from dsv2.program.folder_kinds import LOCAL_FILES
 from runtime_spark.layout import Layout
 
 __all__ = (

@@ -28,6 +28,7 @@ from dsv2.graph.missing_uids import check_uids
 from dsv2.graph.skips import with_skips
 from dsv2.job import JobHandle, RunOptions, Trigger, check_batch_options, default_trigger
 from dsv2.job_configuration import configuration_of
+from dsv2.program.folder_kinds import check_no_savepoint
 from dsv2.progress_log import ProgressLog
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.serde.type_registry import TypeRegistry
@@ -257,6 +258,7 @@ class SparkRuntime:
         layout = self._layout_of(plan)
         with usable(f"The checkpoint_location {location}"):
             root = open_folder(self._spark, location)
+            check_no_savepoint(root)
             chosen = choose_generation(self._spark, root, plan, layout, options, self._state_key)
             checkpoint = Checkpoint(self._spark, chosen, plan, layout, options, self._clock)
             plan = with_skips(plan, checkpoint.unblocking.skips)

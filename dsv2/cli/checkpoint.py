@@ -1,4 +1,4 @@
-"""``dsv2 checkpoint``: shows and verifies the checkpoints of jobs on Spark."""
+"""``dsv2 checkpoint``: shows and verifies the checkpoints of jobs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from dsv2.cli.command import add_command
 from dsv2.cli.report import Report, table
-from dsv2.cli.with_spark import add_settings, add_state_key, settings_of, spark_commands
+from dsv2.cli.with_spark import add_settings, add_state_key, checkpoint_commands, settings_of
 
 __all__ = ("add_commands",)
 
 
 def add_commands(groups: Any) -> None:
     """Add the commands to those of ``dsv2``."""
-    group = groups.add_parser("checkpoint", help="show and verify checkpoints of jobs on Spark")
+    group = groups.add_parser("checkpoint", help="show and verify checkpoints of jobs")
     commands = group.add_subparsers(required=True, metavar="COMMAND")
     for name, run, text in (
         ("show", _show, "show the program of a checkpoint and the positions of its sources"),
@@ -31,13 +31,14 @@ def add_commands(groups: Any) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> Report:
-    data = spark_commands().show(arguments.path, settings_of(arguments))
+    data = checkpoint_commands(arguments.path).show(arguments.path, settings_of(arguments))
     layout = data["layout"]
+    where = "local runtime" if layout is None else f"{layout['partitions']} partitions, state layout {layout['state']}"
     positions = [{"source": uid, "offset": json.dumps(offset)} for uid, offset in data["positions"].items()]
     text = [
         f"Checkpoint {data['checkpoint_id']}",
         f"of the job {data['job_name']!r} after micro-batch {data['batch_id']},",
-        f"{layout['partitions']} partitions, state layout {layout['state']}, written by Python {data['python']}",
+        f"{where}, written by Python {data['python']}",
         "",
         *table(data["operators"]),
         "",
@@ -47,5 +48,5 @@ def _show(arguments: argparse.Namespace) -> Report:
 
 
 def _verify(arguments: argparse.Namespace) -> Report:
-    data = spark_commands().verify(arguments.path, settings_of(arguments), arguments.state_key)
+    data = checkpoint_commands(arguments.path).verify(arguments.path, settings_of(arguments), arguments.state_key)
     return Report([f"The state after micro-batch {data['batch_id']} is complete.", "", *table(data["operators"])], data)

@@ -10,7 +10,7 @@ from typing import Any
 from dsv2.cli.command import add_command
 from dsv2.cli.edit import add_edit
 from dsv2.cli.report import Report, table
-from dsv2.cli.with_spark import add_settings, add_state_key, open_savepoint, settings_of, spark_commands
+from dsv2.cli.with_spark import add_settings, add_state_key, checkpoint_commands, open_savepoint, settings_of
 from dsv2.savepoint.metadata import SinkPosition
 
 __all__ = ("add_commands",)
@@ -26,7 +26,7 @@ def add_commands(groups: Any) -> None:
         "take a savepoint from a checkpoint",
         "savepoint create /data/orders /data/savepoint",
         "savepoint create hdfs:///jobs/orders hdfs:///savepoints/orders --conf spark.master=yarn",
-        description="Take a savepoint from the checkpoint of a job on Spark, as of its last complete micro-batch.",
+        description="Take a savepoint from the checkpoint of a job, as of its last complete micro-batch.",
     )
     create.add_argument("checkpoint", help="the checkpoint_location of the job")
     create.add_argument("path", help="the folder of the savepoint, which must not exist or must be empty")
@@ -50,7 +50,8 @@ def add_commands(groups: Any) -> None:
 
 def _create(arguments: argparse.Namespace) -> Report:
     settings = settings_of(arguments)
-    path = spark_commands().create(arguments.checkpoint, arguments.path, settings, arguments.state_key)
+    commands = checkpoint_commands(arguments.checkpoint)
+    path = commands.create(arguments.checkpoint, arguments.path, settings, arguments.state_key)
     return Report([f"The savepoint is in {path}."], {"path": path})
 
 

@@ -7,10 +7,19 @@ from importlib import import_module
 from typing import Any
 
 from dsv2.errors import ConfigurationError
-from dsv2.paths import is_remote
+from dsv2.paths import is_remote, local_folder
+from dsv2.program.folder_kinds import FolderKind, check_no_savepoint, kind_of_folder
 from dsv2.savepoint import Savepoint
 
-__all__ = ("add_state_key", "add_settings", "open_savepoint", "settings_of", "spark_commands", "state_key_value")
+__all__ = (
+    "add_settings",
+    "add_state_key",
+    "checkpoint_commands",
+    "open_savepoint",
+    "settings_of",
+    "spark_commands",
+    "state_key_value",
+)
 
 
 def add_settings(command: argparse.ArgumentParser) -> None:
@@ -52,6 +61,20 @@ def open_savepoint(path: str, arguments: argparse.Namespace) -> Savepoint:
         return Savepoint.open(path)
     savepoint: Savepoint = spark_commands().open_savepoint(path, settings_of(arguments))
     return savepoint
+
+
+def checkpoint_commands(path: str) -> Any:
+    """Return the module with the commands for the checkpoint ``path``: those of the local runtime need no Spark.
+
+    Raises:
+        ConfigurationError: It is a savepoint, or Spark is required and not installed.
+    """
+    if not is_remote(path):
+        folder = local_folder(path, "")
+        check_no_savepoint(folder)
+        if kind_of_folder(folder) is FolderKind.LOCAL:
+            return import_module("dsv2.local.command_line")
+    return spark_commands()  # the default file system of Spark may be another one
 
 
 def spark_commands() -> Any:

@@ -17,14 +17,15 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import IO, Any, NamedTuple
+from zlib import crc32
 
 from dsv2.dead_letters.replay import Replays
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import LocalFolder
 from dsv2.program.checked_json import from_json, to_json
 from dsv2.program.description import Description
+from dsv2.program.folder_kinds import LOCAL_FILES, FolderKind, check_no_savepoint, kind_of_folder
 from dsv2.program.key_samples import KeySample
-from dsv2.program.restart import LOCAL_FILES
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.version import __version__
 
@@ -33,7 +34,6 @@ __all__ = ("LocalCheckpoint", "SinkOutput", "StoredBatch", "SubtaskState")
 _VERSION = 1
 _BATCH, _WRITTEN = ".batch", ".written"
 _LOCK = f"{LOCAL_FILES}/lock"
-_OF_SPARK = {"metadata", "offsets", "commits", "generations"}
 _RESTORE = "Restore the checkpoint from a backup, or start from a new checkpoint_location."
 
 
@@ -96,18 +96,24 @@ class StoredBatch:
     states: Sequence[SubtaskState] = ()
     outputs: Sequence[SinkOutput] = ()
 
+    @property
+    def job_name(self) -> str:
+        """The name of the job."""
+        return str(self.programs[-1]["job_name"])
+
     def encoded(self) -> bytes:
         """Return the content of the file of the micro-batch."""
-        blobs = [state.snapshot for state in self.states] + [output.records for output in self.outputs]
+        blobs = b"".join([*(state.snapshot for state in self.states), *(output.records for output in self.outputs)])
         plain = replace(self, states=(), outputs=())
         header = {
             **asdict(plain),
             "version": _VERSION,
             "dsv2": __version__,
+            "blobs_crc32": crc32(blobs),
             "states": [[*state[:-1], len(state.snapshot)] for state in self.states],
             "outputs": [[*output[:-1], len(output.records)] for output in self.outputs],
         }
-        return b"\n".join([to_json(header), b"".join(blobs)])
+        return b"\n".join([to_json(header), blobs])
 
     @staticmethod
     def decoded(data: bytes, place: str) -> StoredBatch:
@@ -136,6 +142,8 @@ def _decoded(header: dict[str, Any], rest: bytes) -> StoredBatch:
     sizes = [size for *_, size in (*states, *outputs)]
     if sum(sizes) != len(rest):
         raise ValueError(f"it has {len(rest)} bytes of state and output instead of {sum(sizes)}")
+    if header.pop("blobs_crc32") != crc32(rest):
+        raise ValueError("its state or output was changed")
     ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
     blobs = [rest[end - size : end] for end, size in zip(ends, sizes, strict=True)]
     there = {
@@ -161,7 +169,7 @@ class LocalCheckpoint:
         """Become the only job that uses the checkpoint, until ``release`` or the end of the process.
 
         Raises:
-            ConfigurationError: Another job uses it, or it cannot be written.
+            ConfigurationError: Another job uses it, it cannot be written, or it is a savepoint.
             IncompatibleCheckpointError: It is the checkpoint of a job on Spark.
         """
         self._check_runtime()
@@ -224,7 +232,8 @@ class LocalCheckpoint:
                     self.folder.delete(_name(number, suffix))
 
     def _check_runtime(self) -> None:
-        if _OF_SPARK & self.folder.sizes().keys():
+        check_no_savepoint(self.folder)
+        if kind_of_folder(self.folder) is FolderKind.SPARK:
             raise IncompatibleCheckpointError(
                 f"{self.folder.path} is the checkpoint of a job on Spark. To continue that job locally, take a "
                 f"savepoint of it, and start with savepoint=... and a new checkpoint_location."

@@ -16,10 +16,7 @@ from dsv2.program.stored_classes import unreadable_classes
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 
-__all__ = ("LOCAL_FILES", "refusal", "refuse_or_warn_of_dropped", "restart_differences")
-
-LOCAL_FILES = "local"
-"""The folder of a checkpoint in which the local runtime has its files. Other runtimes refuse such a checkpoint."""
+__all__ = ("refusal", "refuse_or_warn_of_dropped", "restart_differences")
 
 
 def restart_differences(

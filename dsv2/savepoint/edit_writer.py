@@ -13,12 +13,13 @@ from uuid import uuid4
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder
 from dsv2.program.description import Description
+from dsv2.program.folder_kinds import SAVEPOINT_FILE
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.stand_ins import StandIns
 from dsv2.runtime.state.rows import StateRow
 from dsv2.savepoint.draft import Draft
 from dsv2.savepoint.given_state import local_values
-from dsv2.savepoint.metadata import DESCRIPTION, SavepointFile, write_info
+from dsv2.savepoint.metadata import SavepointFile, write_info
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.row_edits import Edit, edit_rows
 from dsv2.savepoint.tables import SavepointTable, TableId, rows_in
@@ -74,7 +75,7 @@ def check_new_folder(folder: Folder, draft: Draft) -> None:
 
 def remove_unfinished(folder: Folder) -> None:
     """Remove what a failed edit has written."""
-    folder.delete(DESCRIPTION)
+    folder.delete(SAVEPOINT_FILE)
     folder.remove("state")
 
 

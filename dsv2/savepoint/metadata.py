@@ -11,12 +11,12 @@ from dsv2.dead_letters.replay import Replays
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import Folder
 from dsv2.program.checked_json import from_json, to_json
+from dsv2.program.folder_kinds import SAVEPOINT_FILE, FolderKind, kind_of_folder
 from dsv2.savepoint.structure import check_structure
 from dsv2.savepoint.tables import SavepointTable, TableId
 from dsv2.version import __version__
 
 __all__ = (
-    "DESCRIPTION",
     "PYTHON_VERSION",
     "SAVEPOINT_VERSION",
     "JsonObject",
@@ -34,9 +34,6 @@ SAVEPOINT_VERSION: Final = 1
 """The version of the format of savepoints. All versions stay readable."""
 
 PYTHON_VERSION: Final = "{}.{}.{}".format(*sys.version_info[:3])
-
-DESCRIPTION: Final = "savepoint.json"
-"""The file with the description."""
 
 JsonObject: TypeAlias = dict[str, Any]
 
@@ -155,7 +152,7 @@ class SavepointInfo:
 
 def write_info(folder: Folder, info: SavepointInfo) -> None:
     """Write the description. A folder becomes a savepoint with it, so it is written last."""
-    folder.write(DESCRIPTION, to_json({"savepoint_version": SAVEPOINT_VERSION, **asdict(info)}))
+    folder.write(SAVEPOINT_FILE, to_json({"savepoint_version": SAVEPOINT_VERSION, **asdict(info)}))
 
 
 def read_info(folder: Folder) -> SavepointInfo:
@@ -166,13 +163,10 @@ def read_info(folder: Folder) -> SavepointInfo:
         IncompatibleCheckpointError: The format has a version that is not known here.
         CorruptDataError: The description is damaged.
     """
-    data = folder.read(DESCRIPTION)
+    data = folder.read(SAVEPOINT_FILE)
     if data is None:
-        raise ConfigurationError(
-            f"{folder.path} is not a savepoint: it has no {DESCRIPTION}. A savepoint that was not completed has none "
-            f"either; delete it, and take it again."
-        )
-    place = folder.place(DESCRIPTION)
+        raise _no_savepoint(folder)
+    place = folder.place(SAVEPOINT_FILE)
     try:
         entry = from_json(data)
         version = entry.pop("savepoint_version")
@@ -201,3 +195,16 @@ def read_info(folder: Folder) -> SavepointInfo:
     except (AttributeError, KeyError, TypeError) as error:
         raise CorruptDataError(f"{place} is damaged: {error!r}. Restore it from a backup.") from error
     return info
+
+
+def _no_savepoint(folder: Folder) -> ConfigurationError:
+    kind = kind_of_folder(folder)
+    if kind is FolderKind.OTHER:
+        return ConfigurationError(
+            f"{folder.path} is not a savepoint: it has no {SAVEPOINT_FILE}. A savepoint that was not completed has "
+            f"none either: take it again, in another folder."
+        )
+    return ConfigurationError(
+        f"{folder.path} is {kind.value}, not a savepoint. To continue that job, pass it as checkpoint_location. To "
+        f"start from its state elsewhere, take a savepoint of it: dsv2 savepoint create {folder.path} PATH"
+    )

@@ -7,8 +7,9 @@ from hashlib import sha256
 
 from dsv2.errors import CorruptDataError
 from dsv2.folders import Folder
+from dsv2.program.folder_kinds import SAVEPOINT_FILE
 from dsv2.runtime.state.rows import RowKind, StateRow
-from dsv2.savepoint.metadata import DESCRIPTION, SavepointFile, SavepointInfo, read_info
+from dsv2.savepoint.metadata import SavepointFile, SavepointInfo, read_info
 from dsv2.savepoint.tables import SavepointTable, rows_in
 
 __all__ = ("SavepointReader", "check_files")
@@ -104,7 +105,7 @@ def check_files(folder: Folder, info: SavepointInfo) -> None:
 
 def _expected(info: SavepointInfo) -> dict[str, dict[str, int | None]]:
     """Return for each folder of a savepoint its entries: files with their sizes, and other entries with None."""
-    folders: dict[str, dict[str, int | None]] = {"": {DESCRIPTION: None, "state": None}, "state": {}}
+    folders: dict[str, dict[str, int | None]] = {"": {SAVEPOINT_FILE: None, "state": None}, "state": {}}
     for name, file in info.files.items():
         folder, _, own_name = name.rpartition("/")
         folders.setdefault(folder, {})[own_name] = file.size

@@ -10,6 +10,7 @@ from dsv2.dead_letters.replay import Replays
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import Folder
 from dsv2.program.description import Description
+from dsv2.program.folder_kinds import check_no_savepoint
 from dsv2.savepoint.metadata import SourcePosition
 from runtime_spark.checkpoint_log import Beginning, beginning_of
 from runtime_spark.manifest import Manifest, has_spark_state, read_checkpoint_id, read_manifest
@@ -93,6 +94,7 @@ def read_basis(checkpoint: Folder) -> SavepointBasis:
 
 def _read(checkpoint: Folder, beginning: Beginning) -> SavepointBasis:
     last = beginning.batch_id - 1
+    check_no_savepoint(checkpoint)
     manifest = read_manifest(checkpoint)
     if manifest is None or last < 0:
         raise ConfigurationError(

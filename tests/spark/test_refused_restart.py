@@ -30,6 +30,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration
+from runtime_spark import create_savepoint
 from runtime_spark.layout import Layout
 from runtime_spark.stage import StreamingStage, streaming_stage
 from runtime_spark.worker import pack_job
@@ -332,3 +333,14 @@ def test_collection_that_grew_after_the_end_of_the_job(spark: SparkSession, chec
     assert run_with(1, 2) == []
     with pytest.raises(IncompatibleCheckpointError, match="ended after 2 records but now holds 3"):
         run_with(1, 2, 3)
+
+
+def test_savepoint_given_as_checkpoint_is_not_touched(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "savepoint.json").write_text("{}")
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.from_source(DataGeneratorSource(reading, count=1)).with_uid("in").to_sink(CollectSink()).with_uid("out")
+    with pytest.raises(ConfigurationError, match="is a savepoint, not a checkpoint"):
+        env.execute("job", checkpoint_location=tmp_path)
+    with pytest.raises(ConfigurationError, match="is a savepoint, not a checkpoint"):
+        create_savepoint(tmp_path, tmp_path / "new", spark=spark)
+    assert [file.name for file in tmp_path.iterdir()] == ["savepoint.json"]

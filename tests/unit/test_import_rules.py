@@ -140,7 +140,7 @@ MAY_IMPORT = {
         "unfinished",
     }
     | {"watermark", "watermark_report"},
-    "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "savepoint", "version"}
+    "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "program", "savepoint", "version"}
     # to build, run and show pipelines
     | {"dashboard", "environment", "explain", "graph", "job", "progress", "progress_log", "runtime_view", "terminal"}
     | {"printable", "tracebacks", "watermark_report"},

@@ -22,7 +22,7 @@ from dsv2.errors import InternalError
 from dsv2.file_log import DataFile, MergeGroup
 from dsv2.file_log.description import Description
 from dsv2.folders import LocalFolder
-from dsv2.program.restart import LOCAL_FILES
+from dsv2.program.folder_kinds import LOCAL_FILES
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink

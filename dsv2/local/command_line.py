@@ -1,0 +1,112 @@
+"""The commands of ``dsv2`` for checkpoints of the local runtime. Their results are those of the commands with Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dsv2.errors import ConfigurationError
+from dsv2.local.beginning import on_disk
+from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.stand_ins import StandIns
+from dsv2.runtime.state.rows import StateRow, rows_of
+from dsv2.savepoint.metadata import Origin
+from dsv2.savepoint.writer import SavepointWriter
+
+__all__ = ("create", "show", "verify")
+
+
+def create(checkpoint: str, path: str, settings: Mapping[str, str], key_file: str | None) -> str:
+    """Take a savepoint from a checkpoint whose job is not running, and return its path.
+
+    Args:
+        checkpoint: The checkpoint.
+        path: The folder of the savepoint.
+        settings: Not used.
+        key_file: Not used: local state is not signed.
+
+    Raises:
+        ConfigurationError: ``path`` is in use, a job uses the checkpoint, or there is nothing to continue.
+        CorruptDataError: The checkpoint is damaged.
+    """
+    opened = LocalCheckpoint(on_disk(checkpoint))
+    opened.acquire()
+    try:
+        stored = _last(opened)
+        if not opened.is_written(stored.batch_id):
+            raise ConfigurationError(
+                f"The sinks of the job {stored.job_name!r} may not have micro-batch {stored.batch_id}, whose records "
+                f"are in the checkpoint {checkpoint}. Start the job once more from the checkpoint, which completes the "
+                f"micro-batch, and take the savepoint then."
+            )
+        if stored.complete:
+            raise ConfigurationError(
+                f"The job {stored.job_name!r} of the checkpoint {checkpoint} has reached the end of its input, so "
+                f"there is nothing to continue."
+            )
+        codec = Codec(StandIns())
+        writer = SavepointWriter(on_disk(path), stored.programs, codec)
+        writer.write(_rows(stored, codec))
+        origin = Origin(stored.job_name, stored.job_id, stored.batch_id)
+        writer.finish(origin, stored.sources, stored.sinks, stored.fields, stored.holding, stored.replays)
+    finally:
+        opened.release()
+    return on_disk(path).path
+
+
+def show(checkpoint: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    """Describe a checkpoint as of its last micro-batch, as JSON values. ``settings``: Not used."""
+    stored = _last(LocalCheckpoint(on_disk(checkpoint)))
+    program = stored.programs[-1]
+    return {
+        "checkpoint_id": stored.checkpoint_id,
+        "job_name": stored.job_name,
+        "batch_id": stored.batch_id,
+        "layout": None,
+        "python": program["python"],
+        "operators": [
+            {
+                "operator": uid,
+                "kind": operator["kind"],
+                "parallelism": operator["parallelism"],
+                "states": ", ".join(sorted(operator["states"])),
+            }
+            for uid, operator in sorted(program["operators"].items())
+        ],
+        "positions": {uid: position.offset for uid, position in sorted(stored.sources.items())},
+    }
+
+
+def verify(checkpoint: str, settings: Mapping[str, str], key_file: str | None) -> dict[str, Any]:
+    """Read and decode all state of a checkpoint, and return the number of rows and bytes by operator.
+
+    Args:
+        checkpoint: The checkpoint.
+        settings: Not used.
+        key_file: Not used.
+
+    Raises:
+        CorruptDataError: The checkpoint is damaged.
+    """
+    stored = _last(LocalCheckpoint(on_disk(checkpoint)))
+    rows, size = Counter[str](), Counter[str]()
+    for uid, row in _rows(stored, Codec(StandIns())):
+        rows[uid] += 1
+        size[uid] += len(row.key or b"") + len(row.value or b"")
+    operators = [{"operator": uid, "rows": rows[uid], "bytes": size[uid]} for uid in sorted(rows)]
+    return {"batch_id": stored.batch_id, "operators": operators}
+
+
+def _last(checkpoint: LocalCheckpoint) -> StoredBatch:
+    stored = checkpoint.last()
+    if stored is None:
+        raise ConfigurationError(f"The checkpoint {checkpoint.folder.path} has no complete micro-batch.")
+    return stored
+
+
+def _rows(stored: StoredBatch, codec: Codec) -> Iterator[tuple[str, StateRow]]:
+    for state in stored.states:
+        owner = f"State of operator {state.uid!r}, subtask {state.subtask}"
+        yield from rows_of(state.snapshot, state.subtask, codec, owner)
