@@ -32,6 +32,8 @@ class SinkCheck(OneInputStreamProcessFunction[T, T], Generic[T]):
 
     def process_record(self, record: T, output: Collector[T], ctx: PartitionedContext[T]) -> None:
         try:
+            if (timestamp := ctx.timestamp) is not None:
+                self.sink.check_timestamp(timestamp)
             self.sink.check_record(record)
         except JobError as error:  # such as a server that cannot be reached: every record would be skipped
             raise ResourceError(str(error)) from error

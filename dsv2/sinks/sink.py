@@ -51,6 +51,9 @@ class Sink(ABC, Generic[T_contra]):
         override it cannot have one.
         """
 
+    def check_timestamp(self, timestamp: int) -> None:
+        """Raise an exception if no record with ``timestamp`` (ms) can be written. Called before ``check_record``."""
+
     def describe_target(self) -> str:
         """Return where the sink writes, without secrets, to be shown by savepoints. Empty: not known."""
         return ""

@@ -79,6 +79,45 @@ def test_message_fields(topics: Topics, job: str, delivery: Any) -> None:
     ]
 
 
+def test_keys_have_the_partitions_of_the_java_client(topics: Topics, job: str) -> None:
+    """The hashes are those of Kafka's own test of murmur2."""
+    hashes = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536, b"abc": 479470107}
+    topic, keys = topics.create(7), list(hashes)
+    sink = sink_of(topics, topic, key=lambda number: keys[number - 1], partition=None)
+    begin(sink, job, 0)
+    write(sink, job, 0, 1, 2, 3, 4)
+    found = {message.key(): partition for partition in range(7) for message in messages(topics, topic, partition)}
+    assert found == {key: (value & 0x7FFFFFFF) % 7 for key, value in hashes.items()}
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_awkward_messages_are_written_as_they_are_or_refused(topics: Topics, job: str, delivery: Any) -> None:
+    topic = topics.create()
+    headers = [("", b""), ("twice", b"1"), ("twice", None), ("\u00e9", b"\0\xff")]
+    keys: list[bytes | None] = [b"", None, b"\0\xff"]
+    sink = KafkaSink[int](
+        topics.bootstrap_servers,
+        topic,
+        lambda number: [b"", None, b"v"][number % 3],
+        key=lambda number: keys[number % 3],
+        headers=lambda number: headers,
+        partition=lambda number: 0 if number < 9 else -1,
+        delivery=delivery,
+        retry_timeout=ms(20_000),
+    )
+    info = SinkInfo(job, "out", 1)
+    sink.begin(info, 0)
+    sink.write(SinkBatch(info, 0, 0, iter([RecordBatch([3, 4, 5], [1, -1, -(10**12)])])))
+    for record, stamp, told in ((3, 0, "the record 3: .* timestamp 0"), (9, 5, "the record 9: .* partition is -1")):
+        with pytest.raises(JobError, match=told):
+            sink.write(SinkBatch(info, 0, 1, iter([RecordBatch([record], [stamp])])))
+    assert [(m.key(), m.value(), m.headers(), m.timestamp()[1]) for m in messages(topics, topic, 0)] == [
+        (b"", b"", headers, 1),
+        (None, None, headers, -1),
+        (b"\0\xff", b"v", headers, -(10**12)),
+    ]
+
+
 def messages(topics: Topics, topic: str, partition: int) -> Iterator[Message]:
     topics.await_commits(topic)
     consumer = Consumer({**topics.config, "group.id": "tests", "enable.partition.eof": True})
@@ -157,7 +196,7 @@ def test_failed_batch_is_not_visible(topics: Topics, job: str) -> None:
             raise ValueError("no three")
         return encoded(number)
 
-    with pytest.raises(ValueError, match="no three"):
+    with pytest.raises(JobError, match="Cannot write the record 3: ValueError: no three"):
         write(KafkaSink(topics.bootstrap_servers, topic, strict), job, 0, 1, 2, 3)
     topics.send(topic, [b"9"])
     topics.send(topic, [b"9"], 1)
@@ -175,7 +214,7 @@ def test_overtaken_attempt_cannot_commit(topics: Topics, job: str) -> None:
         write(sink, job, 0, 1, 2)  # Spark has started another attempt, which is faster
         yield RecordBatch([2])
 
-    with pytest.raises(JobError, match=r"A newer attempt of the same task has taken over \(_FENCED"):
+    with pytest.raises(JobError, match=r"A newer attempt of the same task has taken over, .* \(_FENCED"):
         sink.write(SinkBatch(SinkInfo(job, "out", 2), 0, 0, overtaken()))
     assert numbers(topics, topic) == [1, 2]
 

@@ -40,6 +40,7 @@ _CLOSE_TIMEOUT_SECONDS = 5.0
 # The wait is limited here instead, and a client that did not answer is replaced, which is safe.
 _NO_TIMEOUT_SECONDS = 3600.0
 _MAX_CONSUMERS = 8  # each has threads and connections; a new one takes about 60 ms to find its coordinator
+_INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _NO_COORDINATOR = "The coordinator of the group was not reached, or waits for the end of an open transaction"
 _PERMANENTLY_REFUSED = (  # the topic was deleted; the group has members, which commit their own offsets
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -91,12 +92,16 @@ class Broker:
         del self._admin
 
     def partitions(self, topics: Collection[str] | None, pattern: str | None) -> list[TopicPartition]:
-        """Return all partitions of ``topics``, or of the topics whose whole name matches ``pattern``, in order."""
+        """Return all partitions of ``topics``, or of the topics whose whole name matches ``pattern``, in order.
+
+        As in the Java client, no pattern matches the internal topics of the brokers.
+        """
         metadata = self._request("Cannot list topics", lambda seconds: self._admin.list_topics(timeout=seconds))
         wanted = [
             name
             for name in metadata.topics
-            if (topics is not None and name in topics) or (pattern is not None and re.fullmatch(pattern, name))
+            if (topics is not None and name in topics)
+            or (pattern is not None and name not in _INTERNAL_TOPICS and re.fullmatch(pattern, name))
         ]
         return sorted(TopicPartition(name, number) for name in wanted for number in metadata.topics[name].partitions)
 

@@ -80,6 +80,6 @@ def failure_of(connection: KafkaConnection, what: str, error: KafkaError) -> Job
     if error.code() in _UNAVAILABLE:
         reason = "The brokers do not answer"
     elif error.code() in _FENCED:
-        reason = "A newer attempt of the same task has taken over"
+        reason = "A newer attempt of the same task has taken over, or transaction.timeout.ms has passed"
     message = connection.redacted(error.str())
     return JobError(f"{what} at {connection.bootstrap_servers}. {reason} ({error.name()}: {message}).")

@@ -12,7 +12,7 @@ from dsv2.connectors.client_library import require_client_library
 from dsv2.connectors.secrets import ClientOptions, OptionValue
 from dsv2.errors import ConfigurationError
 
-__all__ = ("Config", "KafkaConnection")
+__all__ = ("MAX_MESSAGE_BYTES", "Config", "KafkaConnection")
 
 Config: TypeAlias = dict[str, Any]
 
@@ -26,19 +26,31 @@ _RESERVED = {
     "enable.partition.eof": "stopping_offsets",
     "transactional.id": "transactional_id_prefix",
     "enable.idempotence": "delivery",
+    "acks": "delivery",
+    "request.required.acks": "delivery",
 }
 _CONSUMER: Config = {
     "enable.auto.commit": False,
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
 }
+_PRODUCER: Config = {"enable.idempotence": True, "acks": "all", "delivery.report.only.error": True}
+MAX_MESSAGE_BYTES = 1_000_000  # of librdkafka; the Java client and brokers have 1 MiB, which includes the batch
 # Defaults that the user may override.
 _CLIENT_DEFAULTS: Config = {"reconnect.backoff.max.ms": 1000, "log.connection.close": False}
 _CONSUMER_DEFAULTS: Config = {
     "fetch.wait.max.ms": 10,  # the messages of a range exist already; a longer wait would only delay the next range
     "queued.min.messages": 20_000,  # messages fetched beyond the range are discarded
     "fetch.queue.backoff.ms": 10,  # otherwise a full queue pauses its partition for a second, into the next range
+    "isolation.level": "read_committed",
+    "check.crcs": True,  # as the Java client; librdkafka does not check them by default
+    "allow.auto.create.topics": False,
 }
+_PRODUCER_DEFAULTS: Config = {
+    "partitioner": "murmur2_random",  # of the Java client; that of librdkafka takes other partitions for the same keys
+    "message.max.bytes": MAX_MESSAGE_BYTES,
+}
+_TRANSACTION_DEFAULTS: Config = {"transaction.timeout.ms": 60_000}
 _NO_GROUP = "dsv2"  # the client requires a group even if it never joins one
 
 
@@ -95,12 +107,20 @@ class KafkaConnection:
         return self.options.get("isolation.level") == "read_uncommitted"
 
     def client_config(self) -> Config:
-        """The configuration of admin clients and producers."""
+        """The configuration of admin clients."""
         return {**_CLIENT_DEFAULTS, "bootstrap.servers": self.bootstrap_servers, **self.options}
 
     def consumer_config(self) -> Config:
         """The configuration of consumers, which never join their group."""
         return {**_CONSUMER_DEFAULTS, **self.client_config(), **_CONSUMER, "group.id": self.group_id or _NO_GROUP}
+
+    def producer_config(self, transactional_id: str | None) -> Config:
+        """The configuration of producers. Without a ``transactional_id``, they do not use transactions."""
+        if transactional_id is None:
+            ours: Config = {"delivery.timeout.ms": self.retry_timeout_ms}
+        else:
+            ours = {**_TRANSACTION_DEFAULTS, "transactional.id": transactional_id}
+        return {**_PRODUCER_DEFAULTS, **ours, **self.client_config(), **_PRODUCER}
 
     def redacted(self, text: str) -> str:
         """Return ``text`` with the secrets of the options hidden."""

@@ -56,6 +56,8 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
         subscription = self._subscription
         found = self._broker.partitions(subscription.topics, subscription.pattern)
         self._check_topics({partition.topic for partition in found})
+        if self._first_discovery:
+            self._check_named(found)
         if new := [partition for partition in found if partition not in self._begun]:
             self._begin(new)
         self._partitions = list(dict.fromkeys([*self._partitions, *found]))
@@ -69,6 +71,16 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
                 f"Topic {', '.join(missing)} does not exist. Create it, or remove it from topics. Its partitions are "
                 f"dropped when the job restarts."
             )
+
+    def _check_named(self, found: Collection[TopicPartition]) -> None:
+        subscription = self._subscription
+        for name, offsets in (("starting", subscription.starting_offsets), ("stopping", subscription.stopping_offsets)):
+            unknown = sorted(set(offsets.named).difference(found)) if offsets is not None else []
+            if unknown:
+                raise JobError(
+                    f"{name}_offsets has an offset for {', '.join(map(str, unknown))}, but there is no such partition "
+                    f"among those that the source reads: {subscription}. Correct the offsets or the topics."
+                )
 
     def _begin(self, partitions: Collection[TopicPartition]) -> None:
         # A partition that is discovered later did not exist before, so all of its messages are new.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
-__all__ = ("Headers", "MessageEncoder")
+__all__ = ("Headers", "MessageEncoder", "checked_headers", "checked_partition", "checked_timestamp")
 
 T = TypeVar("T")
 Headers: TypeAlias = Collection[tuple[str, bytes | None]]
@@ -31,7 +31,7 @@ class MessageEncoder(Generic[T]):
 
         Raises:
             TypeError: A part of the message has another type.
-            ValueError: The message is too large, or the number of the partition is negative.
+            ValueError: The message is too large, or the client library would write another one.
         """
         topic = self.topic if isinstance(self.topic, str) else self.topic(record)
         value = self.value(record)
@@ -42,13 +42,46 @@ class MessageEncoder(Generic[T]):
         _require(value, (bytes, type(None)), "value")
         _require(key, (bytes, type(None)), "key")
         _require(partition, int, "partition")
-        for name, content in headers:
-            _require(name, str, "name of a header")
+        for _, content in checked_headers(headers):
             _require(content, (bytes, type(None)), "value of a header")
-        if partition < 0:
-            raise ValueError(f"The partition is {partition}, but numbers of partitions begin at 0.")
+        checked_partition(partition)
         if (size := len(value or b"") + len(key or b"")) > max_bytes:
             raise ValueError(f"The message has {size} bytes, but the option message.max.bytes is {max_bytes}.")
+
+
+def checked_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
+    """Return ``headers`` as librdkafka takes them. Raises ``TypeError`` or ``ValueError`` for a name.
+
+    The client library would write other bytes than texts as their ``repr``, cut a name at a NUL, and crash the process
+    for lone surrogates.
+    """
+    checked = list(headers)
+    for name, _ in checked:
+        _require(name, str, "name of a header")
+        if "\0" in name:
+            raise ValueError(f"The name of the header {name!r:.200} has a NUL character, at which librdkafka cuts it.")
+        name.encode()
+    return checked
+
+
+def checked_partition(number: int) -> int:
+    """Return ``number``. Raises ``ValueError`` if it is negative: -1 is a partition of librdkafka's choice."""
+    if number < 0:
+        raise ValueError(
+            f"The partition is {number}, but numbers of partitions begin at 0. Without partition=..., the client "
+            f"chooses one by the key."
+        )
+    return number
+
+
+def checked_timestamp(timestamp: int) -> int:
+    """Return ``timestamp``. Raises ``ValueError`` if it is 0, which is the current time for librdkafka."""
+    if timestamp == 0:
+        raise ValueError(
+            "The record has the timestamp 0 (1970-01-01T00:00:00Z), instead of which the Kafka client librdkafka "
+            "writes the current time. Give it another timestamp, such as 1."
+        )
+    return timestamp
 
 
 def _require(part: object, kinds: type | tuple[type, ...], what: str) -> None:

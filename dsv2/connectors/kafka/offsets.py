@@ -52,6 +52,11 @@ class OffsetsInitializer(ABC):
         """Whether the offsets depend on those committed by a consumer group."""
         return False
 
+    @property
+    def named(self) -> Collection[TopicPartition]:
+        """The partitions that must exist when the job first starts."""
+        return ()
+
     @staticmethod
     def earliest() -> OffsetsInitializer:
         """Start at the first available message."""
@@ -72,7 +77,7 @@ class OffsetsInitializer(ABC):
         Raises:
             ConfigurationError: The timestamp is not an int of at least 0.
         """
-        if isinstance(timestamp, bool) or not isinstance(timestamp, int) or timestamp < 0:
+        if isinstance(timestamp, bool) or not isinstance(timestamp, int) or not 0 <= timestamp < 1 << 63:
             raise ConfigurationError(f"timestamp must be an int of ms since the epoch, got {timestamp!r}.")
         return _AtTime(timestamp)
 
@@ -92,14 +97,22 @@ class OffsetsInitializer(ABC):
         """Start at explicit offsets.
 
         Args:
-            offsets: Offsets by (topic, partition).
-            otherwise: Used for all other partitions. None: ``earliest()``.
+            offsets: Offsets by (topic, partition). A partition that does not exist when the job first starts, or is not
+                read, fails the job.
+            otherwise: Used for all other partitions. None: ``earliest()``. As stopping offsets, other partitions are
+                then not read at all.
 
         Raises:
-            ConfigurationError: An offset is not an int of at least 0.
+            ConfigurationError: A partition is not a pair of a topic and a number, or an offset is not an int of at
+                least 0.
         """
         for place, offset in offsets.items():
-            if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+            match place:
+                case (str(), int(number)) if number >= 0 and not isinstance(number, bool):
+                    pass
+                case _:
+                    raise ConfigurationError(f'A partition must be given as ("topic", number), got {place!r}.')
+            if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < 1 << 63:
                 raise ConfigurationError(f"The offset of {place} must be an int of at least 0, got {offset!r}.")
         return _Given({TopicPartition(*place): offset for place, offset in offsets.items()}, otherwise or _Earliest())
 
@@ -132,6 +145,10 @@ class _Committed(OffsetsInitializer):
     def needs_group(self) -> bool:
         return True
 
+    @property
+    def named(self) -> Collection[TopicPartition]:
+        return () if self.otherwise is None else self.otherwise.named
+
     def offsets_of(self, partitions: Collection[TopicPartition], lookup: OffsetLookup) -> Mapping[TopicPartition, int]:
         committed = lookup.committed(partitions)
         missing = [partition for partition in partitions if partition not in committed]
@@ -151,6 +168,10 @@ class _Given(OffsetsInitializer):
     @property
     def needs_group(self) -> bool:
         return self.otherwise.needs_group
+
+    @property
+    def named(self) -> Collection[TopicPartition]:
+        return (*self.offsets_by_partition, *self.otherwise.named)
 
     def offsets_of(self, partitions: Collection[TopicPartition], lookup: OffsetLookup) -> Mapping[TopicPartition, int]:
         return _completed(partitions, self.offsets_by_partition, self.otherwise, lookup)

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of
 from dsv2.connectors.kafka.client_log import KafkaClientLog
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
-from dsv2.connectors.kafka.encoder import MessageEncoder
+from dsv2.connectors.kafka.encoder import MessageEncoder, checked_headers, checked_partition, checked_timestamp
 from dsv2.connectors.kafka.pool import Pool
 from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.errors import JobError
@@ -34,12 +34,12 @@ _WRITING = "Cannot write messages"
 class RecordProducer:
     """Writes records as messages."""
 
-    def __init__(self, connection: KafkaConnection, extra: Config | None = None) -> None:
+    def __init__(self, connection: KafkaConnection, transactional_id: str | None = None) -> None:
         """Create the client.
 
         Args:
             connection: The cluster.
-            extra: Configuration for a transactional producer.
+            transactional_id: The id of a transactional producer.
 
         Raises:
             JobError: The client library rejects the options.
@@ -47,10 +47,7 @@ class RecordProducer:
         self._connection = connection
         self._errors = ClientErrors()
         config: Config = {
-            **(extra or {"delivery.timeout.ms": connection.retry_timeout_ms}),
-            **connection.client_config(),
-            "enable.idempotence": True,
-            "delivery.report.only.error": True,
+            **connection.producer_config(transactional_id),
             "on_delivery": self._errors.delivered,
             "error_cb": self._errors.remember,
         }
@@ -65,15 +62,20 @@ class RecordProducer:
         headers_of, partition_of = encoder.headers, encoder.partition
         for record, timestamp in batch.pairs():
             options: dict[str, Any] = {}
-            if timestamp is not None:
-                options["timestamp"] = timestamp
-            if key_of is not None:
-                options["key"] = key_of(record)
-            if headers_of is not None:
-                options["headers"] = list(headers_of(record))
-            if partition_of is not None:
-                options["partition"] = partition_of(record)
-            produce(topic_of if isinstance(topic_of, str) else topic_of(record), value_of(record), options)
+            try:
+                if timestamp is not None:
+                    options["timestamp"] = timestamp or checked_timestamp(timestamp)
+                if key_of is not None:
+                    options["key"] = key_of(record)
+                if headers_of is not None:
+                    options["headers"] = checked_headers(headers_of(record))
+                if partition_of is not None:
+                    options["partition"] = checked_partition(partition_of(record))
+                produce(topic_of if isinstance(topic_of, str) else topic_of(record), value_of(record), options)
+            except JobError:
+                raise
+            except Exception as error:
+                raise JobError(f"Cannot write the record {record!r:.200}: {type(error).__name__}: {error}") from error
         self._poll(0)
 
     def close(self) -> None:
@@ -135,7 +137,7 @@ class TransactionalProducer(RecordProducer):
         Raises:
             JobError: The brokers reject the request or do not answer.
         """
-        super().__init__(connection, {"transactional.id": transactional_id})
+        super().__init__(connection, transactional_id)
         self._group = transactional_id
         try:
             # Connects to the bootstrap broker and to the brokers that it returns. Without a connection,

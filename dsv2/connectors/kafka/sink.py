@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from dsv2.arguments import as_choice
 from dsv2.connectors.kafka.choices import DeliveryGuarantee
-from dsv2.connectors.kafka.connection import KafkaConnection
-from dsv2.connectors.kafka.encoder import Headers, MessageEncoder
+from dsv2.connectors.kafka.connection import MAX_MESSAGE_BYTES, KafkaConnection
+from dsv2.connectors.kafka.encoder import Headers, MessageEncoder, checked_timestamp
 from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.connectors.secrets import OptionValue
 from dsv2.errors import ConfigurationError
@@ -23,7 +23,6 @@ __all__ = ("KafkaSink",)
 T = TypeVar("T")
 
 _MAX_BYTES = "message.max.bytes"
-_DEFAULT_MAX_BYTES = 1_000_000  # of librdkafka
 
 
 class KafkaSink(ParallelSink[T], Generic[T]):
@@ -92,7 +91,7 @@ class KafkaSink(ParallelSink[T], Generic[T]):
         self.exactly_once = guarantee is DeliveryGuarantee.EXACTLY_ONCE
         self._prefix = transactional_id_prefix
         self._marker_topic = marker_topic
-        self._max_bytes = int(self._connection.options.get(_MAX_BYTES, _DEFAULT_MAX_BYTES))
+        self._max_bytes = int(self._connection.options.get(_MAX_BYTES, MAX_MESSAGE_BYTES))
 
     def __repr__(self) -> str:
         return f"KafkaSink({self._topic_and_servers}, {self._connection.options})"
@@ -105,6 +104,10 @@ class KafkaSink(ParallelSink[T], Generic[T]):
     def describe_target(self) -> str:
         transactions = f", transactions {self._prefix}-*" if self.exactly_once else ""
         return f"{self._topic_and_servers}{transactions}"
+
+    def check_timestamp(self, timestamp: int) -> None:
+        """Raise an error if a message with the timestamp would get another one."""
+        checked_timestamp(timestamp)
 
     def check_record(self, record: T) -> None:
         """Raise an error if ``record`` has no valid message. What a broker refuses is known only when it is written."""
