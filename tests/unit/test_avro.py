@@ -308,6 +308,29 @@ def test_schema_or_registry_is_required() -> None:
         AvroDecoder(Order)
 
 
+def test_decimals_with_more_digits_than_the_schema_says_are_not_rounded(tmp_path: Path) -> None:
+    """As in Java. fastavro rounds them."""
+    money = {"type": "fixed", "name": "Money", "size": 4, "logicalType": "decimal", "precision": 4, "scale": 2}
+    price = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+    prices = record("Prices", ("a", money), ("b", ["null", "Money"]), ("c", {"type": "array", "items": price}))
+    stream, digits = io.BytesIO(), (123456789).to_bytes(4, "big")
+    row = {"a": digits, "b": digits, "c": [digits]}
+    fastavro.schemaless_writer(stream, prices, row)
+    expected = {"a": Decimal("1234567.89"), "b": Decimal("1234567.89"), "c": [Decimal("1234567.89")]}
+    for _ in range(2):
+        assert AvroDecoder(dict, schema=prices)(stream.getvalue()) == expected
+    with pytest.raises(FormatError, match="more than 4 digits"):  # writing still knows the precision
+        AvroEncoder(dict, prices)(expected)
+    only = json.dumps(["null", money])
+    assert AvroDecoder[Any](object, schema=only)(b"\x02" + digits) == Decimal("1234567.89")
+    with (tmp_path / "a.avro").open("wb") as file:
+        fastavro.writer(file, prices, [row])
+    env, sink = local_environment(), CollectSink[Any]()
+    env.from_source(FilesSource(tmp_path, avro_files(dict))).to_sink(sink)
+    env.execute()
+    assert sink.results == [expected]
+
+
 # --- In a job --------------------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import lru_cache, partial
 from io import BytesIO
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -17,7 +18,7 @@ from dsv2.connectors.formats.registry import SchemaRegistry, Subject
 from dsv2.connectors.formats.wire import HEADER_BYTES, header, schema_id_of
 from dsv2.errors import ConfigurationError
 
-__all__ = ("AvroDecoder", "AvroEncoder", "parsed_schema")
+__all__ = ("AvroDecoder", "AvroEncoder", "keep_all_digits", "parsed_schema")
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -26,6 +27,7 @@ _AvroSchema: TypeAlias = str | Mapping[str, Any]
 
 _AVRO = "AVRO"
 _WHOLE = "dsv2_whole"
+_MOST_DIGITS = 999_999
 
 
 class AvroDecoder(Generic[T_co]):
@@ -101,19 +103,23 @@ class AvroDecoder(Generic[T_co]):
     def _decoder(self, writer: _Parsed, reader: _Parsed | None, name: str) -> Callable[[bytes], T_co]:
         from fastavro import schemaless_reader
 
+        read = partial(
+            schemaless_reader, handle_unicode_errors="strict", return_record_name=False, return_named_type=False
+        )
         result = writer if reader is None else reader
         wraps = writer.needs_wrapping or result.needs_wrapping
         written = writer.wrapped() if wraps else writer.schema
         wanted = None if reader is None else reader.wrapped() if wraps else reader.schema
         if wanted == written:
             wanted = None  # reading without conversion is faster
+        written = keep_all_digits(deepcopy(written))
         build = reader_of(self._record_type, result.schema, result.named) or _unchanged
         skip = self._header_bytes
 
         def decode(data: bytes) -> T_co:
             stream = BytesIO(data[skip:])
             try:
-                value: Any = schemaless_reader(stream, written, wanted)
+                value: Any = read(stream, written, wanted)
             except Exception as error:
                 raise FormatError(f"{reason_of(error)} ({name})") from error
             if stream.read(1):
@@ -231,6 +237,20 @@ def parsed_schema(user: str, text: str) -> _Parsed:
         return _parsed((text,))
     except Exception as error:
         raise ConfigurationError(f"{user}: the schema is not valid: {reason_of(error)}.") from error
+
+
+def keep_all_digits(schema: Schema) -> Schema:
+    """Change a parsed schema so that fastavro does not round a decimal with more digits than its precision."""
+    if isinstance(schema, list):
+        for part in schema:
+            keep_all_digits(part)
+    elif isinstance(schema, dict):
+        if schema.get("logicalType") == "decimal":
+            schema["precision"] = _MOST_DIGITS
+        for key in ("type", "items", "values", "fields"):
+            keep_all_digits(schema.get(key))
+        keep_all_digits(list(schema.get("__named_schemas", {}).values()))
+    return schema
 
 
 def _of_registry(registry: SchemaRegistry, schema_id: int) -> _Parsed:

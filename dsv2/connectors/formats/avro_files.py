@@ -11,7 +11,7 @@ from dsv2.connectors.client_library import require_client_library
 from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat
 from dsv2.connectors.files.unreadable import Unreadable, split_batch, unreadable_again
-from dsv2.connectors.formats.avro import parsed_schema
+from dsv2.connectors.formats.avro import keep_all_digits, parsed_schema
 from dsv2.connectors.formats.avro_types import reader_of
 from dsv2.connectors.formats.error import reason_of
 from dsv2.errors import Dsv2Error, JobError
@@ -79,8 +79,10 @@ class _AvroFiles(FileFormat[T_co], Generic[T_co]):
         from fastavro import reader
 
         wanted = None if self._schema is None else parsed_schema("avro_files", self._schema)
-        rows: Any = reader(opened, None if wanted is None else wanted.schema)
+        schema = None if wanted is None else wanted.schema
+        rows: Any = reader(opened, schema, handle_unicode_errors="strict", return_record_name=False)
         result = parsed_schema("avro_files", json.dumps(rows.writer_schema)) if wanted is None else wanted
+        keep_all_digits(rows.writer_schema)
         return rows, reader_of(self._record_type, result.schema, result.named)
 
 
