@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -30,3 +31,13 @@ def table(new_table: Callable[[str], Table]) -> Table:
     table = new_table("id int PRIMARY KEY, name text")
     table.execute("INSERT INTO {} SELECT n, 'row ' || n FROM generate_series(1, 10) n")
     return table
+
+
+@pytest.fixture(params=["UTC", "America/New_York"])
+def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The time zone of the process."""
+    monkeypatch.setenv("TZ", request.param)
+    time.tzset()
+    yield request.param
+    monkeypatch.undo()
+    time.tzset()

@@ -23,16 +23,9 @@ from psycopg.types.multirange import MultirangeInfo
 from psycopg.types.range import RangeInfo
 from psycopg.types.string import TextLoader
 
-__all__ = ("ADAPTERS", "RawLoader", "is_same_conversion")
+__all__ = ("ADAPTERS", "is_same_conversion")
 
 _DAYS_AND_TIME = re.compile(rb"(?:([-+]?\d+) days?)? ?(?:([-+])?(\d+):(\d+):(\d+(?:\.\d+)?))?")
-
-
-class RawLoader(Loader):
-    """Returns values in the server's text format."""
-
-    def load(self, data: Buffer) -> bytes:
-        return bytes(data)
 
 
 class _IntervalLoader(Loader):

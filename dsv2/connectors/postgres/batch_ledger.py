@@ -16,7 +16,7 @@ from psycopg import errors, sql
 
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.server import Connection, Server, named, statement
-from dsv2.connectors.postgres.table_rows import TableRows
+from dsv2.connectors.postgres.table_rows import RowError, TableRows
 from dsv2.connectors.postgres.table_writer import TableWriter
 from dsv2.errors import JobError
 from dsv2.sinks import SinkBatch, SinkInfo
@@ -129,10 +129,10 @@ def _write_rows(connection: Connection, rows: TableRows[T], records: Sequence[T]
     try:
         for deletes, group in groupby(records, key=is_deletion):
             if deletes:
-                cursor.executemany(rows.delete, map(rows.key_of, group))
+                cursor.executemany(rows.delete, [rows.key_of(record) for record in group])
             else:
-                cursor.executemany(rows.upsert, map(rows.row_of, group))
-    except (errors.DataError, errors.IntegrityError, psycopg.ProgrammingError, ValueError) as error:
+                cursor.executemany(rows.upsert, [rows.row_of(record) for record in group])
+    except (errors.DataError, errors.IntegrityError, psycopg.ProgrammingError, RowError) as error:
         raise JobError(
             f"A row does not match the table {writer.table} ({', '.join(writer.columns)}): {error}"
         ) from error

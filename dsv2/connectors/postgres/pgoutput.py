@@ -6,7 +6,7 @@ Values remain in the server's text format.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -27,7 +27,7 @@ class _Absent:
 ABSENT = _Absent()
 
 TextValue: TypeAlias = bytes | _Absent | None
-TextRow: TypeAlias = tuple[TextValue, ...]
+TextRow: TypeAlias = Sequence[TextValue]
 
 _KINDS: Mapping[str, ChangeKind] = {"I": "insert", "U": "update", "D": "delete"}
 _EPOCH_MS = 946_684_800_000  # 2000-01-01, the server's epoch

@@ -8,7 +8,6 @@ from typing import Generic, TypeVar
 
 from psycopg import sql
 
-from dsv2.connectors.postgres.adaption import RawLoader
 from dsv2.connectors.postgres.change import RowChange
 from dsv2.connectors.postgres.change_decoder import ChangeDecoder
 from dsv2.connectors.postgres.log import Log
@@ -26,6 +25,7 @@ __all__ = ("PostgresReader",)
 T_co = TypeVar("T_co", covariant=True)
 
 _ROWS_AT_ONCE = 2048
+_FETCH = b"FETCH %d FROM dsv2_snapshot" % _ROWS_AT_ONCE
 
 
 class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]):
@@ -59,18 +59,19 @@ class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]
         types = [column.type_code for column in described]
         columns = TableColumns(names[1:], types[1:], key, self._decoder.text_columns)
         query = statement(
-            "COPY (SELECT * FROM {0} WHERE {1} > {2} AND {1} <= {3} ORDER BY {1}) TO STDOUT (FORMAT text)",
+            "DECLARE dsv2_snapshot CURSOR FOR SELECT * FROM {0} WHERE {1} > {2} AND {1} <= {3} ORDER BY {1}",
             copy,
             sql.Identifier(ROW_NUMBER),
             sql.Literal(start.position),
             sql.Literal(stop),
         )
-        with connection.cursor() as cursor:
-            cursor.adapters.register_loader("text", RawLoader)
-            with cursor.copy(query) as rows:
-                rows.set_types(["text"] * len(names))
-                for number, *row in rows.rows():
-                    yield int(number), Change("snapshot", columns, tuple(row))
+        with connection.transaction():
+            connection.execute(query)
+            while (found := connection.execute(_FETCH).pgresult) is not None and found.ntuples > 0:
+                value, width = found.get_value, range(1, len(names))
+                for row in range(found.ntuples):
+                    number = int(value(row, 0) or 0)
+                    yield number, Change("snapshot", columns, [value(row, column) for column in width])
 
     def _read_log(self, start: PostgresSplit, stop: PostgresSplit) -> Iterator[RecordBatch[RowChange[T_co]]]:
         columns, commits = _Columns(stop, self._decoder.text_columns), _CommitNumbers()

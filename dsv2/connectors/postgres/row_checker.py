@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Generic, TypeVar
 
 import psycopg
@@ -72,7 +71,7 @@ class RowChecker(Generic[T]):
     def _prepare(self, connection: Connection) -> None:
         like = "CREATE TEMPORARY TABLE {} (LIKE {} INCLUDING CONSTRAINTS) ON COMMIT DELETE ROWS"
         connection.execute(statement(like, _TABLE, named(self._writer.table)))
-        self._rows = TableRows(connection, replace(self._writer, table="dsv2_check"))
+        self._rows = TableRows(connection, self._writer, _TABLE)
         for (name,) in connection.execute(_NOT_NULL).fetchall():
             if name not in self._writer.columns:  # the table may have a default
                 alter = "ALTER TABLE {} ALTER COLUMN {} DROP NOT NULL"
