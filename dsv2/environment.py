@@ -20,6 +20,7 @@ from dsv2.graph.error_policies import checked_policy
 from dsv2.graph.skips import checked_skips
 from dsv2.job import JobHandle, JobResult, JobRuntime, OnChange, RunOptions, Trigger, run_options
 from dsv2.job_listener import JobListener
+from dsv2.missing_methods import missing_method
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
 from dsv2.sources.dataframe import DataFrameLike, TableLike, is_table, table_source
 from dsv2.streams import ConfiguredStream
@@ -38,6 +39,17 @@ T = TypeVar("T")
 _RUNTIMES = {"spark": "runtime_spark", "local": "dsv2.local"}
 
 
+_INSTEAD = {
+    "add_source": "Call from_source(source).",
+    "enable_checkpointing": "Pass checkpoint_location=... and trigger=... to execute.",
+    "from_data": "Call from_collection(items).",
+    "from_elements": "Call from_collection(items).",
+    "from_list": "Call from_collection(items).",
+    "from_pandas": "Call from_dataframe(dataframe, record_type).",
+    "read_text_file": "Call from_source(FilesSource(...)) with text_lines() of dsv2.connectors.files.",
+    "read_stream": "Call from_source(source), or from_dataframe for a DataFrame of Spark.",
+    "set_runtime_mode": "Call set_execution_mode(mode).",
+}
 _refusals: list[str] = []
 """Why no job can be started now. Empty: jobs can be started."""
 
@@ -67,6 +79,11 @@ class ExecutionEnvironment:
         self._callback_timeout_ms: int | None = None
         self._error_policy = ErrorPolicy()
         self._listeners: list[JobListener] = []
+
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any name
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_method(self, "ExecutionEnvironment", name, _INSTEAD)
 
     @staticmethod
     def get_instance(
@@ -462,6 +479,8 @@ class ExecutionEnvironment:
     ) -> JobHandle:
         from dsv2.findings.of_plan import warn_of_mistakes  # not loaded by ``import dsv2``
 
+        if not isinstance(job_name, str):
+            raise ConfigurationError(f"execute at {caller_location()}: job_name is a text, not {kind_of(job_name)}.")
         if _refusals:
             raise ConfigurationError(f"execute at {caller_location()}: {_refusals[-1]}")
         plan = self.build_plan(job_name)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
-from os import PathLike, fspath
+from os import PathLike
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
 
 from dsv2.arguments import as_milliseconds
@@ -268,17 +269,26 @@ def run_options(
     """
     if trigger is not None and not isinstance(trigger, Trigger):
         raise ConfigurationError(f"trigger must be a Trigger, such as Trigger.available_now(), not {trigger!r}.")
-    checkpoint = None if checkpoint_location is None else fspath(checkpoint_location)
+    checkpoint = _path("checkpoint_location", checkpoint_location)
     if as_new_job and savepoint is None:
         raise ConfigurationError("as_new_job=True requires savepoint=..., from which the new job starts.")
     if on_change not in get_args(OnChange):
         raise ConfigurationError(f"on_change must be 'migrate' or 'refuse', not {on_change!r}.")
-    origin = None if savepoint is None else fspath(savepoint)
-    letters = None if dead_letters is None else fspath(dead_letters)
+    origin, letters = _path("savepoint", savepoint), _path("dead_letters", dead_letters)
     if letters == "":
         raise ConfigurationError("dead_letters is the path of a folder, not an empty string.")
+    if isinstance(continued_sources, str) or not isinstance(continued_sources, Collection):
+        raise ConfigurationError(f"continued_sources is a list of uids, not {continued_sources!r}.")
     sources = frozenset(continued_sources)
     return RunOptions(checkpoint, trigger, allow_dropped_state, origin, as_new_job, sources, on_change, letters)
+
+
+def _path(parameter: str, path: object) -> str | None:
+    if path is None:
+        return None
+    if not isinstance(path, str | PathLike):
+        raise ConfigurationError(f"{parameter} is the path of a folder, not {path!r}.")
+    return os.fspath(path)
 
 
 def input_is_bounded(plan: Plan) -> bool:

@@ -25,7 +25,7 @@ def missing_method(owner: object, kind: str, name: str, advice: Mapping[str, str
     """
     snake = re.sub("(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
     if snake != name and not name.startswith("_") and hasattr(type(owner), snake):
-        return MissingMethodError(f"A {kind} has no {name}. Call {snake}.")
+        return MissingMethodError(f"{kind} has no {name}. Call {snake}.")
     if snake in advice:
-        return MissingMethodError(f"A {kind} has no {name}. {advice[snake]}")
+        return MissingMethodError(f"{kind} has no {name}. {advice[snake]}")
     return AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=owner)

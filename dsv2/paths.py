@@ -34,4 +34,10 @@ def local_folder(path: str | PathLike[str], way_out: str) -> LocalFolder:
     if is_remote(path):
         raise ConfigurationError(f"{fspath(path)} is not on the local disk. {way_out}")
     uri = _FILE.fullmatch(fspath(path))
-    return LocalFolder(os.path.abspath(path if uri is None else uri[1]))
+    folder = os.path.abspath(path if uri is None else uri[1])
+    existing = folder
+    while not os.path.exists(existing) and existing != os.path.dirname(existing):
+        existing = os.path.dirname(existing)
+    if not os.path.isdir(existing):
+        raise ConfigurationError(f"{fspath(path)} is no folder, because {existing} is a file.")
+    return LocalFolder(folder)

@@ -6,6 +6,7 @@ import atexit
 import logging
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,7 +17,7 @@ from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from dsv2.callables import deferred_kind, takes
-from dsv2.errors import ConfigurationError, ResourceError
+from dsv2.errors import ConfigurationError, Dsv2Warning, ResourceError
 
 __all__ = ("Resource", "any_open", "close_resources", "resources_in_use")
 
@@ -100,6 +101,14 @@ class Resource(Generic[T]):
                 _LOG.exception("%s could not be closed", self)
 
 
+_MANY = 20
+
+
+def _code_of(resource: Resource[Any]) -> object:
+    """What opens a resource: functions that are defined again and again have the same code."""
+    return getattr(resource._open, "__code__", resource._open)
+
+
 class _Pool:
     """The open resources of this process."""
 
@@ -119,6 +128,19 @@ class _Pool:
     def opened(self, resource: Resource[Any]) -> None:
         with self._lock:
             self._open[resource] = inf
+            if len(self._open) % _MANY == 0:
+                self._warn_of_copies(resource)
+
+    def _warn_of_copies(self, resource: Resource[Any]) -> None:
+        code = _code_of(resource)
+        copies = sum(_code_of(other) is code for other in self._open)
+        if _MANY <= copies < 2 * _MANY:  # once
+            warnings.warn(
+                f"{copies} resources with the same function are open: {resource}. Create the Resource once, as a class "
+                f"attribute, a field or a global variable, not for each record.",
+                Dsv2Warning,
+                stacklevel=2,
+            )
 
     def enter(self) -> None:
         with self._lock:

@@ -79,7 +79,7 @@ class WindowedStream(Generic[T_co]):
     if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 
         def __getattr__(self, name: str) -> Any:
-            raise missing_method(self, "windowed stream", name, _INSTEAD)
+            raise missing_method(self, "WindowedStream", name, _INSTEAD)
 
     def aggregate(self, result: type[OUT], records: type[Any] | None = None, /, **parts: Part) -> ConfiguredStream[OUT]:
         """Emit the aggregates of each window when it fires, as ``dsv2.extension.window.aggregate`` does.

@@ -8,6 +8,7 @@ import pickle
 import warnings
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +23,11 @@ from dsv2 import (
     ConfigurationError,
     ContractError,
     Dsv2Error,
+    Dsv2Warning,
     ErrorPolicy,
     ExecutionEnvironment,
     PlanError,
+    Resource,
     UserFunctionError,
     WatermarkDeclarationError,
     new_builder,
@@ -66,12 +69,12 @@ def run(build: Callable[[Any], Any]) -> None:
         (lambda: sales().key_by(str), "flat_map", "or call process"),
         (lambda: sales().key_by(str), "flatMap", "or call process"),
         (lambda: sales().key_by(str), "union", "before key_by"),
-        (lambda: sales().global_(), "filter", "A GlobalStream has no filter. Call it before key_by, global_"),
+        (lambda: sales().global_(), "filter", "^GlobalStream has no filter. Call it before key_by, global_"),
         (lambda: sales().global_(), "window", "call key_by before it"),
         (lambda: sales().broadcast(), "map", "or broadcast"),
         (lambda: sales().broadcast(), "to_sink", "Call it before broadcast"),
         (lambda: sales().broadcast(), "process", "side input of connect_and_process"),
-        (sales, "window", "A NonKeyedPartitionStream has no window. .*call key_by"),
+        (sales, "window", "^NonKeyedPartitionStream has no window. .*call key_by"),
         (sales, "aggregate", "call key_by before it"),
         (sales, "keyBy", "Call key_by"),
         (sales, "print", "PrintSink"),
@@ -246,3 +249,82 @@ def test_collections_that_are_no_sequences_of_records(items: Any, advice: str) -
 def test_collections_of_records(items: Any) -> None:
     env = ExecutionEnvironment.get_instance(runtime="local")
     assert len(env.from_collection(items).take(5)) == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "advice"),
+    [
+        (lambda record, output, ctx: ctx.get_state("x"), r"Write ctx\.state_manager\.get_state\(declaration\)"),
+        (lambda record, output, ctx: ctx.current_key, r"Write ctx\.state_manager\.current_key"),
+        (lambda record, output, ctx: ctx.emit_watermark(1), r"Write ctx\.non_partitioned_context\.watermark_manager"),
+        (lambda record, output, ctx: output.emit(record), r"Write output\.collect\(record\)"),
+        (lambda record, output, ctx: ctx.nonsense, "'nonsense'"),
+    ],
+)
+@pytest.mark.parametrize("policy", [None, ErrorPolicy().skip()])
+def test_attributes_that_contexts_do_not_have_fail_the_job(function: Any, advice: str, policy: Any) -> None:
+    def build(stream: Any) -> Any:
+        result = stream.key_by(str).process(function)
+        return result if policy is None else result.with_error_policy(policy)
+
+    with pytest.raises(UserFunctionError, match=f"^ContractError: .* has no attribute .*{advice}") as caught:
+        run(build)
+    assert "test_clear_errors.py" in caught.value.traceback_text
+    assert "skip(" not in str(caught.value)
+
+
+def test_attributes_that_records_do_not_have_are_errors_of_records() -> None:
+    with pytest.raises(UserFunctionError, match=r"^AttributeError: 'Sale' object has no attribute 'price'") as caught:
+        run(lambda stream: stream.map(lambda sale: sale.price))
+    assert "skip(AttributeError)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"checkpoint_location": 3}, "checkpoint_location is the path of a folder, not 3"),
+        ({"checkpoint_location": "{file}"}, "file is no folder, because .*file is a file"),
+        ({"checkpoint_location": "{file}/x/y"}, "file/x/y is no folder, because .*file is a file"),
+        ({"savepoint": True}, "savepoint is the path of a folder, not True"),
+        ({"dead_letters": "{file}"}, "is a file"),
+        ({"continued_sources": "orders"}, "continued_sources is a list of uids, not 'orders'"),
+        ({"job_name": 3}, "job_name is a text, not int"),
+    ],
+)
+def test_arguments_of_execute(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    given: dict[str, Any] = {name: value.format(file=tmp_path / "file") if isinstance(value, str) else value
+             for name, value in options.items()}  # fmt: skip
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    letters = ErrorPolicy().dead_letter()
+    env.from_collection([1]).map(str).with_error_policy(letters).to_sink(CollectSink())
+    with pytest.raises(ConfigurationError, match=message):
+        env.execute(**given)
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+@pytest.mark.parametrize("method", ["from_list", "from_elements", "fromCollection", "add_source", "read_text_file"])
+def test_methods_of_other_environments(method: str) -> None:
+    with pytest.raises(PlanError, match=f"ExecutionEnvironment has no {method}. Call from_"):
+        getattr(ExecutionEnvironment.get_instance(runtime="local"), method)
+
+
+def test_resource_for_each_record_is_a_warning() -> None:
+    def opens(record: int) -> int:
+        def model() -> int:
+            return record
+
+        return Resource(model).get()
+
+    once = [Resource(lambda: 1) for _ in range(1)]
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    env.from_collection(range(100)).map(lambda n: opens(n) + once[0].get()).to_sink(CollectSink())
+    with pytest.warns(Dsv2Warning, match=r"39 resources with the same function are open: .*Create the Resource once"):
+        env.execute()
+
+
+def test_different_resources_are_no_warning() -> None:
+    for number in range(60):
+        scope: dict[str, Any] = {}
+        exec(f"def open_{number}(): return {number}", scope)
+        assert Resource(scope[f"open_{number}"]).get() == number

@@ -107,8 +107,8 @@ MAY_IMPORT = {
     | {"missing_methods", "configurable", "graph", "stream_arguments", "stream_base"}
     | {"stream_aggregates", "stream_broadcast", "stream_operators", "stream_partitioning", "stream_sinks"},
     "environment": PLAN
-    | {"arguments", "explain", "findings", "streams", "tracebacks", "unfinished"}  # imports its runtime by name
-    | {"dashboard"},  # when a job asks for it
+    | {"arguments", "explain", "findings", "missing_methods", "streams", "tracebacks", "unfinished"}
+    | {"dashboard"},  # when a job asks for it. It imports its runtime by name
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
     "runtime.report": RUNTIME | {"arguments", "job_summary", "runtime.serde", "unfinished", "watermark_report"},

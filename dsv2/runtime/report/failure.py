@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 from dsv2.errors import CorruptDataError, InternalError, RecordMutatedError, SerializationError, UserFunctionError
 from dsv2.graph import Operator
 from dsv2.record_position import RecordPosition
+from dsv2.runtime.report.attribute_advice import as_misuse
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.spi import FailedCallbackError, FailedRecordError
 from dsv2.tracebacks import user_frames
@@ -60,6 +61,8 @@ def raise_user_failure(
         error = error.__cause__
     if isinstance(error, (*_OURS, *NOT_OF_THE_USER)):
         raise error
+    if isinstance(error, AttributeError):
+        error = as_misuse(error)
     failure = UserFunctionError(
         operator=str(operator),
         callback=callback,
