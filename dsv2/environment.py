@@ -151,7 +151,10 @@ class ExecutionEnvironment:
     def from_collection(
         self, items: Collection[T], name: str = "Collection Source", *, records_per_batch: int | None = None
     ) -> ConfiguredStream[T]:
-        """Create a stream of the elements of a collection, in order.
+        """Create a stream of the elements of a collection, in order if the parallelism of the source is 1.
+
+        Otherwise its subtasks take turns, so the elements of a key have no order behind ``key_by``. Call
+        ``with_parallelism(1)`` on the stream if their order matters.
 
         Args:
             items: The records. None is not a record.

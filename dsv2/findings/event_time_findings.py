@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsv2.extension.event_time.generator import WatermarkGenerator
+from dsv2.extension.event_time.generator import REPLACED, WatermarkGenerator
 from dsv2.findings.finding import Finding, Severity
 from dsv2.findings.flow import Flow
 from dsv2.functions import ProcessFunction
@@ -29,6 +29,7 @@ def event_time_findings(flow: Flow) -> Iterator[Finding]:
             continue
         if isinstance(operator.body, WatermarkGenerator):
             yield from _after_splits(operator, flow)
+            yield from _replaces(operator, flow)
         if _TIME.isdisjoint(flow.declared[operator.id]):
             edges = flow.plan.edges_into[operator.id]
             without = [edge for edge in edges if _TIME.isdisjoint(flow.arriving(edge))]
@@ -74,13 +75,25 @@ def _stops(operator: Operator, without: list[Edge], flow: Flow) -> Iterator[Find
 def _after_splits(operator: Operator, flow: Flow) -> Iterator[Finding]:
     (edge,) = flow.plan.edges_into[operator.id]
     source = flow.plan.operators[edge.source]
-    if isinstance(source.body, Source):
+    if isinstance(source.body, Source) and REPLACED.isdisjoint(flow.arriving(edge)):
         yield Finding(
             "generator-after-splits",
             Severity.NOTE,
             (operator.id, source.id),
             "sees all splits of a reader as one stream. If a split lags behind the others, its records are late.",
             "Build a strategy with build_as_watermark_strategy() and pass it to from_source(..., watermarks=...).",
+        )
+
+
+def _replaces(operator: Operator, flow: Flow) -> Iterator[Finding]:
+    (edge,) = flow.plan.edges_into[operator.id]
+    if not REPLACED.isdisjoint(flow.arriving(edge)):
+        yield Finding(
+            "event-time-replaced",
+            Severity.NOTE,
+            (operator.id, edge.source),
+            "begins event time again from its own timestamps. The event time that is generated upstream ends here.",
+            "If only one of them is meant, remove the other generator.",
         )
 
 

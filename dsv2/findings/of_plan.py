@@ -20,9 +20,10 @@ from dsv2.findings.unread import unread_outputs
 from dsv2.findings.watermark_findings import watermark_findings
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Edge, Operator, OperatorKind, Plan
-from dsv2.graph.plan import AtSource
+from dsv2.graph.plan import AtSource, Exchange
 from dsv2.graph.stateful import may_keep_state
 from dsv2.sinks import DriverSink
+from dsv2.sources import IndexedSource
 from dsv2.spi import WrappingFunction
 
 __all__ = ("findings_of", "warn_of_mistakes")
@@ -44,6 +45,7 @@ def findings_of(flow: Flow, *, in_one_process: bool) -> tuple[Finding, ...]:
         _unread,
         _joins_without_ttl,
         _aggregates_by_record,
+        _unordered_keys,
     ]
     if not in_one_process:
         checks += [_source_parallelism, _sinks_on_driver, _without_uid]
@@ -118,6 +120,32 @@ def _joins_without_ttl(flow: Flow) -> Iterator[Finding]:
                 "keeps every record of both sides forever, and a source before it is unbounded.",
                 "Pass ttl=StateTtl(...), or use interval_join or window_join.",
             )
+
+
+def _unordered_keys(flow: Flow) -> Iterator[Finding]:
+    """Follow collections and generators, whose records are in order, to the first functions with keys."""
+    plan = flow.plan
+    reached: dict[int, tuple[Operator, Operator]] = {}  # the source, and the first operator with several subtasks
+    for operator in plan.operators:
+        if isinstance(operator.body, IndexedSource):
+            reached[operator.id] = operator, operator
+        for edge in plan.edges_into[operator.id]:
+            if edge.source not in reached:
+                continue
+            source, spread = reached[edge.source]
+            spread = spread if spread.parallelism > 1 else operator
+            if edge.exchange is not Exchange.HASH:
+                reached[operator.id] = source, spread
+            elif spread is not operator and not type(operator.body).__module__.startswith("dsv2."):
+                yield Finding(
+                    "no-order-of-keys",
+                    _NOTE,
+                    (operator.id, source.id),
+                    f"receives the records of a key in no particular order, because {spread.parallelism} subtasks of "
+                    f"{spread} take turns.",
+                    "If their order matters, set with_parallelism(1) on the source and on what is between it and "
+                    "key_by. The function itself may keep its parallelism.",
+                )
 
 
 def _source_parallelism(flow: Flow) -> Iterator[Finding]:

@@ -227,8 +227,9 @@ class LocalRun:
 
     @property
     def is_paced(self) -> bool:
-        """Whether a source that has not ended has a rate, so that further records become available in time."""
-        return any(source.is_paced and not source.ended for source in self._indexed_sources.values())
+        """Whether further records become available in time: a source has a rate, or splits that it will resume."""
+        has_rate = any(source.is_paced and not source.ended for source in self._indexed_sources.values())
+        return has_rate or any(source.resumes_soon and not source.ended for source in self._split_sources.values())
 
     def _process(self) -> None:
         while True:

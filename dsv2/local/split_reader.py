@@ -106,6 +106,11 @@ class SplitSourceRun:
         return with_event_times(self._coordinator.splits(), event_times(self._latest_reports()))
 
     @property
+    def resumes_soon(self) -> bool:
+        """Whether paused splits can resume at the next update of their alignment group."""
+        return self._coordinator.resumes_soon
+
+    @property
     def is_aligned(self) -> bool:
         """Whether splits may be paused and resumed between two micro-batches."""
         return self._coordinator.is_aligned

@@ -61,7 +61,9 @@ class IndexedSource(BaseSource[T_co], Generic[T_co]):
 
 
 class CollectionSource(IndexedSource[T_co], Generic[T_co]):
-    """Reads the elements of a collection in order. Unlike in Flink, the collection may be empty.
+    """Reads the elements of a collection, in order if its parallelism is 1. Otherwise its subtasks take turns.
+
+    Unlike in Flink, the collection may be empty.
 
     Args:
         items: The records. They must not contain None.
@@ -91,6 +93,8 @@ class CollectionSource(IndexedSource[T_co], Generic[T_co]):
 
 class DataGeneratorSource(IndexedSource[T_co], Generic[T_co]):
     """Generates the record ``generator(index)`` for each index 0, 1, 2, …
+
+    The records are in order if its parallelism is 1. Otherwise its subtasks take turns.
 
     Args:
         generator: Creates the record of an index. It must always return the same record for the same index, so that a

@@ -345,8 +345,10 @@ def test_records_ahead_stay_within_the_drift(fast: bool) -> None:
     assert without > 9_000
 
 
-def test_aligned_bounded_sources_end() -> None:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(3,), clock=ManualClock(step=ms(30))))
+@pytest.mark.parametrize("step", [0, 30])
+def test_aligned_bounded_sources_end(step: int) -> None:
+    """A manual clock that stands still moves on while splits are paused."""
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(3,), clock=ManualClock(step=ms(step))))
     sinks = []
     for ends in ({"fast": 10, "a": 200}, {"b": 100}):
         sinks.append(CollectSink[Item]())

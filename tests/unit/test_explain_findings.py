@@ -241,6 +241,15 @@ def named(*uids: str | None, batch: bool = False) -> Build:
     return build
 
 
+def in_order(readers: int, function: Callable[[], Any], between: int = 1) -> Build:
+    def build(env: ExecutionEnvironment) -> None:
+        read = bounded(env).with_parallelism(readers)
+        read = read.map(int).with_parallelism(max(readers, between)) if between > 1 else read
+        written(read.key_by(lambda number: number % 2).process(function()).with_parallelism(2).with_uid("f"))
+
+    return build
+
+
 def split(watermarks: Any = None, generator: Any = None) -> Build:
     def build(env: ExecutionEnvironment) -> None:
         spans = env.from_source(Spans({"a": 9}), "spans", watermarks=watermarks).with_uid("spans")
@@ -297,6 +306,16 @@ W, N = [Severity.WARNING], [Severity.NOTE]
         ("generator-after-splits", split(generator=times()), N),
         ("generator-after-splits", split(STRATEGY), []),
         ("generator-after-splits", windowed(HOURS, times()), []),
+        ("generator-after-splits", split(STRATEGY, times()), []),
+        ("event-time-replaced", split(STRATEGY, times()), N),
+        ("event-time-replaced", split(generator=times()), []),
+        ("event-time-replaced", lambda env: written(endless(env).process(times()).process(times())), N),
+        ("event-time-replaced", lambda env: written(endless(env).process(one_input()).process(times())), []),
+        ("no-order-of-keys", in_order(2, one_input), N),
+        ("no-order-of-keys", in_order(1, one_input), []),
+        ("no-order-of-keys", in_order(1, one_input, between=2), N),
+        ("no-order-of-keys", in_order(2, lambda: reduce(HOURS, max)), []),
+        ("no-order-of-keys", lambda env: written(env.from_source(Spans({"a": 9})).with_parallelism(2)), []),
         ("waits-for-input", united(ALL_READY, declares, passes), W),
         ("waits-for-input", united(ALL_READY, declares, passes, ends=True), N),
         ("waits-for-input", united(ALL_READY, declares, declares), []),

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from dsv2 import ConfigurationError, ExecutionEnvironment, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, EventTimeWatermarkGeneratorBuilder
+from dsv2.extension.window import WindowContext, WindowStrategy, reduce
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
-from dsv2.sources import CollectionSource, DataGeneratorSource
-from dsv2.testing import IdleStatus, ManualClock, OneInputHarness, StampedRecord
-from dsv2.watermark import BoolWatermark, LongWatermark, Watermark, WatermarkHandlingResult
+from dsv2.sources import CollectionSource, DataGeneratorSource, WatermarkStrategy
+from dsv2.testing import EndOfInput, IdleStatus, ManualClock, OneInputHarness, StampedRecord
+from dsv2.watermark import BoolWatermark, LongWatermark, Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, LONG_MIN, USE_PROCESSING_TIME
 from tests.durations import ms
+from tests.spans import Item, Spans
 from tests.support import local_environment, one_input, operator_named
 
 MS = timedelta(milliseconds=1)
@@ -51,6 +53,90 @@ def test_no_watermark_generator_sends_the_flag() -> None:
     harness.advance_clock(ms(1000))
     harness.restart()
     assert harness.output.elements == [BY_CLOCK, StampedRecord(12345678, 12345678), StampedRecord(12345679, 12345679)]
+
+
+@pytest.mark.parametrize("flag", [False, True])
+def test_event_time_from_upstream_is_replaced(flag: bool) -> None:
+    """As in Flink's assignTimestampsAndWatermarks. (Flink's DataStream V2 passes it on.) Idleness is passed on."""
+    declared: list[WatermarkDeclaration] = [
+        EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION,
+        EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION,
+    ]
+    function = generator().per_event_watermark().build_as_process_function()
+    harness = OneInputHarness[int, int](function, declarations=declared)
+    harness.input.push_event_time(1000)
+    if flag:
+        harness.input.push_use_processing_time()
+    harness.restart()
+    harness.input.push(7)
+    harness.input.push_idle()
+    harness.input.end()
+    assert harness.output.elements == [
+        StampedRecord(7, 7),
+        LongWatermark(6, EVENT_TIME),
+        IdleStatus(True),
+        EndOfInput(),
+    ]
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("by_source", [False, True])
+def test_second_generator_loses_no_records(parallelism: int, by_source: bool) -> None:
+    """The first one is by another field, whose timestamps are a day later."""
+    env, sink = local_environment(parallelism), CollectSink[tuple[int, int]]()
+    by_shipping = EventTimeExtension.new_watermark_generator_builder(shipped).per_event_watermark()
+    if by_source:
+        source = Spans({"a": 10})
+        read = env.from_source(source, watermarks=by_shipping_of_items()).map(order_of_item)
+    else:
+        read = env.from_collection([Order(day_later(n), n) for n in range(10)]).process(
+            by_shipping.build_as_process_function()
+        )
+    by_order = EventTimeExtension.new_watermark_generator_builder(ordered).with_max_out_of_order_time(ms(20))
+    stream = read.process(by_order.per_event_watermark().build_as_process_function()).key_by(first_key)
+    stream.process(reduce(WindowStrategy.tumbling(ms(5)), later, window_and_last)).to_sink(sink)
+    env.execute()
+    assert sorted(sink.results) == [(0, 4), (5, 9)]
+
+
+class Order(NamedTuple):
+    shipped: int
+    ordered: int
+
+
+def day_later(time: int) -> int:
+    return 86_400_000 + time
+
+
+def shipped(order: Order) -> int:
+    return order.shipped
+
+
+def ordered(order: Order) -> int:
+    return order.ordered
+
+
+def first_key(order: Order) -> str:
+    return "k"
+
+
+def later(first: Order, second: Order) -> Order:
+    return max(first, second)
+
+
+def window_and_last(last: Order, window: WindowContext, ctx: Any) -> tuple[int, int]:
+    return window.start_time, last.ordered
+
+
+def order_of_item(item: Item) -> Order:
+    return Order(day_later(item.number), item.number)
+
+
+def by_shipping_of_items() -> WatermarkStrategy[Item]:
+    def shipped_item(item: Item) -> int:
+        return day_later(item.number)
+
+    return EventTimeExtension.new_watermark_generator_builder(shipped_item).build_as_watermark_strategy()
 
 
 def test_per_event_watermarks() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from dsv2.arguments import as_milliseconds
 from dsv2.callables import takes
@@ -22,12 +22,13 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.record_batch import RecordBatch
 from dsv2.sources import WatermarkStrategy
 from dsv2.spi import BatchFunction, EmitBatch, FailedRecordError, TickingFunction, greatest_timestamp
-from dsv2.watermark import WatermarkDeclaration
-from dsv2.watermark.event_time import LONG_MIN
+from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
+from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN, USE_PROCESSING_TIME
 
 __all__ = (
     "EventTimeExtractor",
     "EventTimeWatermarkGeneratorBuilder",
+    "REPLACED",
     "Mode",
     "WatermarkGenerator",
     "WatermarkStrategyBuilder",
@@ -38,6 +39,8 @@ T = TypeVar("T")
 EventTimeExtractor: TypeAlias = Callable[[T], int]
 """Returns the event time of a record, in ms since the epoch."""
 
+REPLACED: Final = frozenset((EVENT_TIME, USE_PROCESSING_TIME))
+"""The watermarks from upstream that a generator does not pass on (Flink ``TimestampsAndWatermarksOperator``)."""
 _DEFAULT_INTERVAL = timedelta(milliseconds=200)  # Flink's pipeline.auto-watermark-interval
 
 
@@ -149,6 +152,8 @@ class EventTimeWatermarkGeneratorBuilder(WatermarkStrategyBuilder[T], Generic[T]
 class WatermarkGenerator(OneInputStreamProcessFunction[T, T], BatchFunction, TickingFunction, Generic[T]):
     """The generator that the builder creates. ``interval``, ``idle_after`` (0: never) and ``slack`` are in ms.
 
+    It replaces event time from upstream. (Flink's DataStream V2 passes that on as well, which makes records late.)
+
     Its fields, including the greatest timestamp, are checkpointed. (Flink's generator starts over at a restart.)
     """
 
@@ -186,6 +191,14 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], BatchFunction, Tic
         output.collect_and_overwrite_timestamp(record, timestamp)
         if self._moves(timestamp) and self._per_event:
             self._emit(ctx.non_partitioned_context.watermark_manager)
+
+    def on_watermark(
+        self, watermark: Watermark, output: Collector[T], ctx: NonPartitionedContext[T]
+    ) -> WatermarkHandlingResult:
+        # Event time from upstream belongs to other timestamps: records with those of this generator may be behind it.
+        is_end = watermark.value == LONG_MAX
+        replaces = watermark.identifier in REPLACED and not is_end
+        return WatermarkHandlingResult.POLL if replaces else WatermarkHandlingResult.PEEK
 
     @property
     def takes_batches(self) -> bool:
