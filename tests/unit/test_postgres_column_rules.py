@@ -100,7 +100,7 @@ def test_arrays_that_the_server_would_change_are_refused(kind: str) -> None:
 def test_limits_of_types(kind: str, modifier: int, kept: Any, refused: Any) -> None:
     assert sent(kind, kept, modifier) == kept
     assert sent(kind, refused) == (Decimal(repr(refused)) if isinstance(refused, float) else refused)
-    with pytest.raises(ValueError, match=r"expected|precise|at most"):
+    with pytest.raises(ValueError, match="expected"):
         sent(kind, refused, modifier)
 
 

@@ -7,12 +7,12 @@ text is a literal of the type, as in SQL.
 from __future__ import annotations
 
 import json
-import math
 import struct
 import sys
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import partial
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from numbers import Integral, Number
 from typing import Any, TypeAlias
@@ -29,11 +29,8 @@ ColumnRule: TypeAlias = Callable[[Any], Any]
 
 _MISSING = ("NaTType", "NAType")  # pandas.NaT, pandas.NA
 _NUMPY_KINDS = "biufSU"
-_OTHERS = (
-    *(IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network),
-    *(Range, Multirange),
-)
-_FULL_PRECISION = 6  # digits of a second
+_ADDRESSES = (IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network)
+_MICROSECOND_DIGITS = 6
 
 
 def rule_of(oid: int, modifier: int) -> ColumnRule:
@@ -44,13 +41,13 @@ def rule_of(oid: int, modifier: int) -> ColumnRule:
         modifier: The modifier of the type, such as a length, as in the server's catalog. -1: none.
     """
     info = ADAPTERS.types.get(oid)
-    if info is None:
+    found = None if info is None else _RULES.get(info.name)
+    if info is None or found is None:
         return _literal
-    make = _RULES.get(info.name)
-    rule = _literal if make is None else make(modifier)
+    rule: ColumnRule = partial(found, modifier)
     if oid == info.array_oid:
-        rule = _array(rule)
-    return rule if info.name in _WITHOUT_LITERALS and oid == info.oid else _or_literal(rule)
+        return partial(_or_literal, partial(_array, rule))
+    return rule if found in (_text, _bytes) else partial(_or_literal, rule)
 
 
 def plain(value: Any) -> Any:
@@ -61,216 +58,157 @@ def plain(value: Any) -> Any:
     return None if type(value).__name__ in _MISSING else value
 
 
+def _expect(holds: bool, wanted: str) -> None:
+    if not holds:
+        raise ValueError(f"{wanted} is expected")
+
+
 def _literal(value: Any) -> Any:
-    """The rule of types without a Python class: a text is a literal of the type."""
-    if isinstance(value, str):
-        return _checked_text(value)
-    if isinstance(value, _OTHERS):
-        return value
+    """The rule of types without a Python class."""
     if isinstance(value, list):
         return [None if item is None else _literal(item) for item in value]
-    raise _expected("a str with a literal of the type")
+    is_text = isinstance(value, str)
+    _expect(is_text or isinstance(value, (*_ADDRESSES, Range, Multirange)), "a str with a literal of the type")
+    return _sent_text(value) if is_text else value
 
 
-def _or_literal(rule: ColumnRule) -> ColumnRule:
-    return lambda value: _checked_text(value) if isinstance(value, str) else rule(value)
+def _or_literal(rule: ColumnRule, value: Any) -> Any:
+    return _sent_text(value) if isinstance(value, str) else rule(value)
 
 
-def _text(modifier: int) -> ColumnRule:
-    longest = modifier - 4 if modifier >= 0 else sys.maxsize
-
-    def rule(value: Any) -> Any:
-        if not isinstance(value, str):
-            raise _expected("a str")
-        if len(value) > longest:
-            raise ValueError(f"at most {longest} characters")  # the server would omit blanks at the end
-        return _checked_text(value)
-
-    return rule
-
-
-def _checked_text(value: str) -> str:
-    if "\0" in value:
-        raise ValueError("a text of PostgreSQL cannot contain NUL")
+def _sent_text(value: str) -> str:
+    _expect("\0" not in value, "a text without NUL")
     if not value.isascii():
         value.encode()  # fails for surrogates
     return value if type(value) is str else str.__str__(value)
 
 
-def _whole(least: int, greatest: int) -> Callable[[int], ColumnRule]:
-    def rule(value: Any) -> Any:
-        if type(value) is not int:
-            _check_number(value)
-        if not least <= value <= greatest or int(value) != value:
-            raise ValueError(f"a whole number from {least} to {greatest} is expected")
-        return int(value)
-
-    return lambda modifier: rule
+def _text(modifier: int, value: Any) -> Any:
+    _expect(isinstance(value, str), "a str")
+    if 0 <= modifier < len(value) + 4:  # the server would omit blanks at the end
+        raise ValueError(f"a str of at most {modifier - 4} characters is expected")
+    return _sent_text(value)
 
 
-def _float8(modifier: int) -> ColumnRule:
-    return _double
+def _bytes(modifier: int, value: Any) -> Any:
+    _expect(isinstance(value, bytes | bytearray | memoryview), "a value of type bytes")
+    return value
 
 
-def _double(value: Any) -> Any:
-    if type(value) is float:
-        return value
-    _check_number(value)
-    made = float(value)
-    if not (math.isnan(made) or made == value or Decimal(repr(made)) == value):
-        raise ValueError("it has more digits than a float")
-    return made
-
-
-def _float4(modifier: int) -> ColumnRule:
-    def rule(value: Any) -> Any:
-        made = _double(value)
-        (stored,) = struct.unpack("<f", struct.pack("<f", made))
-        # The server writes the shortest digits that identify the stored number.
-        if made == made and stored != made and not (stored and float(f"{made:.6g}") == made):
-            raise ValueError("it has more digits than the type real; use double precision")
-        return made
-
-    return rule
-
-
-def _numeric(modifier: int) -> ColumnRule:
-    scale = ((modifier - 4 & 0x7FF) ^ 1024) - 1024 if modifier >= 0 else sys.maxsize  # signed, as the server reads it
-
-    def rule(value: Any) -> Any:
-        _check_number(value)
-        if isinstance(value, Decimal):
-            made = value
-        else:
-            made = Decimal(int(value)) if isinstance(value, Integral) else Decimal(repr(_double(value)))
-        if made.is_snan():
-            raise ValueError("it is a signaling NaN")
-        _, digits, exponent = made.as_tuple()
-        excess = -exponent - scale if isinstance(exponent, int) else 0
-        if excess > 0 and any(digits[-excess:]):
-            raise ValueError(f"at most {scale} digits after the point are expected")
-        return made
-
-    return rule
+def _instance(kind: type, modifier: int, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"a {kind.__name__} is expected")
+    return value
 
 
 def _check_number(value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, Number):
-        raise _expected("a number")
+    _expect(isinstance(value, Number) and not isinstance(value, bool), "a number")
 
 
-def _instance(kind: type) -> Callable[[int], ColumnRule]:
-    def rule(value: Any) -> Any:
-        if not isinstance(value, kind):
-            raise _expected(f"a {kind.__name__}")
+def _whole(least: int, greatest: int, modifier: int, value: Any) -> Any:
+    if type(value) is not int:
+        _check_number(value)
+    if not least <= value <= greatest or int(value) != value:
+        raise ValueError(f"a whole number from {least} to {greatest} is expected")
+    return int(value)
+
+
+def _float8(modifier: int, value: Any) -> Any:
+    if type(value) is float:
         return value
-
-    return lambda modifier: rule
-
-
-def _bytes(modifier: int) -> ColumnRule:
-    def rule(value: Any) -> Any:
-        if not isinstance(value, bytes | bytearray | memoryview):
-            raise _expected("bytes")
-        return bytes(value)
-
-    return rule
+    _check_number(value)
+    sent = float(value)
+    _expect(sent != sent or sent == value or Decimal(repr(sent)) == value, "a number with the digits of a float")
+    return sent
 
 
-def _date(modifier: int) -> ColumnRule:
-    def rule(value: Any) -> Any:
-        if not isinstance(value, date) or isinstance(value, datetime):
-            raise _expected("a date, such as value.date(),")
-        return value
+def _float4(modifier: int, value: Any) -> Any:
+    sent = _float8(modifier, value)
+    (stored,) = struct.unpack("<f", struct.pack("<f", sent))
+    # The server writes the shortest digits that identify the stored number.
+    is_kept = sent != sent or stored == sent or (stored and float(f"{sent:.6g}") == sent)
+    _expect(is_kept, "a number with the digits of the type real")
+    return sent
 
-    return rule
+
+def _numeric(modifier: int, value: Any) -> Any:
+    _check_number(value)
+    if isinstance(value, Decimal):
+        sent = value
+    else:
+        sent = Decimal(int(value)) if isinstance(value, Integral) else Decimal(repr(_float8(modifier, value)))
+    _, digits, exponent = sent.as_tuple()
+    _expect(exponent != "N", "a number or a quiet NaN")
+    if modifier >= 0 and isinstance(exponent, int):
+        scale = ((modifier - 4 & 0x7FF) ^ 1024) - 1024  # 11 bits with a sign
+        excess = -exponent - scale
+        if excess > 0 and any(digits[-excess:]):
+            raise ValueError(f"a number with at most {scale} digits after the point is expected")
+    return sent
 
 
-def _moment(kind: type[datetime | time], *, zoned: bool) -> Callable[[int], ColumnRule]:
+def _date(modifier: int, value: Any) -> Any:
+    _expect(isinstance(value, date) and not isinstance(value, datetime), "a date, such as value.date(),")
+    return value
+
+
+def _moment(kind: type[datetime | time], zoned: bool, modifier: int, value: Any) -> Any:
     """The rule of timestamps and times of day."""
-    wanted = f"a {kind.__name__} {'with' if zoned else 'without'} a time zone"
-
-    def make(modifier: int) -> ColumnRule:
-        unit = 10 ** (_FULL_PRECISION - modifier) if modifier >= 0 else 1
-
-        def rule(value: Any) -> Any:
-            if not isinstance(value, kind) or value != value:
-                raise _expected(wanted)
-            offset = value.utcoffset()
-            if (offset is not None) is not zoned or (value.tzinfo is not None) is not zoned:
-                raise _expected(wanted)
-            if value.microsecond % unit or getattr(value, "nanosecond", 0) or (offset and offset.microseconds):
-                raise ValueError("it is more precise than the type")
-            return value
-
-        return rule
-
-    return make
+    is_moment = isinstance(value, kind) and value == value  # unlike NaT
+    offset = value.utcoffset() if is_moment else None
+    has_zone = is_moment and value.tzinfo is not None
+    if not is_moment or has_zone is not zoned or (offset is not None) is not zoned:
+        raise ValueError(f"a {kind.__name__} {'with' if zoned else 'without'} a time zone is expected")
+    unit = 10 ** (_MICROSECOND_DIGITS - modifier) if modifier >= 0 else 1
+    is_precise = value.microsecond % unit or getattr(value, "nanosecond", 0) or (offset and offset.microseconds)
+    _expect(not is_precise, "a value with the precision of the type")
+    return value
 
 
-def _interval(modifier: int) -> ColumnRule:
-    def rule(value: Any) -> Any:
-        if not isinstance(value, timedelta) or value != value or modifier >= 0:
-            raise _expected("a timedelta" if modifier < 0 else "a str (as the type has a precision or fields)")
-        if getattr(value, "nanoseconds", 0):
-            raise ValueError("it is more precise than the type")
-        return value
-
-    return rule
+def _interval(modifier: int, value: Any) -> Any:
+    _expect(modifier < 0, "for a type with a precision or fields, a str")
+    _expect(isinstance(value, timedelta) and value == value, "a timedelta")
+    _expect(not getattr(value, "nanoseconds", 0), "a value with the precision of the type")
+    return value
 
 
-def _json(modifier: int) -> ColumnRule:
-    def rule(value: Any) -> Any:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=True)
-        if json.loads(text) != value:
-            raise ValueError("JSON has lists, dicts with keys of type str, texts and numbers only")
-        return text
-
-    return rule
+def _json(modifier: int, value: Any) -> Any:
+    text = json.dumps(value, allow_nan=False, ensure_ascii=True)
+    _expect(json.loads(text) == value, "a value of dicts with keys of type str, lists, texts and numbers")
+    return text
 
 
-def _array(element: ColumnRule) -> ColumnRule:
-    def rule(values: Any) -> Any:
-        if not isinstance(values, list):
-            raise _expected("a list")
-        return [inner(item) if isinstance(item, list) else item_of(item) for item in values]
-
-    def inner(values: list[Any]) -> Any:
-        if not values:
-            raise ValueError("an array of PostgreSQL contains no empty list")
-        return rule(values)
-
-    def item_of(value: Any) -> Any:
-        value = plain(value)
-        return None if value is None else element(value)
-
-    return rule
+def _array(element: ColumnRule, value: Any) -> Any:
+    _expect(isinstance(value, list), "a list")
+    return [_item(element, plain(item)) for item in value]
 
 
-def _expected(wanted: str) -> ValueError:
-    return ValueError(f"{wanted} is expected")
+def _item(element: ColumnRule, value: Any) -> Any:
+    if isinstance(value, list):
+        _expect(value != [], "a list without empty lists")
+        return _array(element, value)
+    return None if value is None else element(value)
 
 
-_WITHOUT_LITERALS = ("text", "varchar", "bpchar", "bytea")
-_RULES: Mapping[str, Callable[[int], ColumnRule]] = {
-    "int2": _whole(-(2**15), 2**15 - 1),
-    "int4": _whole(-(2**31), 2**31 - 1),
-    "int8": _whole(-(2**63), 2**63 - 1),
-    "oid": _whole(0, 2**32 - 1),
+_RULES: Mapping[str, Callable[[int, Any], Any]] = {
+    "int2": partial(_whole, -(2**15), 2**15 - 1),
+    "int4": partial(_whole, -(2**31), 2**31 - 1),
+    "int8": partial(_whole, -(2**63), 2**63 - 1),
+    "oid": partial(_whole, 0, 2**32 - 1),
     "float4": _float4,
     "float8": _float8,
     "numeric": _numeric,
-    "bool": _instance(bool),
+    "bool": partial(_instance, bool),
     "text": _text,
     "varchar": _text,
     "bpchar": _text,
     "bytea": _bytes,
-    "uuid": _instance(UUID),
+    "uuid": partial(_instance, UUID),
     "date": _date,
-    "timestamp": _moment(datetime, zoned=False),
-    "timestamptz": _moment(datetime, zoned=True),
-    "time": _moment(time, zoned=False),
-    "timetz": _moment(time, zoned=True),
+    "timestamp": partial(_moment, datetime, False),
+    "timestamptz": partial(_moment, datetime, True),
+    "time": partial(_moment, time, False),
+    "timetz": partial(_moment, time, True),
     "interval": _interval,
     "json": _json,
     "jsonb": _json,
