@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode
 from binascii import Error as NotBase64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
 from dsv2.errors import CorruptDataError
+from dsv2.program.checked_json import from_json, to_json
 
 __all__ = ("StoredLetter", "encoded", "parsed")
 
+_OF = "letters_of_batch"
+_RESTORE = "Restore the file from a backup, or delete it if its letters are not needed."
 _DIGEST = 6  # hexadecimal digits of an id that identify the content of a letter
 
 
@@ -86,26 +88,35 @@ _TYPES: Mapping[str, Any] = {
 }
 
 
-def encoded(letter: Mapping[str, Any]) -> bytes:
-    """Encode a letter from a ``LetterBox`` as a line."""
-    return json.dumps(letter).encode() + b"\n"
+def encoded(letters: Sequence[Mapping[str, Any]]) -> bytes:
+    """Encode the letters of a micro-batch from ``LetterBox``: one in each line, with a checksum and their number."""
+    return b"".join(to_json({**letter, _OF: len(letters)}) + b"\n" for letter in letters)
 
 
-def parsed(line: bytes, job_id: str, batch_id: int, number: int, place: str) -> StoredLetter:
-    """Decode a line.
+def parsed(data: bytes, job_id: str, batch_id: int, place: str) -> Iterator[StoredLetter]:
+    """Decode the letters of a micro-batch.
 
     Args:
-        line: The line.
+        data: The content of their file.
         job_id: The job.
         batch_id: The micro-batch.
-        number: The number of the line, counted from 0.
         place: The file, for errors.
 
     Raises:
-        CorruptDataError: The line is damaged.
+        CorruptDataError: The file is damaged.
     """
+    lines = data.splitlines()
+    for number, line in enumerate(lines):
+        yield _parsed(line, job_id, batch_id, number, len(lines), place)
+    if not lines:
+        raise CorruptDataError(f"{place} is empty, but a file has at least one dead letter. {_RESTORE}")
+
+
+def _parsed(line: bytes, job_id: str, batch_id: int, number: int, count: int, place: str) -> StoredLetter:
     try:
-        entry = json.loads(line)
+        entry = from_json(line)
+        if entry.get(_OF, count) != count:
+            raise ValueError(f"it is one of {entry[_OF]}, but the file has {count}")
         fields = {name: entry[name] for name in _TYPES}
         for name, kind in _TYPES.items():
             if not isinstance(fields[name], kind):
@@ -120,7 +131,4 @@ def parsed(line: bytes, job_id: str, batch_id: int, number: int, place: str) -> 
             payload=None if payload is None else b64decode(payload, validate=True),
         )
     except (KeyError, TypeError, ValueError, RecursionError, NotBase64) as error:
-        raise CorruptDataError(
-            f"{place}, line {number + 1}, is not a dead letter: {error!r}. Restore the file from a backup, or delete "
-            f"it if its letters are not needed."
-        ) from error
+        raise CorruptDataError(f"{place}, line {number + 1}, is not a dead letter: {error!r}. {_RESTORE}") from error

@@ -95,12 +95,12 @@ class JobLetters:
         """
         for batch_id in self.batches() if batches is None else sorted(batches):
             name = _file(batch_id)
-            for number, line in enumerate((self._folder.read(name) or b"").splitlines()):
-                yield parsed(line, self.job_id, batch_id, number, self._folder.place(name))
+            if (data := self._folder.read(name)) is not None:
+                yield from parsed(data, self.job_id, batch_id, self._folder.place(name))
 
-    def write(self, batch_id: int, letters: Iterable[Mapping[str, Any]]) -> None:
-        """Write the letters of a micro-batch, in place of those of an earlier attempt."""
-        self._folder.write(_file(batch_id), b"".join(map(encoded, letters)))
+    def write(self, batch_id: int, letters: Sequence[Mapping[str, Any]]) -> None:
+        """Write the letters of a micro-batch, in place of those of an earlier attempt. There is at least one."""
+        self._folder.write(_file(batch_id), encoded(letters))
 
     def delete_from(self, batch_id: int) -> None:
         """Delete the letters of a micro-batch and later ones, whose records are processed again."""

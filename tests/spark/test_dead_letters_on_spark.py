@@ -27,6 +27,7 @@ from dsv2.cli import main
 from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.dead_letters import DeadLetters, LetterStatus
 from dsv2.folders import LocalFolder
+from dsv2.program.checked_json import from_json, to_json
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.stand_ins import StandIns
 from dsv2.savepoint import Savepoint
@@ -179,10 +180,9 @@ def test_signed_letters(spark: SparkSession, tmp_path: Path) -> None:
     taken = create_savepoint(job.checkpoint, tmp_path / "savepoint", spark=spark, state_key=KEY)
     assert main(["dead-letters", "replay", str(job.checkpoint), "--all"]) == 0
     (file,) = job.checkpoint.glob("dead-letters/*/letters/0.jsonl")
-    original = file.read_text()
-    first, second = original.splitlines()
-    forged = json.loads(first) | {"payload": b64encode(Codec(StandIns()).seal(BlobKind.LETTER, (0, None))).decode()}
-    file.write_text(f"{json.dumps(forged)}\n{second}\n")
+    first, second = file.read_bytes().splitlines()
+    forged = from_json(first) | {"payload": b64encode(Codec(StandIns()).seal(BlobKind.LETTER, (0, None))).decode()}
+    file.write_bytes(to_json(forged) + b"\n" + second + b"\n")
     job.run(2, **options)  # a changed letter is another one, which nobody has requested
     assert job.letters() == {LetterStatus.NEW: FAILING[:1], LetterStatus.REPLAYED: FAILING[1:]}
     with pytest.raises(CorruptDataError, match=r"Letter 0\.0\..* is not signed, and the job has a key"):

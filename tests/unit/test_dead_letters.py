@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from dsv2 import (
 )
 from dsv2.cli import main
 from dsv2.dead_letters import DeadLetters, LetterStatus
+from dsv2.dead_letters.letter import encoded
 from dsv2.dead_letters.replay import Replays, check_replays, pending_replay
 from dsv2.dead_letters.store import JobLetters, LetterWriter
 from dsv2.folders import LocalFolder
@@ -112,6 +114,12 @@ def own(tmp_path: Path) -> Run:
     return run(tmp_path)
 
 
+def stored(file: Path) -> list[dict[str, Any]]:
+    """The letters of a file, as they were written."""
+    letters = map(json.loads, file.read_text().splitlines())
+    return [{name: letter[name] for name in letter if name not in ("crc32", "letters_of_batch")} for letter in letters]
+
+
 class TestFiles:
     def test_people_can_read_them(self, first: Run) -> None:
         (file, _) = sorted(Path(first.letters).glob("*/letters/*.jsonl"))
@@ -160,7 +168,7 @@ class TestFiles:
         folder = LocalFolder(own.letters)
         (job_id,) = folder.sizes()
         letters = JobLetters(folder, job_id)
-        entries = [json.loads(line) for line in Path(letters.path, "letters/0.jsonl").read_text().splitlines()]
+        entries = stored(Path(letters.path, "letters/0.jsonl"))
         assert letters.batches() == [0, 1]
         LetterWriter(letters, "amounts", None).write(1, [])
         assert letters.batches() == [0], "a corrected program may have none"
@@ -172,7 +180,7 @@ class TestFiles:
         folder = LocalFolder(own.letters)
         (job_id,) = folder.sizes()
         old, new = (LetterWriter(JobLetters(folder, job_id), "amounts", path) for path in ("old", "new"))
-        entries = [json.loads(Path(own.letters, job_id, "letters/0.jsonl").read_text())]
+        entries = stored(Path(own.letters, job_id, "letters/0.jsonl"))
         old.write(2, entries)
         new.write(2, entries)
         with pytest.raises(ConfigurationError, match="from the checkpoint new"):
@@ -185,6 +193,32 @@ class TestFiles:
         file.write_text(damage)
         with pytest.raises(CorruptDataError, match=r"0\.jsonl, line 1, is not a dead letter"):
             _ = DeadLetters.open(own.letters).letters
+
+    @pytest.mark.parametrize("kept", range(5))
+    def test_missing_lines_are_noticed(self, own: Run, kept: int) -> None:
+        (file, _) = sorted(Path(own.letters).glob("*/letters/*.jsonl"))
+        file.write_bytes(encoded(stored(file) * 4))
+        assert len(DeadLetters.open(own.letters).letters) == 5
+        file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:kept]))
+        if kept == 4:
+            return
+        with pytest.raises(CorruptDataError, match=r"0\.jsonl(, line 1, .*one of 4, but| is empty, but).*Restore"):
+            _ = DeadLetters.open(own.letters).letters
+
+    def test_changed_bytes_are_noticed(self, own: Run) -> None:
+        (file, _) = sorted(Path(own.letters).glob("*/letters/*.jsonl"))
+        data, before = file.read_bytes(), DeadLetters.open(own.letters).letters
+        for place in range(0, len(data) - 1, 7):
+            changed = bytearray(data)
+            changed[place] ^= 1
+            file.write_bytes(changed)
+            try:
+                after = DeadLetters.open(own.letters).letters
+            except CorruptDataError:
+                continue
+            # Without the name of the checksum, the line counts as written by hand.
+            assert data[place - 7 : place + 7].find(b"crc32") >= 0
+            assert [replace(letter, id="") for letter in after] == [replace(letter, id="") for letter in before]
 
 
 class TestWithoutRecord:
@@ -328,7 +362,7 @@ class TestRequests:
         letters = DeadLetters.open(own.letters)
         letters.request_replay(letters.letters)
         (file, _) = sorted(Path(own.letters).glob("*/letters/*.jsonl"))
-        file.write_text(json.dumps(json.loads(file.read_text()) | {"record": "another"}) + "\n")
+        file.write_bytes(encoded([stored(file)[0] | {"record": "another"}]))
         assert self.pending(own, Replays(), 2) == ([letters.letters[1].id], 1)
 
     def test_done_requests_are_recorded_for_readers(self, own: Run) -> None:
