@@ -14,10 +14,10 @@ from dsv2.errors import ConfigurationError
 from dsv2.explain import PlanView
 from dsv2.folders import Folder
 from dsv2.job_configuration import Section
-from dsv2.job_summary import History, JobShape, JobSummary, Moment, OperatorShape, summarize
+from dsv2.job_summary import History, JobSummary, Moment, summarize
 from dsv2.progress import JobProgress
 
-__all__ = ("Board", "Record", "Snapshot", "Status", "WatchedJob", "shape_of")
+__all__ = ("Board", "Record", "Snapshot", "Status", "WatchedJob")
 
 
 class Status(Enum):
@@ -63,7 +63,7 @@ class Snapshot:
 
     def summary(self) -> JobSummary:
         """Return its numbers."""
-        return summarize(shape_of(self.plan), self.progress or JobProgress(-1, {}), self.history)
+        return summarize(self.plan, self.progress or JobProgress(-1, {}), self.history)
 
 
 class Record:
@@ -86,7 +86,7 @@ class Record:
     def describe(self, name: str, plan: PlanView | None, configuration: Sequence[Section]) -> None:
         """Set what does not change while the job runs."""
         with self._lock:
-            self._history.chained = shape_of(plan).chained
+            self._history.describe(plan)
             self._set(name=name, plan=plan, configuration=configuration)
 
     def add(self, progress: JobProgress) -> None:
@@ -105,23 +105,6 @@ class Record:
 
     def _set(self, **changes: Any) -> None:
         self._snapshot = replace(self._snapshot, revision=self._snapshot.revision + 1, **changes)
-
-
-def shape_of(plan: PlanView | None) -> JobShape:
-    """Return what a summary needs of a plan."""
-    if plan is None:
-        return JobShape()
-    uids = [operator.uid or "" for operator in plan.operators]
-    chained: dict[int, tuple[str, ...]] = {}
-    for edge in plan.edges:
-        if edge.chained:
-            chained[edge.source] = (*chained.get(edge.source, ()), uids[edge.target])
-    return JobShape(
-        tuple(
-            OperatorShape(uid, one.title, one.kind.value, chained.get(one.id, ()))
-            for uid, one in zip(uids, plan.operators, strict=True)
-        )
-    )
 
 
 class WatchedJob(ABC):

@@ -6,7 +6,10 @@ Numbers are bounded by what JavaScript represents exactly; values of watermarks,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import msgspec
 
 from dsv2.dashboard.jobs import Snapshot, WatchedJob
 from dsv2.dashboard.picture import Picture, picture_of
@@ -21,15 +24,12 @@ from dsv2.watermark.event_time import EVENT_TIME
 
 __all__ = (
     "FindingLine",
-    "HistoryLine",
     "HistoryPage",
     "JobLine",
     "OperatorPage",
     "PlanOperator",
     "PlanPage",
-    "SplitLine",
     "StatePage",
-    "SubtaskLine",
     "WatermarkLine",
     "history_page",
     "job_line",
@@ -39,6 +39,9 @@ __all__ = (
 )
 
 _MOST_SUBTASKS = 256
+
+Line: TypeAlias = Mapping[str, Any]
+"""The attributes of a part of the progress or the summary, and texts for the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +89,6 @@ class PlanPage:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitLine:
-    """A split of a source. ``trouble``: Why it deserves attention, or ""."""
-
-    operator: int
-    source: str
-    split: str
-    subtask: int
-    position: str
-    lag: int | None
-    event_time: str
-    status: str
-    moved_at_ms: int | None
-    trouble: str
-
-
-@dataclass(frozen=True, slots=True)
 class StatePage:
     """The state of a job: numbers of its summary, and those of each operator by its id in the plan."""
 
@@ -111,23 +98,9 @@ class StatePage:
     error: str
     updated_at_ms: int | None
     actions: tuple[str, ...]
-    summary: Mapping[str, object]
-    operators: Mapping[str, Mapping[str, object]]
-    splits: tuple[SplitLine, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryLine:
-    """A micro-batch."""
-
-    batch_id: int
-    started_at_ms: int
-    duration_ms: float
-    phases: Mapping[str, float]
-    in_rate: float
-    out_rate: float
-    state_bytes: int | None
-    lag: int | None
+    summary: Line
+    operators: Mapping[str, Line]
+    splits: tuple[Line, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,25 +108,7 @@ class HistoryPage:
     """The last micro-batches, the newest last. ``first``: The id of the oldest one that is still known, or -1."""
 
     first: int
-    batches: tuple[HistoryLine, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SubtaskLine:
-    """A subtask of an operator."""
-
-    subtask: int
-    records_in: int
-    records_out: int
-    held: int
-    late: int
-    errors: int
-    user_time_ms: float
-    state_bytes: int | None
-    keys: int
-    timers: int
-    event_time: str
-    ended: bool
+    batches: tuple[Line, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +125,7 @@ class OperatorPage:
     """An operator in detail. ``more``: The number of subtasks that are not listed."""
 
     uid: str
-    subtasks: tuple[SubtaskLine, ...]
+    subtasks: tuple[Line, ...]
     more: int
     watermarks: tuple[WatermarkLine, ...]
 
@@ -243,7 +198,7 @@ def _plan_operator(operator: OperatorView, view: PlanView) -> PlanOperator:
     )
 
 
-def _summary(summary: JobSummary, *, is_known: bool) -> dict[str, object]:
+def _summary(summary: JobSummary, *, is_known: bool) -> Line:
     busiest, slowest = summary.busiest, summary.slowest
     return {
         "batch_id": summary.batch_id,
@@ -261,26 +216,13 @@ def _summary(summary: JobSummary, *, is_known: bool) -> dict[str, object]:
     }
 
 
-def _operator(one: OperatorSummary) -> dict[str, object]:
-    return {
-        "records_in": one.records_in,
-        "records_out": one.records_out,
-        "in_rate": one.in_rate,
-        "out_rate": one.out_rate,
-        "held": one.held,
-        "late": one.late,
-        "errors": one.errors,
-        "state_bytes": one.state_bytes,
-        "keys": one.keys,
-        "timers": one.timers,
-        "lag": one.lag,
-        "level": one.pressure.level.value,
-        "busy": one.pressure.busy,
-        "reasons": one.pressure.reasons,
-        "event_time": _time_text(one),
-        "counters": one.counters,
-        "gauges": one.gauges,
-    }
+def _line(part: object, **others: object) -> Line:
+    return {**msgspec.to_builtins(part), **others}
+
+
+def _operator(one: OperatorSummary) -> Line:
+    level, busy, reasons = one.pressure.level.value, one.pressure.busy, one.pressure.reasons
+    return _line(one, level=level, busy=busy, reasons=reasons, event_time=_time_text(one))
 
 
 def _time_text(one: OperatorSummary) -> str:
@@ -290,52 +232,32 @@ def _time_text(one: OperatorSummary) -> str:
     return "none yet" if found.time is None else watermark_text(EVENT_TIME, found.time)
 
 
-def _split_lines(view: OperatorView, uid: str, progress: JobProgress) -> Iterator[SplitLine]:
+def _split_lines(view: OperatorView, uid: str, progress: JobProgress) -> Iterator[Line]:
     splits = progress.operators[uid].splits
     for split in splits:
-        yield SplitLine(
+        yield _line(
+            split,
             operator=view.id,
             source=view.title,
-            split=split.split,
-            subtask=split.subtask,
-            position=split.position,
-            lag=split.lag,
             event_time=watermark_text(EVENT_TIME, split.event_time),
             status=status_of(split),
-            moved_at_ms=split.moved_at_ms,
             trouble=trouble_with(split, splits, progress),
         )
 
 
-def _history_line(moment: Moment) -> HistoryLine:
-    batch = moment.batch
-    return HistoryLine(
-        batch.batch_id,
-        batch.started_at_ms,
-        batch.duration_ms,
-        batch.phases,
-        batch.records_in * 1000 / max(moment.span_ms, 1.0),
-        batch.records_out * 1000 / max(moment.span_ms, 1.0),
-        moment.state_bytes,
-        moment.lag,
+def _history_line(moment: Moment) -> Line:
+    return _line(
+        moment.batch,
+        in_rate=moment.batch.records_in * 1000 / max(moment.span_ms, 1.0),
+        out_rate=moment.batch.records_out * 1000 / max(moment.span_ms, 1.0),
+        state_bytes=moment.state_bytes,
+        lag=moment.lag,
     )
 
 
-def _subtask_line(subtask: SubtaskProgress) -> SubtaskLine:
-    return SubtaskLine(
-        subtask=subtask.subtask,
-        records_in=subtask.records_in,
-        records_out=subtask.records_out,
-        held=subtask.records_held,
-        late=subtask.late_records,
-        errors=subtask.errors,
-        user_time_ms=subtask.user_time_ms,
-        state_bytes=subtask.state_bytes,
-        keys=subtask.keys,
-        timers=subtask.timers,
-        event_time=watermark_text(EVENT_TIME, subtask.event_time),
-        ended=subtask.ended,
-    )
+def _subtask_line(subtask: SubtaskProgress) -> Line:
+    numbers = replace(subtask, inputs=(), watermarks={})
+    return _line(numbers, event_time=watermark_text(EVENT_TIME, subtask.event_time))
 
 
 def _watermark_lines(operator: OperatorProgress) -> Iterator[WatermarkLine]:

@@ -6,19 +6,20 @@ Progress counts since the job first started. A moment is the difference between 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from dsv2.job_summary.rates import span_ms
 from dsv2.progress import BatchProgress, JobProgress, OperatorProgress
 
-__all__ = ("HISTORY", "Chained", "History", "Moment", "OperatorMoment", "lag_of", "state_bytes_of", "total")
+if TYPE_CHECKING:
+    from dsv2.explain import PlanView
+
+__all__ = ("HISTORY", "History", "Moment", "OperatorMoment", "lag_of", "state_bytes_of", "total")
 
 HISTORY = 600
 """The number of micro-batches that a history keeps."""
-
-Chained = Mapping[str, tuple[str, ...]]
-"""For each operator the uids of those that are chained to it directly, as its time includes theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +72,21 @@ class Moment:
 
 
 class History:
-    """The last moments of a job. ``chained``: Which operators are chained. ``most``: The number of moments."""
+    """The last moments of a job. ``most``: Their number."""
 
-    def __init__(self, chained: Chained | None = None, most: int = HISTORY) -> None:
-        self.chained = chained or {}
+    def __init__(self, most: int = HISTORY) -> None:
+        self._chained: dict[str, list[str]] = {}
         self._before: JobProgress | None = None
         self._moments = deque[Moment](maxlen=most)
+
+    def describe(self, plan: PlanView | None) -> History:
+        """Set the plan, as the time of an operator includes that of the operators chained to it. Return the history."""
+        self._chained = {}
+        for edge in () if plan is None else plan.edges:
+            if plan is not None and edge.chained:
+                source, target = plan.operators[edge.source].uid or "", plan.operators[edge.target].uid or ""
+                self._chained.setdefault(source, []).append(target)
+        return self
 
     @property
     def moments(self) -> tuple[Moment, ...]:
@@ -98,7 +108,7 @@ class History:
             began = now.batches[0].batch_id == 0
             known = {uid: OperatorProgress(uid, one.name) for uid, one in now.operators.items()} if began else {}
             new = list(now.batches)
-        busy = dict(_busy_times(known, now.operators, self.chained))
+        busy = dict(_busy_times(known, now.operators, self._chained))
         earlier = next((one for one in reversed(now.batches) if one.batch_id < batch.batch_id), None)
         moment = Moment(
             batch,
@@ -138,7 +148,7 @@ def _change(before: OperatorProgress | None, now: OperatorProgress, busy_ms: flo
 
 
 def _busy_times(
-    before: Mapping[str, OperatorProgress], now: Mapping[str, OperatorProgress], chained: Chained
+    before: Mapping[str, OperatorProgress], now: Mapping[str, OperatorProgress], chained: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, float]]:
     """The time of the busiest subtask of each operator, in ms. Subtasks of a chain have the same index."""
     times = {uid: _times(before[uid], operator) for uid, operator in now.items() if uid in before and operator.subtasks}

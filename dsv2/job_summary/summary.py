@@ -4,44 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from dsv2.job_summary.event_time import Slowest, event_time_of, newest, watermark_of
-from dsv2.job_summary.history import Chained, Moment, lag_of, state_bytes_of, total
+from dsv2.job_summary.history import Moment, lag_of, state_bytes_of, total
 from dsv2.job_summary.pressure import Pressure, pressure_of
 from dsv2.job_summary.rates import spans_ms
+from dsv2.printable import printable
 from dsv2.progress import BatchProgress, JobProgress, OperatorProgress
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN, RESERVED
 
-__all__ = ("JobShape", "JobSummary", "OperatorShape", "OperatorSummary", "summarize")
+__all__ = ("JobSummary", "OperatorSummary", "summarize")
 
-
-@dataclass(frozen=True, slots=True)
-class OperatorShape:
-    """What a summary needs of an operator of the plan.
-
-    Attributes:
-        uid: Its uid.
-        name: What views call it.
-        kind: ``source``, ``sink``, or the name of another ``OperatorKind``.
-        chained: The uids of the operators that are chained to it directly.
-    """
-
-    uid: str
-    name: str
-    kind: str
-    chained: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class JobShape:
-    """What a summary needs of a plan. ``operators``: The operators, upstream first."""
-
-    operators: Sequence[OperatorShape] = ()
-
-    @property
-    def chained(self) -> Chained:
-        """The operators that are chained to others."""
-        return {one.uid: one.chained for one in self.operators}
+if TYPE_CHECKING:
+    from dsv2.explain import OperatorView, PlanView
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,20 +143,21 @@ class JobSummary:
         return sum(one.errors for one in self.operators)
 
 
-def summarize(shape: JobShape, progress: JobProgress, moments: Sequence[Moment] = ()) -> JobSummary:
+def summarize(plan: PlanView | None, progress: JobProgress, moments: Sequence[Moment] = ()) -> JobSummary:
     """Summarize the progress of a job.
 
     Args:
-        shape: What the plan says of its operators.
+        plan: Its plan. None: unknown, so no operators are known.
         progress: The progress.
         moments: Its history, the newest last.
     """
-    known = [(one, progress.operators[one.uid]) for one in shape.operators if one.uid in progress.operators]
+    views = () if plan is None else plan.operators
+    known = [(one, found) for one in views if (found := progress.operators.get(one.uid or "")) is not None]
     times = {found.uid: time for _, found in known if (time := event_time_of(found)) is not None}
     latest = newest(times.values())
     batches = progress.batches
     operators = [
-        _operator(one, found, pressure_of(one.uid, moments), times.get(one.uid), latest) for one, found in known
+        _operator(one, found, pressure_of(found.uid, moments), times.get(found.uid), latest) for one, found in known
     ]
     return JobSummary(
         progress.batch_id,
@@ -193,15 +170,15 @@ def summarize(shape: JobShape, progress: JobProgress, moments: Sequence[Moment] 
 
 
 def _operator(
-    shape: OperatorShape, found: OperatorProgress, pressure: Pressure, event_time: Slowest | None, latest: int | None
+    view: OperatorView, found: OperatorProgress, pressure: Pressure, event_time: Slowest | None, latest: int | None
 ) -> OperatorSummary:
     time = None if event_time is None else event_time.time
     identifiers = [identifier for identifier in found.watermarks if not identifier.startswith(RESERVED)]
     watermarks = {one: values for one in identifiers if (values := watermark_of(found, one)) is not None}
     return OperatorSummary(
-        shape.uid,
-        shape.name,
-        shape.kind,
+        found.uid,
+        printable(view.title),
+        view.kind.value,
         found.records_in,
         found.records_out,
         found.records_in_per_second,

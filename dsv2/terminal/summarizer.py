@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dsv2.graph import Operator, Plan
-from dsv2.job_summary import History, JobShape, JobSummary, OperatorShape, summarize
+from dsv2.explain.view import view_of
+from dsv2.graph import Plan
+from dsv2.job_summary import History, JobSummary, summarize
 from dsv2.job_summary.pressure import WINDOW
-from dsv2.printable import printable
 from dsv2.progress import JobProgress
 
 __all__ = ("Summarizer",)
@@ -15,17 +15,10 @@ class Summarizer:
     """Summarizes the progress of one job. ``plan``: Its plan."""
 
     def __init__(self, plan: Plan) -> None:
-        self._shape = JobShape(tuple(_shape(plan, operator) for operator in plan.operators))
-        self._history = History(self._shape.chained, WINDOW)
+        self._view = view_of(plan)
+        self._history = History(WINDOW).describe(self._view)
 
     def summary(self, progress: JobProgress) -> JobSummary:
         """Summarize ``progress``."""
         self._history.add(progress)
-        return summarize(self._shape, progress, self._history.moments)
-
-
-def _shape(plan: Plan, operator: Operator) -> OperatorShape:
-    name = operator.name if operator.automatic_uid else operator.uid
-    edges = plan.edges_out_of[operator.id]
-    chained = tuple(plan.operators[edge.target].uid for edge in edges if plan.is_chained(edge))
-    return OperatorShape(operator.uid, printable(name), operator.kind.value, chained)
+        return summarize(self._view, progress, self._history.moments)

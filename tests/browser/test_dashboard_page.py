@@ -15,7 +15,7 @@ from dsv2.dashboard.stored import CheckpointJob
 from dsv2.folders import LocalFolder
 from tests.browser.conftest import OpenPage
 from tests.dashboard_client import TOKEN, serving
-from tests.dashboard_fakes import SECRET, FakeJob
+from tests.dashboard_fakes import SECRET, FakeJob, fake_progress
 
 VIEWS = {
     "overview": ["What to look at", "Split rates-3 holds event time back", "lag 1,196", "busy 36 %"],
@@ -147,6 +147,53 @@ def test_pointing_at_a_chart(server: DashboardServer, open_page: OpenPage) -> No
     assert box is not None
     page.mouse.move(box["x"] + 60, box["y"] + 50)
     expect(chart).to_contain_text("micro-batch 0")
+
+
+def test_choosing_a_time_range(server: DashboardServer, open_page: OpenPage) -> None:
+    page = open_page(f"{server.url}#job=1&tab=timeline")
+    chart = page.locator("section.chart", has_text="Latency")
+    image = chart.get_by_role("img")
+    box = image.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + 60, steps=4)
+    expect(chart.locator(".range")).to_be_visible()
+    page.mouse.up()
+    leave = page.get_by_role("button", name="Leave")
+    expect(leave).to_be_visible()
+    image.focus()
+    page.keyboard.press("PageUp")
+    page.keyboard.press("PageUp")
+    first = int(chart.locator(".when").inner_text().split(",")[0].removeprefix("micro-batch "))
+    assert 8 <= first <= 12, "of 30"
+    leave.click()
+    expect(leave).to_be_hidden()
+    image.focus()
+    page.keyboard.press("PageUp")
+    page.keyboard.press("PageUp")
+    expect(chart).to_contain_text("micro-batch 0")
+    page.keyboard.press("+")
+    expect(leave).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(leave).to_be_hidden()
+    page.get_by_label("Show").select_option("the last minute")
+    image.focus()
+    for _ in range(3):
+        page.keyboard.press("PageUp")
+    expect(chart).to_contain_text("micro-batch 0")  # all 30 are of the last minute
+
+
+def test_long_micro_batch_does_not_flatten_the_others(job: FakeJob, open_page: OpenPage) -> None:
+    progress = fake_progress(30)
+    slow = replace(progress.batches[-1], duration_ms=60_000.0)
+    job.record.add(replace(progress, batches=(*progress.batches[:-1], slow)))
+    with serving(job) as server:
+        page = open_page(f"{server.url}#job=1&tab=timeline")
+        chart = page.locator("section.chart", has_text="Latency")
+        expect(chart).to_contain_text("1 value beyond the scale, up to 1 min 0 s")
+        expect(chart.locator(".beyond")).to_have_count(1)
+        assert chart.locator(".tick").all_text_contents()[2] == "2.0 s"
 
 
 def test_data_are_never_html(open_page: OpenPage) -> None:

@@ -72,6 +72,7 @@ class Shop:
         self,
         *,
         moves: bool = True,
+        waits: bool = False,
         growing_lag: bool = False,
         errors: bool = False,
         seconds: float = 0.1,
@@ -85,7 +86,7 @@ class Shop:
         self.job.report(
             number,
             records=100 * number,
-            event_times=(now_ms if moves else 1_000, now_ms),
+            event_times=(None if waits else now_ms if moves else 1_000, now_ms),
             counters={"errors_dead_lettered": 100 * number if errors else 2},
             splits=(SplitProgress("a", 0, lag=lag),),
             largest_state=largest_state,
@@ -162,6 +163,7 @@ def test_dashboard(listener: PrometheusListener, new_prometheus_server: NewServe
     missing = set(expressions())
     *_, annotation = expressions()
     missing.discard(annotation)  # it marks starts, which are rare
+    missing -= {one for one in missing if "state_size" in one}  # unknown in local jobs
 
     def all_found() -> bool:
         missing.difference_update([one for one in missing if any(value == value for _, value in server.query(one))])
@@ -202,7 +204,7 @@ def test_rules_are_valid() -> None:
 def test_alerts(listener: PrometheusListener, new_prometheus_server: NewServer, tmp_path: Path) -> None:
     shops = {
         name: Shop(listener, name)
-        for name in ("healthy", "fails", "restarts", "vanishes", "stuck", "behind", "bad", "slow", "hangs", "large")
+        for name in ("healthy", "fails", "restarts", "vanishes", "stuck", "waits", "behind", "bad", "slow", "hangs", "large")
     }
     server = new_prometheus_server(listener.port, shortened(tmp_path))
 
@@ -214,6 +216,7 @@ def test_alerts(listener: PrometheusListener, new_prometheus_server: NewServer, 
                 continue
             shop.report(
                 moves=name != "stuck",
+                waits=name == "waits",
                 growing_lag=name == "behind",
                 errors=name == "bad",
                 largest_state=600 << 20 if name == "large" else 1_000,
@@ -233,6 +236,7 @@ def test_alerts(listener: PrometheusListener, new_prometheus_server: NewServer, 
         ("Dsv2JobRestarts", "restarts"),
         ("Dsv2JobMissing", "vanishes"),
         ("Dsv2WatermarkStuck", "stuck"),
+        ("Dsv2WatermarkStuck", "waits"),
         ("Dsv2LagGrows", "behind"),
         ("Dsv2RecordsNotProcessed", "bad"),
         ("Dsv2LongMicroBatches", "slow"),

@@ -40,7 +40,8 @@ def operator(uid: str, records: int = 0, times: Sequence[float] = ()) -> Operato
 
 
 def change(before: JobProgress | None, now: JobProgress, **chained: tuple[str, ...]) -> Moment:
-    history = History(chained)
+    history = History()
+    history._chained = {uid: list(inner) for uid, inner in chained.items()}
     if before is not None:
         history.add(before)
     moment = history.add(now)
@@ -203,7 +204,7 @@ def test_split_that_holds_event_time_back(splits: Sequence[SplitProgress], troub
     job = FakeJob(0)
     job.record.add(progress(0, orders=OperatorProgress("orders", "orders", splits=tuple(splits))))
     page = state_page(job.record.snapshot(), ())
-    assert "".join(line.split for line in page.splits if line.trouble) == troubled
+    assert "".join(line["split"] for line in page.splits if line["trouble"]) == troubled
 
 
 def test_page_of_watermarks_names_the_split() -> None:

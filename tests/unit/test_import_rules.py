@@ -65,7 +65,7 @@ MAY_IMPORT = {
     "findings": PLAN | {"aggregates", "extension"},
     "explain": PLAN | {"aggregates", "extension", "findings", "runtime_view"},
     "progress": set[str](),
-    "job_summary": {"progress", "watermark"},
+    "job_summary": {"explain", "printable", "progress", "watermark"},
     "metrics": PLAN | {"arguments", "clock", "connectors", "job_summary", "runtime.report", "version"},
     "log_scope": set[str](),
     "logs": {"log_scope", "printable"},
@@ -77,6 +77,7 @@ MAY_IMPORT = {
     "job": MODEL | {"arguments", "graph", "job_listener", "progress", "record_table", "watermark_report"},
     "terminal": {
         "errors",
+        "explain",
         "graph",
         "job",
         "job_listener",

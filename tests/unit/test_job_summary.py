@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from dsv2 import Collector, CollectSink, ExecutionEnvironment, JobProgress, PartitionedContext, Trigger
-from dsv2.dashboard.jobs import Record, shape_of
+from dsv2.dashboard.jobs import Record
 from dsv2.dashboard.pages import operator_page, state_page
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, reduce
-from dsv2.job_summary import History, JobShape, JobSummary, OperatorShape, summarize
+from dsv2.job_summary import History, JobSummary, summarize
 from dsv2.job_summary.event_time import event_time_of
 from dsv2.job_summary.rates import Rates, spans_ms
 from dsv2.local import LocalRuntime
@@ -36,7 +36,7 @@ from dsv2.terminal.summarizer import Summarizer
 from dsv2.testing import ManualClock, Stop, TestSource
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN, USE_PROCESSING_TIME
 from dsv2.watermark_report import Cause
-from tests.fake_jobs import hot_topics_plan, hot_topics_progress
+from tests.fake_jobs import hot_topics_plan
 from tests.metered import PlayedJob
 
 START = 1_700_000_000_000
@@ -184,8 +184,10 @@ def test_rate_is_that_of_the_source_and_not_of_the_micro_batches() -> None:
 
 
 def summary_of(*operators: OperatorProgress) -> JobSummary:
-    shape = JobShape([OperatorShape(one.uid, one.uid, "source" if one.splits else "function") for one in operators])
-    return summarize(shape, JobProgress(0, {one.uid: one for one in operators}))
+    plan = hot_topics_plan().explain().view
+    views = [replace(plan.operators[0 if one.splits else 1], uid=one.uid) for one in operators]
+    view = replace(plan, operators=tuple(views), edges=())
+    return summarize(view, JobProgress(0, {one.uid: one for one in operators}))
 
 
 def test_slowest_operator_is_the_one_without_event_time() -> None:
@@ -247,10 +249,6 @@ def test_job_that_keeps_up_has_no_backlog() -> None:
     assert Cause.BACKLOG not in seen
 
 
-def test_shape_of_a_plan() -> None:
-    plan = hot_topics_plan()
-    found = summarize(shape_of(plan.explain().view), hot_topics_progress())
-    other = Summarizer(plan).summary(hot_topics_progress())
-    assert [(one.uid, one.kind) for one in found.operators] == [(one.uid, one.kind) for one in other.operators]
-    assert shape_of(None) == JobShape()
-    assert operator_page(subtasks(SubtaskProgress(0))).subtasks[0].state_bytes is None
+def test_page_of_a_subtask_of_unknown_state() -> None:
+    (line,) = operator_page(subtasks(SubtaskProgress(0, inputs=(LATER,), watermarks={"day": 2**63}))).subtasks
+    assert (line["state_bytes"], line["inputs"], line["watermarks"]) == (None, (), {})

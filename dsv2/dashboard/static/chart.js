@@ -1,7 +1,7 @@
 // Charts over the micro-batches of a job: lines, or areas on top of each other.
 
 import { h, svg } from "./dom.js";
-import { clock } from "./format.js";
+import { clock, plural } from "./format.js";
 
 const HEIGHT = 170;
 const LEFT = 52;
@@ -13,13 +13,15 @@ const BOTTOM = 22;
 const width = () => Math.max(260, Math.min(560, innerWidth - 56));
 
 const places = new Map(); // the micro-batch that the user points at, by chart
+let dragged = null; // {title, from}: the chart, and the micro-batch, at which the user has pressed
 
 /**
  * A chart.
  * title: what it shows. unknown: what to say if there are no values. batches: the micro-batches. format: a value as text. stacked: whether series add up.
  * series: [{name, color (a number), values}], with a value or null for each micro-batch.
+ * choose: called with the first and the last micro-batch that the user has chosen, or with nothing for all of them.
  */
-export function chart({ title, about, unknown = "No data yet.", batches, series, format, stacked = false, redraw }) {
+export function chart({ title, about, unknown = "No data yet.", batches, series, format, stacked = false, redraw, choose }) {
   const shown = series.filter((one) => one.values.some((value) => value !== null && value !== undefined));
   const last = batches.length - 1;
   if (!shown.length || last < 0) {
@@ -28,18 +30,35 @@ export function chart({ title, about, unknown = "No data yet.", batches, series,
   const place = Math.min(places.get(title) ?? last, last);
   const pointed = places.has(title);
   const layers = stacked ? stack(shown) : shown.map((one) => ({ ...one, lows: null, highs: one.values }));
-  const most = niceCeiling(Math.max(...layers.flatMap((one) => one.highs.map((value) => value ?? 0))));
+  const highs = batches.map((_, number) => Math.max(...layers.map((one) => one.highs[number] ?? 0)));
+  const most = niceCeiling(usual(highs));
   const x = scaleX(batches);
-  const y = (value) => HEIGHT - BOTTOM - (value / most) * (HEIGHT - TOP - BOTTOM);
+  const y = (value) => HEIGHT - BOTTOM - (Math.min(value, most) / most) * (HEIGHT - TOP - BOTTOM);
+  const beyond = highs.map((_, number) => number).filter((number) => highs[number] > most);
   const point = (to) => {
     places.set(title, Math.max(0, Math.min(last, to)));
     redraw();
   };
   const leave = () => {
+    dragged = null;
     places.delete(title);
     redraw();
   };
   const keys = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20 };
+  const zooms = { "+": 4, "-": 0, Escape: 0 }; // into this part of the micro-batches
+  const zoom = (part) => {
+    places.delete(title);
+    const first = Math.max(0, Math.min(last - 1, place - Math.ceil(last / part / 2)));
+    choose(...(part ? [batches[first], batches[Math.min(last, first + Math.max(1, Math.ceil(last / part)))]] : []));
+  };
+  const drop = (event) => {
+    const from = dragged?.title === title ? dragged.from : null;
+    dragged = null;
+    const to = nearest(event, batches, x);
+    if (from === null || from === to) return;
+    places.delete(title);
+    choose(batches[Math.min(from, to)], batches[Math.max(from, to)]);
+  };
   const drawing = svg(
     "svg",
     {
@@ -48,12 +67,16 @@ export function chart({ title, about, unknown = "No data yet.", batches, series,
       tabindex: "0",
       "aria-label": spoken(title, batches[place], shown, place, format),
       onpointermove: (event) => point(nearest(event, batches, x)),
+      onpointerdown: (event) => (dragged = { title, from: nearest(event, batches, x) }),
+      onpointerup: drop,
+      ondblclick: () => choose(),
       onpointerleave: leave,
       onblur: leave,
       onkeydown: (event) => {
-        if (!(event.key in keys)) return;
+        if (!(event.key in keys) && !(event.key in zooms)) return;
         event.preventDefault();
-        point(place + keys[event.key]);
+        if (event.key in zooms) zoom(zooms[event.key]);
+        else point(place + keys[event.key]);
       },
     },
     [0, 0.5, 1].map((part) => [
@@ -64,6 +87,8 @@ export function chart({ title, about, unknown = "No data yet.", batches, series,
       svg("text", { class: "tick", x: x(number), y: HEIGHT - 5, "text-anchor": anchor }, clock(batches[number].started_at_ms)),
     ),
     layers.map((layer) => drawn(layer, x, y, stacked)),
+    dragged?.title === title && svg("rect", { class: "range", ...span(x(dragged.from), x(place)), y: TOP, height: HEIGHT - TOP - BOTTOM }),
+    beyond.map((number) => svg("path", { class: "beyond", d: `M${x(number) - 4} ${TOP + 6}l4 -6l4 6Z` })),
     pointed && svg("line", { class: "pointer", x1: x(place), x2: x(place), y1: TOP, y2: HEIGHT - BOTTOM }),
   );
   const when = `micro-batch ${batches[place].batch_id}, ${clock(batches[place].started_at_ms)}`;
@@ -71,7 +96,7 @@ export function chart({ title, about, unknown = "No data yet.", batches, series,
     "section",
     { class: "chart card", "data-key": title },
     h("header", {}, h("h3", {}, title), h("span", { class: "when" }, pointed ? when : "latest")),
-    h("p", { class: "about" }, about),
+    h("p", { class: "about" }, about, beyond.length > 0 && ` ${plural(beyond.length, "value")} beyond the scale, up to ${format(Math.max(...highs))}: ▲.`),
     drawing,
     h(
       "ul",
@@ -131,6 +156,19 @@ function nearest(event, batches, x) {
     if (Math.abs(x(number) - wanted) < Math.abs(x(best) - wanted)) best = number;
   }
   return best;
+}
+
+/** The left edge and the width of what lies between two places. */
+function span(one, other) {
+  return { x: Math.min(one, other), width: Math.abs(one - other) };
+}
+
+/** The greatest of the values, without a few that are much greater than the others and would flatten them. */
+function usual(values) {
+  const sorted = [...values].sort((one, other) => one - other);
+  const most = sorted[sorted.length - 1];
+  const often = sorted[Math.floor((sorted.length - 1) * 0.9)];
+  return sorted.length >= 8 && most > 4 * often && often > 0 ? 1.5 * often : most;
 }
 
 /** The next number that is 1, 2 or 5 times a power of ten. */

@@ -1,7 +1,7 @@
 // Elements from data. Everything is inserted as text, never as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
-const HANDLERS = ["onclick", "onkeydown", "onchange", "onpointermove", "onpointerleave", "onsubmit", "onblur"];
+const HANDLERS = ["onclick", "ondblclick", "onkeydown", "onchange", "onpointermove", "onpointerleave", "onpointerdown", "onpointerup", "onsubmit", "onblur"];
 const OF_USER = new Set(["open", "style"]); // what the user has opened stays open
 
 /** An element. Functions become handlers, `style` is an object, true and false set and omit an attribute. */

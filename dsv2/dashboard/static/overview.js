@@ -147,7 +147,7 @@ function subtasks(page) {
         { name: "keys", cell: (row) => count(row.keys), numeric: true },
         { name: "timers", cell: (row) => count(row.timers), numeric: true },
         { name: "state", cell: (row) => bytes(row.state_bytes), numeric: true },
-        { name: "held", cell: (row) => count(row.held), numeric: true },
+        { name: "held", cell: (row) => count(row.records_held), numeric: true },
         { name: "event time (UTC)", cell: (row) => (row.ended ? "ended" : row.event_time || NONE) },
       ],
     }),
