@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dsv2.dead_letters import StoredLetter
 from dsv2.dead_letters.store import FOLDER, JobLetters, jobs_in
@@ -11,13 +11,14 @@ from dsv2.folders import Folder
 
 __all__ = ("Letter", "Letters", "last_letters")
 
-_MOST = 100
+_MOST = 100  # of different errors
+_MOST_READ = 1000
 _MOST_BYTES = 4 << 20  # of a file, which holds the letters of a micro-batch
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A dead letter, as the page shows it."""
+    """The newest of the dead letters with one error of an operator. ``count``: How many of those read have it."""
 
     id: str
     time: str
@@ -27,6 +28,7 @@ class Letter:
     error: str
     position: str
     traceback: str
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Letters:
     """The last dead letters, the newest first.
 
     Attributes:
-        letters: The letters.
+        letters: One letter for each error.
         batches: The number of micro-batches with letters.
         note: What is not shown, and how to see it.
     """
@@ -54,15 +56,20 @@ def last_letters(folder: Folder | None) -> Letters:
         return Letters()
     jobs = jobs_in(folder.subfolder(FOLDER)) or jobs_in(folder)
     files = sorted(((batch, job) for job in jobs for batch in job.batches()), key=lambda file: -file[0])
-    found: list[Letter] = []
-    left_out = 0
+    found: dict[tuple[str, str, str], Letter] = {}
+    read = left_out = 0
     for batch, job in files:
-        if len(found) >= _MOST or _size(folder, job, batch) > _MOST_BYTES:
+        if len(found) >= _MOST or read >= _MOST_READ or _size(folder, job, batch) > _MOST_BYTES:
             left_out += 1
             continue
-        found.extend(_newest(job, batch, _MOST - len(found)))
+        for letter in _newest(job, batch, _MOST_READ - read):
+            read += 1
+            error = letter.operator, letter.callback, letter.error
+            if error in found or len(found) < _MOST:
+                known = found.setdefault(error, replace(letter, count=0))
+                found[error] = replace(known, count=known.count + 1)
     note = f"{left_out} more micro-batches have letters: dsv2 dead-letters show {folder.path}" if left_out else ""
-    return Letters(tuple(found), len(files), note)
+    return Letters(tuple(found.values()), len(files), note)
 
 
 def _newest(job: JobLetters, batch: int, most: int) -> Iterator[Letter]:

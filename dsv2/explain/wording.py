@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 
 from dsv2.explain.model import EdgeView, OperatorView, Place, PlanView, Processing, StateView, WatermarkView
@@ -77,7 +78,7 @@ def place_text(view: PlanView, operator: OperatorView) -> str:
 def details(operator: OperatorView) -> Iterator[str]:
     """What is special about an operator, one phrase each."""
     if operator.layout:
-        yield f"keeps {operator.layout}"
+        yield f"keeps {_layout_text(operator.layout)}"
     if operator.states:
         yield f"state: {', '.join(map(_state_text, operator.states))}"
     if operator.declares:
@@ -172,6 +173,13 @@ def _state_text(state: StateView) -> str:
         clock = ", event time" if state.ttl_time is TtlTimeCharacteristic.EVENT_TIME else ""
         facts.append(f"time to live {duration(state.ttl_ms)}{clock}")
     return f"{state.name} ({', '.join(facts)})"
+
+
+def _layout_text(layout: str) -> str:
+    """A state layout, which has durations in ms as it is stored in checkpoints, for people."""
+    text = layout.replace(" from 0 ms", "").replace(", 0 ms late", "")
+    text = re.sub(r"\b(\d+) ms\b", lambda found: duration(int(found[1])), text)
+    return re.sub(r"windows of (\d+ \w+) every \1\b", r"windows of \1", text)
 
 
 def duration(milliseconds: int) -> str:

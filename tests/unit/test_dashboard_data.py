@@ -362,8 +362,24 @@ def test_only_the_newest_dead_letters_are_shown(tmp_path: Path, monkeypatch: pyt
     job = JobLetters(folder.subfolder(FOLDER), "0" * 8)
     job.describe({"job_name": "orders", "checkpoint": str(tmp_path)})
     for batch_id in range(3):
-        job.write(batch_id, [letter(10 * batch_id), letter(10 * batch_id + 1)])
+        job.write(
+            batch_id, [letter(number) | {"error_message": str(number)} for number in (10 * batch_id, 10 * batch_id + 1)]
+        )
     found = last_letters(folder)
     assert [one.record for one in found.letters] == ["21", "20", "11"]
     assert found.batches == 3
     assert found.note == f"1 more micro-batches have letters: dsv2 dead-letters show {tmp_path}"
+
+
+def test_equal_errors_are_one_with_a_count(tmp_path: Path) -> None:
+    folder = LocalFolder(str(tmp_path))
+    job = JobLetters(folder.subfolder(FOLDER), "0" * 8)
+    job.describe({"job_name": "orders", "checkpoint": str(tmp_path)})
+    for batch_id in range(50):
+        other = letter(1000 + batch_id) | {"error_message": "another"}
+        job.write(batch_id, [letter(batch_id), letter(batch_id), other])
+    found = last_letters(folder)
+    assert [(one.error, one.count, one.record) for one in found.letters] == [
+        (": another", 50, "1049"),
+        (": ", 100, "49"),
+    ]

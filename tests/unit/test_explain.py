@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from dsv2 import ConfigurationError, ErrorPolicy, ExecutionEnvironment
-from dsv2.explain import Explanation, Fact, PlanView, Processing, RuntimeView, json_schema
+from dsv2.explain import Explanation, Fact, PlanView, Processing, RuntimeView, json_schema, wording
 from dsv2.explain.code import code_of
 from dsv2.explain.operators import processing_of
 from dsv2.explain.wording import short_location
@@ -346,3 +346,19 @@ def test_locations_are_relative_to_the_current_directory_if_it_exists(
     assert short_location(f"{tmp_path / 'jobs.py'}:3") == f"{tmp_path / 'jobs.py'}:3"
     folder.rmdir()
     assert short_location(f"{folder / 'jobs.py'}:3") == f"{folder / 'jobs.py'}:3"
+
+
+@pytest.mark.parametrize(
+    ("layout", "text"),
+    [
+        ("windows of 60000 ms every 60000 ms from 0 ms in event time, 0 ms late", "windows of 1 min in event time"),
+        (
+            "windows of 3600000 ms every 60000 ms from 5000 ms in event time, 1500 ms late",
+            "windows of 1 h every 1 min from 5 s in event time, 1500 ms late",
+        ),
+        ("windows of 60 records every 60", "windows of 60 records every 60"),
+        ("windows of 10 ms every 100 ms from 0 ms in event time", "windows of 10 ms every 100 ms in event time"),
+    ],
+)
+def test_durations_of_windows_are_for_people(layout: str, text: str) -> None:
+    assert wording._layout_text(layout) == text

@@ -44,7 +44,7 @@ function letters(page) {
       h(
         "details",
         { class: "letter", "data-key": letter.id },
-        h("summary", {}, h("b", {}, letter.operator), ` ${letter.error} `, h("span", { class: "soft" }, letter.time)),
+        h("summary", {}, h("b", {}, letter.operator), letter.count > 1 && h("span", { class: "badge" }, `${count(letter.count)} ×`), ` ${letter.error} `, h("span", { class: "soft" }, letter.time)),
         h(
           "dl",
           {},
