@@ -202,10 +202,8 @@ def test_rules_are_valid() -> None:
 
 
 def test_alerts(listener: PrometheusListener, new_prometheus_server: NewServer, tmp_path: Path) -> None:
-    shops = {
-        name: Shop(listener, name)
-        for name in ("healthy", "fails", "restarts", "vanishes", "stuck", "waits", "behind", "bad", "slow", "hangs", "large")
-    }
+    names = ["healthy", "fails", "restarts", "vanishes", "stuck", "waits", "behind", "bad", "slow", "hangs", "large"]
+    shops = {name: Shop(listener, name) for name in names}
     server = new_prometheus_server(listener.port, shortened(tmp_path))
 
     ended: set[str] = set()
