@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 
-__all__ = ("CLASSES", "GROUPS", "VALUES", "Group", "annotation_at", "holder_of", "value_at")
+__all__ = ("CLASSES", "GROUPS", "VALUES", "Group", "annotation_at", "group_at", "holder_of", "value_at")
 
 
 class Group(NamedTuple):
@@ -278,6 +278,11 @@ def value_at(position: int) -> Any:
 def annotation_at(position: int) -> Any:
     """The declared type of the value at this position."""
     return VALUES[position][0].annotation
+
+
+def group_at(position: int) -> Group:
+    """The group of the value at this position."""
+    return VALUES[position][0]
 
 
 def holder_of(annotation: Any) -> Any:

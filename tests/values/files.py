@@ -36,7 +36,7 @@ def through_files(
             assert not _written(path), "values were refused after others had been written"
             raise
         table = read_files(path).to_arrow()
-        return dict(zip(table["position"].to_pylist(), table["value"].to_pylist(), strict=True))
+        return dict(zip(table["position"].to_pylist(), table["value"].to_pylist(maps_as_pydicts="strict"), strict=True))
 
 
 def _written(path: str) -> bool:

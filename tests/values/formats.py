@@ -108,7 +108,7 @@ def _protobuf(positions: Sequence[int]) -> Mapping[int, Any]:
     received = {}
     for position in positions:
         annotation, value = annotation_at(position), value_at(position)
-        if annotation not in _PROTOBUF:
+        if type(value) is not annotation or annotation not in _PROTOBUF:
             raise ConfigurationError(f"value: there is no message with a field of type {annotation}")
         kind = _PROTOBUF[annotation]
         try:

@@ -27,7 +27,7 @@ from tests.values.through_jobs import (
     build_state,
     build_watermark,
 )
-from tests.values.ways import Way, by_position, different_keys, of_one_type
+from tests.values.ways import Way, by_position, different_keys, of_one_group, of_one_type
 
 __all__ = ("columns", "environment", "files", "jobs")
 
@@ -75,8 +75,8 @@ def columns() -> list[Way]:
         for form, selector in (("columns", attrgetter("position")), ("records", _position))
     ]
     return [
-        Way("from Arrow", partial(_run, build_arrow_source), of_one_type),
-        Way("from pandas", partial(_run, build_pandas_source), of_one_type),
+        Way("from Arrow", partial(_run, build_arrow_source), of_one_group),
+        Way("from pandas", partial(_run, build_pandas_source), of_one_group),
         Way("function on tables", partial(_run, build_map_tables), of_one_type),
         Way("sink on tables", _to_tables, of_one_type),
         *aggregates,

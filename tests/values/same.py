@@ -47,7 +47,8 @@ def equal(sent: Any, received: Any) -> bool:
     """Whether a value is the one that was sent, possibly in another form.
 
     Other forms are: a plain value instead of one of a subclass or of NumPy or pandas, another zone with the same
-    instant, other zeros at the end of a decimal, None instead of pandas' NaT or NA, and any NaN instead of another.
+    instant, a time without zone that has lost its fold, other zeros at the end of a decimal, a decimal zero without
+    its sign, None instead of pandas' NaT or NA, and any NaN instead of another.
     """
     if exact(sent, received):
         return True
@@ -69,14 +70,14 @@ def equal(sent: Any, received: Any) -> bool:
         case (Decimal(), Decimal()):
             if sent.is_nan():
                 return received.is_nan() and sent.is_snan() == received.is_snan()
-            return sent == received and sent.is_signed() == received.is_signed()
+            return sent == received
         case (np.datetime64(), datetime()):
             return bool(np.datetime64(received) == sent)
         case (datetime(), datetime()):
             if (sent.tzinfo is None) != (received.tzinfo is None):
                 return False
             if sent.tzinfo is None:
-                return sent == received and sent.fold == received.fold and _nanosecond(sent) == _nanosecond(received)
+                return sent == received and _nanosecond(sent) == _nanosecond(received)
             return _instant(sent) == _instant(received) and _nanosecond(sent) == _nanosecond(received)
         case (time(), time()):
             return sent == received

@@ -81,14 +81,14 @@ class Fields(OneInputStreamProcessFunction[int, Entry]):
 def build_field(env: ExecutionEnvironment, positions: Sequence[int]) -> CollectSink[Entry]:
     """Through the checkpoint, in a field of a function."""
     sink = CollectSink[Entry]()
-    _stored_and_read(env, positions).process(Fields()).with_parallelism(1).to_sink(sink)
+    _stored_and_read(env, positions, "for fields").process(Fields()).with_parallelism(1).to_sink(sink)
     return sink
 
 
-def _stored_and_read(env: ExecutionEnvironment, positions: Sequence[int]) -> Any:
+def _stored_and_read(env: ExecutionEnvironment, positions: Sequence[int], uid: str) -> Any:
     """The positions in one micro-batch, and their negatives (-1 for 0) in another."""
     records = [*positions, *(-1 - position for position in positions)]
-    return env.from_collection(records, records_per_batch=len(positions)).with_parallelism(1)
+    return env.from_collection(records, records_per_batch=len(positions)).with_parallelism(1).with_uid(uid)
 
 
 def _first(one: object, other: object) -> object:
@@ -146,14 +146,14 @@ def position_of(record: int) -> int:
 def build_state(env: ExecutionEnvironment, positions: Sequence[int]) -> CollectSink[Entry]:
     """Through the checkpoint, in declared states."""
     sink = CollectSink[Entry]()
-    _stored_and_read(env, positions).key_by(position_of).process(Keep()).with_uid("keep").to_sink(sink)
+    _stored_and_read(env, positions, "for states").key_by(position_of).process(Keep()).with_uid("keep").to_sink(sink)
     return sink
 
 
 def build_map_keys(env: ExecutionEnvironment, positions: Sequence[int]) -> CollectSink[Entry]:
     """Through the checkpoint, as the keys of a map state."""
     sink = CollectSink[Entry]()
-    _stored_and_read(env, positions).key_by(position_of).process(KeepKeys()).to_sink(sink)
+    _stored_and_read(env, positions, "for maps").key_by(position_of).process(KeepKeys()).to_sink(sink)
     return sink
 
 
@@ -179,7 +179,7 @@ class ByKey(OneInputStreamProcessFunction[int, Entry]):
 def build_key(env: ExecutionEnvironment, positions: Sequence[int]) -> CollectSink[Entry]:
     """As the key of a record, its state and its timer."""
     sink = CollectSink[Entry]()
-    env.from_collection(list(positions)).key_by(value_at).process(ByKey()).to_sink(sink)
+    env.from_collection(list(positions)).with_uid("for keys").key_by(value_at).process(ByKey()).to_sink(sink)
     return sink
 
 
@@ -221,7 +221,7 @@ class ReceiveSignals(OneInputStreamProcessFunction[Entry, Entry]):
 def build_watermark(env: ExecutionEnvironment, positions: Sequence[int]) -> CollectSink[Entry]:
     """As a watermark of a data class."""
     sink = CollectSink[Entry]()
-    sent = env.from_collection(list(positions)).process(SendSignals())
+    sent = env.from_collection(list(positions)).with_uid("for watermarks").process(SendSignals())
     sent.shuffle().process(ReceiveSignals()).to_sink(sink)
     return sink
 

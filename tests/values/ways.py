@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from dsv2.connectors.formats import FormatError
 from dsv2.errors import CorruptDataError, Dsv2Error, InternalError
-from tests.values.awkward import annotation_at, value_at
+from tests.values.awkward import annotation_at, group_at, value_at
 from tests.values.same import equal, exact
 
 __all__ = (
@@ -20,6 +21,7 @@ __all__ = (
     "Way",
     "by_position",
     "different_keys",
+    "of_one_group",
     "of_one_type",
     "outcomes",
     "together",
@@ -42,6 +44,11 @@ def of_one_type(positions: Sequence[int]) -> list[Sequence[int]]:
     for position in positions:
         batches.setdefault(str(annotation_at(position)), []).append(position)
     return list(batches.values())
+
+
+def of_one_group(positions: Sequence[int]) -> list[Sequence[int]]:
+    """Values of one group in each batch."""
+    return [list(group) for _, group in groupby(positions, group_at)]
 
 
 def different_keys(positions: Sequence[int]) -> list[Sequence[int]]:
