@@ -33,6 +33,7 @@ import pyarrow as pa
 
 from dsv2 import CorruptDataError
 from dsv2.arrow.records import records_of
+from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 
@@ -188,6 +189,8 @@ def samples() -> list[bytes]:
 
 def mutated(data: bytes, others: list[bytes], draw: random.Random) -> bytes:
     """``data`` with a few changes: of bytes, of parts, or of its tree."""
+    if draw.random() < 0.1:
+        return _graph(draw)
     if draw.random() < 0.5:
         return _other_tree(data, others, draw)
     changed = bytearray(data)
@@ -206,6 +209,56 @@ def mutated(data: bytes, others: list[bytes], draw: random.Random) -> bytes:
             start = draw.randrange(len(other))
             changed[place : place + draw.randint(0, 20)] = other[start : start + draw.randint(1, 40)]
     return bytes(changed)
+
+
+def _graph(draw: random.Random) -> bytes:
+    """A graph of up to 60 objects that refer to each other, with a root that may hash them."""
+    count = draw.randint(1, 60)
+    kind = draw.choice((None, "tuple", "frozenset", "tests.hostile:Pair"))
+    runs = [_run(number, kind, draw) for number in range(count)]
+    places: list[Any] = [nodes.PLACES, [draw.randrange(count) for _ in range(draw.randint(1, 3))]]
+    one = [nodes.ATOMS, [len(places[1])]]
+    root = draw.choice(
+        (
+            places,
+            [nodes.SEQUENCES, "frozenset", one, places],
+            [nodes.SEQUENCES, "tuple", one, places],
+            [nodes.CONTAINERS, "set", None, one, places, None],
+            [nodes.CONTAINERS, "dict", None, one, places, places],
+        )
+    )
+    return msgspec.msgpack.encode([nodes.GRAPH, root, runs])
+
+
+def _run(number: int, kind: str | None, draw: random.Random) -> list[Any]:
+    """An object of a graph, of this kind or any, that contains other objects, mostly the one before, twice."""
+    inside: list[Any] = [nodes.PLACES, [max(0, number - draw.choice((1, 1, 1, 1, 1, 1, 1, 2))) for _ in range(2)]]
+    two = [nodes.ATOMS, [2]]
+    field = [nodes.PLACES, inside[1][:1]] if number and draw.random() < 0.98 else [nodes.ATOMS, [1]]
+    nodes_by_name = dict[str, Any](
+        (
+            ("tuple", [nodes.TUPLES, [field, field]]),
+            ("list", [nodes.CONTAINERS, "list", None, two, inside, None]),
+            ("set", [nodes.CONTAINERS, "set", None, two, inside, None]),
+            ("dict", [nodes.CONTAINERS, "dict", None, two, inside, inside]),
+            ("frozenset", [nodes.SEQUENCES, "frozenset", two, inside]),
+            ("bytearray", [nodes.CONVERTED, "bytearray", field]),
+            ("numpy.ndarray", [nodes.CONVERTED, "numpy.ndarray", [nodes.TUPLES, [field] * 3]]),
+            ("tests.hostile:Point", [nodes.RECORDS, "tests.hostile:Point", ["x", "y"], [field, field]]),
+            ("tests.hostile:Pair", [nodes.RECORDS, "tests.hostile:Pair", ["left", "right"], [field, field]]),
+            (
+                "tests.hostile:Plain",
+                [nodes.OBJECTS, "tests.hostile:Plain", [nodes.DICTS, [nodes.ATOMS, ["value"]], [field]]],
+            ),
+        )
+    )
+    name = draw.choice(list(nodes_by_name)) if kind is None else kind
+    return [
+        name,
+        [nodes.ATOMS, [None]],
+        1,
+        [nodes.ATOMS, [1]] if number == 0 and kind == "tuple" else nodes_by_name[name],
+    ]
 
 
 _ATOMS: tuple[Callable[[random.Random], Any], ...] = (

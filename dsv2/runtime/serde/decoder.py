@@ -16,6 +16,7 @@ from dsv2.columnar import Columnar, WholeNumbers
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.data_types import DataTypes
+from dsv2.runtime.serde.hash_flood import FEW, check_hashes
 from dsv2.runtime.serde.layouts import ClassLayout, EnumLayout, RecordLayout, SubclassLayout
 from dsv2.runtime.serde.nested import Undecoded
 from dsv2.runtime.serde.nodes import ATOMIC, MAX_DEPTH, Node
@@ -24,6 +25,7 @@ from dsv2.runtime.serde.values import CONTAINERS, PLAIN_CLASSES
 __all__ = ("ColumnDecoder",)
 
 _CONTAINERS: Final = {container.name: container for container in CONTAINERS.values()}
+_HASHING: Final = frozenset({"dict", "set", "OrderedDict", "Counter", "defaultdict"})
 _SEQUENCES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {"tuple": tuple, "frozenset": frozenset}
 _FORMS: Final[Mapping[int, type[ClassLayout]]] = {nodes.RECORDS: RecordLayout, nodes.SUBCLASSES: SubclassLayout}
 
@@ -51,6 +53,9 @@ class ColumnDecoder:
         self._separate = separate
         self._limit = limit
         self._graph: list[Any] = []
+        self._unhashed: set[int] = set()  # places in the graph, see _check_places
+        self._allows_places = True
+        self._hashes = False  # whether what is decoded will be hashed
         self._depth = 0
 
     def column(self, node: Node) -> Sequence[Any]:
@@ -105,14 +110,19 @@ class ColumnDecoder:
         return list(zip(*map(self._decode, columns), strict=True))
 
     def _sequences(self, name: str, lengths: Node, members: Node) -> list[Any]:
-        return list(map(_SEQUENCES[name], _pieces(self._decode(members), self._decode(lengths))))
+        if name != "frozenset":
+            return list(map(_SEQUENCES[name], _pieces(self._decode(members), self._decode(lengths))))
+        return list(map(frozenset, self._hashed_pieces(members, self._decode(lengths))))
 
     def _containers(
         self, name: str, headers: Node | None, lengths: Node, members: Node, under: Node | None
     ) -> list[Any]:
         container = _CONTAINERS[name]
         sizes = self._decode(lengths)
-        pieces: Iterator[Any] = _pieces(self._decode(members), sizes)
+        if name not in _HASHING:
+            pieces: Iterator[Any] = _pieces(self._decode(members), sizes)
+        else:
+            pieces = self._hashed_pieces(members, sizes)
         if container.is_mapping:
             pieces = map(zip, pieces, _pieces(self._decode(under), sizes))
         if name == "list":
@@ -132,8 +142,8 @@ class ColumnDecoder:
 
     def _dicts(self, keys: Node, columns: list[Node]) -> list[Any]:
         names = self._decode(keys)
-        if len(names) != len(columns):
-            raise CorruptDataError("The keys and values of dicts differ in number.")
+        if len(names) != len(columns) or not set(map(type, names)) <= {str}:
+            raise CorruptDataError("The keys of dicts are no strings, or differ in number from the values.")
         return list(map(dict, map(zip, repeat(names), zip(*map(self._decode, columns), strict=True))))
 
     def _records(self, name: str, fields: list[str], columns: list[Node]) -> list[Any]:
@@ -149,7 +159,7 @@ class ColumnDecoder:
 
     def _subclasses(self, name: str, plain: Node, attributes: Node) -> list[Any]:
         layout = self._layout_named(name, SubclassLayout)
-        values = list(map(layout.build, self._decode(plain)))
+        values = list(map(layout.build, self._members(layout, plain)))
         layout.assign(values, _dicts_only(self._decode(attributes)))
         return values
 
@@ -174,12 +184,17 @@ class ColumnDecoder:
         if self._graph or any(type(count) is not int or count < 1 for count in counts) or sum(counts) > self._limit:
             raise CorruptDataError("The number of objects in a graph is invalid.")
         for name, header, count, node in runs:
+            start = len(self._graph)
             self._graph.extend(self._blanks(name, header, count, node))
+            if ":" in name and not self._shared(name, node).mutable:
+                self._unhashed.update(range(start, len(self._graph)))
         end = len(self._graph)
         for name, _, count, node in reversed(runs):
             blanks, end = self._graph[end - count : end], end - count
             if name in _CONTAINERS or ":" in name:
+                self._hashes = end in self._unhashed
                 self._fill(name, blanks, node)
+        self._hashes = False
         return self._decode(root)
 
     def _blanks(self, name: str, header: Node, count: int, node: Node) -> list[Any]:
@@ -188,20 +203,26 @@ class ColumnDecoder:
             return [_CONTAINERS[name].blank(of_all) for _ in range(count)]
         if ":" in name:
             return self._shared(name, node).blanks(count)
-        values = self._decode(node)  # built from plain values, so it contains no other object of the graph
+        if node[0] not in (nodes.CONVERTED, nodes.BUFFERS):
+            raise CorruptDataError(f"The bytes share a {name}, whose identity does not matter.")
+        self._allows_places = False  # it is built from plain values
+        values = self._decode(node)
+        self._allows_places = True
         if len(values) != count:
             raise CorruptDataError("The objects of a graph and their contents differ in number.")
         return values
 
     def _fill(self, name: str, blanks: list[Any], node: Node) -> None:
         """Decode the contents of ``blanks``, to which other objects already refer."""
-        values = self._decode(node)
         container = _CONTAINERS.get(name)
         if container is not None:
-            for blank, value in zip(blanks, values, strict=True):
+            for blank, value in zip(blanks, self._decode(node), strict=True):
+                if type(value) is not type(blank):
+                    raise CorruptDataError(f"A {type(value).__qualname__} is not the contents of a {name}.")
                 container.fill(blank, value)
             return
         layout = self._shared(name, node)
+        values = self._decode(node)
         if isinstance(layout, SubclassLayout):
             for blank, value in zip(blanks, values, strict=True):
                 layout.fill(blank, layout.plain(value))
@@ -211,9 +232,34 @@ class ColumnDecoder:
         """Return the layout of a class of objects to which others may refer. ``node``: Their contents."""
         return self._layout_named(name, _FORMS.get(node[0], ClassLayout), shared=True)
 
+    def _members(self, layout: SubclassLayout, node: Node) -> list[Any]:
+        """Decode the plain values of a subclass, which are tuples of members if it is a container."""
+        if layout.base is list or not layout.mutable:
+            return self._decode(node)
+        values = self._hashed(node)
+        for members in values:
+            if type(members) is tuple and len(members) > FEW:
+                is_pair = layout.base is dict and all(type(member) is tuple and member for member in members)
+                check_hashes([member[0] for member in members] if is_pair else members)
+        return values
+
+    def _hashed_pieces(self, members: Node, sizes: list[int]) -> Iterator[Sequence[Any]]:
+        pieces = _pieces(self._hashed(members), sizes)
+        return map(check_hashes, pieces) if sizes and max(sizes) > FEW else pieces
+
+    def _hashed(self, node: Node) -> list[Any]:
+        """Decode values that will be hashed."""
+        before, self._hashes = self._hashes, True
+        values = self._decode(node)
+        self._hashes = before
+        return values
+
     def _placed(self, places: list[int]) -> list[Any]:
-        if places and min(places) < 0:
-            raise CorruptDataError("The index of an object in a graph is negative.")
+        if not self._allows_places or (places and min(places) < 0):
+            raise CorruptDataError("The index of an object in a graph is not valid here.")
+        if self._hashes and not self._unhashed.isdisjoint(places):
+            # Its hash is computed from its contents, each time and through each path that leads to it.
+            raise CorruptDataError("An object of a class without identity is shared by values that are hashed.")
         return list(map(self._graph.__getitem__, places))
 
     _DECODERS: Final[Mapping[int, Callable[..., list[Any]]]] = {

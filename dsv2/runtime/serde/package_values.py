@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 from dsv2.errors import CorruptDataError, SerializationError
+from dsv2.runtime.serde.arrow_messages import is_compressed
 from dsv2.runtime.serde.values import Converter
 
 __all__ = ("of_numpy", "of_pandas", "of_pyarrow", "of_pyspark")
@@ -105,17 +106,23 @@ def of_pyarrow() -> Converters:
 
     def of_table(value: Any) -> bytes:
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, value.schema) as writer:
+        with pa.ipc.new_stream(sink, value.schema, options=pa.ipc.IpcWriteOptions(compression=None)) as writer:
             writer.write(value)
         return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
+    def opened(data: Any) -> Any:
+        for message in pa.ipc.MessageReader.open_stream(_bytes(data)):
+            if is_compressed(message.metadata.to_pybytes()):  # it could be larger than the bytes by any factor
+                raise CorruptDataError("An Arrow message in a value is compressed.")
+        return pa.ipc.open_stream(data)
+
     def to_table(data: Any) -> Any:
-        table = pa.ipc.open_stream(_bytes(data)).read_all()
+        table = opened(data).read_all()
         table.validate(full=True)
         return table
 
     def to_batch(data: Any) -> Any:
-        (batch,) = list(pa.ipc.open_stream(_bytes(data)))
+        (batch,) = list(opened(data))
         batch.validate(full=True)
         return batch
 
