@@ -107,16 +107,20 @@ def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
     hidden = OF_EVENT_TIME if operator.function.dsv2_has_event_time else frozenset[str]()
     for number, name in handlers(operator):
         delivered = flow.delivered(operator, number) - hidden - flow.plan.per_key
-        if not delivered:
-            yield _uncalled(
-                operator, f"overrides {name}, but nothing upstream of that input declares a watermark.", _NOT_DECLARED
-            )
-        elif delivered <= operator.passes_on:
+        if not delivered <= operator.passes_on:
+            continue
+        withheld = flow.withheld(flow.plan.edges_into[operator.id][number]) - hidden - flow.plan.per_key
+        if addressed := delivered | withheld:
             yield _uncalled(
                 operator,
                 f"overrides {name}, but all watermarks that arrive there are addressed to other operators: "
-                f"{', '.join(sorted(delivered))}.",
+                f"{', '.join(sorted(addressed))}.",
                 "Address them to this operator as well: deliver_to(...) with its uid.",
+                Severity.NOTE,  # the class may be used elsewhere as well
+            )
+        else:
+            yield _uncalled(
+                operator, f"overrides {name}, but nothing upstream of that input declares a watermark.", _NOT_DECLARED
             )
     for number, name in overridden_for_keys(operator):
         if not receives_keys(operator):
@@ -137,8 +141,8 @@ def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
             yield _uncalled(operator, f"{has}, but nothing upstream of that input declares it.", _NOT_DECLARED)
 
 
-def _uncalled(operator: Operator, problem: str, advice: str) -> Finding:
-    return Finding("handler-never-called", Severity.WARNING, (operator.id,), problem, advice)
+def _uncalled(operator: Operator, problem: str, advice: str, severity: Severity = Severity.WARNING) -> Finding:
+    return Finding("handler-never-called", severity, (operator.id,), problem, advice)
 
 
 def _addressed_without_effect(operator: Operator, flow: Flow) -> Iterator[Finding]:

@@ -126,3 +126,15 @@ print([name for name in sys.modules if name.startswith("dsv2.explain")])
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert run.stdout == "[]\n"
+
+
+def test_callback_whose_watermarks_are_all_addressed_to_others_is_only_a_note() -> None:
+    addressed = new_builder("ready").type_long().deliver_to("other").build()
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    declared: Any = env.from_collection([1]).process(one_input(declare_watermarks=lambda: [addressed]))
+    for uid in ("here", "other"):
+        declared.process(one_input(on_watermark=lambda *args: None)).with_uid(uid).to_sink(CollectSink())
+    view = env.explain().view
+    found = [(one.code, one.severity, view.operators[one.operators[0]].uid) for one in view.findings]
+    assert found == [("handler-never-called", Severity.NOTE, "here")]
+    assert said_by(env) == []
