@@ -136,9 +136,8 @@ class _Handlers:
         return _json(None if view is None else await run_in_threadpool(plan_page, view))
 
     async def history(self, request: Request) -> Response:
-        given = request.query_params.get("after", "-1")
         try:
-            after = int(given)
+            after = int(request.query_params.get("after", "-1"))
         except ValueError:  # also if it has thousands of digits
             raise HTTPException(HTTPStatus.BAD_REQUEST, "after is the number of a micro-batch.") from None
         return _json(history_page(self._job(request).record.snapshot().history, after))

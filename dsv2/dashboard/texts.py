@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 from dsv2.explain import PlanView
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN
 from dsv2.watermark.shown import ShownValue
+from dsv2.watermark_report.units import time_text
 
 __all__ = ("title_of", "watermark_text")
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def title_of(plan: PlanView | None, uid: str) -> str:
@@ -29,8 +26,4 @@ def watermark_text(identifier: str, value: ShownValue | None) -> str:
         return "end of input"
     if value <= LONG_MIN:
         return ""
-    try:
-        time = _EPOCH + timedelta(milliseconds=value)
-    except OverflowError:
-        return f"{value} ms"
-    return time.isoformat(sep=" ", timespec="milliseconds" if value % 1000 else "seconds").removesuffix("+00:00")
+    return time_text(value).replace("T", " ").removesuffix("Z")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dsv2.progress import InputProgress, OperatorProgress, SplitProgress, SubtaskProgress
-from dsv2.watermark.event_time import LONG_MAX, LONG_MIN, USE_PROCESSING_TIME
+from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN, USE_PROCESSING_TIME
 from dsv2.watermark.shown import ShownValue, greatest_shown, least_shown
+
+if TYPE_CHECKING:
+    from dsv2.explain import PlanView
 
 __all__ = (
     "Slowest",
+    "awaiting_event_time",
     "event_time_of",
     "event_time_of_splits",
     "event_time_of_subtasks",
@@ -18,7 +23,6 @@ __all__ = (
     "newest",
     "is_active",
     "is_idle",
-    "waits_for_event_time",
     "watermark_of",
 )
 
@@ -61,28 +65,48 @@ def is_active(subtask: SubtaskProgress) -> bool:
     return not subtask.ended and not all_idle
 
 
-def waits_for_event_time(operator: OperatorProgress) -> bool:
-    """Whether event time arrives at an operator, although it may not have reached any of its subtasks."""
-    return any(
-        one.event_time is not None
-        or any(channel.event_time is not None for part in one.inputs for channel in part.channels)
-        for one in operator.subtasks
-    )
+def awaiting_event_time(plan: PlanView) -> frozenset[str]:
+    """Return the uids of the operators that act as event time advances, and have its generator upstream."""
+    reached = {number for one in plan.watermarks if one.identifier == EVENT_TIME for number in one.declared_by}
+    generators = frozenset(reached)
+    waiting = [*reached]
+    while waiting:
+        source = waiting.pop()
+        found = {edge.target for edge in plan.edges if edge.source == source} - reached
+        reached |= found
+        waiting += found
+    acting = (one for one in plan.operators if one.event_time and one.id in reached - generators)
+    return frozenset(one.uid or "" for one in acting)
 
 
-def event_time_of(operator: OperatorProgress) -> Slowest | None:
-    """Return the event time of an operator; None if it has nothing to do with event time, or has ended without it."""
-    return event_time_of_splits(operator.splits) if operator.splits else event_time_of_subtasks(operator)
+def _arrives(operator: OperatorProgress) -> bool:
+    """Whether event time arrives on all inputs, although it may not have reached any of the subtasks."""
+    inputs = [one for subtask in operator.subtasks for one in subtask.inputs]
+    timed = {one.input for one in inputs if any(channel.event_time is not None for channel in one.channels)}
+    has_time = any(subtask.event_time is not None for subtask in operator.subtasks)
+    return has_time or (bool(timed) and timed == {one.input for one in inputs})
+
+
+def event_time_of(operator: OperatorProgress, awaiting: Collection[str] = ()) -> Slowest | None:
+    """Return the event time of an operator; None if it has nothing to do with event time, or has ended without it.
+
+    Args:
+        operator: The progress of the operator.
+        awaiting: The operators that wait for event time, although it may not have arrived.
+    """
+    if operator.splits:
+        return event_time_of_splits(operator.splits)
+    return event_time_of_subtasks(operator, operator.subtasks, awaiting)
 
 
 def event_time_of_subtasks(
-    operator: OperatorProgress, subtasks: Sequence[SubtaskProgress] | None = None
+    operator: OperatorProgress, chosen: Sequence[SubtaskProgress], awaiting: Collection[str] = ()
 ) -> Slowest | None:
-    """Return the event time of some of the subtasks of an operator. None (default): of all."""
-    chosen = operator.subtasks if subtasks is None else subtasks
+    """Return the event time of some of the subtasks of an operator, likewise."""
     timed = [one for one in chosen if not _follows_clock(one)]
     parts = [one for one in timed if is_active(one)] or [one for one in timed if one.event_time is not None]
-    return _slowest([one.event_time for one in parts]) if waits_for_event_time(operator) else None
+    is_timed = operator.uid in awaiting or _arrives(operator)
+    return _slowest([one.event_time for one in parts]) if is_timed else None
 
 
 def event_time_of_splits(splits: Sequence[SplitProgress]) -> Slowest | None:

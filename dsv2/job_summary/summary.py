@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dsv2.job_summary.event_time import Slowest, event_time_of, newest, watermark_of
+from dsv2.job_summary.event_time import Slowest, awaiting_event_time, event_time_of, newest, watermark_of
 from dsv2.job_summary.history import Moment, lag_of, state_bytes_of, total
 from dsv2.job_summary.pressure import Pressure, pressure_of
 from dsv2.job_summary.rates import spans_ms
@@ -153,7 +153,8 @@ def summarize(plan: PlanView | None, progress: JobProgress, moments: Sequence[Mo
     """
     views = () if plan is None else plan.operators
     known = [(one, found) for one in views if (found := progress.operators.get(one.uid or "")) is not None]
-    times = {found.uid: time for _, found in known if (time := event_time_of(found)) is not None}
+    awaiting = () if plan is None else awaiting_event_time(plan)
+    times = {found.uid: time for _, found in known if (time := event_time_of(found, awaiting)) is not None}
     latest = newest(times.values())
     batches = progress.batches
     operators = [

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from dsv2.clock import Clock, SystemClock
+from dsv2.explain.view import view_of
 from dsv2.graph import Plan
 from dsv2.job import JobHandle, JobStatus, input_is_bounded
 from dsv2.job_listener import JobListener
+from dsv2.job_summary.event_time import awaiting_event_time
 from dsv2.metrics import definitions as m
 from dsv2.metrics.definitions import BATCH_BUCKETS, Sample
 from dsv2.progress import BatchProgress, HistogramProgress, JobProgress
@@ -35,6 +37,7 @@ class RunningJob:
         progress: Its last progress. None: no micro-batch has completed yet, so its counters are not known.
         batch_seconds: The durations of its micro-batches in this run.
         phase_ms: The time of each phase of its micro-batches in this run, in ms.
+        awaiting: The uids of the operators that wait for event time.
     """
 
     handle: JobHandle
@@ -43,6 +46,7 @@ class RunningJob:
     progress: JobProgress | None = None
     batch_seconds: DefaultHistogram = field(default_factory=lambda: DefaultHistogram("batch", BATCH_BUCKETS))
     phase_ms: Counter[str] = field(default_factory=Counter)
+    awaiting: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -106,7 +110,9 @@ class JobsListener(JobListener):
                     "one are shown. Give them different names.",
                     plan.job_name,
                 )
-            self._running[plan.job_name] = RunningJob(job, plan, self._clock.now_ms())
+            self._running[plan.job_name] = RunningJob(
+                job, plan, self._clock.now_ms(), awaiting=awaiting_event_time(view_of(plan))
+            )
             self._ends.setdefault(plan.job_name, Counter())
             if len(self._ends) > _MAX_ENDED:
                 oldest = next((name for name in self._ends if name not in self._running), plan.job_name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -53,7 +53,7 @@ def samples_of(job: RunningJob, *, per_subtask: bool, per_split: bool) -> Iterat
         yield Sample(m.BATCH_END_TIME, labels, (last.started_at_ms + last.duration_ms) / 1000)
     for operator in progress.operators.values():
         of_operator = {**labels, "operator": operator.uid}
-        yield from _operator(operator, of_operator, per_subtask=per_subtask)
+        yield from _operator(operator, of_operator, per_subtask=per_subtask, awaiting=job.awaiting)
         yield from _inputs(operator, of_operator)
         if operator.splits:
             yield from _splits(operator, of_operator, per_split=per_split)
@@ -66,7 +66,9 @@ def samples_of_functions(progress: JobProgress) -> Iterator[Sample]:
         yield from _of_function(operator, {"job_name": progress.job_name, "operator": operator.uid})
 
 
-def _operator(operator: OperatorProgress, labels: Mapping[str, str], *, per_subtask: bool) -> Iterator[Sample]:
+def _operator(
+    operator: OperatorProgress, labels: Mapping[str, str], *, per_subtask: bool, awaiting: Collection[str] = ()
+) -> Iterator[Sample]:
     parts = [({**labels, "subtask": str(one.subtask)}, one, [one]) for one in operator.subtasks]
     for of_part, counted, subtasks in parts if per_subtask else [(labels, operator, operator.subtasks)]:
         for metric, get in _COUNTS:
@@ -75,7 +77,7 @@ def _operator(operator: OperatorProgress, labels: Mapping[str, str], *, per_subt
             yield Sample(metric, of_part, sum(map(get, subtasks)))
         if (size := total(one.state_bytes for one in subtasks)) is not None:
             yield Sample(m.STATE_SIZE, of_part, size)
-        yield from _time(m.EVENT_TIME, of_part, event_time_of_subtasks(operator, subtasks))
+        yield from _time(m.EVENT_TIME, of_part, event_time_of_subtasks(operator, subtasks, awaiting))
     if operator.state_bytes is not None:
         yield Sample(m.LARGEST_STATE_SIZE, labels, operator.state_bytes)
     for counter, outcome in _OUTCOMES.items():

@@ -98,7 +98,9 @@ def test_every_view(number: int, status: str, server: DashboardServer, open_page
     for view, texts in VIEWS.items():
         page.click(f"#tab-{view}")
         for text in texts:
-            expect(page.locator("#view")).to_contain_text(text)
+            expect(page.locator("#view")).to_contain_text(
+                text, timeout=20_000
+            )  # a split stands still after ten seconds
 
 
 def test_the_stored_job_is_followed(server: DashboardServer, open_page: OpenPage) -> None:

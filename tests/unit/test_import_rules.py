@@ -66,7 +66,7 @@ MAY_IMPORT = {
     "explain": PLAN | {"aggregates", "extension", "findings", "runtime_view"},
     "progress": set[str](),
     "job_summary": {"explain", "printable", "progress", "watermark"},
-    "metrics": PLAN | {"arguments", "clock", "connectors", "job_summary", "runtime.report", "version"},
+    "metrics": PLAN | {"arguments", "clock", "connectors", "explain", "job_summary", "runtime.report", "version"},
     "log_scope": set[str](),
     "logs": {"log_scope", "printable"},
     "progress_log": {"errors", "explain", "folders", "graph", "job_configuration", "paths", "progress"}

@@ -14,7 +14,7 @@ from dsv2.dashboard.pages import operator_page, state_page
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, reduce
 from dsv2.job_summary import History, JobSummary, summarize
-from dsv2.job_summary.event_time import event_time_of
+from dsv2.job_summary.event_time import awaiting_event_time, event_time_of
 from dsv2.job_summary.rates import Rates, spans_ms
 from dsv2.local import LocalRuntime
 from dsv2.metrics.jobs import RunningJob
@@ -54,6 +54,10 @@ def pass_on(record: int, output: Collector[int], ctx: PartitionedContext[int]) -
     output.collect(record)
 
 
+def generator() -> Any:
+    return EventTimeExtension.new_watermark_generator_builder(abs).build_as_process_function()
+
+
 def splits(*given: SplitProgress) -> OperatorProgress:
     return OperatorProgress("a", "a", splits=given)
 
@@ -81,6 +85,28 @@ def splits(*given: SplitProgress) -> OperatorProgress:
 def test_event_time(operator: OperatorProgress, expected: tuple[int | None, ...] | None) -> None:
     found = event_time_of(operator)
     assert (found and (found.time, found.greatest, found.without, found.parts)) == expected
+
+
+TWO = (replace(LATER, input=0), InputProgress(1, "b", 2, channels=(ChannelProgress(0),)))
+
+
+@pytest.mark.parametrize(("awaiting", "has_time"), [((), False), (("a",), True)])
+def test_input_without_any_event_time(awaiting: tuple[str, ...], has_time: bool) -> None:
+    """It is wanting only if the operator acts as event time advances."""
+    found = event_time_of(subtasks(SubtaskProgress(0, inputs=TWO)), awaiting)
+    assert (found is not None) == has_time
+
+
+def test_operators_that_await_event_time() -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    timed = env.from_collection([1]).with_uid("timed").process(generator()).with_uid("times")
+    untimed = env.from_collection([1]).with_uid("untimed").map(abs).with_uid("abs")
+    for stream, uid in ((timed, "windows"), (untimed, "other windows")):
+        windows = WindowStrategy.tumbling(timedelta(minutes=1))
+        stream.key_by(abs).process(reduce(windows, max)).with_uid(uid).to_sink(CollectSink()).with_uid(f"{uid} out")
+    timed.map(abs).with_uid("map").to_sink(CollectSink()).with_uid("out")
+    view = env.build_plan().explain().view
+    assert awaiting_event_time(view) == {"windows"}
 
 
 def of_metrics(job: PlayedJob, progress: JobProgress, name: str, *, per_subtask: bool = False) -> list[float]:
