@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -15,8 +14,7 @@ from dsv2.connectors.formats.record_classes import alternatives, fields_of, is_r
 
 __all__ = ("json_encoder",)
 
-_SCALARS = frozenset((int, float, str, bool, NoneType))  # JSON has them; of floats, only the finite ones
-_MOST_KINDS = 1000
+_SCALARS = (int, float, str, bool, NoneType)  # JSON has them; of floats, only the finite ones
 
 
 def json_encoder(record_type: Any, read: Callable[[bytes], Any]) -> Callable[[Any], bytes]:
@@ -45,53 +43,53 @@ def json_encoder(record_type: Any, read: Callable[[bytes], Any]) -> Callable[[An
             found = read(data)
         except Exception as error:
             raise FormatError(f"{record!r:.200} cannot be encoded, as it could not be read: {error}") from error
-        for place, value, other in _differences(owner, record, found):
+        for place, value, other in () if _is_equal(record, found) else _differences(owner, record, found):
             raise FormatError(
                 f"{record!r:.200} cannot be encoded: {place} is {value!r:.100}, but would be read as {other!r:.100}. "
                 f"Convert it, or change its annotation to a type that keeps it"
             )
         return data
 
-    return _fast(record_type, dumps, checked) if is_record_class(record_type) else checked
+    is_simple = is_record_class(record_type) and not hasattr(record_type, "__post_init__")  # which changes values
+    return _fast(record_type, dumps, checked) if is_simple else checked
 
 
 def _fast(record_type: Any, dumps: Callable[[Any], bytes], checked: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
     """Encode records of scalars without reading them: it suffices to compare their types with the annotations."""
     hints = {field.name: field.hint for field in fields_of(record_type)}
-    allowed = [_scalars_of(hint) for hint in hints.values()]
-    names, is_tuple = tuple(hints), issubclass(record_type, tuple)
-    values = tuple if is_tuple else attrgetter(*names) if len(names) > 1 else _values
-    has_floats = any(float in kinds for kinds in allowed)
-    repeatable = not hasattr(record_type, "__post_init__")  # which may depend on the values
-    known: set[tuple[type, ...]] = set()
+    names, is_tuple, fits = tuple(hints), issubclass(record_type, tuple), _predicate(hints)
 
     def encode(record: Any) -> bytes:
         if type(record) is not record_type:
             raise FormatError(f"{record!r:.200} is a {type(record).__qualname__} and not a {record_type.__qualname__}")
-        kinds = tuple(map(type, values(record)))
-        if kinds in known:
-            try:
-                data = dumps(dict(zip(names, record, strict=True)) if is_tuple else record)
-            except Exception:
-                return checked(record)
-            return checked(record) if has_floats and b"null" in data else data  # null may have been NaN
-        data = checked(record)
-        if repeatable and len(known) < _MOST_KINDS and all(map(frozenset.__contains__, allowed, kinds)):
-            known.add(kinds)
-        return data
+        if not fits(record):
+            return checked(record)
+        try:
+            return dumps(dict(zip(names, record)) if is_tuple else record)  # noqa: B905 (strict is slower)
+        except Exception:
+            return checked(record)
 
     return encode
 
 
-def _values(record: Any) -> tuple[Any, ...]:
-    return tuple(value for _, value in _parts(record))
+def _predicate(hints: Mapping[str, Any]) -> Callable[[Any], bool]:
+    """Return whether each field of a record is a scalar of its type. Compiled: a loop would cost more than encoding."""
+    terms = []
+    for name, hint in hints.items():
+        kinds, value = _scalars_of(hint), f"record.{name}"
+        options = [f"type({value}) is {kind.__name__}" for kind in _SCALARS if kind in kinds and kind is not float]
+        if float in kinds:
+            options.append(f"type({value}) is float and {value} - {value} == 0")  # not for infinities and NaN
+        terms.append(f"({' or '.join(options) or False})")
+    predicate: Callable[[Any], bool] = eval(f"lambda record: {' and '.join(terms) or True}", {"NoneType": NoneType})
+    return predicate
 
 
 def _scalars_of(hint: Any) -> frozenset[type]:
     """The types of values that fit ``hint``; empty if that depends on the value."""
     members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     kinds = frozenset(getattr(member, "__supertype__", member) for member in members)  # of a NewType
-    return kinds if kinds <= _SCALARS else frozenset()
+    return kinds if kinds <= set(_SCALARS) else frozenset()
 
 
 def _plain(value: Any) -> Any:
@@ -122,6 +120,14 @@ def _refused_part(name: str, record: Any, dumps: Callable[[Any], bytes]) -> str:
         except Exception:
             return f"{name}.{part} is {value!r:.100}, which"
     return f"{record!r:.200}"
+
+
+def _is_equal(value: Any, found: Any) -> bool:
+    """Whether both are equal by their own definition, which suffices if they are not records."""
+    try:
+        return type(value) is type(found) and not is_record_class(type(value)) and bool(value == found)
+    except Exception:  # such as a signalling NaN
+        return False
 
 
 def _differences(place: str, value: Any, found: Any) -> Iterator[tuple[str, Any, Any]]:
