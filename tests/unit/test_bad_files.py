@@ -232,3 +232,15 @@ def test_damaged_avro_file_keeps_what_was_read(tmp_path: Path) -> None:
     assert (letter.record, offset_of(letter)) == (str(tmp_path / "a"), len(good) + 1)
     assert read(tmp_path, b"Obj no", avro_files(dict))[1][0].record == str(tmp_path / "a")
     assert "cannot be read" in failure(tmp_path, b"no Avro", avro_files(dict)).cause_message
+
+
+def test_rows_have_the_number_of_their_first_line(tmp_path: Path) -> None:
+    rows = "".join(f'{n},"two\nlines"\n\n' if n % 5000 == 1 else f"{n},x\n" for n in range(10_000))
+
+    def number(row: dict[str, str]) -> int:
+        return 1 // (int(row["n"]) % 4000 > 2) * int(row["n"])
+
+    good, letters = read(tmp_path, f"n,t\n{rows}".encode(), csv_rows(number))
+    assert len(good) == 10_000 - 9
+    assert [int(letter.record["n"]) for letter in letters] == [0, 1, 2, 4000, 4001, 4002, 8000, 8001, 8002]
+    assert [offset_of(letter) for letter in letters] == [2, 3, 6, 4004, 4005, 4006, 8006, 8007, 8008]

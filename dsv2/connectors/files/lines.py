@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import filterfalse
 from typing import Any, BinaryIO, Generic, TypeVar
 
 from dsv2.connectors.files.directory import SourceFile
@@ -28,12 +30,15 @@ def text_lines(decode: Callable[[str], T]) -> FileFormat[T]:
         decode: Creates the record from a line without its line ending. ``str`` keeps the line.
     """
 
-    def decoded(line: bytes) -> T:
-        if line.endswith(b"\r\n"):
-            return decode(line[:-2].decode())
-        return decode((line[:-1] if line.endswith(b"\n") else line).decode())
+    def decode_one(line: bytes) -> T:
+        return decode(line.decode().removesuffix("\n").removesuffix("\r"))
 
-    return _Lines(decoded, _ENDS.__contains__)
+    def decode_all(lines: list[bytes]) -> list[T]:
+        text = b"".join(lines).decode()
+        texts = text.removesuffix("\n").split("\n") if text else []
+        return [decode(line.removesuffix("\r")) for line in texts] if "\r" in text else list(map(decode, texts))
+
+    return _Lines(decode_one, _ENDS.__contains__, decode_all)
 
 
 def json_lines(decode: Callable[[Any], T]) -> FileFormat[T]:
@@ -48,9 +53,15 @@ def json_lines(decode: Callable[[Any], T]) -> FileFormat[T]:
 class _Lines(FileFormat[T_co], Generic[T_co]):
     """A range of positions covers the lines that begin in it."""
 
-    def __init__(self, decode: Callable[[bytes], T_co], is_empty: Callable[[bytes], bool]) -> None:
+    def __init__(
+        self,
+        decode: Callable[[bytes], T_co],
+        is_empty: Callable[[bytes], bool],
+        decode_all: Callable[[list[bytes]], list[T_co]] | None = None,
+    ) -> None:
         self._decode = decode
         self._is_empty = is_empty
+        self._decode_all = decode_all
 
     def stop(self, file: SourceFile, position: int, end: int, limit: int) -> int:
         return min(end, position + limit)
@@ -79,12 +90,13 @@ class _Lines(FileFormat[T_co], Generic[T_co]):
 
     def _records(self, lines: list[bytes], position: int, numbers: _LineNumbers) -> SplitBatch[T_co]:
         is_empty = self._is_empty
-        filled = [line for line in lines if not is_empty(line)]
+        filled = list(filterfalse(is_empty, lines))
 
         def offsets() -> list[int]:
             return [number for number, line in enumerate(lines, numbers.at(position)) if not is_empty(line)]
 
-        return SplitBatch(filled, self._decode, offsets=offsets)
+        decode_all = None if self._decode_all is None else partial(self._decode_all, filled)
+        return SplitBatch(filled, self._decode, offsets=offsets, decode_all=decode_all)
 
 
 class _LineNumbers:

@@ -12,8 +12,12 @@ __all__ = ("python_rows", "python_values")
 
 def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """Return the rows of ``batch``, by column name. Raises as ``python_values`` does."""
-    names = batch.schema.names
-    return [dict(zip(names, row, strict=True)) for row in zip(*map(python_values, batch.columns), strict=True)]
+    rows: list[dict[str, Any]] = batch.to_pylist()
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if _has_maps(field.type):
+            for row, value in zip(rows, python_values(column), strict=True):
+                row[field.name] = value
+    return rows
 
 
 def python_values(column: pa.Array) -> list[Any]:
@@ -23,7 +27,11 @@ def python_values(column: pa.Array) -> list[Any]:
         OverflowError, ValueError: Python has no such value, such as a date after the year 9999.
     """
     values: list[Any] = column.to_pylist()
-    return [_with_dicts(column.type, value) for value in values] if "map<" in str(column.type) else values
+    return [_with_dicts(column.type, value) for value in values] if _has_maps(column.type) else values
+
+
+def _has_maps(kind: pa.DataType) -> bool:
+    return "map<" in str(kind)
 
 
 def _with_dicts(kind: pa.DataType, value: Any) -> Any:
