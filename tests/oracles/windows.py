@@ -100,12 +100,11 @@ class SlowWindows:
         due: list[tuple[int, int, int, Stamped]] = []
         for place, window in enumerate(self._windows):
             rank = 2 * place if self._is_endless() else 0
-            at = None if self._is_endless() else window.last
             if window.last <= time and not window.fired:
                 window.fired = True
-                due.append((window.last, rank, 0, window.trigger(at)))
+                due.append((window.last, rank, 0, window.trigger(window.last)))
             if window.last + self._lateness <= time:
-                due.append((window.last + self._lateness, rank + 1, 0, window.clear(at)))
+                due.append((window.last + self._lateness, rank + 1, 0, window.clear(window.last)))
         gone = [window for window in self._windows if window.last + self._lateness <= time]
         early = self._early_due(time) if self._same_time else []
         self._over = time
@@ -122,7 +121,7 @@ class SlowWindows:
         for window in self._windows:
             if window.early is not None and window.early <= time:
                 early_time = window.early if self._same_time else None
-                at = early_time if self._is_endless() else window.last
+                at = early_time if isinstance(self._strategy, CountWindowStrategy) else window.last
                 if not window.fired:
                     due.append((window.early, 2 * len(self._windows), window.waits, window.trigger(at)))
                 window.early = None
@@ -174,13 +173,19 @@ class SlowWindows:
         return not isinstance(self._strategy, SlidingWindowStrategy | SessionWindowStrategy)
 
     def _expect_early(self, window: Slow, timestamp: int) -> None:
-        if self._early is None or window.early is not None:
+        if self._early is None:
             return
-        now = max(self._over, timestamp) if self._early.time_type is TimeType.EVENT else self._now
+        now = self._now
+        if self._early.time_type is TimeType.EVENT:
+            now = max(self._over, LONG_MIN if self._is_endless() else window.span[0])
+            now = timestamp if now == LONG_MIN else now
         time = (now // self._early.interval + 1) * self._early.interval
-        if time < window.last or not self._same_time:
+        is_earlier = window.early is None or time < window.early
+        if is_earlier and (time < window.last or not self._same_time):
             self._wait(window, time)
 
     def _wait(self, window: Slow, early: int) -> None:
-        self._waiting += 1
-        window.early, window.waits = early, self._waiting
+        if window.early is None:
+            self._waiting += 1
+            window.waits = self._waiting
+        window.early = early
