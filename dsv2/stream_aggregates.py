@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dsv2.aggregates import Aggregate, Mean, Part
-from dsv2.aggregates.result import DeclaredResult, field_types
+from dsv2.aggregates.field_types import field_types, fits, shown
+from dsv2.aggregates.result import DeclaredResult
 from dsv2.aggregates.rows import EmitWindow, FoldedRecords, RunningAggregate
 from dsv2.columnar import column_names
 from dsv2.errors import PlanError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Exchange, InputRef, OperatorKind
 from dsv2.graph.builder import caller_location
+from dsv2.graph.keys import key_type
+from dsv2.graph.plan import KeySelector
 from dsv2.graph.record_types import UNDECLARED, declared_type_of
 from dsv2.missing_methods import missing_method
 from dsv2.stream_base import Stream
@@ -49,7 +53,7 @@ class KeyedAggregates(Stream[T_co], Generic[T_co]):
         aggregated one by one, with the same results. ``explain`` says which, and why.
 
         Raises:
-            PlanError: ``parts`` are not those of the fields of ``result``.
+            PlanError: ``parts`` are not those of the fields of ``result``, or the types of the fields cannot be right.
         """
         declared = _declare(self._ref, result, records, parts, windowed=False)
         chosen = _choose(self._ref, declared, records)
@@ -108,8 +112,46 @@ class WindowedStream(Generic[T_co]):
 def _declare(
     ref: InputRef, result: type[OUT], records: type[Any] | None, parts: Mapping[str, Part], *, windowed: bool
 ) -> DeclaredResult[OUT]:
-    values = field_types(declared_type_of(ref) if records is None else records)
-    return DeclaredResult(result, parts, windowed=windowed, values=values)
+    declared = declared_type_of(ref)
+    kind = declared if records is None else records
+    types = field_types(kind)
+    try:
+        if types is not None:
+            _check_fields(kind, types, declared, parts)
+        key = object if ref.key_selector is None else _type_of_key(ref.key_selector, types or {})
+        return DeclaredResult(result, parts, windowed=windowed, values=types, key=key)
+    except PlanError as error:
+        raise PlanError(f"aggregate at {caller_location()}: {error}") from error
+
+
+def _check_fields(kind: type[Any], types: Mapping[str, Any], declared: Any, parts: Mapping[str, Part]) -> None:
+    """Check that the records have the fields that are aggregated, and those of their class."""
+    for name, part in parts.items():
+        field = part.field if isinstance(part, Aggregate | Mean) else ""
+        if field and field not in types and not isinstance(getattr(kind, field, None), property | cached_property):
+            fields = ", ".join(types)
+            raise PlanError(f"{name} aggregates {field!r}, but {kind.__qualname__} has the fields {fields}.")
+    given = field_types(declared)
+    if given is None or issubclass(kind, declared):
+        return
+    for name, hint in types.items():
+        if name not in given:
+            raise PlanError(
+                f"the records are of {declared.__qualname__}, which has no field {name!r} of {kind.__qualname__}."
+            )
+        if not fits(given[name], hint):
+            raise PlanError(
+                f"the field {name!r} of {kind.__qualname__} is {shown(hint)}, but the records are of "
+                f"{declared.__qualname__}, where it is {shown(given[name])}."
+            )
+
+
+def _type_of_key(selector: KeySelector, types: Mapping[str, Any]) -> Any:
+    names = column_names(selector)
+    if names is None:
+        return key_type(selector)
+    parts = [types.get(name, object) for name in names]
+    return parts[0] if len(parts) == 1 else tuple[tuple(parts)]  # type: ignore[misc]
 
 
 def _choose(
@@ -125,13 +167,6 @@ def _choose(
     types = field_types(kind)
     if types is None or not set(names) <= types.keys():
         return f"the records are {getattr(kind, '__qualname__', kind)}, which has no columns"
-    for name, part in result.parts.items():
-        if isinstance(part, Aggregate | Mean) and part.field and part.field not in types:
-            fields = ", ".join(types)
-            raise PlanError(
-                f"aggregate at {caller_location()}: {name} aggregates {part.field!r}, but {kind.__qualname__} has the "
-                f"fields {fields}."
-            )
     try:
         reason: str | None = import_module(_ARROW).why_not_columns(result, kind, names)
     except ImportError:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation
 from fractions import Fraction
+from numbers import Number
 from typing import Any, ClassVar
 
 from dsv2.arguments import is_whole_number
@@ -24,9 +26,38 @@ __all__ = (
     "Sum",
     "WindowEnd",
     "WindowStart",
+    "added",
 )
 
 _INT64 = 1 << 63
+_DIGITS = 1_000
+_EXACT = Context(prec=_DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact])
+"""Sums of decimals are exact. The default context of Python rounds them to 28 digits."""
+_EXPONENTS = 400
+"""The mean of decimals with larger exponents is infinite or 0 as a float."""
+
+
+def added(first: Any, second: Any) -> Any:
+    """Return the exact sum of two numbers. NaN, also a signaling one, and opposite infinities result in NaN.
+
+    Raises:
+        SchemaError: A sum of whole numbers exceeds 64 bits, or one of decimals has more than 1,000 digits.
+    """
+    first, second = _plain(first), _plain(second)
+    if isinstance(first, Decimal) or isinstance(second, Decimal):
+        try:
+            return _EXACT.add(first, second)
+        except Inexact as error:
+            raise SchemaError(f"A sum has more than {_DIGITS:,} digits: {first:.9E} + {second:.9E}.") from error
+    total = first + second
+    if isinstance(total, int) and not -_INT64 <= total < _INT64:
+        raise SchemaError(f"A sum exceeds 64 bits: {first} + {second}.")
+    return total
+
+
+def _plain(number: Any) -> Any:
+    """The number as Python's. Those of numpy would overflow, and be rounded to their size."""
+    return number.item() if isinstance(number, Number) and hasattr(number, "item") else number
 
 
 class Part:
@@ -76,20 +107,23 @@ class Aggregate(Part):
 
 @dataclass(frozen=True)
 class Sum(Aggregate):
-    """The sum of a number field. Whole numbers must fit 64 bits; floats are added in the order of arrival."""
+    """The sum of a number field, see ``added``. Floats are added in the order of arrival."""
 
     how: ClassVar[str] = "sum"
 
     def first(self, value: Any) -> Any:
+        value = _plain(value)
         if isinstance(value, int) and not -_INT64 <= value < _INT64:
             raise SchemaError(f"A sum exceeds 64 bits: {value}.")
         return value
 
     def fold(self, before: Any, value: Any) -> Any:
-        total = before + value
-        if isinstance(total, int) and not -_INT64 <= total < _INT64:
-            raise SchemaError(f"A sum exceeds 64 bits: {before} + {value}.")
-        return total
+        kind = type(value)
+        if kind is float:
+            return before + value
+        if kind is int is type(before) and -_INT64 <= (total := before + value) < _INT64:
+            return total
+        return added(before, value)
 
 
 @dataclass(frozen=True)
@@ -116,7 +150,10 @@ class Min(Aggregate):
     how: ClassVar[str] = "min"
 
     def fold(self, before: Any, value: Any) -> Any:
-        return value if value < before or value != value else before
+        try:
+            return value if value < before or value != value else before
+        except InvalidOperation:
+            return before if _is_nan(before) else value
 
 
 @dataclass(frozen=True)
@@ -126,7 +163,15 @@ class Max(Aggregate):
     how: ClassVar[str] = "max"
 
     def fold(self, before: Any, value: Any) -> Any:
-        return value if value > before or value != value else before
+        try:
+            return value if value > before or value != value else before
+        except InvalidOperation:
+            return before if _is_nan(before) else value
+
+
+def _is_nan(value: Any) -> bool:
+    """Decimals that are NaN cannot be compared, and signaling ones not even with themselves."""
+    return value.is_nan() if isinstance(value, Decimal) else bool(value != value)
 
 
 @dataclass(frozen=True)
@@ -170,9 +215,16 @@ class Mean(Part):
         """Return the mean of ``count`` numbers; None if there are none. Of exact sums it is the nearest float."""
         if total is None:
             return None
-        if isinstance(total, Decimal) and total.is_finite():
-            total = Fraction(total)
-        return float(total / count)
+        if not isinstance(total, Decimal):
+            return float(total / count)
+        if total.is_nan():
+            return math.nan
+        if not total.is_finite() or abs(total.adjusted()) > _EXPONENTS:
+            return float(total)
+        try:
+            return float(Fraction(total) / count)
+        except OverflowError:
+            return float(total)
 
 
 @dataclass(frozen=True)
@@ -180,7 +232,7 @@ class Key(Part):
     """The key.
 
     Args:
-        index: The part of a key that is a tuple. None: the whole key.
+        index: The part of a key that is a tuple. Any other key has one part, itself. None: the whole key.
 
     Raises:
         PlanError: ``index`` is not an int.
@@ -193,8 +245,19 @@ class Key(Part):
             raise PlanError(f"aggregate: Key takes the index of a part of the key, or nothing, not {self.index!r}.")
 
     def of(self, key: Any) -> Any:
-        """Return the part of a key."""
-        return key if self.index is None else key[self.index]
+        """Return the part of a key.
+
+        Raises:
+            SchemaError: It has none.
+        """
+        if self.index is None:
+            return key
+        parts = key if isinstance(key, tuple) else (key,)
+        try:
+            return parts[self.index]
+        except IndexError as error:
+            text = f"{self} is not possible: the key {key!r:.80} has {len(parts)} {'parts' if parts[1:] else 'part'}."
+            raise SchemaError(text) from error
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from dsv2.aggregates.declared import Aggregate, Count, Mean, Part, Sum
+from dsv2.aggregates.field_types import field_types
 from dsv2.optional_types import without_none
 
-__all__ = ("Partial", "partial_of")
+__all__ = ("Partial", "counted", "partial_of")
 
 _named_tuple: Any = NamedTuple  # type checkers want literals
 
@@ -60,8 +61,25 @@ def partial_of(kind: type, types: Mapping[str, Any], parts: Mapping[str, Part], 
         number = number if isinstance(number, type) else object
         numbers.append(f"{name}_{number.__name__}")
         fields += [(of_sum, number | None), (of_count, int)]
-    made: type[Any] = _with_sums(kind, "_".join(numbers), tuple(fields)) if means else kind
+    made: type[Any] = _made(kind, f"sums_{'_'.join(numbers)}", tuple(fields)) if means else kind
     return Partial(made, held, means)
+
+
+def counted(partial: Partial) -> tuple[Partial, str] | None:
+    """Return a partial result that also has the number of its records, and its field with that number.
+
+    None: there cannot be one, because a field has a name that begins with an underscore.
+    """
+    existing = next((name for name, part in partial.parts.items() if part == Count()), None)
+    if existing is not None:
+        return partial, existing
+    types = field_types(partial.kind) or {}
+    if any(name.startswith("_") for name in types):
+        return None
+    name = _unused("records", types)
+    kind: type = partial.kind
+    made = _made(kind, name, (*types.items(), (name, int)))
+    return partial._replace(kind=made, parts={**partial.parts, name: Count()}), name
 
 
 def _unused(name: str, names: Mapping[str, Any]) -> str:
@@ -71,9 +89,9 @@ def _unused(name: str, names: Mapping[str, Any]) -> str:
 
 
 @cache
-def _with_sums(kind: type, numbers: str, fields: tuple[tuple[str, Any], ...]) -> type[Any]:
-    """The class with the sums and counts of means. Equal declarations have the same class, others another name."""
-    name = f"{kind.__qualname__}_with_sums_{numbers}"
+def _made(kind: type, what: str, fields: tuple[tuple[str, Any], ...]) -> type[Any]:
+    """A class with these fields. Equal declarations have the same class, others another name."""
+    name = f"{kind.__qualname__}_with_{what}"
     made: type[Any] = _named_tuple(name, list(fields))
     made.__module__, made.__qualname__ = kind.__module__, name
     return made

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import typing
 from collections.abc import Callable, Mapping
 from operator import attrgetter, itemgetter
 from typing import Any, Generic, TypeVar
 
 from dsv2.aggregates.declared import Aggregate, Count, Key, Mean, Part, WindowEnd, WindowStart
+from dsv2.aggregates.field_types import field_types, fits, held_type, shown
 from dsv2.aggregates.partial import partial_of
 from dsv2.errors import PlanError, SchemaError
 from dsv2.optional_types import without_none
 
-__all__ = ("DeclaredResult", "field_types")
+__all__ = ("DeclaredResult",)
 
 OUT = TypeVar("OUT")
 
@@ -28,45 +27,49 @@ class DeclaredResult(Generic[OUT]):
         parts: What each of its fields holds.
         windowed: Whether the results are those of windows.
         values: The types of the fields of the records, as far as they are known.
+        key: The type of the keys, or ``object``.
 
     Raises:
-        PlanError: ``kind`` has no fields, or they are not those of ``parts``, or the field of a mean is not a float, or
-            there is a mean and a field whose name begins with an underscore.
+        PlanError: ``kind`` has no fields, or they are not those of ``parts``, or one has not the type of what it holds,
+            or there is a mean and a field whose name begins with an underscore.
     """
 
     def __init__(
-        self, kind: type[OUT], parts: Mapping[str, Part], *, windowed: bool, values: Mapping[str, Any] | None = None
+        self,
+        kind: type[OUT],
+        parts: Mapping[str, Part],
+        *,
+        windowed: bool,
+        values: Mapping[str, Any] | None = None,
+        key: Any = object,
     ) -> None:
         self.kind = kind
         types = field_types(kind)
         if types is None:
-            raise PlanError(
-                f"aggregate: the class of the results must be a NamedTuple class or a dataclass, not {kind!r}."
-            )
+            raise PlanError(f"the class of the results must be a NamedTuple class or a dataclass, not {kind!r}.")
         if types.keys() != parts.keys():
             missing = ", ".join(repr(name) for name in types if name not in parts) or "no field"
             unknown = ", ".join(repr(name) for name in parts if name not in types) or "no other"
             raise PlanError(
-                f"aggregate: say for each field of {kind.__qualname__} what it holds. Missing: {missing}; unknown: "
-                f"{unknown}."
+                f"say for each field of {kind.__qualname__} what it holds. Missing: {missing}; unknown: {unknown}."
             )
         for name, part in parts.items():
             if not isinstance(part, Part):
                 raise PlanError(
-                    f"aggregate: {name}={part!r} is not an aggregate. Use Sum, Count, Mean, Min, Max, First, Last or "
-                    f"Key."
+                    f"{name}={part!r} is not an aggregate. Use Sum, Count, Mean, Min, Max, First, Last or Key."
                 )
             if isinstance(part, WindowStart | WindowEnd) and not windowed:
-                raise PlanError(f"aggregate: {name} is a bound of a window, but there is none. Call window(...) first.")
-            if isinstance(part, Mean) and without_none(types[name])[0] not in (float, object):
+                raise PlanError(f"{name} is a bound of a window, but there is none. Call window(...) first.")
+            held = held_type(part, values or {}, key)
+            if not fits(held, types[name]):
                 raise PlanError(
-                    f"aggregate: {name} of {kind.__qualname__} is a mean, which is a float. Declare the field as float "
-                    f"or float | None."
+                    f"{name} of {kind.__qualname__} is {shown(types[name])}, but {part} is {shown(held)}. Declare the "
+                    f"field as {shown(held)}."
                 )
         hidden = next((name for name in types if name.startswith("_")), None)
         if hidden is not None and any(isinstance(part, Mean) for part in parts.values()):
             raise PlanError(
-                f"aggregate: {kind.__qualname__} has a mean, so the names of its fields must not begin with an "
+                f"{kind.__qualname__} has a mean, so the names of its fields must not begin with an "
                 f"underscore. Rename {hidden}."
             )
         self.parts: dict[str, Part] = {name: parts[name] for name in types}
@@ -139,23 +142,6 @@ class DeclaredResult(Generic[OUT]):
             if values[name] is None:
                 raise SchemaError(f"Field {name!r} of {self.kind.__qualname__} is None in a record.")
         return self.kind(**values)
-
-
-def field_types(kind: object) -> dict[str, Any] | None:
-    """Return the types of the fields of a NamedTuple class or dataclass; None if it is neither."""
-    if not isinstance(kind, type):
-        return None
-    if dataclasses.is_dataclass(kind):
-        names = [field.name for field in dataclasses.fields(kind) if field.init]
-    elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        names = list(kind._fields)
-    else:
-        return None
-    try:
-        hints = typing.get_type_hints(kind)
-    except NameError:
-        hints = {}
-    return {name: hints.get(name, object) for name in names}
 
 
 def _getter(part: Part, record: Any) -> Callable[[Any], Any] | None:

@@ -49,6 +49,9 @@ def why_not_columns(result: DeclaredResult[Any], kind: type, key_names: Sequence
         for name, part in result.parts.items():
             if isinstance(part, Mean) and not pa.types.is_float64(made.field(name).type):
                 return f"{name!r} of {result.kind.__qualname__} is {made.field(name).type}, and a mean is double"
+        for name in _fields_read(result, key_names):
+            if name in given.names and "decimal" in str(given.field(name).type):
+                return f"{name!r} of {kind.__qualname__} is a Decimal, whose digits a column does not keep"
         made = schema_of(result.partial.kind)
     except SchemaError as error:
         return str(error).rstrip(".")
@@ -61,6 +64,11 @@ def why_not_columns(result: DeclaredResult[Any], kind: type, key_names: Sequence
         if isinstance(part, Aggregate) and (reason := _misfit(part, given, field)) is not None:
             return f"{name!r} of {result.kind.__qualname__} {reason}"
     return None
+
+
+def _fields_read(result: DeclaredResult[Any], key_names: Sequence[str]) -> set[str]:
+    """The fields of the records that an aggregation reads."""
+    return {*key_names, *(part.field for part in result.partial.aggregates.values() if part.field)}
 
 
 def _misfit(part: Aggregate, given: pa.Schema, field: pa.Field) -> str | None:
@@ -83,6 +91,8 @@ class ColumnAggregate(TableFunction[IN, OUT]):
         self.result = result
         self.kind = kind
         self.key_names = tuple(key_names)
+        self.fields = frozenset(_fields_read(result, key_names))
+        """The fields that are read; the others do not become columns."""
 
     @property
     def record_types(self) -> tuple[type, type]:
@@ -135,7 +145,7 @@ class RunningColumns(ColumnAggregate[IN, OUT], KeepsAggregates):
         return [self._state]
 
     def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
-        table = table_of(batch.records, self.kind)
+        table = table_of(batch.records, self.kind, self.fields)
         keys, of_key = self._keys_of(table), self._key_columns(table)
         hows = {name: part.how for name, part in self.result.partial.aggregates.items()}
         columns, hows = {**of_key, **self._added(table)}, {**dict.fromkeys(of_key, "last"), **hows}
@@ -160,7 +170,28 @@ class WindowAggregate(ColumnAggregate[IN, OUT]):
 
 
 class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAggregates):
-    """Emits the results of windows when event time has reached their end."""
+    """Emits the results of windows when event time has reached their end.
+
+    Args:
+        result: As for ``ColumnAggregate``.
+        kind: Likewise.
+        key_names: Likewise.
+        strategy: The windows.
+        of_records: The field with the number of records, of partial results. Empty: each one is a record.
+    """
+
+    def __init__(
+        self,
+        result: DeclaredResult[OUT],
+        kind: type[IN],
+        key_names: Sequence[str],
+        strategy: SlidingWindowStrategy,
+        of_records: str = "",
+    ) -> None:
+        super().__init__(result, kind, key_names, strategy)
+        self._of_records = of_records
+        if of_records:
+            self.fields |= {of_records}
 
     @property
     def state_layout(self) -> str:
@@ -181,11 +212,13 @@ class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAgg
         return ArrowPanes(empty_value(partial.kind), hows, lambda slot: last_of(slot, size), environment, fail)
 
     def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
-        table = table_of(batch.records, self.kind)
+        table = table_of(batch.records, self.kind, self.fields)
         times, event_time = times_of(batch), ctx.event_timers.current_time()
         strategy, panes = self.strategy, ctx.columns
-        last = np.unique(times - (times - strategy.offset) % strategy.slide)
-        slots = {slot - start for slot in last.tolist() for start in range(0, strategy.size, strategy.slide)}
+        last = times - (times - strategy.offset) % strategy.slide
+        if len(times) and times.min() <= event_time:
+            self._count_late(table, np.maximum(times, last + strategy.size - 1) <= event_time, ctx)
+        slots = {slot - start for slot in np.unique(last).tolist() for start in range(0, strategy.size, strategy.slide)}
         keys, columns = self._keys_of(table), self._added(table)
         for slot in sorted(slots):
             if last_of(slot, strategy.size) <= event_time:
@@ -199,6 +232,12 @@ class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAgg
             rows = pa.array(np.flatnonzero(chosen))
             own = {name: _one_array(column.take(rows)) for name, column in columns.items()}
             panes.fold(slot, [key.take(rows) for key in keys], own)
+
+    def _count_late(self, table: pa.Table, late: Numbers, ctx: Any) -> None:
+        """Count the records whose windows, or whose own times in gaps between windows, have passed."""
+        count = np.count_nonzero(late) if not self._of_records else table[self._of_records].to_numpy()[late].sum()
+        if count:
+            ctx.metric_group.counter("late_records_dropped").inc(int(count))
 
     def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
         panes: ArrowPanes = ctx.columns

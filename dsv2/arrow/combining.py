@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from dsv2.aggregates import Aggregate, Count, Key, Max, Min, Part, Sum
+from dsv2.aggregates.partial import counted
 from dsv2.aggregates.result import DeclaredResult
 from dsv2.arrow.aggregates import WindowAggregate, WindowColumns, times_of
 from dsv2.arrow.keyed.folding import fits_in_sum
@@ -43,11 +44,15 @@ def combined(
     partial = result.partial
     if None in names or strategy.size % strategy.slide or not all(map(_is_exact(kind), partial.aggregates.values())):
         return None
-    again = copy(result)
+    found = counted(partial)
+    if found is None:
+        return None
+    before, again = copy(result), copy(result)
+    before.partial, of_records = found
     again.partial = partial._replace(parts={name: _again(name, part) for name, part in partial.parts.items()})
     fields = [name for name in names if name is not None]
-    final = WindowColumns[Any, OUT](again, partial.kind, fields, strategy)
-    return CombineColumns(result, kind, key_names, strategy), attrgetter(*fields), final
+    final = WindowColumns[Any, OUT](again, before.partial.kind, fields, strategy, of_records)
+    return CombineColumns(before, kind, key_names, strategy), attrgetter(*fields), final
 
 
 def _field_of_key(result: DeclaredResult[Any], index: int, count: int) -> str | None:
@@ -103,7 +108,7 @@ class CombineColumns(WindowAggregate[IN, OUT], BatchFunction):
         emit(result)
 
     def _combined(self, batch: RecordBatch[Any]) -> RecordBatch[OUT]:
-        table, times = table_of(batch.records, self.kind), times_of(batch)
+        table, times = table_of(batch.records, self.kind, self.fields), times_of(batch)
         times = times - (times - self.strategy.offset) % self.strategy.slide
         columns = {**self._key_columns(table), **self._added(table)}
         names = self.result.partial.parts

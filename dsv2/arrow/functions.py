@@ -106,7 +106,10 @@ class ArrowProcessFunction(TableFunction[IN, OUT], ABC, Generic[IN, OUT]):
 
     def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
         process: Callable[..., object] = self.process_batch
-        check_returned(process(table_of(batch.records, self.record_types[0]), output, ctx))
+        table = table_of(batch.records, self.record_types[0])
+        ctx.columns.recognize(table)
+        check_returned(process(table, output, ctx))
+        ctx.columns.recognize(None)
 
     def dsv2_collect_columns(self, emit: EmitBatch) -> Callable[..., None]:
         kind = self.record_types[1]

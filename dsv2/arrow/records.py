@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -130,15 +130,20 @@ def records_of(table: pa.Table, kind: type[T]) -> ArrowRecords[T]:
     return ArrowRecords(fitted(table, kind), kind)
 
 
-def table_of(records: Sequence[Any], kind: type) -> pa.Table:
+def table_of(records: Sequence[Any], kind: type, names: Collection[str] | None = None) -> pa.Table:
     """Return ``records`` of class ``kind`` as a table, without copying if they are columnar.
+
+    Args:
+        records: The records.
+        kind: Their class.
+        names: The fields that must be columns; others may be. None: all.
 
     Raises:
         SchemaError: A record does not match the class.
     """
     if isinstance(records, ArrowRecords) and records.kind is kind:
         return records.table
-    return rows_to_table(records, kind)
+    return rows_to_table(records, kind, names)
 
 
 def _sliced(data: Any, index: slice) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
@@ -76,8 +76,9 @@ def refuse_nulls(table: pa.Table, kind: type) -> None:
     Raises:
         SchemaError: It has one.
     """
-    for name in names_without_none(kind):
-        if table.column(name).null_count:
+    required = names_without_none(kind)
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        if column.null_count and name in required:
             raise SchemaError(f"Field {name!r} of {kind.__qualname__} is None in a record.")
 
 
@@ -94,18 +95,24 @@ def can_be_columns(kind: type, schema: pa.Schema) -> bool:
     )
 
 
-def rows_to_table(rows: Sequence[Any], kind: type) -> pa.Table:
+def rows_to_table(rows: Sequence[Any], kind: type, names: Collection[str] | None = None) -> pa.Table:
     """Convert records to a table. The fields of records of other classes are matched by name.
+
+    Args:
+        rows: The records.
+        kind: The class of the table.
+        names: The fields that become columns. None: all.
 
     Raises:
         SchemaError: A record has no such field, or a value does not fit the type of its field; names the field.
     """
     schema = schema_of(kind)
+    fields = [field for field in schema if names is None or field.name in names]
     columns = [
         array_of(values, field.type, _place(kind, field.name))
-        for field, values in zip(schema, _values(rows, kind, schema.names), strict=True)
+        for field, values in zip(fields, _values(rows, kind, [field.name for field in fields]), strict=True)
     ]
-    table = pa.table(columns, schema)
+    table = pa.table(columns, pa.schema(fields))
     refuse_nulls(table, kind)
     return table
 
@@ -113,7 +120,8 @@ def rows_to_table(rows: Sequence[Any], kind: type) -> pa.Table:
 def _values(rows: Sequence[Any], kind: type, names: Sequence[str]) -> Sequence[Sequence[Any]]:
     """The values of each field."""
     if issubclass(kind, tuple) and set(map(type, rows)) == {kind}:
-        return list(zip(*rows, strict=True))
+        columns = list(zip(*rows, strict=True))
+        return columns if len(columns) == len(names) else [columns[field_names(kind).index(name)] for name in names]
     try:
         return [list(map(attrgetter(name), rows)) for name in names]
     except AttributeError as error:

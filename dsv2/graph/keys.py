@@ -12,7 +12,7 @@ from typing import NewType, get_origin, get_type_hints
 from dsv2.errors import PlanError
 from dsv2.graph.plan import KeySelector, Operator
 
-__all__ = ("can_be_keys", "check_keys", "declared_key")
+__all__ = ("can_be_keys", "check_keys", "declared_key", "key_type")
 
 
 @cache
@@ -53,6 +53,12 @@ def declared_key(operator: Operator) -> object:
     selectors = [selector for selector in operator.input_keys if selector is not None]
     found = (selector if isinstance(selector, type) else _returned(selector) for selector in selectors)
     return next((kind for kind in found if kind is not None), None)
+
+
+def key_type(selector: KeySelector) -> object:
+    """Return the type of the keys of a selector; ``object`` if it does not declare it."""
+    found = selector if isinstance(selector, type) else _returned(selector)
+    return object if found is None else found
 
 
 def can_be_keys(operator: Operator, kind: object) -> bool:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from decimal import Context, Decimal, FloatOperation, Inexact, localcontext
+from fractions import Fraction
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from dsv2 import ExecutionEnvironment, PlanError, UserFunctionError
-from dsv2.aggregates import Count, First, Key, Last, Max, Mean, Sum, WindowEnd, WindowStart
+from dsv2.aggregates import Count, First, Key, Last, Max, Mean, Min, Sum, WindowEnd, WindowStart
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
 from dsv2.sinks import CollectSink
@@ -50,6 +53,12 @@ class Hidden:
     _value: float | None
 
 
+class Anything(NamedTuple):
+    """A result whose type is not declared."""
+
+    key: object
+
+
 SALES = [Sale("tea", 1, 3, None), Sale("milk", 2, 8, 0.5), Sale("tea", 3, 5, None)]
 SECOND = WindowStrategy.tumbling(timedelta(seconds=1))
 BY_PRODUCT = attrgetter("product")
@@ -70,11 +79,15 @@ def product_of(sale: Any) -> str:
     return found
 
 
+def typed_product_of(sale: Sale) -> str:
+    return sale.product
+
+
 @pytest.mark.parametrize(
     ("kind", "parts", "text"),
     [
-        (Total, {"product": Key()}, "Missing: 'value'; unknown: no other"),
-        (Total, {"product": Key(), "value": Count(), "more": Count()}, "Missing: no field; unknown: 'more'"),
+        (Total, {"product": Key()}, ".*Missing: 'value'; unknown: no other"),
+        (Total, {"product": Key(), "value": Count(), "more": Count()}, ".*Missing: no field; unknown: 'more'"),
         (Total, {"product": Key(), "value": "sum"}, "value='sum' is not an aggregate"),
         (Total, {"product": Key(), "value": WindowEnd()}, "value is a bound of a window, but there is none"),
         (
@@ -82,15 +95,40 @@ def product_of(sale: Any) -> str:
             {"product": Key(), "value": Sum("cost")},
             "value aggregates 'cost', but Sale has the fields",
         ),
-        (Total, {"product": Key(), "value": Mean("amount")}, "value of Total is a mean, which is a float. Declare"),
+        (
+            Total,
+            {"product": Key(), "value": Mean("amount")},
+            "value of Total is int, but Mean.* is float. Declare the field as float",
+        ),
         (Price, {"product": Key(), "value": Mean("cost")}, "value aggregates 'cost', but Sale has the fields"),
-        (Hidden, {"product": Key(), "_value": Mean("amount")}, "must not begin with an underscore. Rename _value"),
-        (int, {"value": Count()}, "must be a NamedTuple class or a dataclass, not <class 'int'>"),
+        (Hidden, {"product": Key(), "_value": Mean("amount")}, ".*must not begin with an underscore. Rename _value"),
+        (int, {"value": Count()}, ".*must be a NamedTuple class or a dataclass, not <class 'int'>"),
+        (
+            Total,
+            {"product": Key(), "value": Sum("product")},
+            r"Sum\('product'\) is not possible: 'product' is str, which",
+        ),
+        (Price, {"product": Key(), "value": Mean("product")}, r"Mean\('product'\) is not possible: 'product' is str"),
+        (Total, {"product": Key(), "value": First("product")}, r"value of Total is int, but First\('product'\) is str"),
+        (
+            Total,
+            {"product": Key(), "value": Max("price")},
+            r"value of Total is int, but Max\('price'\) is float | None",
+        ),
+        (Total, {"product": Count(), "value": Count()}, r"product of Total is str, but Count\(\) is int. Declare the"),
+        (
+            Total,
+            {"product": Key(), "value": Key()},
+            r"value of Total is int, but Key\(\) is str. Declare the field as str",
+        ),
+        (Total, {"product": Key(1), "value": Count()}, r"Key\(1\) is not possible: the key is str and has one part"),
+        (Total, {"product": Key(-2), "value": Count()}, r"Key\(-2\) is not possible: the key is str and has one part"),
     ],
 )
 def test_wrong_declarations_are_refused(kind: Any, parts: Any, text: str) -> None:
-    with pytest.raises(PlanError, match=text):
-        keyed()[1].aggregate(kind, **parts)
+    for key in (BY_PRODUCT, typed_product_of):
+        with pytest.raises(PlanError, match=rf"aggregate at .*test_aggregates.py:\d+: {text}"):
+            keyed(key)[1].aggregate(kind, **parts)
 
 
 @pytest.mark.parametrize(
@@ -116,13 +154,11 @@ def test_windows_need_a_strategy() -> None:
     ("key", "kind", "parts", "why"),
     [
         (product_of, Total, {"product": Key(), "value": Count()}, "the key selector is not an operator.attrgetter"),
-        (BY_PRODUCT, Total, {"product": Key(), "value": Sum("price")}, "is int64, and what it aggregates is double"),
-        (attrgetter("product", "time"), Total, {"product": Key(), "value": Count()}, "with the type of the key"),
-        (attrgetter("time"), Total, {"product": Key(), "value": Count()}, "not a column with the type of the key"),
+        (BY_PRODUCT, Price, {"product": Key(), "value": Sum("amount")}, "is double, and what it aggregates is int64"),
+        (attrgetter("time"), Anything, {"key": Key()}, "Field 'key' of Anything has type <class 'object'>"),
         (BY_PRODUCT, Price, {"product": Key(), "value": Max("price")}, None),
         (BY_PRODUCT, Total, {"product": Key(), "value": Count("price")}, None),
         (BY_PRODUCT, Price, {"product": Key(), "value": Mean("amount")}, None),
-        (BY_PRODUCT, Price, {"product": Key(), "value": Mean("product")}, "is of type string, which has no sum"),
     ],
 )
 def test_explanation_says_whether_columns_are_aggregated(key: Any, kind: Any, parts: Any, why: str | None) -> None:
@@ -299,3 +335,270 @@ def test_sessions_merge() -> None:
     sessions.aggregate(Total, product=Key(), value=Sum("amount")).to_sink(totals)
     env.execute()
     assert totals.results == [Total("tea", 7)]
+
+
+class Part(NamedTuple):
+    """A key of two parts."""
+
+    product: str
+    time: int
+
+
+def part_of(sale: Any) -> Part:
+    return Part(sale.product, sale.time)
+
+
+def untyped_part_of(sale: Any) -> Any:
+    return Part(sale.product, sale.time)
+
+
+@pytest.mark.parametrize("key", [attrgetter("product", "time"), part_of])
+def test_parts_of_keys_are_checked(key: Any) -> None:
+    for parts, text in [
+        ({"product": Key(2), "value": Count()}, r"Key\(2\) is not possible: the key is .* and has 2 parts"),
+        ({"product": Key(1), "value": Count()}, r"product of Total is str, but Key\(1\) is int"),
+        ({"product": Key(), "value": Count()}, r"product of Total is str, but Key\(\) is .*[pP]a?rt|tuple"),
+    ]:
+        with pytest.raises(PlanError, match=text):
+            keyed(key)[1].aggregate(Total, **parts)
+    env, stream = keyed(key)
+    found = CollectSink[Total]()
+    stream.aggregate(Total, product=Key(0), value=Key(-1)).to_sink(found)
+    env.execute()
+    assert sorted(found.results) == [("milk", 2), ("tea", 1), ("tea", 3)]
+
+
+@pytest.mark.parametrize("key", [BY_PRODUCT, product_of, lambda sale: sale.product])
+@pytest.mark.parametrize("index", [0, -1])
+def test_key_that_is_no_tuple_has_one_part(key: Any, index: int) -> None:
+    env, stream = keyed(key)
+    found = CollectSink[Total]()
+    stream.aggregate(Total, product=Key(index), value=Count()).to_sink(found)
+    env.execute()
+    assert sorted(found.results) == [("milk", 1), ("tea", 1), ("tea", 2)]
+
+
+@pytest.mark.parametrize("key", [untyped_part_of, lambda sale: sale.product])
+def test_missing_part_of_a_key_is_refused(key: Any) -> None:
+    env, stream = keyed(key)
+    stream.aggregate(Total, product=Key(2), value=Count()).to_sink(CollectSink())
+    with pytest.raises(UserFunctionError, match=r"SchemaError: Key\(2\) is not possible: the key .* has [12] part"):
+        env.execute()
+
+
+class Wide(NamedTuple):
+    """A result of wider types."""
+
+    product: object
+    value: int | float | str
+
+
+def test_wider_types_are_taken() -> None:
+    for part in (Sum("amount"), Mean("amount"), First("product"), Max("price"), Count()):
+        _, stream = keyed()
+        stream.aggregate(Wide, product=Key(), value=part)
+
+
+class Other(NamedTuple):
+    """The fields of a sale in another order."""
+
+    time: int
+    amount: int
+    product: str
+
+
+class Narrow(NamedTuple):
+    """A field of another type."""
+
+    product: str
+    amount: str
+
+
+@pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
+@pytest.mark.parametrize("declared", [True, False])
+def test_fields_of_another_class_are_matched_by_name(key: Any, declared: bool) -> None:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    stream: Any = env.from_collection(SALES)
+    if not declared:
+        stream = stream.map(lambda sale: sale)
+    generator = EventTimeExtension.new_watermark_generator_builder(attrgetter("time")).build_as_process_function()
+    running, windows = CollectSink[Total](), CollectSink[Total]()
+    stream.key_by(key).aggregate(Total, Other, product=Key(), value=Sum("amount")).to_sink(running)
+    timed = stream.process(generator).key_by(key).window(SECOND)
+    timed.aggregate(Total, Other, product=Key(), value=Sum("amount")).to_sink(windows)
+    env.execute()
+    assert sorted(running.results) == [("milk", 8), ("tea", 3), ("tea", 8)]
+    assert sorted(windows.results) == [("milk", 8), ("tea", 8)]
+
+
+@pytest.mark.parametrize(
+    ("records", "text"),
+    [
+        (Price, "the records are of Sale, which has no field 'value' of Price"),
+        (Narrow, "the field 'amount' of Narrow is str, but the records are of Sale, where it is int"),
+    ],
+)
+def test_records_of_a_class_that_does_not_fit_are_refused(records: Any, text: str) -> None:
+    for key in (BY_PRODUCT, product_of):
+        with pytest.raises(PlanError, match=text):
+            keyed(key)[1].aggregate(Total, records, product=Key(), value=Count())
+
+
+def test_other_fields_need_not_be_columns() -> None:
+    class Dated(NamedTuple):
+        product: str
+        amount: int
+        at: datetime
+        cost: Decimal
+
+    rows = [Dated("tea", 3, datetime(2024, 1, 1, tzinfo=UTC), Decimal("1e-30"))]
+    for key in (BY_PRODUCT, product_of):
+        env, stream = keyed(key, rows)
+        found = CollectSink[Total]()
+        total = stream.aggregate(Total, product=Key(), value=Sum("amount"))
+        total.to_sink(found)
+        assert ("called with Arrow tables" in str(env.explain())) is (key is BY_PRODUCT)
+        env.execute()
+        assert found.results == [Total("tea", 3)]
+
+
+class Booking(NamedTuple):
+    """A record with a decimal."""
+
+    product: str
+    amount: Decimal
+
+
+class Balance(NamedTuple):
+    """All aggregates of decimals."""
+
+    product: str
+    total: Decimal
+    mean: float
+    least: Decimal
+    most: Decimal
+    last: Decimal
+
+
+def balances(amounts: list[str], key: Any) -> list[tuple[str, ...]]:
+    env, stream = keyed(key, [Booking("a", Decimal(amount)) for amount in amounts])
+    found = CollectSink[Balance]()
+    parts = {"mean": Mean("amount"), "least": Min("amount"), "most": Max("amount"), "last": Last("amount")}
+    balance = stream.aggregate(Balance, product=Key(), total=Sum("amount"), **parts)
+    balance.to_sink(found)
+    assert ("'amount' of Booking is a Decimal, whose digits" in " ".join(str(env.explain()).split())) is (
+        key is BY_PRODUCT
+    )
+    env.execute()
+    return [tuple(map(str, balance[1:])) for balance in found.results]
+
+
+@pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
+@pytest.mark.parametrize(
+    ("amounts", "last"),
+    [
+        (["1.5"], ("1.5", "1.5", "1.5", "1.5", "1.5")),
+        (["1.50", "1.5"], ("3.00", "1.5", "1.50", "1.50", "1.5")),
+        (
+            ["12345678901234567890.123456789012345678", "1"],
+            (
+                "12345678901234567891.123456789012345678",
+                "6.172839450617284e+18",
+                "1",
+                "12345678901234567890.123456789012345678",
+                "1",
+            ),
+        ),
+        (["1e19", "9.5e19"], ("1.05E+20", "5.25e+19", "1E+19", "9.5E+19", "9.5E+19")),
+        (["1e25", "0.1234567890123456789012"], None),
+        (["1e30", "-1e30", "1e-30"], ("1E-30", "3.3333333333333333e-31", "-1E+30", "1E+30", "1E-30")),
+        (["1e500", "1"], None),
+        (["1e500", "1e500"], ("2E+500", "inf", "1E+500", "1E+500", "1E+500")),
+        (
+            ["-1e999999999", "-1e999999999"],
+            ("-2E+999999999", "-inf", "-1E+999999999", "-1E+999999999", "-1E+999999999"),
+        ),
+        (["1e-999999999"], ("1E-999999999", "0.0", "1E-999999999", "1E-999999999", "1E-999999999")),
+        (["-0", "0"], ("0", "0.0", "-0", "-0", "0")),
+        (["NaN", "1"], ("NaN", "nan", "NaN", "NaN", "1")),
+        (["1", "NaN"], ("NaN", "nan", "NaN", "NaN", "NaN")),
+        (["1", "sNaN"], ("NaN", "nan", "sNaN", "sNaN", "sNaN")),
+        (["sNaN", "1", "NaN"], ("NaN", "nan", "sNaN", "sNaN", "NaN")),
+        (["sNaN"], ("sNaN", "nan", "sNaN", "sNaN", "sNaN")),
+        (["Infinity", "1"], ("Infinity", "inf", "1", "Infinity", "1")),
+        (["Infinity", "-Infinity"], ("NaN", "nan", "-Infinity", "Infinity", "-Infinity")),
+    ],
+    ids=str,
+)
+def test_decimals_are_exact(key: Any, amounts: list[str], last: tuple[str, ...] | None) -> None:
+    found = balances(amounts, key)[-1]
+    if last is not None:
+        assert found == last
+    if all(Decimal(amount).is_finite() for amount in amounts) and "999999999" not in amounts[0]:
+        assert Fraction(found[0]) == sum(map(Fraction, amounts))
+
+
+def test_decimals_do_not_depend_on_the_context() -> None:
+    with localcontext(Context(prec=3, traps=[Inexact, FloatOperation])):
+        assert balances(["1000.5", "0.25", "NaN"], product_of)[1][0] == "1000.75"
+
+
+@pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
+def test_sum_of_too_many_digits_is_refused(key: Any) -> None:
+    assert len(balances(["1e998", "1", "1e999"], key)[-1][0]) == 1000
+    with pytest.raises(
+        UserFunctionError, match=r"SchemaError: A sum has more than 1,000 digits: 1.000000000E\+1000 \+ 1"
+    ):
+        balances(["1e1000", "1"], key)
+
+
+@pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
+def test_numbers_of_other_classes_are_added(key: Any) -> None:
+    cases: list[tuple[list[Any], int]] = [
+        ([True, 2], 3),
+        ([True, True], 2),
+        ([np.int64(1 << 62), np.int64((1 << 62) - 1)], (1 << 63) - 1),
+        ([np.int32(1 << 30)] * 4, 1 << 32),
+    ]
+    for amounts, total in cases:
+        env, stream = keyed(key, [Sale("a", 1, amount, None) for amount in amounts])
+        found = CollectSink[Total]()
+        stream.aggregate(Total, product=Key(), value=Sum("amount")).to_sink(found)
+        env.execute()
+        assert found.results[-1].value == total
+    env, stream = keyed(key, [Sale("a", 1, 1, price) for price in (np.float32(0.1), 0.2)])  # type: ignore[arg-type]
+    prices = CollectSink[Price]()
+    stream.aggregate(Price, product=Key(), value=Sum("price")).to_sink(prices)
+    env.execute()
+    assert prices.results[-1].value == float(np.float32(0.1)) + 0.2
+    env, stream = keyed(key, [Sale("a", 1, np.int64(1 << 62), None)] * 2)  # type: ignore[arg-type]
+    stream.aggregate(Total, product=Key(), value=Sum("amount")).to_sink(CollectSink())
+    with pytest.raises(UserFunctionError, match="A sum exceeds 64 bits"):
+        env.execute()
+
+
+@pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
+@pytest.mark.parametrize("part", [Sum("amount"), Max("amount"), First("amount"), Count()], ids=str)
+@pytest.mark.parametrize(
+    ("strategy", "late"),
+    [
+        (SECOND, 5),
+        (WindowStrategy.sliding(timedelta(seconds=2), timedelta(seconds=1)), 4),
+        (WindowStrategy.sliding(timedelta(milliseconds=500), timedelta(seconds=1)), 6),
+    ],
+    ids=["tumbling", "sliding", "with gaps"],
+)
+def test_late_records_are_counted(key: Any, part: Any, strategy: WindowStrategy, late: int) -> None:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    times = [0, 5_000, 1, 2, 3_100, 4_100, 3_900, 5_900, 5_001]
+    sales = [Sale("tea", time, 1, None) for time in times]
+    generator = EventTimeExtension.new_watermark_generator_builder(attrgetter("time"))
+    timed = (
+        env.from_collection(sales)
+        .with_parallelism(1)
+        .process(generator.per_event_watermark().build_as_process_function())
+    )
+    total = timed.with_parallelism(1).key_by(key).window(strategy).aggregate(Total, product=Key(), value=part)
+    total.with_uid("windows").with_parallelism(2).to_sink(CollectSink())
+    result = env.execute()
+    assert sum(subtask.late_records for subtask in result.progress.operators["windows"].subtasks) == late

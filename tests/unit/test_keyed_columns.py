@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import make_dataclass
 from datetime import timedelta
+from decimal import Decimal
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -252,10 +253,10 @@ def test_array_of_keys_may_change_between_calls() -> None:
     found: list[Any] = []
 
     def call(state: Any, batch: pa.Table, ctx: Any) -> None:
-        numbers = np.array([1, 2])
-        state.update(numbers, {"sold": pa.array([10, 20]), "largest": 0})
-        numbers[:] = 2
-        found.append(state.get(numbers)["sold"].to_pylist())
+        keys = np.array(["x", "y"])
+        state.update(keys, {"sold": pa.array([10, 20]), "largest": 0})
+        keys[:] = "y"
+        found.append(state.get(keys)["sold"].to_pylist())
 
     harness(Calls(call)).input.push(Sale("a", 1))
     assert found == [[20, 20]]
@@ -348,3 +349,102 @@ def test_checkpoint_of_the_other_kind_of_function_is_refused() -> None:
         one.input.push(Sale("a", 1))
         with pytest.raises(IncompatibleCheckpointError, match=f"a function on {text}, .*Take a savepoint"):
             harness(of_same_name(second), snapshot=one.snapshot())
+
+
+class Amounts(NamedTuple):
+    """A state of decimals."""
+
+    total: Decimal
+    least: Decimal | None
+
+
+AMOUNTS = StateDeclarations.value_state("amounts", Amounts, default=Amounts(Decimal(0), None))
+
+
+def test_sums_of_decimals_are_exact() -> None:
+    found: list[Any] = []
+    large, small = Decimal("12345678901234567890.123456789012345678"), Decimal("0.000000000000000001")
+
+    def call(state: Any, batch: pa.Table, ctx: Any) -> None:
+        keys, how = pa.array(["a", "a", "b"]), {"total": "sum", "least": "min"}
+        amounts = pa.array([large, small, small])
+        state.aggregate(keys, {"total": amounts, "least": amounts}, how)
+        found.extend(state.accumulate(keys, {"total": amounts}, {"total": "sum"})["total"].to_pylist())
+        found.extend(state.get(keys)["least"].to_pylist())
+
+    harness(Calls(call, AMOUNTS)).input.push(Sale("a", 1))
+    twice = Decimal("24691357802469135780.246913578024691357")
+    assert found == [twice, Decimal("24691357802469135780.246913578024691358"), 2 * small, small, small, small]
+
+
+@pytest.mark.parametrize("how", ["aggregate", "accumulate"])
+def test_sum_of_decimals_that_does_not_fit_is_refused(how: str) -> None:
+    def call(state: Any, batch: pa.Table, ctx: Any) -> None:
+        getattr(state, how)(batch["product"], {"total": Decimal("9e19")}, {"total": "sum"})
+
+    own = harness(Calls(call, AMOUNTS))
+    own.input.push(Sale("a", 1))
+    with pytest.raises(
+        UserFunctionError, match=r"SchemaError: A sum, which is decimal128.* contains a value that does not"
+    ):
+        own.input.push(Sale("a", 1))
+
+
+class Shop(NamedTuple):
+    """A record with two texts."""
+
+    product: str
+    shop: str
+    amount: int
+
+
+def keys_of(select: Callable[[pa.Table], Any], key: Any, parallelism: int) -> int:
+    """Run a function that passes ``select(batch)`` as keys."""
+
+    class OfShops(ArrowProcessFunction[Shop, Shop]):
+        def uses_states(self) -> Collection[StateDeclaration]:
+            return [SOLD]
+
+        def process_batch(self, batch: pa.Table, output: ArrowCollector[Shop], ctx: ArrowContext[Shop]) -> None:
+            ctx.keyed_state(SOLD).update(select(batch), {"sold": 1, "largest": 1})
+            output.collect_batch(batch)
+
+    env, sink = ExecutionEnvironment.get_instance(runtime="local"), CollectSink[Shop]()
+    env.set_parallelism(parallelism)
+    shops = [Shop(f"p{number}", f"s{number % 5}", number) for number in range(50)]
+    env.from_collection(shops).key_by(key).process(OfShops()).to_sink(sink)
+    env.execute()
+    return len(sink.results)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize(
+    ("key", "select", "said"),
+    [
+        ("product", lambda batch: batch["shop"], "the column 'shop' was passed as keys, but .* by 'product'"),
+        ("product", lambda batch: batch["shop"].chunk(0), "the column 'shop' was passed"),
+        ("product", lambda batch: batch["amount"], "a column of int64 instead of string was passed"),
+        ("product", lambda batch: [batch["product"], batch["shop"]], "2 instead of 1 columns were passed"),
+        ("shop", lambda batch: batch["product"], "the column 'product' was passed"),
+        (
+            ("product", "shop"),
+            lambda batch: [batch["shop"], batch["product"]],
+            "the column 'shop' was passed as keys, but .* by 'product', 'shop'",
+        ),
+        (("product", "shop"), lambda batch: batch["product"], "1 instead of 2 columns were passed"),
+    ],
+)
+def test_columns_that_are_no_keys_are_refused(parallelism: int, key: Any, select: Any, said: str) -> None:
+    names = (key,) if isinstance(key, str) else key
+    with pytest.raises(UserFunctionError, match=f"ContractError: .*{said}"):
+        keys_of(select, attrgetter(*names), parallelism)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_columns_that_are_keys_are_taken(parallelism: int) -> None:
+    assert keys_of(lambda batch: batch["product"], attrgetter("product"), parallelism) == 50
+    assert keys_of(lambda batch: batch.slice(1)["product"], attrgetter("product"), parallelism) == 50
+    assert keys_of(lambda batch: batch["product"].dictionary_encode(), attrgetter("product"), parallelism) == 50
+    by_both = attrgetter("shop", "product")
+    assert keys_of(lambda batch: [batch["shop"], batch["product"]], by_both, parallelism) == 50
+    assert keys_of(lambda batch: batch["shop"], lambda shop: shop.shop, parallelism) == 50

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -101,7 +101,7 @@ NOON = pd.Timestamp("2024-07-01 12:00")
     ],
 )
 def test_other_types_are_refused(kind: type, given: Any, said: str) -> None:
-    record_type: Any = NamedTuple("Record", [("x", kind)])  # type: ignore[misc]
+    record_type: Any = make_dataclass("Record", [("x", kind)])
     with pytest.raises(SchemaError, match=f"Field 'x' of Record, which is .*, {said}"):
         read(pd.DataFrame({"x": [given]}), record_type)
 

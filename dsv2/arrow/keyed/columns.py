@@ -116,6 +116,10 @@ class ArrowKeyedColumns(KeyedColumns):
         for name, expiry in self._expiries.items():
             expiry.expire(self._tables[name])
 
+    def recognize(self, batch: pa.Table | None) -> None:
+        """Use the columns of the records that are processed to recognize keys that are none."""
+        self._finder.batch = batch
+
     def fire(self, by_event: bool, time: int, call: Callable[[Any], None], *, last: bool = False) -> None:
         timers = self._event_timers if by_event else self._processing_timers
         while (first := timers.next_time()) is not None and first <= time:

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dsv2.aggregates.declared import added
+from dsv2.arrow.casts import array_of
 from dsv2.arrow.encoding import Numbers
 from dsv2.errors import ConfigurationError, SchemaError
 
@@ -82,7 +84,7 @@ def fold(how: str, current: pa.Array, values: pa.Array, groups: Groups) -> pa.Ar
         groups: Their groups.
 
     Raises:
-        SchemaError: A sum does not fit 64 bits.
+        SchemaError: A sum does not fit 64 bits, or a column of decimals.
     """
     if how in ("first", "last"):
         return _chosen(how, current, values, groups)
@@ -223,8 +225,8 @@ def _decimal_sums(current: pa.Array, values: pa.Array, groups: Groups) -> pa.Arr
     sums = current.to_pylist()
     for place, number in zip(groups.places.tolist(), values.to_pylist(), strict=True):
         if number is not None:
-            sums[place] = number if sums[place] is None else sums[place] + number
-    return pa.array(sums, current.type)
+            sums[place] = number if sums[place] is None else added(sums[place], number)
+    return array_of(sums, current.type, "A sum")
 
 
 def _decimals_after(current: pa.Array, values: pa.Array, sizes: Numbers) -> pa.Array:
@@ -232,9 +234,9 @@ def _decimals_after(current: pa.Array, values: pa.Array, sizes: Numbers) -> pa.A
     for first, size in zip(current.to_pylist(), sizes.tolist(), strict=True):
         for _ in range(size):
             number = next(numbers)
-            first = first if number is None else number if first is None else first + number
+            first = first if number is None else number if first is None else added(first, number)
             found.append(first)
-    return pa.array(found, current.type)
+    return array_of(found, current.type, "A sum")
 
 
 def _float_sums(total: Numbers, added: Numbers, starts: Numbers, sizes: Numbers) -> Numbers:

@@ -56,19 +56,22 @@ class KeyFinder:
         self._names = names
         self._owner = owner
         self._last: tuple[list[pa.Array], FoundKeys] | None = None
+        self.batch: pa.Table | None = None
+        """The records that are processed, to recognize their columns."""
 
     def find(self, keys: KeyArray) -> FoundKeys:
         """Return the distinct keys.
 
         Raises:
             InvalidKeyError: A key is null, or of a type that cannot be a key.
-            ContractError: ``keys`` are not key columns, a key belongs to another subtask, or the stream is not keyed.
+            ContractError: ``keys`` are not key columns or not those of the stream, or the stream is not keyed.
         """
         if not self._keyed:
             raise ContractError("State and timers of keys are only available on a keyed stream. Call key_by before.")
         columns = key_columns(keys)
         if self._last is not None and _are_same(columns, self._last[0]):
             return self._last[1]
+        self._check_columns(columns)
         found = FoundKeys(*distinct_keys(columns, self._codec))
         self._check(found.keys)
         self._last = columns, found
@@ -94,6 +97,28 @@ class KeyFinder:
         """Return keys as Python values."""
         return decoded_keys(keys.kind, keys.values, self._codec, self._owner)
 
+    def _check_columns(self, columns: Sequence[pa.Array]) -> None:
+        """Refuse other columns of the batch, and columns that cannot be the keys. The subtask may have all keys."""
+        names, batch = self._names, self.batch
+        if names is None:
+            return
+        if len(columns) != len(names):
+            raise self._other_columns(f"{len(columns)} instead of {len(names)} columns were")
+        for column, name in zip(columns, names, strict=True):
+            if batch is None or not len(column) or name not in batch.schema.names or _is_of(column, batch[name]):
+                continue
+            if column.type != batch.schema.field(name).type:
+                raise self._other_columns(f"a column of {column.type} instead of {batch.schema.field(name).type} was")
+            for other in batch.schema.names:
+                if _is_of(column, batch[other]):
+                    raise self._other_columns(f"the column {other!r} was")
+
+    def _other_columns(self, what: str) -> ContractError:
+        keys = ", ".join(map(repr, self._names or ()))
+        return ContractError(
+            f"{self._owner}: {what} passed as keys, but the stream is partitioned by {keys}. Pass these."
+        )
+
     def _check(self, keys: Keys) -> None:
         if self._parallelism == 1:
             return
@@ -109,6 +134,11 @@ class KeyFinder:
 
 def _are_same(columns: Sequence[pa.Array], others: Sequence[pa.Array]) -> bool:
     return len(columns) == len(others) and all(map(_is_same, columns, others))
+
+
+def _is_of(column: pa.Array, given: pa.ChunkedArray) -> bool:
+    """Whether an array is a column of a table, as it is."""
+    return given.num_chunks == 1 and _is_same(column, given.chunk(0))
 
 
 def _is_same(column: pa.Array, other: pa.Array) -> bool:
