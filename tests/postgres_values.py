@@ -13,7 +13,7 @@ __all__ = ("KEPT", "OTHER_FORMS", "TYPES")
 
 TYPES = (
     "DO $$ BEGIN CREATE TYPE mood AS ENUM ('so so'); CREATE TYPE pair AS (n int, t text); "
-    "CREATE DOMAIN workday AS date; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
+    "CREATE DOMAIN payday AS date; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
 )
 """A statement that creates the types of a user in ``KEPT``."""
 
@@ -57,7 +57,7 @@ KEPT: dict[str, list[tuple[str, Any]]] = {
     "mood": [("so so", "so so")],
     "mood[]": [('{"so so"}', '{"so so"}')],
     "pair": [("(1,x)", "(1,x)")],
-    "workday": [("2024-02-29", date(2024, 2, 29))],
+    "payday": [("2024-02-29", date(2024, 2, 29))],
     "point": [("(1,2)", "(1,2)")],
 }
 """Literals and their values by type."""

@@ -94,7 +94,7 @@ def test_what_is_written_is_read_equal(postgres_server: PostgresServer, new_tabl
         ("numeric(5, 2)", Decimal("1.234"), r"at most 2 digits after the point"),
         ("text", "a\0b", "a text without NUL is expected"),
         ("text", "\ud800", "surrogates not allowed"),
-        ("workday", datetime(2024, 1, 1), r"type date, which does not keep the datetime .*: a date, such as"),
+        ("payday", datetime(2024, 1, 1), r"type date, which does not keep the datetime .*: a date, such as"),
         ("bytea[]", ["abc"], r"bytea\[\], .*: a value of type bytes is expected"),
         ("int NOT NULL", None, 'null value in column "Odd %s\\."" of relation'),
         ("json", {"a": float("nan")}, "Out of range float values are not JSON compliant"),

@@ -29,7 +29,7 @@ REFUSED: dict[str, list[str]] = {
     "json": ['{"a": 1e400}', '{"a": 1, "a": 2}'],
     "jsonb": ["-1" + "0" * 400 + ".5"],
     "date[]": ["{2024-01-01,infinity}"],
-    "workday": ["infinity"],
+    "payday": ["infinity"],
 }
 CASES = [(kind, text, value) for kind, values in KEPT.items() for text, value in values]
 CASES += [(kind, text, ...) for kind, texts in REFUSED.items() for text in texts]

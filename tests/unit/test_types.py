@@ -28,7 +28,7 @@ from dsv2 import (
 )
 from dsv2.arrow import ArrowForeachBatchSink
 from dsv2.connectors.kafka import KafkaMessage, KafkaSource, values
-from dsv2.connectors.postgres import PostgresSource, RowChange
+from dsv2.connectors.postgres import PostgresSource, RowChange, UndecodedValue
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
@@ -148,7 +148,7 @@ def test_class_of_a_value_is_registered() -> None:
 
 SOURCES: dict[str, tuple[Source[Any, Any, Any], list[type]]] = {
     "kafka": (KafkaSource("host:9092", topics="t", decode=values(bytes.decode)), [KafkaMessage]),
-    "postgres": (PostgresSource("host=h", "t", slot_name="s", decode=dict), [RowChange]),
+    "postgres": (PostgresSource("host=h", "t", slot_name="s", decode=dict), [RowChange, UndecodedValue]),
 }
 SOURCES["one after the other"] = (HybridSource([Spans({"a": 1}), SOURCES["postgres"][0]]), [RowChange])
 

@@ -24,11 +24,11 @@ class ChangeDecoder(Generic[T_co]):
     def decoded(self, change: Change) -> RowChange[T_co]:
         """Return the record of ``change``. Raises ``ValueError`` for a value that equals no Python value."""
         try:
-            loaded = change.columns.loaded(change)
+            key, row = change.columns.loaded(change)
         except Exception:
             refuse_undecoded(self._table, self.raw(change))
             raise
-        return self._record(loaded)
+        return RowChange(change.kind, key, None if row is None else self._decode(row))
 
     def raw(self, change: Change) -> RowChange[dict[str, Any]]:
         """Return what the dead letter of ``change`` contains."""
@@ -38,9 +38,8 @@ class ChangeDecoder(Generic[T_co]):
         """Return the record of a dead letter, like ``decoded``."""
         row = None if change.row is None else {name: self._text(name, value) for name, value in change.row.items()}
         key = tuple(self._text(part.column, part) if isinstance(part, UndecodedValue) else part for part in change.key)
-        again = RowChange(change.kind, key, row)
-        refuse_undecoded(self._table, again)
-        return self._record(again)
+        refuse_undecoded(self._table, RowChange(change.kind, key, row))
+        return RowChange(change.kind, key, None if row is None else self._decode(row))
 
     def _text(self, column: str, value: Any) -> Any:
         """The value of a column that may have become one of ``text_columns`` since."""
@@ -49,6 +48,3 @@ class ChangeDecoder(Generic[T_co]):
         if isinstance(value, UndecodedValue):
             return value.text if value.text is not None else value
         raise ValueError(f"The letter contains no text of column {column}, but the value {value!r}.")
-
-    def _record(self, change: RowChange[dict[str, Any]]) -> RowChange[T_co]:
-        return RowChange(change.kind, change.key, None if change.row is None else self._decode(change.row))

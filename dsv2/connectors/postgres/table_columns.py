@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from psycopg.adapt import Transformer
@@ -17,6 +17,7 @@ from dsv2.errors import JobError
 __all__ = ("Change", "TableColumns", "another_key", "columns_of", "refuse_undecoded")
 
 _SHOWN_CHARACTERS = 100
+_TEXT = ADAPTERS.types["text"].oid
 
 
 class TableColumns:
@@ -33,31 +34,28 @@ class TableColumns:
         self, names: Sequence[str], types: Sequence[int], key: Sequence[int], as_text: Collection[str]
     ) -> None:
         transformer = Transformer(ADAPTERS)
+        loaded_as = [_TEXT if name in as_text else kind for name, kind in zip(names, types, strict=True)]
+        transformer.set_loader_types(loaded_as, Format.TEXT)
+        self._load_row = transformer.load_sequence
+        self._loads = [transformer.get_loader(kind, Format.TEXT).load for kind in loaded_as]
         self._names = names
         self._types = types
         self._key = key
-        self._loads: list[Callable[[Any], Any]] = [
-            bytes.decode if name in as_text else transformer.get_loader(kind, Format.TEXT).load
-            for name, kind in zip(names, types, strict=True)
-        ]
 
     def has_same_key(self, row: TextRow, other: TextRow) -> bool:
         """Whether two rows have the same primary key."""
         return all(row[index] == other[index] for index in self._key)
 
-    def loaded(self, change: Change) -> RowChange[dict[str, Any]]:
-        """Return ``change`` with Python values. Raises ``Exception`` if there is none for a value."""
-        kind, _, texts = change
-        if kind == "delete":
-            return RowChange(kind, tuple(self._loads[index](texts[index]) for index in self._key), None)
-        row = {
-            name: None if text is None else load(text)
-            for name, load, text in zip(self._names, self._loads, texts, strict=True)
-        }
-        return RowChange(kind, tuple(row[self._names[index]] for index in self._key), row)
+    def loaded(self, change: Change) -> tuple[tuple[Any, ...], dict[str, Any] | None]:
+        """Return key and row of ``change`` as Python values. Raises ``Exception`` if there is none for a value."""
+        texts = change.row
+        if change.kind == "delete":
+            return tuple([self._loads[index](texts[index]) for index in self._key]), None  # type: ignore[arg-type]
+        values = self._load_row(texts)  # type: ignore[arg-type]  # raises TypeError for ABSENT
+        return tuple([values[index] for index in self._key]), dict(zip(self._names, values, strict=True))
 
     def loaded_in_part(self, change: Change) -> RowChange[dict[str, Any]]:
-        """Return ``change`` like ``loaded``, with an ``UndecodedValue`` for a value for which there is no other."""
+        """Return ``change`` with Python values, and an ``UndecodedValue`` for a value for which there is no other."""
         kind, _, texts = change
         row = None if kind == "delete" else {name: self._try(i, texts[i]) for i, name in enumerate(self._names)}
         return RowChange(kind, tuple(self._try(index, texts[index]) for index in self._key), row)
