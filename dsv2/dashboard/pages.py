@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
-
-import msgspec
 
 from dsv2.dashboard.jobs import Snapshot, WatchedJob
+from dsv2.dashboard.lines import Line, line_of
 from dsv2.dashboard.picture import Picture, picture_of
 from dsv2.dashboard.texts import watermark_text
-from dsv2.explain import OperatorView, PlanView
+from dsv2.explain import Finding, OperatorView, PlanView
 from dsv2.explain.wording import about, details, headline, short_location, watermark_name
 from dsv2.job_summary import JobSummary, Moment, OperatorSummary
 from dsv2.job_summary.event_time import watermark_of
@@ -23,7 +21,6 @@ from dsv2.progress import JobProgress, OperatorProgress, SubtaskProgress
 from dsv2.watermark.event_time import EVENT_TIME
 
 __all__ = (
-    "FindingLine",
     "HistoryPage",
     "JobLine",
     "OperatorPage",
@@ -40,9 +37,6 @@ __all__ = (
 
 _MOST_SUBTASKS = 256
 
-Line: TypeAlias = Mapping[str, Any]
-"""The attributes of a part of the progress or the summary, and texts for the page."""
-
 
 @dataclass(frozen=True, slots=True)
 class JobLine:
@@ -52,15 +46,6 @@ class JobLine:
     name: str
     status: str
     revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class FindingLine:
-    """A warning or note of the plan."""
-
-    severity: str
-    message: str
-    advice: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +61,7 @@ class PlanOperator:
     parallelism: int
     level: int | None
     facts: tuple[str, ...]
-    findings: tuple[FindingLine, ...]
+    findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +175,7 @@ def _plan_operator(operator: OperatorView, view: PlanView) -> PlanOperator:
         parallelism=operator.parallelism,
         level=operator.level,
         facts=tuple(details(operator)),
-        findings=tuple(
-            FindingLine(finding.severity.value, finding.message, finding.advice)
-            for finding in view.findings
-            if finding.operators[0] == operator.id
-        ),
+        findings=tuple(finding for finding in view.findings if finding.operators[0] == operator.id),
     )
 
 
@@ -216,13 +197,9 @@ def _summary(summary: JobSummary, *, is_known: bool) -> Line:
     }
 
 
-def _line(part: object, **others: object) -> Line:
-    return {**msgspec.to_builtins(part), **others}
-
-
 def _operator(one: OperatorSummary) -> Line:
     level, busy, reasons = one.pressure.level.value, one.pressure.busy, one.pressure.reasons
-    return _line(one, level=level, busy=busy, reasons=reasons, event_time=_time_text(one))
+    return line_of(one, level=level, busy=busy, reasons=reasons, event_time=_time_text(one))
 
 
 def _time_text(one: OperatorSummary) -> str:
@@ -235,7 +212,7 @@ def _time_text(one: OperatorSummary) -> str:
 def _split_lines(view: OperatorView, uid: str, progress: JobProgress) -> Iterator[Line]:
     splits = progress.operators[uid].splits
     for split in splits:
-        yield _line(
+        yield line_of(
             split,
             operator=view.id,
             source=view.title,
@@ -246,7 +223,7 @@ def _split_lines(view: OperatorView, uid: str, progress: JobProgress) -> Iterato
 
 
 def _history_line(moment: Moment) -> Line:
-    return _line(
+    return line_of(
         moment.batch,
         in_rate=moment.batch.records_in * 1000 / max(moment.span_ms, 1.0),
         out_rate=moment.batch.records_out * 1000 / max(moment.span_ms, 1.0),
@@ -257,7 +234,7 @@ def _history_line(moment: Moment) -> Line:
 
 def _subtask_line(subtask: SubtaskProgress) -> Line:
     numbers = replace(subtask, inputs=(), watermarks={})
-    return _line(numbers, event_time=watermark_text(EVENT_TIME, subtask.event_time))
+    return line_of(numbers, event_time=watermark_text(EVENT_TIME, subtask.event_time))
 
 
 def _watermark_lines(operator: OperatorProgress) -> Iterator[WatermarkLine]:

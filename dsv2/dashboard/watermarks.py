@@ -2,68 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dsv2.clock import SystemClock
 from dsv2.dashboard.jobs import Snapshot, Status
+from dsv2.dashboard.lines import Line, line_of
 from dsv2.dashboard.texts import title_of, watermark_text
 from dsv2.explain import PlanView
 from dsv2.watermark.event_time import EVENT_TIME, RESERVED
 from dsv2.watermark.shown import greatest_shown
-from dsv2.watermark_report import Cause, OperatorWatermark, report_watermarks
+from dsv2.watermark_report import Cause, OperatorWatermark, Step, report_watermarks
 
-__all__ = (
-    "ChannelLine",
-    "StepLine",
-    "WatermarkLine",
-    "WatermarkPage",
-    "watermark_page",
-)
+__all__ = ("WatermarkPage", "watermark_page")
 
 _BY_NAME = "event-time"
 _FINE = (Cause.NOTHING, Cause.ENDED, Cause.UNKNOWN)  # there is nothing to do about these
 _MOST_CHANNELS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class StepLine:
-    """An operator on the way to the cause. ``operator``: Its id in the plan. ``text``: Its name and subtask."""
-
-    operator: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelLine:
-    """A channel of the subtask that is furthest behind."""
-
-    input: int
-    sender: str
-    channel: int
-    value: str
-    status: str
-    moved_at_ms: int | None
-    holds_back: bool
-    blocked_since_ms: int | None
-    records_held: int
-
-
-@dataclass(frozen=True, slots=True)
-class WatermarkLine:
-    """A watermark in one operator, as of the subtask that is furthest behind."""
-
-    operator: int
-    title: str
-    subtask: int
-    value: str
-    highest: str
-    cause: str
-    is_fine: bool
-    split: str
-    sentence: str
-    advice: str
-    path: tuple[StepLine, ...]
-    channels: tuple[ChannelLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +34,7 @@ class WatermarkPage:
     identifiers: tuple[str, ...]
     identifier: str
     now_ms: int
-    operators: tuple[WatermarkLine, ...]
+    operators: tuple[Line, ...]
 
 
 def watermark_page(snapshot: Snapshot, identifier: str) -> WatermarkPage:
@@ -101,7 +55,7 @@ def watermark_page(snapshot: Snapshot, identifier: str) -> WatermarkPage:
     chosen = identifier or identifiers[0]
     report = report_watermarks(plan, progress, now_ms, chosen)
     key = EVENT_TIME if chosen == _BY_NAME else chosen
-    return WatermarkPage(identifiers, chosen, now_ms, tuple(_line(one, plan, key) for one in report.operators))
+    return WatermarkPage(identifiers, chosen, now_ms, tuple(_operator(one, plan, key) for one in report.operators))
 
 
 def _identifiers(plan: PlanView) -> tuple[str, ...]:
@@ -117,48 +71,40 @@ def _now_ms(snapshot: Snapshot) -> int:
     return snapshot.updated_at_ms
 
 
-def _line(found: OperatorWatermark, plan: PlanView, key: str) -> WatermarkLine:
+def _operator(found: OperatorWatermark, plan: PlanView, key: str) -> Line:
     known = [value for value in found.values if value is not None]
-    return WatermarkLine(
+    return line_of(
+        replace(found, inputs=(), values=()),
         operator=_id_of(plan, found.uid),
         title=title_of(plan, found.uid),
-        subtask=found.subtask,
         value=watermark_text(key, found.value),
         highest=watermark_text(key, greatest_shown(known) if known else None),
         cause="advances" if found.cause is Cause.NOTHING else found.cause.value,
         is_fine=found.cause in _FINE,
-        split=found.split or "",
-        sentence=found.sentence,
-        advice=found.advice,
-        path=tuple(
-            StepLine(
-                _id_of(plan, step.operator),
-                title_of(plan, step.operator) + ("" if step.subtask is None else f", subtask {step.subtask}"),
-            )
-            for step in found.path
-        ),
-        channels=tuple(_channel_lines(found, plan, key))[:_MOST_CHANNELS],
+        path=[{"operator": _id_of(plan, step.operator), "text": _step_text(plan, step)} for step in found.path],
+        channels=_channels(found, plan, key)[:_MOST_CHANNELS],
     )
 
 
-def _channel_lines(found: OperatorWatermark, plan: PlanView, key: str) -> list[ChannelLine]:
+def _step_text(plan: PlanView, step: Step) -> str:
+    return title_of(plan, step.operator) + ("" if step.subtask is None else f", subtask {step.subtask}")
+
+
+def _channels(found: OperatorWatermark, plan: PlanView, key: str) -> list[Line]:
     behind = found.path[0].input if found.path else None  # the input that is furthest behind
     lines = [
-        ChannelLine(
+        line_of(
+            channel,
             input=one.input,
             sender=title_of(plan, one.sender),
-            channel=channel.channel,
             value=watermark_text(key, channel.value),
             status="ended" if channel.ended else "idle" if channel.idle else "active",
-            moved_at_ms=channel.moved_at_ms,
             holds_back=channel.holds_back and one.input == behind,
-            blocked_since_ms=channel.blocked_since_ms,
-            records_held=channel.records_held,
         )
         for one in found.inputs
         for channel in one.channels
     ]
-    return sorted(lines, key=lambda line: not line.holds_back)
+    return sorted(lines, key=lambda line: not line["holds_back"])
 
 
 def _id_of(plan: PlanView, uid: str) -> int:

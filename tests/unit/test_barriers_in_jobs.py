@@ -304,7 +304,8 @@ class TestReports:
         job = program.run()
         snapshot = Snapshot(0, "stuck", Status.FINISHED, program.view, job.progress, updated_at_ms=START)
         (line,) = watermark_page(snapshot, "day").operators
-        held = {(row.input, row.channel): (row.records_held, row.blocked_since_ms) for row in line.channels}
+        rows = {(row["input"], row["channel"]): row for row in line["channels"]}
+        held = {place: (row["records_held"], row["blocked_since_ms"]) for place, row in rows.items()}
         assert held[0, 0][1] == held[1, 0][1] == START
         assert held[0, 1] == (0, None)
 

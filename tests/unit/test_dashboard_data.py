@@ -209,11 +209,11 @@ def test_split_that_holds_event_time_back(splits: Sequence[SplitProgress], troub
 
 def test_page_of_watermarks_names_the_split() -> None:
     page = watermark_page(FakeJob(30).record.snapshot(), "")
-    (join,) = (line for line in page.operators if line.title == "join")
-    assert (page.identifier, join.split, join.is_fine) == ("event-time", "rates-3", False)
-    assert [step.text for step in join.path] == ["join, subtask 0", "rates, subtask 1"]
-    assert [line.channel for line in join.channels if line.holds_back] == [1]
-    assert "rates-3" in join.sentence
+    (join,) = (line for line in page.operators if line["title"] == "join")
+    assert (page.identifier, join["split"], join["is_fine"]) == ("event-time", "rates-3", False)
+    assert [step["text"] for step in join["path"]] == ["join, subtask 0", "rates, subtask 1"]
+    assert [line["channel"] for line in join["channels"] if line["holds_back"]] == [1]
+    assert "rates-3" in join["sentence"]
 
 
 def test_page_of_watermarks_before_any_progress() -> None:
