@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, reduce, window
-from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.functions import AsyncOneInputStreamProcessFunction, OneInputStreamProcessFunction
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.watermark import LongWatermark, Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.conformance.failing import Failure, by3, numbers
@@ -52,6 +53,20 @@ class StateWithoutKey(OneInputStreamProcessFunction[int, int]):
     def end_input(self, ctx: Any) -> None:
         if hasattr(self, "count"):
             self.count.value()
+
+
+class LeavesTask(AsyncOneInputStreamProcessFunction[int, int]):
+    """Leaves a task behind that would emit later."""
+
+    async def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        async def later() -> None:
+            await asyncio.sleep(0.01)
+            output.collect(record)
+
+        if record == 7:
+            asyncio.create_task(later())  # noqa: RUF006
+        else:
+            output.collect(record)
 
 
 def other_key(number: int, output: Any, ctx: Any) -> None:
@@ -135,6 +150,11 @@ FAILURES = (
         {"cause_type": "UndeclaredStateError", "record": "7", "key": "1"},
         operator="KeyedProcess (uid 'bad')",
         subtask=None,
+    ),
+    Failure(
+        "left-task",
+        lambda env: numbers(env).process(LeavesTask()).with_uid("bad"),  # here
+        {"cause_type": "ContractError", "record": "7"},
     ),
     Failure(
         "state-without-key",

@@ -170,6 +170,7 @@ class CallRunner:
 
     def _end(self, call: Call, settle: Callable[[Any], None]) -> None:
         call.is_open = False
+        call.tasks.clear()  # they refer to the call, so nothing would be freed without garbage collection
         if call.key is not NO_KEY:
             settle(call.key)
 

@@ -6,8 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context, ContextVar
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dsv2.errors import ContractError
 from dsv2.graph.builder import caller_location
@@ -29,8 +28,7 @@ __all__ = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StartedTask:
+class StartedTask(NamedTuple):
     """A task that a call has started.
 
     Attributes:
