@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
 
 from dsv2.clock import Clock
 from dsv2.connectors.client_library import require_client_library
@@ -16,12 +17,15 @@ from dsv2.file_log.ownership import OutputOwner, SinkPlace
 from dsv2.file_log.schema import json_schema
 from dsv2.folders import Folder
 from dsv2.graph import Operator, Plan
+from dsv2.graph.sink_checks import SinkCheck
 from dsv2.local.beginning import on_disk
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.report.sink_calls import name_of
-from dsv2.sinks import FileSink
+from dsv2.sinks import FileSink, Sink
 
-__all__ = ("LocalFileSink", "LocalMerger", "check_file_sink", "places_of")
+__all__ = ("LocalFileSink", "LocalMerger", "check_file_sink", "places_of", "with_schema_checks")
+
+T = TypeVar("T")
 
 _NEVER_MS = 1 << 62
 
@@ -69,6 +73,31 @@ class LocalMerger:
             self._folder.write(path, data)
             merged.append(Merged(path, len(data), lengths))
         return merged
+
+
+class _SchemaCheck(Sink[T], Generic[T]):
+    """Replaces a ``FileSink`` in the check before it."""
+
+    def __init__(self, sink: FileSink[T], name: str) -> None:
+        self._schema = json_schema(sink.schema)
+        self._partition_by = sink.partition_by
+        self._name = name
+
+    def check_record(self, record: T) -> None:
+        partitions(table_of([record], self._schema, self._name), self._partition_by, self._name)
+
+
+def with_schema_checks(plan: Plan) -> Plan:
+    """Return ``plan`` with checks of the schema before file sinks that have an error policy."""
+
+    def checked(operator: Operator) -> Operator:
+        if not isinstance(operator.body, SinkCheck) or not isinstance(operator.body.sink, FileSink):
+            return operator
+        return replace(
+            operator, body=SinkCheck(_SchemaCheck[object](operator.body.sink, name_of(operator).rstrip(",")))
+        )
+
+    return replace(plan, operators=tuple(map(checked, plan.operators)))
 
 
 class LocalFileSink:

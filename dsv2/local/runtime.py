@@ -24,7 +24,7 @@ from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.checks import check_plan, check_start
 from dsv2.local.control import JobControl
 from dsv2.local.execution import Execution, Settings
-from dsv2.local.file_sinks import LocalMerger, places_of
+from dsv2.local.file_sinks import LocalMerger, places_of, with_schema_checks
 from dsv2.local.job import LocalJob
 from dsv2.local.letters import LocalLetters
 from dsv2.local.skips import plan_of_run
@@ -102,6 +102,7 @@ class LocalRuntime:
             CorruptDataError: The checkpoint or savepoint is damaged.
         """
         check_start(plan, options)
+        plan = with_schema_checks(plan)
         trigger = options.trigger or default_trigger(plan)
         with ExitStack() as stack:
             checkpoint, begun = self._begin(plan, options, stack)

@@ -242,5 +242,6 @@ def test_rows_have_the_number_of_their_first_line(tmp_path: Path) -> None:
 
     good, letters = read(tmp_path, f"n,t\n{rows}".encode(), csv_rows(number))
     assert len(good) == 10_000 - 9
-    assert [int(letter.record["n"]) for letter in letters] == [0, 1, 2, 4000, 4001, 4002, 8000, 8001, 8002]
+    rows_of: list[Any] = [letter.record for letter in letters]
+    assert [int(row["n"]) for row in rows_of] == [0, 1, 2, 4000, 4001, 4002, 8000, 8001, 8002]
     assert [offset_of(letter) for letter in letters] == [2, 3, 6, 4004, 4005, 4006, 8006, 8007, 8008]

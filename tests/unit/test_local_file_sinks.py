@@ -18,7 +18,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import ConfigurationError, ExecutionEnvironment, IncompatibleCheckpointError, SchemaError
+from dsv2 import (
+    CollectSink,
+    ConfigurationError,
+    DeadLetter,
+    ErrorPolicy,
+    ExecutionEnvironment,
+    IncompatibleCheckpointError,
+    SchemaError,
+)
 from dsv2.connectors.files import read_files
 from dsv2.connectors.files.directory import FileLocation
 from dsv2.connectors.files.table_files import encoded, joined, table_of
@@ -229,6 +237,17 @@ def test_text_that_cannot_be_a_folder_is_refused(tmp_path: Path, text: str) -> N
     with pytest.raises(SchemaError, match="in the column 'k' of partition_by"):
         write(tmp_path, [("a", 1), (text, 1)], FileSink(tmp_path / "out", schema="k string, n int", partition_by=["k"]))
     assert not [*(tmp_path / "out").glob("k=*")]
+
+
+def test_error_policy_applies_to_records_that_do_not_fit(tmp_path: Path) -> None:
+    env, bad = ExecutionEnvironment.get_instance(runtime="local"), CollectSink[DeadLetter[Any]]()
+    records: list[Any] = [("a", 1), ("a", "x"), ("", 2), ("b", 3)]
+    sink = FileSink[Any](tmp_path / "out", schema="k string, n int", format="csv", partition_by=["k"])
+    written = env.from_collection(records).to_sink(sink).with_error_policy(ErrorPolicy().dead_letter(SchemaError))
+    written.dead_letters(object).to_sink(bad)
+    env.execute()
+    assert rows(tmp_path / "out") == [{"k": "a", "n": 1}, {"k": "b", "n": 3}]
+    assert [letter.record for letter in bad.results] == records[1:3]
 
 
 @pytest.mark.parametrize(
