@@ -135,10 +135,6 @@ class Counts(WindowFunction[Any, Any]):
         output.collect(len(window.get_all_records()))
 
 
-def total(one: Any, other: Any) -> Any:
-    return Event(one.number + other.number, one.at)
-
-
 count_of: Any = aggregate_of(
     create_accumulator=int, add=lambda _, n: n + 1, get_result=int, merge=lambda one, other: one + other
 )
