@@ -199,6 +199,12 @@ class Checkpoint:
         """The micro-batch with which the run begins, as the sinks know it. All earlier ones are committed."""
         return self.first_batch + self._beginning.batch_id
 
+    @property
+    def restored_savepoint(self) -> str | None:
+        """The path of the savepoint that the run restores, or None."""
+        restored = None if self.restoration is None else self.restoration.savepoint
+        return None if restored is None else restored.folder.path
+
     def is_committed(self, batch_id: int) -> bool:
         """Whether a micro-batch of this run is complete. ``batch_id``: As Spark knows it."""
         return self.folder.read(f"commits/{batch_id}") is not None

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from dsv2.arguments import as_seconds
 from dsv2.clock import Clock, SystemClock
-from dsv2.errors import Dsv2Error, JobError, UserFunctionError
+from dsv2.errors import CorruptDataError, Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
 from dsv2.job import JobResult, JobStatus
 from dsv2.job_display import DisplayedJob
@@ -407,7 +407,11 @@ class StreamingJob(DisplayedJob):
         def failed() -> list[int]:
             return self._writer.tasks.failed(self._spark, str(self.query.runId))
 
-        return job_failure(error, self._plan.job_name, self._writer.tasks, failed)
+        failure = job_failure(error, self._plan.job_name, self._writer.tasks, failed)
+        restored = self._checkpoint.restored_savepoint
+        if isinstance(failure, CorruptDataError) and restored is not None and restored not in str(failure):
+            return CorruptDataError(f"The savepoint {restored}: {failure}")
+        return failure
 
     def _with_ways_out(self, failure: Dsv2Error, batch_id: int) -> Dsv2Error:
         if not isinstance(failure, UserFunctionError):

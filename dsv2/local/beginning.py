@@ -47,10 +47,11 @@ def on_disk(path: str | PathLike[str]) -> LocalFolder:
 
 @dataclass(frozen=True)
 class State:
-    """The state with which a run begins. ``rows`` returns that of an operator; ``program`` wrote it."""
+    """The state with which a run begins. ``rows`` returns that of an operator; ``program`` wrote it to ``place``."""
 
     program: Description
     rows: Callable[[str], Iterable[StateRow]]
+    place: str
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def _from_savepoint(plan: Plan, options: RunOptions, path: str, job_id: str) -> 
         info.origin.job_id if continues else job_id,
         str(uuid4()),
         info.origin.batch_id + 1 if continues else 0,
-        State(info.program, savepoint.rows),
+        State(info.program, savepoint.rows, f"The savepoint {path}"),
         info.programs,
         info.sources,
         info.keys,
@@ -171,7 +172,7 @@ def _from_checkpoint(plan: Plan, options: RunOptions, stored: StoredBatch, pendi
         stored.job_id,
         stored.checkpoint_id,
         stored.batch_id + 1,
-        State(stored.programs[-1], lambda uid: rows.get(uid, [])),
+        State(stored.programs[-1], lambda uid: rows.get(uid, []), f"The checkpoint {options.checkpoint_location}"),
         stored.programs,
         positions,
         [sample for sample, _ in readable_samples(plan, stored.keys, codec)],

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from dsv2.clock import Clock
+from dsv2.errors import CorruptDataError
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Plan
 from dsv2.graph.skips import warn_of_missed_skips
 from dsv2.job import Trigger
 from dsv2.job_configuration import Section
 from dsv2.local.batches import MicroBatches, Outcome, Recorder
-from dsv2.local.beginning import Beginning
+from dsv2.local.beginning import Beginning, State
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.control import JobControl
 from dsv2.local.letters import LocalLetters
@@ -160,7 +161,7 @@ class Execution:
                 if self._begun.state is None:
                     run.open()
                 else:
-                    restore(plan, run, self._begun.state.program, self._begun.state.rows, self._begun.positions)
+                    self._restore(run, self._begun.state)
                 outcome = Outcome.ENDED if self._begun.complete else self._batches.run()
                 sinks.roll(at_end=True)
         except CancelledError:
@@ -171,6 +172,12 @@ class Execution:
             raise
         run.close_sources()
         return outcome
+
+    def _restore(self, run: LocalRun, state: State) -> None:
+        try:
+            restore(self._plan, run, state.program, state.rows, self._begun.positions)
+        except CorruptDataError as error:
+            raise CorruptDataError(f"{state.place}: {error}") from error
 
     def _new_run(self) -> LocalRun:
         plan, settings = self._plan, self._settings

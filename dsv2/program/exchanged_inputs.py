@@ -88,7 +88,7 @@ class _Origins:
     def _before(self, direct: _Output) -> set[_Output]:
         found, left = {direct}, [direct]
         while left:
-            further = {_sender(one) for one in self._operators[left.pop()[0]]["inputs"]} - found
+            further = {_sender(one) for one in self._operators.get(left.pop()[0], {}).get("inputs", ())} - found
             found |= further
             left += sorted(further, key=str)
         return found

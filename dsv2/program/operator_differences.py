@@ -33,8 +33,8 @@ def named(uid: str, operators: Mapping[str, Any]) -> str:
 
 
 def sender(uid: str, operators: Mapping[str, Any]) -> str:
-    """Name one of the described ``operators`` as the origin of an input."""
-    return named(uid, operators) if operators[uid].get("part_of") else repr(uid)
+    """Name one of the described ``operators``, or one that was dropped, as the origin of an input."""
+    return named(uid, operators) if operators.get(uid, {}).get("part_of") else repr(uid)
 
 
 def operator_differences(

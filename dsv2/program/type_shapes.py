@@ -13,7 +13,7 @@ from typing_extensions import TypeAliasType
 
 from dsv2.state.types import UNIONS
 
-__all__ = ("Renamed", "Shape", "fits_into", "name_of", "shape_of", "shown")
+__all__ = ("Renamed", "Shape", "fits_into", "is_shape", "name_of", "shape_of", "shown")
 
 Shape: TypeAlias = list[Any]
 
@@ -59,6 +59,11 @@ def name_of(form: object) -> str:
         return form.__forward_arg__
     is_class = isinstance(form, type) and typing.get_origin(form) is None
     return f"{form.__module__}.{form.__qualname__}" if is_class else str(form)  # type: ignore[attr-defined]
+
+
+def is_shape(value: object) -> bool:
+    """Whether ``value`` is a shape. For what was read from a file."""
+    return isinstance(value, list) and bool(value) and isinstance(value[0], str) and all(map(is_shape, value[1:]))
 
 
 def shown(shape: Shape) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from dsv2.program.column_types import is_column_type
+from dsv2.program.description_check import check_description, check_samples
 from dsv2.runtime.state.rows import RowKind
 
 if TYPE_CHECKING:
@@ -34,22 +35,23 @@ def check_structure(info: SavepointInfo) -> None:
     _check("origin", origin, _all(str, (origin.job_name, origin.job_id)) and type(origin.batch_id) is int)
     _check("savepoint_id", info.savepoint_id, isinstance(info.savepoint_id, str))
     _check("programs", info.programs, isinstance(info.programs, list) and bool(info.programs))
-    _check("programs", info.programs, _all(dict, info.programs))
-    operators = info.program.get("operators")
-    _check("programs", operators, isinstance(operators, dict) and _all(dict, operators.values()))
-    assert operators is not None
-    _check("programs", operators, _all(dict, (operator.get("states") for operator in operators.values())))
+    for program in info.programs:
+        check_description(program)
+    operators = info.program["operators"]
     for uid, source in info.sources.items():
         _check(f"the position of {uid!r}", source, isinstance(source.offset, dict) and isinstance(source.reports, list))
-    _check("keys", info.keys, isinstance(info.keys, list) and _all(dict, info.keys))
+        counts = [source.offset[name] for name in ("position", "batch") if name in source.offset]
+        _check(f"the position of {uid!r}", source.offset, all(type(count) is int for count in counts))
+    check_samples(info.keys)
     _check("fields", info.fields, isinstance(info.fields, dict) and _all(list, info.fields.values()))
-    _check("holding", info.holding, isinstance(info.holding, list) and _all(str, info.holding))
+    _check("fields", info.fields, all(_all(str, names) for names in info.fields.values()))
+    _check("holding", info.holding, isinstance(info.holding, list) and set(info.holding) <= operators.keys())
     _check("has_begun_next", info.has_begun_next, isinstance(info.has_begun_next, bool))
     for names in (info.replays.requests, info.replays.letters):
         _check("replays", names, isinstance(names, list) and _all(str, names))
     for uid, sink in info.sinks.items():
-        texts, others = (sink.kind, sink.target, sink.job_id), (type(sink.batch_id), type(sink.exactly_once))
-        _check(f"the position of {uid!r}", sink, _all(str, texts) and others == (int, bool))
+        texts, numbers = (sink.kind, sink.target, sink.job_id, sink.folder), (sink.batch_id, sink.exactly_once)
+        _check(f"the position of {uid!r}", sink, _all(str, texts) and list(map(type, numbers)) == [int, bool])
     for table in info.tables:
         _check_table(table)
     folders = {table.folder for table in info.tables}

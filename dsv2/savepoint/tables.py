@@ -187,6 +187,8 @@ def rows_in(data: bytes, name: str) -> Iterator[StateRow]:
         with pq.ParquetFile(pa.BufferReader(data)) as file:
             for batch in file.iter_batches(_ROWS_PER_BATCH, columns=list(COLUMNS), use_threads=False):
                 subtasks, kinds, *others = (column.to_pylist() for column in batch.columns)
+                if None in subtasks or min(subtasks, default=0) < 0:
+                    raise ValueError("a row has no subtask")
                 yield from map(StateRow, subtasks, map(RowKind, kinds), *others)
     except (pa.ArrowException, KeyError, OSError, ValueError) as error:
         raise _damaged(name, error) from error

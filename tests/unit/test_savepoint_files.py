@@ -35,8 +35,41 @@ ROWS = [
     ("../b c%/ü", StateRow(0, RowKind.TIMERS, "expiry", dumped(2.5), dumped([]))),
 ]
 COLUMNS = {"count": "int64", "Count": None, "recent": {"list": "string"}}
-PROGRAM = {"operators": {"a": {"states": {name: {"column": column} for name, column in COLUMNS.items()}}}}
-EARLIER: dict[str, Any] = {"operators": {}}
+EARLIER: dict[str, Any] = {
+    "format_version": 1,
+    "python": "",
+    "job_name": "a job",
+    "operators": {},
+    "watermarks": {},
+    "former_names": {},
+}
+OPERATOR = {
+    "kind": "one-input",
+    "function": "Function",
+    "defined_at": "a.py:1",
+    "automatic_uid": False,
+    "parallelism": 2,
+    "max_parallelism": 128,
+    "stateless": False,
+    "keeps_state": True,
+    "inputs": [],
+    "output_keys": [None],
+    "split_sources": [],
+    "needs_clock": False,
+    "state_layout": "",
+    "contents": "",
+}
+STATE = {
+    "kind": "ValueState",
+    "types": [["builtins.int"]],
+    "version": 1,
+    "has_converter": False,
+    "mode": "NONE",
+    "time_to_live": False,
+    "classes": {},
+}
+STATES = {name: {**STATE, "column": column} for name, column in COLUMNS.items()}
+PROGRAM = EARLIER | {"operators": {"a": {**OPERATOR, "states": STATES}}}
 POSITIONS = {"in": SourcePosition({"position": 3}, [{"batch": 1}]), "other": SourcePosition({})}
 
 
@@ -319,8 +352,7 @@ def test_file_is_no_savepoint(folder: LocalFolder) -> None:
 def test_difference_of_keys_that_several_subtasks_have(tmp_path: Path) -> None:
     def savepoint(name: str, *values: int) -> Savepoint:
         folder = LocalFolder(str(tmp_path / name))
-        program = {"format_version": 1, "python": "", "operators": {}, "watermarks": {}, "former_names": {}}
-        writer = SavepointWriter(folder, [program], CODEC)
+        writer = SavepointWriter(folder, [EARLIER], CODEC)
         rows = [StateRow(i, RowKind.IN_PANE, "0", dumped("k"), dumped(value)) for i, value in enumerate(values)]
         writer.write(("a", row) for row in rows)
         writer.finish(Origin("a job", "its id", 7), {}, {}, {})

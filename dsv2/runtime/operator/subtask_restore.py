@@ -23,6 +23,10 @@ __all__ = ("Announcement", "OperatorParts", "Succession", "SubtaskRestore")
 OperatorParts: TypeAlias = dict[str, Any]
 """What ``OperatorTask.snapshot`` returns, without the keyed store."""
 
+_MISFITS = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""The errors of code that gets other values than it has stored."""
+_RESTORE = "It was changed or is damaged: restore it from a backup."
+
 Announcement: TypeAlias = tuple[int, list[Control]]
 """A channel, numbered over all inputs, and control elements for it."""
 
@@ -100,20 +104,27 @@ class SubtaskRestore:
         loader = self._loaders[uid]
         load = loader.add
         for row in rows:
-            if row.kind is RowKind.PART:
-                self._add_part(uid, row)
-            elif row.kind is RowKind.SUBTASK_STATE:
-                if loader.is_declared(row):
-                    assert row.state is not None
-                    assert row.value is not None
-                    self._states.setdefault(uid, {}).setdefault(row.subtask, {})[row.state] = row.value
-            elif row.kind is RowKind.EDGE:
-                name, position = self._decode(uid, row)
-                self._positions.setdefault(name, {})[row.subtask] = position
-            elif row.kind is RowKind.REPLAY:
-                self._add_replay(uid, row)
-            else:
-                load(row)
+            try:
+                if row.kind is RowKind.PART:
+                    self._add_part(uid, row)
+                elif row.kind is RowKind.SUBTASK_STATE:
+                    if loader.is_declared(row):
+                        assert row.state is not None
+                        assert row.value is not None
+                        self._states.setdefault(uid, {}).setdefault(row.subtask, {})[row.state] = row.value
+                elif row.kind is RowKind.EDGE:
+                    name, (frames, records) = self._decode(uid, row)
+                    self._positions.setdefault(name, {})[row.subtask] = (int(frames), int(records))
+                elif row.kind is RowKind.REPLAY:
+                    self._add_replay(uid, row)
+                else:
+                    load(row)
+            except _MISFITS as error:
+                what = f"a row of kind {row.kind.value!r}" + ("" if row.state is None else f", {row.state!r},")
+                raise CorruptDataError(
+                    f"State of {uid}, subtask {row.subtask}: {what} has other contents than it must have: {error!r}. "
+                    f"{_RESTORE}"
+                ) from error
 
     def finish(self) -> None:
         """Restore the operators that the savepoint has, and open the others, which may have been given states.
@@ -134,7 +145,13 @@ class SubtaskRestore:
             else:
                 parts = [{**old[index], "subtask_state": states.get(index, {})} for index in sorted(old)]
                 used = mentioned_names(task.operator.function)
-                task.restore_parts(self._succession.parts(task.operator, self._subtask, parts))
+                try:
+                    task.restore_parts(self._succession.parts(task.operator, self._subtask, parts))
+                except _MISFITS as error:
+                    raise CorruptDataError(
+                        f"State of {uid}, subtasks {sorted(old)}: the rows of kind {RowKind.PART.value!r} are not "
+                        f"complete, or have other contents than they must have: {error!r}. {_RESTORE}"
+                    ) from error
                 task.keep_fields(used)
         self._restore_edges()
         for _, uid, row in sorted(self._replays):
