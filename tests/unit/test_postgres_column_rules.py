@@ -7,6 +7,7 @@ from decimal import Decimal
 from enum import Enum, Flag, IntEnum
 from typing import Any, NamedTuple
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -51,8 +52,8 @@ REFUSED: dict[str, list[Any]] = {
     "date": [NAIVE, pd.Timestamp(2024, 1, 1), pd.NaT, 5],
     "timestamp": [ZONED, date(2024, 1, 1), pd.NaT, NANOS, 0, np.datetime64("2024-01-01", "us")],
     "timestamptz": [NAIVE, date(2024, 1, 1), pd.NaT, NANOS.tz_localize("UTC"), NAIVE.replace(tzinfo=SECONDS)],
-    "time": [time(1, tzinfo=UTC), NAIVE, pd.NaT],
-    "timetz": [time(1), NAIVE],
+    "time": [time(1, tzinfo=UTC), time(1, tzinfo=ZoneInfo("America/New_York")), NAIVE, pd.NaT],
+    "timetz": [time(1), time(1, tzinfo=ZoneInfo("America/New_York")), NAIVE],
     "interval": [5, pd.Timedelta(1, "ns"), pd.NaT, np.timedelta64(1, "s")],
     "uuid": [1, UUID(int=1).bytes],
     "json": [{1: "a"}, {"a": float("nan")}, (1,), Pair(1), {"a": ZONED}, {"a": Decimal(1)}, {1}, b"1"],
