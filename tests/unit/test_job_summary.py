@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import Collector, CollectSink, ExecutionEnvironment, JobProgress, PartitionedContext, Trigger
+from dsv2 import CollectSink, ExecutionEnvironment, JobProgress, Trigger
 from dsv2.dashboard.jobs import Record
 from dsv2.dashboard.pages import operator_page, state_page
 from dsv2.extension.event_time import EventTimeExtension
@@ -35,7 +35,6 @@ from dsv2.terminal.shown import ShownJob
 from dsv2.terminal.summarizer import Summarizer
 from dsv2.testing import ManualClock, Stop, TestSource
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN, USE_PROCESSING_TIME
-from dsv2.watermark_report import Cause
 from tests.fake_jobs import hot_topics_plan
 from tests.metered import PlayedJob
 
@@ -48,10 +47,6 @@ LATER = InputProgress(0, "a", 2, channels=(ChannelProgress(0, event_time=9), Cha
 
 def subtasks(*given: SubtaskProgress) -> OperatorProgress:
     return OperatorProgress("a", "a", subtasks=given)
-
-
-def pass_on(record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
-    output.collect(record)
 
 
 def generator() -> Any:
@@ -259,20 +254,6 @@ def test_window_behind_a_subtask_without_records() -> None:
     assert slowest is not None
     assert slowest.name == "windows"
     assert sink.results == []
-
-
-def test_job_that_keeps_up_has_no_backlog() -> None:
-    clock = ManualClock(START)
-    env = ExecutionEnvironment.get_instance(LocalRuntime(clock=clock))
-    times = EventTimeExtension.new_watermark_generator_builder(lambda at: at).build_as_process_function()
-    source = DataGeneratorSource(lambda index: START + 1000 * index, count=300, records_per_batch=20)
-    timed = env.from_source(source).with_uid("in").process(times).with_uid("times")
-    timed.key_by(lambda at: at % 7).process(pass_on).with_uid("f").to_sink(CollectSink())
-    seen: set[Cause] = set()
-    job = env.execute_async("healthy", trigger=Trigger.available_now())
-    job.await_termination()
-    seen.add(job.watermarks(operator="f")["f"].cause)
-    assert Cause.BACKLOG not in seen
 
 
 def test_page_of_a_subtask_of_unknown_state() -> None:
