@@ -46,14 +46,29 @@ class TableSource(IndexedSource[T], Generic[T]):
 def _of_pandas(dataframe: object, record_type: type) -> pa.Table:
     try:
         table = pa.Table.from_pandas(dataframe, preserve_index=False)
+    except Exception as error:
+        _refuse_column(dataframe)
+        raise ConfigurationError(f"from_dataframe: Arrow cannot read the pandas DataFrame: {error}") from error
+    return table if record_type is dict else _with_nan(table, record_type)
+
+
+def _refuse_column(dataframe: Any) -> None:
+    """Raise ``ConfigurationError`` for the first column that Arrow cannot read."""
+    try:
+        columns = list(dataframe.items())
     except (AttributeError, TypeError) as error:
         found = type(dataframe).__name__
         raise ConfigurationError(
             f"from_dataframe takes a DataFrame of Spark or pandas, or an Arrow table, not a {found}."
         ) from error
-    except pa.ArrowException as error:
-        raise ConfigurationError(f"from_dataframe: Arrow cannot read the pandas DataFrame: {error}") from error
-    return table if record_type is dict else _with_nan(table, record_type)
+    for name, series in columns:
+        try:
+            pa.Array.from_pandas(series)
+        except Exception as error:
+            raise ConfigurationError(
+                f"from_dataframe: column {name!r} of the pandas DataFrame has a value that Arrow does not support: "
+                f"{error}. Convert it, or use from_collection."
+            ) from error
 
 
 def _with_nan(table: pa.Table, record_type: type) -> pa.Table:

@@ -31,7 +31,13 @@ def test_values_arrive_or_are_refused(zone: str, seed: str) -> None:
     assert run.returncode == 0, run.stderr
     result = json.loads(run.stdout)
     assert result["wrong"] == []
-    assert {way: signs for way, signs in result["signs"].items() if recorded().get(way) != signs} == {}
+    assert {way: signs for way, signs in result["signs"].items() if differs(recorded()[way], signs)} == {}
+    assert set(result["signs"]) == set(recorded())
+
+
+def differs(before: str, after: str) -> bool:
+    """Whether signs differ. A value that arrives as another one, which is explained, may depend on the time zone."""
+    return any(one != other for one, other in zip(before, after, strict=True) if one != "*")
 
 
 def test_page_shows_what_was_recorded() -> None:

@@ -11,8 +11,9 @@ import pyarrow as pa
 from dsv2 import Collector, CollectSink, ExecutionEnvironment, OneInputStreamProcessFunction, PartitionedContext
 from dsv2.aggregates import Last
 from dsv2.arrow import ArrowForeachBatchSink, map_tables
-from dsv2.errors import ConfigurationError
 from tests.values.awkward import annotation_at, holder_of, value_at
+from tests.values.same import equal
+from tests.values.ways import NotSentError
 
 __all__ = (
     "EmitHolder",
@@ -66,8 +67,13 @@ def build_table_sink(env: ExecutionEnvironment, positions: Sequence[int], receiv
 
 def build_pandas_source(env: ExecutionEnvironment, positions: Sequence[int]) -> CollectSink[Any]:
     """From a DataFrame of pandas."""
-    values = pd.Series([value_at(position) for position in positions])
-    return _read(env, positions, pd.DataFrame({"position": list(positions), "value": values}))
+    values = [value_at(position) for position in positions]
+    try:
+        series = pd.Series(values)
+    except Exception as error:
+        raise NotSentError(f"pandas has no column of these values: {error}") from error
+    _check_column(values, series.tolist())
+    return _read(env, positions, pd.DataFrame({"position": list(positions), "value": series}))
 
 
 def build_arrow_source(env: ExecutionEnvironment, positions: Sequence[int]) -> CollectSink[Any]:
@@ -75,9 +81,17 @@ def build_arrow_source(env: ExecutionEnvironment, positions: Sequence[int]) -> C
     values = [value_at(position) for position in positions]
     try:
         column = pa.array(values)
+        held = column.to_pylist(maps_as_pydicts="strict")
     except Exception as error:
-        raise ConfigurationError(f"value: Arrow has no column of these values: {error}") from error
+        raise NotSentError(f"Arrow has no column of these values: {error}") from error
+    _check_column(values, held)
     return _read(env, positions, pa.table({"position": list(positions), "value": column}))
+
+
+def _check_column(values: Sequence[Any], held: Sequence[Any]) -> None:
+    """Check that a column has not changed the values itself."""
+    if not all(map(equal, values, held)):
+        raise NotSentError("The column holds other values.")
 
 
 def _read(env: ExecutionEnvironment, positions: Sequence[int], table: Any) -> CollectSink[Any]:

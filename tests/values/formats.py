@@ -21,9 +21,8 @@ from dsv2.connectors.formats import (
     ProtobufDecoder,
     ProtobufEncoder,
 )
-from dsv2.errors import ConfigurationError
 from tests.values.awkward import Color, annotation_at, holder_of, value_at
-from tests.values.ways import Way, by_position, of_one_type
+from tests.values.ways import NotSentError, Way, by_position, of_one_type
 
 __all__ = ("formats",)
 
@@ -92,7 +91,7 @@ def _read(decode: Callable[[bytes], Any], data: bytes) -> Any:
 def _avro(schemas: Any, annotation: Any) -> tuple[Callable[[Any], bytes], Callable[[bytes], Any]]:
     schema = dict(schemas).get(str(annotation))
     if schema is None:
-        raise ConfigurationError(f"value: Avro has no type for {annotation}")
+        raise NotSentError(f"Avro has no type for {annotation}")
     fields = [{"name": "position", "type": "long"}, {"name": "value", "type": schema}]
     text = json.dumps({"type": "record", "name": "Holder", "fields": fields})
     kind = holder_of(annotation)
@@ -109,11 +108,11 @@ def _protobuf(positions: Sequence[int]) -> Mapping[int, Any]:
     for position in positions:
         annotation, value = annotation_at(position), value_at(position)
         if type(value) is not annotation or annotation not in _PROTOBUF:
-            raise ConfigurationError(f"value: there is no message with a field of type {annotation}")
+            raise NotSentError(f"There is no message with a field of type {annotation}.")
         kind = _PROTOBUF[annotation]
         try:
             message = kind(value=value)
         except (TypeError, ValueError) as error:  # Protobuf itself refuses the value
-            raise ConfigurationError(f"value: {error}") from error
+            raise NotSentError(f"Protobuf itself refuses it: {error}") from error
         received[position] = ProtobufDecoder(kind)(ProtobufEncoder(kind)(message)).value
     return received

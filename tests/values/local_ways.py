@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.values.on_local import jobs
+from tests.values.formats import formats
+from tests.values.on_local import columns, files, jobs
 from tests.values.stored import stored
 from tests.values.ways import Way
 
@@ -11,4 +12,4 @@ __all__ = ("local_ways",)
 
 def local_ways() -> list[Way]:
     """All ways on the local runtime."""
-    return [*jobs(), *stored()]
+    return [*jobs(), *stored(), *columns(), *formats(), *files()]

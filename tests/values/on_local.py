@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from dsv2 import CollectSink, ExecutionEnvironment
-from dsv2.aggregates import First, Last, Max, Min
+from dsv2.aggregates import First, Max
 from dsv2.local import LocalRuntime
 from tests.values.awkward import CLASSES
 from tests.values.columns import (
@@ -64,7 +64,7 @@ def jobs() -> list[Way]:
 
 def columns() -> list[Way]:
     """The ways through columns."""
-    parts: dict[str, Callable[[str], Any]] = {"First": First, "Last": Last, "Min": Min, "Max": Max}
+    parts: dict[str, Callable[[str], Any]] = {"First": First, "Max": Max}
     aggregates = [
         Way(
             f"{name}, {form}",

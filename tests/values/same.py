@@ -98,7 +98,8 @@ def _instant(value: datetime) -> tuple[int, int, int]:
     """The instant, which may lie outside the years that ``astimezone`` supports."""
     offset = value.utcoffset()
     assert offset is not None
-    since = value.replace(tzinfo=None) - datetime(1, 1, 1) - offset
+    plain = datetime(*value.timetuple()[:6], value.microsecond)  # pandas supports fewer years
+    since = plain - datetime(1, 1, 1) - offset
     return since.days, since.seconds, since.microseconds
 
 

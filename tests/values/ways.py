@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -14,6 +14,8 @@ from tests.values.same import equal, exact
 __all__ = (
     "EQUAL",
     "EXACT",
+    "NOT_SENT",
+    "NotSentError",
     "REFUSED",
     "WRONG",
     "Outcome",
@@ -27,10 +29,14 @@ __all__ = (
     "together",
 )
 
-EXACT, EQUAL, REFUSED, WRONG = "exact", "equal", "refused", "wrong"
+EXACT, EQUAL, REFUSED, NOT_SENT, WRONG = "exact", "equal", "refused", "not sent", "wrong"
 
 # Sends the values at these positions. Returns what has arrived, by position.
 Send = Callable[[Sequence[int]], Mapping[int, Any]]
+
+
+class NotSentError(Exception):
+    """A value that this way cannot be given, because a library or a schema of the user has no place for it."""
 
 
 def together(positions: Sequence[int]) -> list[Sequence[int]]:
@@ -90,20 +96,25 @@ class Outcome(NamedTuple):
     error: BaseException | None = None
 
 
-def outcomes(way: Way, positions: Sequence[int], refused: Collection[int] = ()) -> dict[int, Outcome]:
+def outcomes(
+    way: Way, positions: Sequence[int], refused: Mapping[int, str], *, all_refused: bool
+) -> dict[int, Outcome]:
     """Send values, and compare what arrives.
 
     Args:
         way: The way.
         positions: The positions of the values.
-        refused: Those that are expected to be refused, and therefore sent alone.
+        refused: Those that are expected not to arrive, and therefore sent alone, with what is expected.
+        all_refused: Whether to send all of these. If not, one stands for those of its group.
     """
     found: dict[int, Outcome] = {}
     for batch in way.batches([position for position in positions if position not in refused]):
         if batch:
             found.update(_sent(way, batch))
-    for position in sorted(refused):
-        found.update(_sent(way, [position]))
+    first_of: dict[object, int] = {}
+    for position, sign in refused.items():
+        first = position if all_refused else first_of.setdefault((group_at(position).name, sign), position)
+        found[position] = found[first] if first in found else _sent(way, [position])[position]
     return found
 
 
@@ -112,6 +123,8 @@ def _sent(way: Way, batch: Sequence[int]) -> dict[int, Outcome]:
     try:
         received = way.send(batch)
     except Exception as error:
+        if len(batch) == 1 and isinstance(error, NotSentError):
+            return {batch[0]: Outcome(NOT_SENT)}
         if len(batch) == 1:
             return {batch[0]: Outcome(REFUSED if _is_refusal(error) else WRONG, error=error)}
         half = len(batch) // 2

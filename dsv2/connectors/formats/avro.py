@@ -13,7 +13,7 @@ from dsv2.connectors.client_library import require_client_library
 from dsv2.connectors.formats.avro_types import Schema, reader_of
 from dsv2.connectors.formats.avro_writing import taker_of
 from dsv2.connectors.formats.encoder import PreparedEncoder
-from dsv2.connectors.formats.error import FormatError, reason_of
+from dsv2.connectors.formats.error import FormatError, reason_of, shown
 from dsv2.connectors.formats.registry import SchemaRegistry, Subject
 from dsv2.connectors.formats.wire import HEADER_BYTES, header, schema_id_of
 from dsv2.errors import ConfigurationError
@@ -171,7 +171,7 @@ class AvroEncoder(PreparedEncoder[T_contra], Generic[T_contra]):
                 value = take(record)
                 write(stream, schema, {_WHOLE: value} if wraps else value)
             except Exception as error:
-                raise FormatError(f"{record!r:.200} does not match the schema {name}: {why(record, error)}") from error
+                raise FormatError(f"{shown(record)} does not match the schema {name}: {why(record, error)}") from error
             return stream.getvalue()
 
         def why(record: T_contra, error: Exception) -> str:

@@ -12,7 +12,7 @@ from types import NoneType
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from dsv2.connectors.formats.error import FormatError
+from dsv2.connectors.formats.error import FormatError, shown
 from dsv2.connectors.formats.plain_values import plain
 
 __all__ = ("Take", "checked_text", "refused", "taker_of_primitive")
@@ -34,7 +34,7 @@ class _MisfitError(ValueError):
 
 def refused(place: str, value: object, reason: str) -> FormatError:
     """Return the error for a value of the field ``place``."""
-    return FormatError(f"{place} is {value!r:.100}, {reason}")
+    return FormatError(f"{place} is {shown(value, 100)}, {reason}")
 
 
 def taker_of_primitive(node: Mapping[str, Any], logical: str | None, place: str) -> Take:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dsv2.connectors.formats.avro_types import Convert, Matching, Schema, members_of
 from dsv2.connectors.formats.avro_values import checked_text, refused, taker_of_primitive
-from dsv2.connectors.formats.error import FormatError
+from dsv2.connectors.formats.error import FormatError, shown
 from dsv2.connectors.formats.plain_values import plain
 from dsv2.connectors.formats.record_classes import Field, alternatives, fields_of
 
@@ -94,7 +94,9 @@ class _Writing(Matching):
 
         def take_record(record: Any) -> dict[str, Any]:
             if type(record) is not kind:
-                raise FormatError(f"{record!r:.100} is a {type(record).__qualname__} and not a {kind.__qualname__}")
+                raise FormatError(
+                    f"{shown(record, 100)} is a {type(record).__qualname__} and not a {kind.__qualname__}"
+                )
             return {
                 name: value if type(value := get(record)) in trusted else take(value)
                 for name, get, trusted, take in fields

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ("FormatError", "reason_of")
+__all__ = ("FormatError", "reason_of", "shown")
 
 
 class FormatError(ValueError):
@@ -16,3 +16,11 @@ class FormatError(ValueError):
 def reason_of(error: Exception) -> str:
     """Return the class and, if there is one, the message of ``error``."""
     return f"{type(error).__qualname__}: {error}" if str(error) else type(error).__qualname__
+
+
+def shown(value: object, most: int = 200) -> str:
+    """Return the representation of a value for an error, of at most so many characters."""
+    try:
+        return f"{value!r:.{most}}"
+    except Exception as error:  # it may be code of the program, and refuses whole numbers of thousands of digits
+        return f"<{type(value).__qualname__} whose __repr__ raised {type(error).__qualname__}>"

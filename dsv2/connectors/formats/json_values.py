@@ -8,7 +8,7 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
-from dsv2.connectors.formats.error import FormatError, reason_of
+from dsv2.connectors.formats.error import FormatError, reason_of, shown
 from dsv2.connectors.formats.plain_values import plain
 from dsv2.connectors.formats.record_classes import alternatives, fields_of, is_record_class
 
@@ -42,11 +42,11 @@ def json_encoder(record_type: Any, read: Callable[[bytes], Any]) -> Callable[[An
         try:
             found = read(data)
         except Exception as error:
-            raise FormatError(f"{record!r:.200} cannot be encoded, as it could not be read: {error}") from error
+            raise FormatError(f"{shown(record)} cannot be encoded, as it could not be read: {error}") from error
         for place, value, other in () if _is_equal(record, found) else _differences(owner, record, found):
             raise FormatError(
-                f"{record!r:.200} cannot be encoded: {place} is {value!r:.100}, but would be read as {other!r:.100}. "
-                f"Convert it, or change its annotation to a type that keeps it"
+                f"{shown(record)} cannot be encoded: {place} is {shown(value, 100)}, but would be read as "
+                f"{shown(other, 100)}. Convert it, or change its annotation to a type that keeps it"
             )
         return data
 
@@ -61,7 +61,7 @@ def _fast(record_type: Any, dumps: Callable[[Any], bytes], checked: Callable[[An
 
     def encode(record: Any) -> bytes:
         if type(record) is not record_type:
-            raise FormatError(f"{record!r:.200} is a {type(record).__qualname__} and not a {record_type.__qualname__}")
+            raise FormatError(f"{shown(record)} is a {type(record).__qualname__} and not a {record_type.__qualname__}")
         if not fits(record):
             return checked(record)
         try:
@@ -96,7 +96,7 @@ def _plain(value: Any) -> Any:
     """Convert what msgspec does not support."""
     converted = plain(value)
     if converted is value:
-        raise TypeError(f"{value!r:.100} of the type {type(value).__qualname__} has no JSON")
+        raise TypeError(f"{shown(value, 100)} of the type {type(value).__qualname__} has no JSON")
     return converted
 
 
@@ -118,8 +118,8 @@ def _refused_part(name: str, record: Any, dumps: Callable[[Any], bytes]) -> str:
         try:
             dumps(value)
         except Exception:
-            return f"{name}.{part} is {value!r:.100}, which"
-    return f"{record!r:.200}"
+            return f"{name}.{part} is {shown(value, 100)}, which"
+    return f"{shown(record)}"
 
 
 def _is_equal(value: Any, found: Any) -> bool:

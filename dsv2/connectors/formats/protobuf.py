@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from dsv2.connectors.client_library import require_client_library
 from dsv2.connectors.formats.encoder import PreparedEncoder
-from dsv2.connectors.formats.error import FormatError, reason_of
+from dsv2.connectors.formats.error import FormatError, reason_of, shown
 from dsv2.connectors.formats.registry import SchemaRegistry, Subject
 from dsv2.connectors.formats.wire import message_header, message_indexes, schema_id_of
 from dsv2.errors import ConfigurationError
@@ -134,11 +134,11 @@ class ProtobufEncoder(PreparedEncoder[M_contra], Generic[M_contra]):
 
         def encode(record: M_contra) -> bytes:
             if type(record) is not kind:
-                raise FormatError(f"{record!r:.200} is a {type(record).__qualname__} and not a {kind.__qualname__}")
+                raise FormatError(f"{shown(record)} is a {type(record).__qualname__} and not a {kind.__qualname__}")
             try:
                 return first + serialize(record, deterministic=True)  # the order of maps depends on the process
             except Exception as error:
-                raise FormatError(f"{record!r:.200} cannot be encoded: {error}") from error
+                raise FormatError(f"{shown(record)} cannot be encoded: {error}") from error
 
         return encode
 
