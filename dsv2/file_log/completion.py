@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from dsv2.clock import Clock
 from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
+from dsv2.file_log.description import Description
 from dsv2.file_log.merging import Merger
 from dsv2.file_log.names import PENDING, REPLACING
 from dsv2.file_log.ownership import OutputOwner, SinkPlace
@@ -84,7 +85,9 @@ class Completion:
         folder = self.open_folder(path)
         if not has_log(folder) or not SinkPlace(folder, path, path).belongs_to(self.owner, takes_over=takes_over):
             return
-        sink = SinkFolder(folder, self.clock, run, retention_ms=_RETENTION_MS)
+        description = Description.read(folder)
+        suffix = None if description is None else description.format
+        sink = SinkFolder(folder, self.clock, run, retention_ms=_RETENTION_MS, suffix=suffix)
         if takes_over:
             sink.publish_prepared(self.first_batch)
         elif _is_incomplete(folder):

@@ -65,9 +65,9 @@ class LocalMerger:
 
     def __call__(self, groups: Sequence[MergeGroup], staging: str) -> list[Merged]:
         """Merge groups; see ``Merger``."""
-        merged = []
+        description, merged = Description.read(self._folder), []
         for number, group in enumerate(groups):
-            format = group.files[0].path.rpartition(".")[2]
+            format = group.files[0].path.rpartition(".")[2] if description is None else description.format
             data, lengths = joined([_content(self._folder, file.path) for file in group.files], format)
             path = f"{staging}/{number}.{format}"
             self._folder.write(path, data)

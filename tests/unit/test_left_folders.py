@@ -18,6 +18,7 @@ import pytest
 from dsv2 import DroppedStateWarning, ExecutionEnvironment, IncompatibleCheckpointError
 from dsv2.file_log import LogState, Rolling, SinkFolder, read_log
 from dsv2.file_log.completion import Completion
+from dsv2.file_log.description import Description
 from dsv2.file_log.ownership import OutputOwner, SinkPlace
 from dsv2.folders import LocalFolder
 from dsv2.local import LocalRuntime
@@ -197,11 +198,13 @@ def crashed(path: Path, pending: int, *, rolling: bool = False, owner: OutputOwn
     """A folder that has the micro-batch before ``pending``, and has prepared ``pending``."""
     folder = LocalFolder(str(path))
     SinkPlace(folder, folder.path, "").own(owner)
-    sink = SinkFolder(folder, ManualClock(1_000), "run", rolling=Rolling(1_000, 1 << 20) if rolling else None)
+    Description.update(folder, "json", (), {})
+    roll = Rolling(1_000, 1 << 20) if rolling else None
+    sink = SinkFolder(folder, ManualClock(1_000), "run", rolling=roll, suffix="json")
     sink.begin(0)
     for batch in (pending - 1, pending):
         staging = sink.stage(batch)
-        folder.write(f"{staging}/part.json", b'{"n": %d}\n' % batch)
+        folder.write(f"{staging}/part.txt", b'{"n": %d}\n' % batch)  # Spark writes JSON as text
         sink.prepare(batch, staging)
         if batch < pending:
             sink.publish()
@@ -234,7 +237,7 @@ def test_published_files_that_are_to_be_merged_stay(tmp_path: Path, rolling: boo
     assert prepared is not None
     SinkFolder(folder, sink, "second", rolling=Rolling(1_000, 1 << 20)).begin(6)
     folder.write("_dsv2/pending.json", prepared)
-    after = SinkFolder(folder, sink, "third", rolling=Rolling(1_000, 1 << 20) if rolling else None)
+    after = SinkFolder(folder, sink, "third", rolling=Rolling(1_000, 1 << 20) if rolling else None, suffix="json")
     after.begin(6)
     after.roll(LocalMerger(folder))
     assert sorted(visible(tmp_path)) == [4, 5]
@@ -273,7 +276,7 @@ def test_job_of_a_savepoint_may_still_run(tmp_path: Path) -> None:
         folder = crashed(path, pending, owner=theirs)
         complete([("out", str(path))], 6, takes_over=True)
         assert sorted(visible(path)) == expected
-        sink = SinkFolder(folder, ManualClock(3_000), "again")
+        sink = SinkFolder(folder, ManualClock(3_000), "again", suffix="json")
         sink.begin(7)  # it has committed its micro-batch 6 meanwhile
         assert sorted(visible(path)) == [4, 5] if name == "crashed" else [5, 6]
     other = tmp_path / "other job"
