@@ -80,8 +80,12 @@ class RecordReader:
             self._make = lambda *values: record_type(**dict(zip(names, values, strict=True)))
 
     def read(self, batch: pa.RecordBatch) -> list[Any]:
-        """Return the records of ``batch``, which may have more columns."""
-        return list(map(self._make, *(python_values(batch.column(name)) for name in self.columns)))
+        """Return the records of ``batch``, which may have more columns.
+
+        Raises:
+            SchemaError: Python has no such value; names the column.
+        """
+        return list(map(self._make, *(_values_of(batch, name) for name in self.columns)))
 
 
 class RecordWriter(FileRecordWriter):
@@ -99,6 +103,18 @@ class RecordWriter(FileRecordWriter):
         if isinstance(records, ArrowRecords) and (batch := batch_of(records.table, self._arrow_schema)) is not None:
             return batch
         return super().write(records)
+
+
+def _values_of(batch: pa.RecordBatch, name: str) -> list[Any]:
+    column = batch.column(name)
+    try:
+        return python_values(column)
+    except (OverflowError, ValueError) as error:
+        raise SchemaError(
+            f"Column {name!r} of the DataFrame, which is {column.type}, has a value that Python does not have: "
+            f"{error}. The years of a datetime are 1 to 9999 in the time zone of the session: set "
+            f"spark.sql.session.timeZone, or select the column as text."
+        ) from error
 
 
 def _fits(hint: Any, column: t.DataType) -> bool:

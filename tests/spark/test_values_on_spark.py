@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import ExecutionEnvironment
+from dsv2 import CollectSink, ExecutionEnvironment
 from dsv2.connectors.files import read_files
 from dsv2.sinks import FileSink
-from runtime_spark import SparkRuntime, StateLayout
+from runtime_spark import SparkRuntime, StateLayout, through_dataframe
 from tests.values.awkward import CLASSES, VALUES, value_at
 from tests.values.matrix import recorded
 from tests.values.same import equal, exact
@@ -25,7 +25,7 @@ from tests.values.through_jobs import (
     build_watermark,
 )
 from tests.values.ways import by_position, different_keys
-from tests.values.wide import EmitWide, Wide, by_field, has_field
+from tests.values.wide import EmitWide, Flat, Wide, by_field, has_field
 
 pytestmark = pytest.mark.spark
 
@@ -57,7 +57,7 @@ def differences(way: str, positions: Sequence[int], received: Mapping[int, Any])
 def environment(spark: SparkSession, layout: StateLayout = StateLayout.BLOB) -> ExecutionEnvironment:
     env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=layout))
     env.set_parallelism(2)
-    for kind in (*CLASSES, Wide):
+    for kind in (*CLASSES, Flat, Wide):
         env.register_type(kind)
     return env
 
@@ -75,11 +75,32 @@ def test_jobs_keep_values(spark: SparkSession, checkpoint: str, layout: StateLay
 
 @pytest.mark.parametrize(("way", "format"), [("Parquet", "parquet"), ("JSON files", "json"), ("CSV", "csv")])
 def test_files_keep_values(spark: SparkSession, tmp_path: Path, way: str, format: Any) -> None:
-    positions = [position for position in accepted(way) if has_field(position)]
+    kind = Flat if format == "csv" else Wide
+    positions = [position for position in accepted(way) if has_field(kind, position)]
     env = environment(spark)
     env.set_execution_mode("batch")
     path = str(tmp_path / "values")
-    env.from_collection(positions).process(EmitWide()).to_sink(FileSink(path, format=format, schema=Wide))
+    env.from_collection(positions).process(EmitWide(kind)).to_sink(FileSink(path, format=format, schema=kind))
     env.execute("values")
     rows = read_files(path).to_arrow().to_pylist(maps_as_pydicts="strict")
     assert differences(way, positions, by_field(rows)) == []
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_dataframes_keep_values(spark: SparkSession, zone: str) -> None:
+    positions = [
+        position
+        for position in accepted("Parquet")
+        if has_field(Wide, position) and (zone == "UTC" or VALUES[position][0].name != "years 1 and 9999")
+    ]
+    env, sink = environment(spark), CollectSink[Any]()
+    env.set_execution_mode("batch")
+    values = env.from_collection(positions).process(EmitWide(Wide))
+    through_dataframe(env, values, lambda frame: frame, Wide, Wide).to_sink(sink)
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        env.execute("values")
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+    assert differences("Parquet", positions, by_field(map(vars, sink.results))) == []

@@ -420,3 +420,10 @@ def test_matching_columns_do_not_become_records() -> None:
 
 def test_records_of_different_classes_are_written_by_name() -> None:
     assert written(Point, Point(1, 2), {"y": 2, "x": 1}, Row(y=2, x=1), (1, 2)) == [{"x": 1, "y": 2}] * 4
+
+
+@pytest.mark.parametrize(("zone", "at"), [("America/New_York", datetime.min), (BERLIN, datetime.max)])
+def test_times_outside_of_the_years_of_the_session(zone: str, at: datetime) -> None:
+    column = pa.array([at.replace(tzinfo=UTC)], pa.timestamp("us", "UTC")).cast(pa.timestamp("us", zone))
+    with pytest.raises(SchemaError, match=r"Column 'at' .* set spark\.sql\.session\.timeZone"):
+        RecordReader(dict, ["at"]).read(pa.record_batch([column], ["at"]))
