@@ -54,14 +54,11 @@ def _of_pandas(dataframe: object, record_type: type) -> pa.Table:
 
 def _refuse_column(dataframe: Any) -> None:
     """Raise ``ConfigurationError`` for the first column that Arrow cannot read."""
-    try:
-        columns = list(dataframe.items())
-    except (AttributeError, TypeError) as error:
+    if not hasattr(dataframe, "columns"):
         found = type(dataframe).__name__
-        raise ConfigurationError(
-            f"from_dataframe takes a DataFrame of Spark or pandas, or an Arrow table, not a {found}."
-        ) from error
-    for name, series in columns:
+        expected = "a DataFrame of Spark or pandas, or an Arrow table"
+        raise ConfigurationError(f"from_dataframe takes {expected}, not a {found}.")
+    for name, series in dataframe.items():
         try:
             pa.Array.from_pandas(series)
         except Exception as error:

@@ -6,7 +6,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, TextIO, TypeVar
 
 from dsv2.printable import printable_lines
 from dsv2.record_batch import RecordBatch
@@ -186,7 +186,7 @@ class PrintSink(DriverSink[T], Generic[T]):
     def write_batch(self, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
         head = f"{self.prefix}> " if self.prefix else ""
         text = "".join([f"{head}{self.format(record)}\n" for record in _records_of(batches)])
-        if self.format is str and sys.stdout.isatty():
+        if self.format is str and _is_terminal(sys.stdout):
             text = printable_lines(text)
         with _PRINTING:
             sys.stdout.write(text)
@@ -224,6 +224,10 @@ class ForeachBatchSink(DriverSink[T], Generic[T]):
 
     def write_batch(self, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
         self.function(_records_of(batches), batch_id)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    return hasattr(stream, "isatty") and bool(stream.isatty())  # programs may replace sys.stdout by less than a file
 
 
 def _records_of(batches: Sequence[RecordBatch[T]]) -> list[T]:

@@ -129,7 +129,7 @@ def test_state_export(capsys: pytest.CaptureFixture[str], second: str, tmp_path:
     [
         (["checkpoint", "show", "/nowhere", "--conf", "spark.master"], "--conf spark.master: write it as NAME=VALUE."),
         (["savepoint", "show", "/nowhere"], "/nowhere is not a savepoint"),
-        (["savepoint", "show", "{first}/savepoint.json"], "savepoint.json is not a savepoint"),
+        (["savepoint", "show", "{first}/savepoint.json"], "savepoint.json is a file"),
         (["savepoint", "create", "/a", "/b", "--state-key=/nowhere"], "The state key cannot be read from /nowhere"),
         (["checkpoint", "verify", "/a", "--state-key", "{first}"], "The state key cannot be read from"),
         (["state", "export", "{first}", "counts", "count", "/nowhere/a.csv"], "/nowhere/a.csv"),

@@ -41,7 +41,7 @@ from tests.documented_plans import DIAGRAMS, draw
 from tests.documents import ROOT
 from tests.explained_program import GOLDEN, SCHEMA, golden_file, recorded
 from tests.support import Driver, NoRows, local_environment, one_input
-from tests.unit.test_arrow_functions import Sum
+from tests.unit.test_arrow_functions import Click, Sum
 
 Build = Callable[[ExecutionEnvironment], Any]
 
@@ -323,7 +323,7 @@ class OnlyRecords(MapFunction[Any, Any]):
 )
 def test_processing_is_that_of_the_runtime(build: Callable[[Any], Any]) -> None:
     env = local_environment()
-    build(env.from_collection([1]).with_uid("source")).with_uid("function")
+    build(env.from_collection([Click("ada", 1)]).with_uid("source")).with_uid("function")
     plan = env.build_plan()
     (task,) = Driver(plan, "function").subtask._tasks
     assert processing_of(task.operator) is PROCESSORS[type(task._processors[0])]

@@ -142,7 +142,7 @@ class Forgetful(OneInputStreamProcessFunction[Any, int]):
 @pytest.mark.parametrize(("fast", "expected"), [(True, [1, 2, 3]), (False, [1, 1, 1])])
 def test_restart_creates_functions_from_their_state(fast: bool, expected: list[int]) -> None:
     env, sink = ExecutionEnvironment.get_instance(LocalRuntime(batches=[1], fast=fast)), CollectSink[int]()
-    env.from_collection("abc").process(Forgetful()).to_sink(sink)
+    env.from_collection(["a", "b", "c"]).process(Forgetful()).to_sink(sink)
     env.execute()
     assert sink.results == expected
 
@@ -151,7 +151,7 @@ def test_batch_job_has_one_batch() -> None:
     sizes: list[int] = []
     env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[1]))
     env.set_execution_mode(RuntimeExecutionMode.BATCH)
-    env.from_collection("abc").to_sink(ForeachBatchSink(lambda records, batch_id: sizes.append(len(records))))
+    env.from_collection(["a", "b", "c"]).to_sink(ForeachBatchSink(lambda records, batch_id: sizes.append(len(records))))
     assert env.execute().progress.batch_id == 0
     assert sizes == [3]
 
@@ -207,7 +207,7 @@ def test_source_subtasks_alternate() -> None:
 
 def test_all_sinks_on_the_driver(capsys: pytest.CaptureFixture[str]) -> None:
     env, collected, batches = local_environment(), CollectSink[str](), list[Any]()
-    letters = env.from_collection("ab").shuffle().process(one_input(process_record=pass_on))
+    letters = env.from_collection(["a", "b"]).shuffle().process(one_input(process_record=pass_on))
     letters.to_sink(collected)
     letters.to_sink(PrintSink("letter"))
     letters.to_sink(ForeachBatchSink(lambda records, batch_id: batches.append((batch_id, records))))

@@ -23,7 +23,7 @@ class Number(NamedTuple):
 
 def plan_with(*sinks: Sink[Any]) -> None:
     env = ExecutionEnvironment.get_instance("local")
-    numbers = env.from_collection([1, 2, 3])
+    numbers = env.from_collection([Number(1), Number(2), Number(3)])
     for index, sink in enumerate(sinks):
         numbers.to_sink(sink).with_name(f"Sink {index}")
     env.build_plan()

@@ -400,13 +400,6 @@ class TestEmitting:
         harness.input.push_event_time(3)
         assert harness.output.watermarks == [BY_CLOCK]
 
-    def test_generator_downstream_of_the_flag_is_refused(self) -> None:
-        builder = EventTimeExtension.new_watermark_generator_builder(int).per_event_watermark()
-        harness = OneInputHarness(builder.build_as_process_function(), declarations=DECLARED)
-        harness.input.push_use_processing_time()
-        with pytest.raises(UserFunctionError, match="return POLL for it in on_watermark"):
-            harness.input.push(7)
-
     def test_event_time_is_sent_again_after_idleness(self) -> None:
         harness = self.emitting()
         harness.input.push(IDLE.new_watermark(True), EVENT.new_watermark(5))

@@ -122,7 +122,7 @@ def test_reports_cope_with_every_type(job: Any, identifier: str, cause: Cause, s
 
 
 def test_metrics_have_numbers_only(job: Any) -> None:
-    running: Any = SimpleNamespace(name="values", progress=job.progress)
+    running: Any = SimpleNamespace(name="values", progress=job.progress, awaiting=())
     samples = samples_of(running, per_subtask=False, per_split=False)
     found = {sample.labels["watermark"]: sample.value for sample in samples if "watermark" in sample.labels}
     assert found == {"load": 2.25}
