@@ -30,7 +30,7 @@ def is_gone(driver: dict[str, Any]) -> bool:
 def _machine() -> dict[str, str | None]:
     """Identify this machine, its current boot, and the container."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
         return {"host": socket.gethostname(), "boot": None, "namespace": None}
@@ -40,7 +40,9 @@ def _machine() -> dict[str, str | None]:
 def _started(number: int) -> int | None:
     """Return when a process was started, in clock ticks since boot; None if it is not running."""
     try:
-        state, *fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+        state, *fields = (
+            Path(f"/proc/{number}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        )
     except OSError:
         return None
     return None if state in "ZX" else int(fields[18])

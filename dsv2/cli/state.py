@@ -89,7 +89,7 @@ def _write_csv(parts: Iterator[pa.Table], file: Path) -> int:
     """Nested values are JSON, and so are strings within them. A value that is null is empty."""
     written = 0
     with file.open("w", newline="", encoding="utf-8") as out:
-        writer = csv.writer(out, lineterminator="\n")
+        writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_MINIMAL, doublequote=True)
         for number, part in enumerate(parts):
             if number == 0:
                 writer.writerow(part.column_names)
@@ -119,7 +119,7 @@ def _write_parquet(parts: Iterator[pa.Table], file: Path) -> int:
 
     first = next(parts)
     written: int = first.num_rows
-    with pq.ParquetWriter(file, first.schema) as writer:
+    with pq.ParquetWriter(file, first.schema, coerce_timestamps="us") as writer:
         writer.write_table(first)
         for part in parts:
             writer.write_table(part)

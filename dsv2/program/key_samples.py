@@ -85,8 +85,8 @@ def readable_samples(plan: Plan, samples: Iterable[KeySample], codec: Codec) -> 
     for sample in samples:
         if _place(sample) in places:
             try:
-                readable.append((sample, codec.loads(b64decode(sample["record"]), "A sample of keys")))
-            except CorruptDataError:
+                readable.append((sample, codec.loads(b64decode(sample["record"], validate=True), "A sample of keys")))
+            except (CorruptDataError, ValueError):
                 continue
     return readable
 

@@ -165,7 +165,8 @@ def table_in(data: bytes, name: str, columns: Sequence[str]) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(pa.BufferReader(data)).read(list(columns), use_threads=False).select(list(columns))
+        file = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
+        return file.read(list(columns), use_threads=False).select(list(columns))
     except (pa.ArrowException, KeyError, OSError) as error:
         raise _damaged(name, error) from error
 
@@ -184,7 +185,7 @@ def rows_in(data: bytes, name: str) -> Iterator[StateRow]:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(pa.BufferReader(data)) as file:
+        with pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us") as file:
             for batch in file.iter_batches(_ROWS_PER_BATCH, columns=list(COLUMNS), use_threads=False):
                 subtasks, kinds, *others = (column.to_pylist() for column in batch.columns)
                 if None in subtasks or min(subtasks, default=0) < 0:

@@ -108,7 +108,8 @@ def joined(files: Sequence[bytes], format: str) -> tuple[bytes, tuple[int, ...]]
     import pyarrow.parquet as pq
 
     # Without threads: one of Arrow that still refers to ``data`` when Python ends would abort the process.
-    tables = [pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False) for data in files]
+    opened = [pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us") for data in files]
+    tables = [file.read(use_threads=False) for file in opened]
     return _parquet(pa.concat_tables(tables)), tuple(table.num_rows for table in tables)
 
 

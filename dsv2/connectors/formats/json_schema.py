@@ -120,7 +120,7 @@ def _reader(user: str, record_type: type) -> Callable[[bytes], Any]:
     _check_nested(user, record_type)
     try:
         if not (is_record_class(record_type) and issubclass(record_type, tuple)):
-            return msgspec.json.Decoder(record_type).decode
+            return msgspec.json.Decoder(record_type, strict=True).decode
         fields = fields_of(record_type)
         defaults = getattr(record_type, "_field_defaults", {})
         struct = msgspec.defstruct(
@@ -128,7 +128,7 @@ def _reader(user: str, record_type: type) -> Callable[[bytes], Any]:
             [(f.name, f.hint) if f.required else (f.name, f.hint, defaults[f.name]) for f in fields],
             kw_only=True,
         )
-        read: Callable[[bytes], Any] = msgspec.json.Decoder(struct).decode
+        read: Callable[[bytes], Any] = msgspec.json.Decoder(struct, strict=True).decode
     except TypeError as error:
         raise ConfigurationError(f"{user}: {record_type.__qualname__} cannot be decoded from JSON: {error}.") from error
     if len(fields) == 1:

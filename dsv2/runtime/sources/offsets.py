@@ -115,7 +115,7 @@ class ReplayedValue:
     @staticmethod
     def from_json(entry: Mapping[str, Any]) -> ReplayedValue:
         """Return the value of which ``entry`` is the part of an offset."""
-        return ReplayedValue(**{**entry, "payload": b64decode(entry["payload"])})
+        return ReplayedValue(**{**entry, "payload": b64decode(entry["payload"], validate=True)})
 
 
 @dataclass(frozen=True, slots=True)
