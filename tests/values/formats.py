@@ -65,7 +65,7 @@ def formats() -> list[Way]:
     """The ways through formats, without a broker."""
     return [
         Way("Avro", partial(_through, partial(_avro, tuple(_AVRO.items()))), of_one_type),
-        Way("Avro, local times", partial(_through, partial(_avro, tuple(_LOCAL_AVRO.items()))), of_one_type),
+        Way("Avro with local times", partial(_through, partial(_avro, tuple(_LOCAL_AVRO.items()))), of_one_type),
         Way("JSON messages", partial(_through, _json), of_one_type),
         Way("Protobuf", _protobuf, of_one_type),
     ]

@@ -67,7 +67,7 @@ def columns() -> list[Way]:
     parts: dict[str, Callable[[str], Any]] = {"First": First, "Max": Max}
     aggregates = [
         Way(
-            f"{name}, {form}",
+            f"{name} in {form}",
             partial(_run, partial(build_aggregate, part=part("value"), selector=selector)),
             of_one_type,
         )

@@ -13,6 +13,15 @@ __all__ = ("PAGE", "tables", "write_page")
 
 PAGE = Path(__file__).parents[2] / "docs" / "values.md"
 
+# Ways that are named together where they have the same result.
+_FAMILIES = {
+    "columns": ("function on tables", "sink on tables", "First in columns", "Max in columns"),
+    "tables": ("function on tables", "sink on tables"),
+    "both kinds of Avro": ("Avro", "Avro with local times"),
+    "files": ("Parquet", "JSON files", "CSV"),
+}
+
+_SOME = " (some)"
 _BEGIN, _END = "<!-- generated: tables -->", "<!-- generated: end -->"
 
 
@@ -22,31 +31,46 @@ def tables() -> str:
     return "\n\n".join([*(_table(family, list(groups)) for family, groups in of_families), _explained()])
 
 
-def _explained() -> str:
-    lines = [f"- *{way}, {family.lower()}:* {reason}" for (way, family), reason in EXPLAINED.items()]
-    return "\n".join(["### Explained differences", "", *lines])
-
-
 def write_page() -> None:
     """Replace the tables of the page."""
-    text = PAGE.read_text()
+    text = PAGE.read_text(encoding="utf-8")
     before, after = text[: text.index(_BEGIN)], text[text.index(_END) :]
-    PAGE.write_text(f"{before}{_BEGIN}\n\n{tables()}\n\n{after}")
+    PAGE.write_text(f"{before}{_BEGIN}\n\n{tables()}\n\n{after}", encoding="utf-8")
 
 
 def _table(family: str, groups: list[Group]) -> str:
-    lines = [f"### {family}", "", "| values | arrive in another form | are refused |", "|---|---|---|"]
-    lines += [f"| {group.name} | {_ways_with(group, '~*')} | {_ways_with(group, '-')} |" for group in groups]
-    return "\n".join(lines)
+    rows = [(group.name, _ways_with(group, "~*"), _ways_with(group, "-")) for group in groups]
+    kept = [name for name, *ways in rows if not any(ways)]
+    lines = [f"### {family}", ""]
+    if kept:
+        lines += [f"All ways return exactly: {', '.join(kept)}.", ""]
+    if len(kept) < len(rows):
+        lines += ["| values | arrive in another form | are refused |", "|---|---|---|"]
+    lines += [f"| {name} | {other or '–'} | {refused or '–'} |" for name, other, refused in rows if other or refused]
+    return "\n".join(lines).rstrip()
 
 
 def _ways_with(group: Group, wanted: str) -> str:
-    return ", ".join(_named(group, wanted)) or "–"
+    named = dict(_named(group, wanted))
+    for family, ways in _FAMILIES.items():
+        for suffix in ("", _SOME):
+            if all(named.get(way) == way + suffix for way in ways):
+                named[ways[0]] = family + suffix
+                named = {way: shown for way, shown in named.items() if way not in ways[1:]}
+    return ", ".join(named.values())
 
 
-def _named(group: Group, wanted: str) -> Iterator[str]:
+def _named(group: Group, wanted: str) -> Iterator[tuple[str, str]]:
     first = sum(len(other.values) for other in GROUPS[: GROUPS.index(group)])
     for way, signs in recorded().items():
         count = sum(sign in wanted for sign in signs[first : first + len(group.values)])
         if count:
-            yield way if count == len(group.values) else f"{way} (some)"
+            yield way, way if count == len(group.values) else way + _SOME
+
+
+def _explained() -> str:
+    ways: dict[tuple[str, str], list[str]] = {}
+    for (way, family), reason in EXPLAINED.items():
+        ways.setdefault((family, reason), []).append(way)
+    lines = [f"- *{family}, {', '.join(names)}:* {reason}" for (family, reason), names in ways.items()]
+    return "\n".join(["### Explained differences", "", *lines])
