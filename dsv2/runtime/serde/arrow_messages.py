@@ -1,4 +1,4 @@
-"""The metadata of Arrow IPC messages, of which pyarrow does not show whether the body is compressed."""
+"""The metadata of Arrow IPC messages: pyarrow does not show whether a body is compressed."""
 
 from __future__ import annotations
 
