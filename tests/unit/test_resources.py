@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 import pickle
 from collections.abc import Callable, Iterator
@@ -46,6 +47,9 @@ class Model:
 
 @pytest.fixture(autouse=True)
 def events() -> Iterator[list[str]]:
+    close_resources()  # also event loops, which may refer to harnesses of earlier tests
+    while gc.collect():  # these use the resources of this process as long as they exist
+        pass
     close_resources()
     EVENTS.clear()
     yield EVENTS
