@@ -6,6 +6,7 @@ import ast
 import functools
 import inspect
 import linecache
+import threading
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 
@@ -15,6 +16,7 @@ __all__ = ("code_of",)
 
 _MAX_TEXT = 80
 _LAMBDA = "<lambda>"
+_PARSING = threading.RLock()  # ast.parse fails with a SystemError if two threads call it (CPython issue 106905)
 
 
 def code_of(function: object, version: int | None = None) -> Code:
@@ -84,7 +86,8 @@ def _lambdas(file: str, source: str) -> tuple[ast.Lambda, ...]:
 
 def _find_lambdas(source: str) -> Iterator[ast.Lambda]:
     try:
-        tree = ast.parse(source)
+        with _PARSING:
+            tree = ast.parse(source)
     except (SyntaxError, ValueError):  # a file that has changed since it was imported, or a notebook's magic command
         return
     yield from (node for node in ast.walk(tree) if isinstance(node, ast.Lambda))
