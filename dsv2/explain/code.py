@@ -16,7 +16,7 @@ __all__ = ("code_of",)
 
 _MAX_TEXT = 80
 _LAMBDA = "<lambda>"
-_PARSING = threading.RLock()  # ast.parse fails with a SystemError if two threads call it (CPython issue 106905)
+_PARSING = threading.RLock()  # ast.parse of Python 3.11 may raise a SystemError if two threads call it at once
 
 
 def code_of(function: object, version: int | None = None) -> Code:

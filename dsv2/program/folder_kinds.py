@@ -1,4 +1,4 @@
-"""Tells savepoints and the checkpoints of the runtimes apart, by the files in a folder."""
+"""The kind of a folder, a savepoint or the checkpoint of a runtime, by its files."""
 
 from __future__ import annotations
 

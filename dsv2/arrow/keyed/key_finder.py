@@ -137,7 +137,7 @@ def _are_same(columns: Sequence[pa.Array], others: Sequence[pa.Array]) -> bool:
 
 
 def _is_of(column: pa.Array, given: pa.ChunkedArray) -> bool:
-    """Whether an array is a column of a table, as it is."""
+    """Return True for an array that is a column of a table, as it is."""
     return given.num_chunks == 1 and _is_same(column, given.chunk(0))
 
 

@@ -123,7 +123,7 @@ def _refused_part(name: str, record: Any, dumps: Callable[[Any], bytes]) -> str:
 
 
 def _is_equal(value: Any, found: Any) -> bool:
-    """Whether both are equal by their own definition, which suffices if they are not records."""
+    """Return True if both are equal by their own definition, which suffices if they are not records."""
     try:
         return type(value) is type(found) and not is_record_class(type(value)) and bool(value == found)
     except Exception:  # such as a signalling NaN

@@ -157,7 +157,7 @@ def _descriptor_of(message_type: type[Message]) -> Descriptor:
 
 
 def _requires(descriptor: Descriptor, seen: set[str]) -> bool:
-    """Whether the message, or one in it, has required fields (proto2)."""
+    """Return True for a message with required fields (proto2), also in messages within it."""
     if descriptor.full_name in seen:
         return False
     seen.add(descriptor.full_name)

@@ -43,7 +43,7 @@ class TableColumns:
         self._key = key
 
     def has_same_key(self, row: TextRow, other: TextRow) -> bool:
-        """Whether two rows have the same primary key."""
+        """Return True for two rows with the same primary key."""
         return all(row[index] == other[index] for index in self._key)
 
     def loaded(self, change: Change) -> tuple[tuple[Any, ...], dict[str, Any] | None]:
