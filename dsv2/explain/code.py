@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 import inspect
 import linecache
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import CodeType, FunctionType
 
 from dsv2.explain.model import Code
@@ -16,7 +18,7 @@ __all__ = ("code_of",)
 
 _MAX_TEXT = 80
 _LAMBDA = "<lambda>"
-_PARSING = threading.RLock()  # ast.parse of Python 3.11 may raise a SystemError if two threads call it at once
+_PARSING = threading.RLock()
 
 
 def code_of(function: object, version: int | None = None) -> Code:
@@ -86,11 +88,26 @@ def _lambdas(file: str, source: str) -> tuple[ast.Lambda, ...]:
 
 def _find_lambdas(source: str) -> Iterator[ast.Lambda]:
     try:
-        with _PARSING:
+        with _PARSING, _without_garbage_collection():
             tree = ast.parse(source)
     except (SyntaxError, ValueError):  # a file that has changed since it was imported, or a notebook's magic command
         return
     yield from (node for node in ast.walk(tree) if isinstance(node, ast.Lambda))
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """A collection can run Python code, such as a finalizer or another thread.
+
+    If that code calls ``ast.parse`` as well, as formatting a traceback does, Python 3.11 raises a ``SystemError`` here.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _start(node: ast.expr) -> tuple[int, int]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import functools
+import gc
 import json
 import operator
 import subprocess
 import sys
+import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +20,7 @@ import pytest
 
 from dsv2 import ConfigurationError, ErrorPolicy, ExecutionEnvironment
 from dsv2.explain import Explanation, Fact, PlanView, Processing, RuntimeView, json_schema, wording
-from dsv2.explain.code import code_of
+from dsv2.explain.code import _find_lambdas, code_of
 from dsv2.explain.operators import processing_of
 from dsv2.explain.wording import short_location
 from dsv2.extension.event_time import EventTimeExtension
@@ -274,6 +277,34 @@ def test_long_lambdas_are_shortened() -> None:
     assert text.startswith("lambda record: (record.first_part, record.second_part, record.third_part")
     assert text.endswith("…")
     assert len(text) == 80
+
+
+def test_lambdas_are_found_while_other_threads_parse() -> None:
+    """A garbage collection lets other threads run. They parse as well if they format a traceback."""
+
+    def let_others_run(phase: str, info: dict[str, int]) -> None:
+        collections.append(sum(range(1000)))
+
+    def parse() -> None:
+        while not stopped.is_set():
+            ast.parse("(a.b(c) // d + e[f])")
+
+    collections: list[int] = []
+    stopped, interval = threading.Event(), sys.getswitchinterval()
+    thread = threading.Thread(target=parse)
+    gc.callbacks.append(let_others_run)
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        for number in range(5):
+            source = Path(__file__).read_text() + f"\n# {number}"
+            assert any(node.args.args[0].arg == "record" for node in _find_lambdas(source) if node.args.args)
+    finally:
+        stopped.set()
+        sys.setswitchinterval(interval)
+        gc.callbacks.remove(let_others_run)
+        thread.join()
+    assert gc.isenabled()
 
 
 def generator(per_event: bool = False) -> Any:
