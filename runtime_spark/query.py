@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -17,25 +17,21 @@ from dsv2.arguments import as_seconds
 from dsv2.clock import Clock, SystemClock
 from dsv2.errors import CorruptDataError, Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
-from dsv2.job import JobResult, JobStatus
-from dsv2.job_display import DisplayedJob
 from dsv2.progress import JobProgress
 from dsv2.progress_log import ProgressLog
+from dsv2.runtime.report.base_job import BaseJob
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
-from dsv2.runtime.report.job_waiting import Keeper, Waiting
-from dsv2.runtime.report.watermarks import watermarks_of
+from dsv2.runtime.report.job_waiting import Waiting
 from dsv2.runtime.report.ways_out import with_ways_out
 from dsv2.sources import BaseSource, IndexedSource
-from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
 from runtime_spark.checkpoint import Checkpoint
 from runtime_spark.explained import runtime_view
 from runtime_spark.failures import job_failure
-from runtime_spark.job_waiting import running_in
+from runtime_spark.job_waiting import what_runs
 from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
-from runtime_spark.passages import PassedReports
 from runtime_spark.progress_thread import ProgressThread, QueryView, WrittenBatch
 from runtime_spark.publisher import Publisher
 from runtime_spark.savepoint.create import check_unused_path, take_savepoint
@@ -46,15 +42,11 @@ from runtime_spark.state_key import StateKey
 from runtime_spark.state_limit import StateSizes
 from runtime_spark.task_times import SparkTimes, spark_times, task_times
 
-if TYPE_CHECKING:
-    from dsv2.watermark_report import WatermarkReport
-
 __all__ = ("StreamingJob",)
 
 _TO_NAME_THE_RECORD = "Start the job again: it repeats the micro-batch, and the error names the position of the record."
 _POLL_SECONDS = 0.002
 _COMMIT_SECONDS = 0.05
-_CANCEL_SECONDS = 20.0  # Spark kills a worker that does not end its task within two seconds
 _PATIENCE_SECONDS = 3.0
 _SPARK_INTERRUPTION = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling stop: java.lang.InterruptedException"
@@ -65,7 +57,7 @@ class _StopRequestedError(Exception):
     """Ends a query before its next micro-batch has done anything."""
 
 
-class StreamingJob(DisplayedJob):
+class StreamingJob(BaseJob):
     """``JobHandle`` of a streaming query. ``query`` is Spark's own handle."""
 
     def __init__(
@@ -84,21 +76,18 @@ class StreamingJob(DisplayedJob):
         *,
         only_available: bool,
         state_key: StateKey | None = None,
-        reports: PassedReports | None = None,
     ) -> None:
         """Create the handle.
 
         ``log``: Stores the progress.
         ``only_available``: The job ends when it has read the input that was available at its start.
         ``state_key``: Signs the state. None (default): it is not signed.
-        ``reports``: The reports of subtasks before a DataFrame. None (default): there are none.
         """
-        self._passed_reports = reports
+        super().__init__(plan, clock)
         self._state_key = state_key
         self.query: StreamingQuery
         self._spark = spark
         self._only_available = only_available
-        self._plan = plan
         self._writer = writer
         self._archive = archive
         self._splits = splits
@@ -107,10 +96,6 @@ class StreamingJob(DisplayedJob):
         is_new = checkpoint.next_batch == 0
         self._reports = JobReports(plan, checkpoint.ended_sources(), log.before, is_new=is_new, in_portions=True)
         self._state_sizes = StateSizes(plan, layout)
-        self._clock = clock
-        self._began = clock.now_ms()
-        self._failure: Dsv2Error | None = None
-        self._stopped = False
         self._refuse_batches = False
         self._refused = False
         self._cancelled = False
@@ -119,7 +104,6 @@ class StreamingJob(DisplayedJob):
         self._settling = threading.Lock()
         self._settled = False
         self._started = threading.Event()
-        self._keeper = Keeper(self._ends_within)
         self._publisher = Publisher(
             writer.files, clock, checkpoint.is_committed, self._is_over, lambda: self._found_failure() is None
         )
@@ -162,10 +146,6 @@ class StreamingJob(DisplayedJob):
             self._publisher.await_published()
             self._last_written = batch_id
             written = self._writer.write(frames, self._checkpoint.first_batch + batch_id)
-            if self._passed_reports is not None:
-                passed = self._passed_reports.take()
-                self._writer.limits.check(passed)
-                written = [*passed, *written]
             of_readers = [report for report in written if "source" in report]
             self._archive.add(batch_id, of_readers)
             self._splits.note(of_readers)
@@ -235,56 +215,11 @@ class StreamingJob(DisplayedJob):
             return False
         return all(source.startOffset == source.endOffset for source in last.sources)
 
-    def __repr__(self) -> str:
-        return f"<job {self._plan.job_name!r}: {self.status.value}>"
-
-    @property
-    def plan(self) -> Plan:
-        """The plan of the job."""
-        return self._plan
-
-    @property
-    def status(self) -> JobStatus:
-        """Running, finished, stopped or failed."""
-        if self.query.isActive:
-            return JobStatus.RUNNING
-        if self._found_failure() is not None:
-            return JobStatus.FAILED
-        return JobStatus.STOPPED if self._stopped or self._reports.held() else JobStatus.FINISHED
-
     @property
     def progress(self) -> JobProgress:
         """The progress as of the last micro-batch. Splits: as of the last time that their source was asked."""
         self._reports.note_splits(self._splits.read())
         return self._reports.progress()
-
-    @short_traceback
-    def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
-        """Report what holds a watermark back; see ``JobHandle``."""
-        return watermarks_of(self._plan, self.progress, self._clock.now_ms(), identifier, operator)
-
-    @short_traceback
-    def await_termination(self, timeout: timedelta | None = None) -> bool:
-        """Wait until the job ends; False if ``timeout`` passed first. Raises the error that the job failed with."""
-        try:
-            with self._keeper.waiting():
-                ended = self._ends_within(as_seconds(timeout, "timeout"))
-        except Exception as error:
-            self._end_outputs()
-            if self._was_told_to_end and self._failure is None:
-                return True
-            failure = self._failure or self._failure_of(error)
-            self._failure = failure
-            asked(self)
-            raise failure from None
-        if not ended:
-            return False
-        self._checkpoint.record_replays()
-        self._end_outputs()
-        self._checkpoint.unblocking.warn_of_missed(self._plan)
-        if (unfinished := self.exception()) is not None:
-            raise unfinished
-        return True
 
     def _end_outputs(self) -> None:
         """Publish what is committed, release the lease and tell the listeners. The query has ended."""
@@ -301,6 +236,7 @@ class StreamingJob(DisplayedJob):
             if self._settled:
                 return
             self._settled = True
+            self._ended = self._clock.now_ms()
             try:
                 self._publisher.end()
             except Exception as error:
@@ -312,7 +248,19 @@ class StreamingJob(DisplayedJob):
             self._lease.release()
 
     def _ends_within(self, seconds: float | None) -> bool:
-        return self.query.awaitTermination(seconds) is not False  # type: ignore[arg-type]  # accepts fractions
+        try:
+            return self.query.awaitTermination(seconds) is not False  # type: ignore[arg-type]  # accepts fractions
+        except Exception as error:
+            if not self._was_told_to_end:
+                self._failure = self._failure or self._failure_of(error)
+            return True
+
+    def _conclude(self) -> None:
+        if self._failure is None:
+            self._checkpoint.record_replays()
+        self._end_outputs()
+        if self._failure is None:
+            self._checkpoint.unblocking.warn_of_missed(self._plan)
 
     def stop(self, timeout: timedelta | None = None) -> None:
         """End the job between two micro-batches, or within one after ``timeout``: see ``JobHandle``.
@@ -325,24 +273,19 @@ class StreamingJob(DisplayedJob):
         if self._is_over():
             self._end_outputs()
 
-    @short_traceback
-    def savepoint(self, path: str | PathLike[str]) -> str:
-        """Take a savepoint as of the last complete micro-batch; see ``JobHandle``. The job continues meanwhile."""
+    def _take_savepoint(self, path: str | PathLike[str], *, stop: bool) -> str:
+        """Take a savepoint as of the last complete micro-batch. Unless ``stop``, the job continues meanwhile."""
+        if stop:
+            check_unused_path(self._spark, path)
         self._await_commit()
+        if stop:
+            self.stop()
+            self.await_termination()
         if (failure := self.exception()) is not None:
             raise failure
         folder = check_unused_path(self._spark, path)
         take_savepoint(self._spark, self._checkpoint.folder, folder, self._state_key)
         return folder.path
-
-    @short_traceback
-    def stop_with_savepoint(self, path: str | PathLike[str]) -> str:
-        """Stop the job between two micro-batches, and take a savepoint; see ``JobHandle``."""
-        check_unused_path(self._spark, path)
-        self._await_commit()
-        self.stop()
-        self.await_termination()
-        return self.savepoint(path)
 
     def _await_commit(self) -> None:
         """Wait for the first complete micro-batch of the checkpoint. Before it there is no state."""
@@ -369,31 +312,24 @@ class StreamingJob(DisplayedJob):
             self._refuse_batches = True  # the next micro-batch may begin at this moment
             self._stop_query()
 
-    def _cancel(self) -> None:
-        self._keeper.give_up()
+    def _cancelled_within(self, seconds: float) -> bool:
         self._refuse_batches = self._cancelled = True
         # Spark waits without a limit for the thread that it has interrupted.
         stopping = threading.Thread(target=self._stop_query, name=f"dsv2-cancel-{self._plan.job_name}", daemon=True)
         stopping.start()
-        stopping.join(_CANCEL_SECONDS)
-        if stopping.is_alive():
-            raise JobError(f"Job {self._plan.job_name!r} was cancelled but has not ended: {self._what_runs()}.")
+        stopping.join(seconds)
+        return not stopping.is_alive()
 
     def _what_runs(self) -> str:
-        if (sink := self._writer.writes_to) is not None:
-            return f"the function of the sink {sink}, defined at {sink.location}, has not returned"
-        return running_in(self._writer.tasks, self._spark, self.query.status["message"])
+        return what_runs(self._writer, self._spark, self.query.status["message"])
 
     def _stop_query(self) -> None:
         with contextlib.suppress(Exception):  # await_termination reports a failure of the query
             self.query.stop()
         self._end_outputs()
 
-    def exception(self) -> Dsv2Error | None:
-        """Return the error that the job failed with, or None."""
-        if self._is_over():
-            asked(self)
-        return self._found_failure()
+    def _was_stopped(self) -> bool:
+        return self._stopped or bool(self._reports.held())
 
     def _found_failure(self) -> Dsv2Error | None:
         if self._failure is None and not self._was_told_to_end:
@@ -434,13 +370,6 @@ class StreamingJob(DisplayedJob):
             f"Job {self._plan.job_name!r} has reached the end of its input, but records are still buffered behind "
             f"aligned watermarks: {where}."
         )
-
-    @short_traceback
-    def result(self) -> JobResult:
-        """Wait for the end and return the result. Raises the error that the job failed with."""
-        asked(self)
-        self.await_termination()
-        return JobResult(self._plan.job_name, timedelta(milliseconds=self._clock.now_ms() - self._began), self.progress)
 
 
 def _input_ends(plan: Plan) -> bool:

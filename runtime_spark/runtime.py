@@ -92,6 +92,10 @@ class CompiledPlan:
     restores: bool = False
     reports: PassedReports | None = None
 
+    def sink_writer(self, spark: SparkSession, plan: Plan, job_id: str, run: SinkRunInfo, clock: Clock) -> SinkWriter:
+        """Return the writer of the sinks of ``plan``, which is this one. Parameters: those of ``SinkWriter``."""
+        return SinkWriter(spark, plan, self.layout, self.packed, job_id, run, clock, self.reports)
+
 
 class SparkRuntime:
     """Runs plans on the user's session. It never stops the session, and leaves its settings unchanged.
@@ -231,9 +235,8 @@ class SparkRuntime:
         run = SinkRunInfo(job_id)
         letters = batch_letters(self._spark, plan, options, job_id)
         compiled = self.compile(plan)
-        writer = SinkWriter(self._spark, plan, compiled.layout, compiled.packed, job_id, run, self._clock)
-        listeners = JobListeners(options.listeners)
-        return BatchJob(plan, compiled.frames, writer, letters, self._clock, listeners, compiled.reports)
+        writer = compiled.sink_writer(self._spark, plan, job_id, run, self._clock)
+        return BatchJob(plan, compiled.frames, writer, letters, self._clock, JobListeners(options.listeners))
 
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
         location = _checkpoint(options.checkpoint_location)
@@ -270,7 +273,7 @@ class SparkRuntime:
         compiled = self.compile(plan, source_options, checkpoint.history, restoration, checkpoint.traced_batch)
         with usable(f"The checkpoint_location {location}"):
             lease, run = checkpoint.begin(source_streams(plan, restores=restoration is not None))
-        sinks = SinkWriter(self._spark, plan, compiled.layout, compiled.packed, checkpoint.job_id, run, self._clock)
+        sinks = compiled.sink_writer(self._spark, plan, checkpoint.job_id, run, self._clock)
         job = StreamingJob(
             self._spark,
             plan,
@@ -285,7 +288,6 @@ class SparkRuntime:
             ProgressLog(root, checkpoint.next_batch, configuration_of(plan, options, self._own_configuration())),
             only_available=trigger.interval_ms is None,
             state_key=self._state_key,
-            reports=compiled.reports,
         )
         return job, compiled, chosen.path_below_root
 

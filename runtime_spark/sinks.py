@@ -27,6 +27,7 @@ from dsv2.sinks import DriverSink, FileSink, FileSinkFormat, ParallelSink, SinkR
 from runtime_spark.file_sinks import FileSinkWriter
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.parallel_sinks import ParallelSinks
+from runtime_spark.passages import PassedReports
 from runtime_spark.report_rows import decode_reports
 from runtime_spark.rows import COLUMNS, decode_frame
 from runtime_spark.schema import schema_of
@@ -69,8 +70,15 @@ class SinkWriter:
         job_id: str,
         run: SinkRunInfo,
         clock: Clock,
+        passed_reports: PassedReports | None = None,
     ) -> None:
-        """``job_id``: Identifies the checkpoint. ``run``: The run that writes."""
+        """Create the writer.
+
+        ``job_id``: Identifies the checkpoint.
+        ``run``: The run that writes.
+        ``passed_reports``: The reports of subtasks before a DataFrame. None (default): there are none.
+        """
+        self._passed_reports = passed_reports
         self._job_id = job_id
         self._plan = plan
         sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
@@ -91,9 +99,14 @@ class SinkWriter:
         self._on_driver = [operator for operator in sinks if isinstance(operator.body, DriverSink)]
 
     def write(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
-        """Write the rows of one micro-batch, and return the progress reports among them."""
+        """Write the rows of one micro-batch, and return the progress reports of its subtasks."""
         with in_scope(LogScope(self._plan.job_name)):
-            return self._write(frames, batch_id)
+            reports = self._write(frames, batch_id)
+        if self._passed_reports is None:
+            return reports
+        passed = self._passed_reports.take()
+        self.limits.check(passed)
+        return [*passed, *reports]
 
     def _write(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
         self._parallel.begin(batch_id)

@@ -4,45 +4,35 @@ from __future__ import annotations
 
 import atexit
 import threading
-import time
-from collections.abc import Callable
-from datetime import timedelta
 from os import PathLike
-from typing import TYPE_CHECKING
 
-from dsv2.arguments import as_seconds
 from dsv2.clock import Clock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
-from dsv2.job import JobResult, JobStatus
-from dsv2.job_display import DisplayedJob
 from dsv2.local.beginning import Beginning, on_disk
 from dsv2.local.control import JobControl
 from dsv2.local.execution import Execution
 from dsv2.local.savepoints import take
 from dsv2.progress import JobProgress
-from dsv2.runtime.report.ending_job import EndingJob
+from dsv2.runtime.report.base_job import ThreadJob
 from dsv2.runtime.report.job_listeners import JobListeners
-from dsv2.runtime.report.job_waiting import Keeper, Waiting, slice_until
-from dsv2.runtime.report.watermarks import watermarks_of
 from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.savepoint.metadata import Origin
 from dsv2.savepoint.writer import check_unused
-from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
-
-if TYPE_CHECKING:
-    from dsv2.watermark_report import WatermarkReport
 
 __all__ = ("LocalJob",)
 
-_CANCEL_SECONDS = 20.0
 _AT_EXIT_SECONDS = 5.0
 
 
-class LocalJob(EndingJob, DisplayedJob):
-    """``JobHandle`` of a local job, which runs in the thread of the caller or in one of its own."""
+class LocalJob(ThreadJob):
+    """``JobHandle`` of a local job, which runs in the thread of the caller or in one of its own.
+
+    ``stop`` with a ``timeout`` cancels a micro-batch between two batches of records: a function that blocks cannot be
+    interrupted.
+    """
 
     def __init__(
         self,
@@ -53,23 +43,14 @@ class LocalJob(EndingJob, DisplayedJob):
         clock: Clock,
         listeners: JobListeners,
     ) -> None:
-        self._listeners = listeners
-        self._plan = plan
+        super().__init__(plan, clock, listeners)
         self._begun = begun
         self._execution = execution
         self._control = control
-        self._clock = clock
-        self._began = self._ended = clock.now_ms()
-        self._failure: Dsv2Error | None = None
-        self._stopped = False
-        self._is_over = threading.Event()
-        self._thread: threading.Thread | None = None  # of its own
-        self._runs_in: threading.Thread | None = None
-        self._keeper = Keeper(self._ends_within)
+        self._has_own_thread = False
 
     def run(self) -> None:
         """Run the job in this thread. Exceptions that are not errors of the job, such as Ctrl-C, are raised."""
-        self._runs_in = threading.current_thread()
         try:
             self._listeners.started(self, self._plan)
             self._stopped = self._execution.run()
@@ -81,20 +62,19 @@ class LocalJob(EndingJob, DisplayedJob):
         except Dsv2Error as error:
             self._failure = error
         except BaseException as error:
-            if self._thread is None:
+            if not self._has_own_thread:
                 self._stopped = True
                 raise
             self._failure = JobError(f"Job {self._plan.job_name!r} failed: {type(error).__qualname__}: {error}")
             self._failure.__cause__ = error
         finally:
-            self._ended = self._clock.now_ms()
             self._control.end()
-            self._is_over.set()
-            self._listeners.ended(self)
+            self._end()
 
     def start(self, *, ends: bool) -> None:
         """Run the job in a thread. ``ends``: Whether it ends by itself. The program then does not end before it."""
         atexit.register(self._end_at_exit)
+        self._has_own_thread = True
         self._thread = threading.Thread(target=self._run_in_thread, name=f"dsv2-{self._plan.job_name}", daemon=True)
         self._thread.start()
         if ends:
@@ -107,84 +87,30 @@ class LocalJob(EndingJob, DisplayedJob):
     def _end_at_exit(self) -> None:
         # A thread that still runs while Python shuts down could be stopped while it holds the lock of a stream.
         self._control.stop(cancel=True)
-        self._is_over.wait(_AT_EXIT_SECONDS)
-
-    def _ends_within(self, seconds: float | None) -> bool:
-        return self._listeners.await_ended(seconds)
-
-    def __repr__(self) -> str:
-        return f"<job {self._plan.job_name!r}: {self.status.value}>"
-
-    @property
-    def plan(self) -> Plan:
-        """The plan of the job."""
-        return self._plan
-
-    @property
-    def status(self) -> JobStatus:
-        """Running, finished, stopped or failed."""
-        if not self._is_over.is_set():
-            return JobStatus.RUNNING
-        if self._failure is not None:
-            return JobStatus.FAILED
-        return JobStatus.STOPPED if self._stopped else JobStatus.FINISHED
+        self._over.wait(_AT_EXIT_SECONDS)
 
     @property
     def progress(self) -> JobProgress:
         """The progress as of the last micro-batch."""
         return self._execution.progress
 
-    @short_traceback
-    def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
-        """Report what holds a watermark back; see ``JobHandle``."""
-        return watermarks_of(self._plan, self.progress, self._execution.now_ms, identifier, operator)
-
-    def stop(self, timeout: timedelta | None = None) -> None:
-        """End the job between two micro-batches, or within one after ``timeout``: see ``JobHandle``.
-
-        A micro-batch is cancelled between two batches of records: a function that blocks cannot be interrupted.
-        """
-        asked(self)
-        seconds = as_seconds(timeout, "timeout")
-        self._control.stop()
-        if self._is_own_thread:  # a sink or a listener has called this; the job cannot wait for itself
-            return
-        deadline = None if seconds is None else time.monotonic() + seconds
-        waiting = Waiting(self._plan.job_name, self._what_runs)
-        while not self._ends_within(slice_until(deadline)):
-            waiting.log()
-            if deadline is not None and time.monotonic() >= deadline:
-                self._cancel()
-                return
-
     @property
-    def _is_own_thread(self) -> bool:
-        return threading.current_thread() is self._runs_in and not self._is_over.is_set()
+    def _now_ms(self) -> int:
+        return self._execution.now_ms
 
-    def _cancel(self) -> None:
-        self._keeper.give_up()
+    def _request_stop(self) -> None:
+        self._control.stop()
+
+    def _cancelled_within(self, seconds: float) -> bool:
         self._control.stop(cancel=True)
-        if not self._ends_within(_CANCEL_SECONDS):
-            raise JobError(f"Job {self._plan.job_name!r} was cancelled but has not ended: {self._what_runs()}.")
+        return self._ends_within(seconds)
 
     def _what_runs(self) -> str:
         return f"a function, source or sink has not returned, in thread 'dsv2-{self._plan.job_name}' of this process"
 
-    @short_traceback
-    def savepoint(self, path: str | PathLike[str]) -> str:
-        """Take a savepoint between two micro-batches, or where the job has stopped; see ``JobHandle``."""
-        return self._savepoint(path, lambda: None)
-
-    @short_traceback
-    def stop_with_savepoint(self, path: str | PathLike[str]) -> str:
-        """Stop the job between two micro-batches, and take a savepoint; see ``JobHandle``."""
-        written = self._savepoint(path, self._control.stop)
-        self.stop()
-        return written
-
-    def _savepoint(self, path: str | PathLike[str], then: Callable[[], None]) -> str:
+    def _take_savepoint(self, path: str | PathLike[str], *, stop: bool) -> str:
         if self._plan.mode is RuntimeExecutionMode.BATCH:
-            raise ConfigurationError(f"The job {self._plan.job_name!r} is a BATCH job, which has no savepoints.")
+            return super()._take_savepoint(path, stop=stop)
         if self._is_own_thread:
             raise ConfigurationError(
                 "A savepoint is taken between two micro-batches, so a sink or a listener cannot take one."
@@ -205,20 +131,11 @@ class LocalJob(EndingJob, DisplayedJob):
             run, batch_id = self._execution.state
             origin = Origin(self._plan.job_name, self._begun.job_id, batch_id)
             take(self._plan, run, self._begun.earlier, self._begun.replays, origin, folder)
-            then()
+            if stop:
+                self._control.stop()
             return folder.path
 
-        return self._control.between_batches(write)
-
-    def exception(self) -> Dsv2Error | None:
-        """Return the error that the job failed with, or None."""
-        if self._is_over.is_set():
-            asked(self)
-        return self._failure
-
-    @short_traceback
-    def result(self) -> JobResult:
-        """Wait for the end and return the result. Raises the error that the job failed with."""
-        asked(self)
-        self.await_termination()
-        return JobResult(self._plan.job_name, timedelta(milliseconds=self._ended - self._began), self.progress)
+        written = self._control.between_batches(write)
+        if stop:
+            self.stop()
+        return written

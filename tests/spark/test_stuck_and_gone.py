@@ -15,10 +15,9 @@ from pyspark.sql import SparkSession
 
 from dsv2 import ExecutionEnvironment, JobError, JobHandle, JobStatus, RuntimeExecutionMode, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.runtime.report import job_waiting
+from dsv2.runtime.report import base_job, job_waiting
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource, Portion
-from runtime_spark import query
 from tests.durations import ms
 from tests.spans import Span, Spans
 
@@ -118,7 +117,7 @@ def test_job_can_be_cancelled_before_spark_starts_it(
 def test_blocking_sink_on_the_driver_is_named(
     spark: SparkSession, checkpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query, "_CANCEL_SECONDS", 0.5)
+    monkeypatch.setattr(base_job, "_CANCEL_SECONDS", 0.5)
     entered, opened = threading.Event(), threading.Event()
 
     def block(records: list[int], batch_id: int) -> None:

@@ -14,9 +14,9 @@ from dsv2 import ConfigurationError, JobError, JobStatus, UserFunctionError
 from dsv2.clock import SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.runtime.report import base_job
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.sinks import CollectSink
-from runtime_spark import batch_job
 from runtime_spark.batch_job import BatchJob
 from runtime_spark.layout import Layout
 from runtime_spark.query import StreamingJob
@@ -220,7 +220,7 @@ def test_batch_job_has_no_savepoints(batch: Batch) -> None:
 def test_batch_job_that_cannot_be_cancelled_says_what_runs(
     batch: Batch, monkeypatch: pytest.MonkeyPatch, writing: bool, said: str
 ) -> None:
-    monkeypatch.setattr(batch_job, "_CANCEL_SECONDS", 0.01)
+    monkeypatch.setattr(base_job, "_CANCEL_SECONDS", 0.01)
     batch.writer.writes_to = batch.sink if writing else None
     batch.writer.tasks.running.return_value = []
     with pytest.raises(JobError, match=f"'words' was cancelled but has not ended: {said}"):

@@ -18,7 +18,7 @@ FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT /
 MODEL = {"async_resource", "async_settings", "context", "error_policy", "errors", "functions", "output_tag"}
 MODEL |= {"printable", "record_batch", "record_position", "resource", "sinks", "sources", "spi", "state", "watermark"}
 PLAN = MODEL | {"graph", "job", "job_listener", "progress"}
-RUNTIME = PLAN | {"cells", "clock", "columnar", "event_loop", "extension", "job_display", "log_scope"}
+RUNTIME = PLAN | {"cells", "clock", "columnar", "event_loop", "extension", "log_scope"}
 RUNTIME |= {"runtime_view", "tracebacks"}
 RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange", "operator", "sources", "rescale")}
 
@@ -87,7 +87,6 @@ MAY_IMPORT = {
         "tracebacks",
         "watermark",
     },
-    "job_display": {"job", "terminal"},
     "tracebacks": {"cells", "errors"},
     "unfinished": {"errors", "job"},
     "configurable": MODEL | {"graph"},
@@ -112,7 +111,9 @@ MAY_IMPORT = {
     | {"dashboard"},  # when a job asks for it. It imports its runtime by name
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
-    "runtime.report": RUNTIME | {"arguments", "job_summary", "runtime.serde", "unfinished", "watermark_report"},
+    "runtime.report": RUNTIME
+    | {"arguments", "job_summary", "runtime.serde", "unfinished", "watermark_report"}
+    | {"terminal"},  # when a notebook shows a job
     "runtime.state": RUNTIME | {"runtime.serde", "runtime.report"},
     "runtime.exchange": RUNTIME | {"runtime.serde", "runtime.report", "runtime.state"},
     "runtime.operator": RUNTIME | RUNTIMES - {"runtime.sources", "runtime.rescale"},

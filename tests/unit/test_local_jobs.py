@@ -16,8 +16,7 @@ import pytest
 from dsv2 import ConfigurationError, ExecutionEnvironment, JobError, JobHandle, JobStatus, Trigger, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
-from dsv2.local import job as local_job
-from dsv2.runtime.report import job_waiting
+from dsv2.runtime.report import base_job, job_waiting
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.testing import ManualClock
@@ -190,7 +189,7 @@ def test_stop_cancels_a_long_micro_batch(tmp_path: Path, gate: Gate) -> None:
 def test_function_that_blocks_cannot_be_cancelled(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, gate: Gate
 ) -> None:
-    monkeypatch.setattr(local_job, "_CANCEL_SECONDS", 0.05)
+    monkeypatch.setattr(base_job, "_CANCEL_SECONDS", 0.05)
     monkeypatch.setattr(job_waiting, "_SLICE_SECONDS", 0.01)
     monkeypatch.setattr(job_waiting, "_FIRST_LOG_SECONDS", 0.01)
     job = start(DataGeneratorSource(abs), Seen(), block)

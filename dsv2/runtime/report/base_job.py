@@ -1,0 +1,208 @@
+"""The parts of job handles that do not depend on the runtime."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from datetime import timedelta
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from dsv2.arguments import as_seconds
+from dsv2.clock import Clock
+from dsv2.errors import ConfigurationError, Dsv2Error, JobError
+from dsv2.graph import Plan
+from dsv2.job import JobResult, JobStatus
+from dsv2.progress import JobProgress
+from dsv2.runtime.report.job_listeners import JobListeners
+from dsv2.runtime.report.job_waiting import Keeper, Waiting, slice_until
+from dsv2.tracebacks import short_traceback
+from dsv2.unfinished import asked
+
+if TYPE_CHECKING:
+    from dsv2.watermark_report import WatermarkReport
+
+__all__ = ("BaseJob", "ThreadJob")
+
+_CANCEL_SECONDS = 20.0  # Spark kills a worker that does not end its task within two seconds
+
+
+class BaseJob(ABC):
+    """Base class of all job handles, which are described by ``JobHandle``.
+
+    In a notebook, a handle at the end of a cell is a live view of its job.
+    """
+
+    def __init__(self, plan: Plan, clock: Clock) -> None:
+        self._plan = plan
+        self._clock = clock
+        self._began = self._ended = clock.now_ms()
+        self._failure: Dsv2Error | None = None
+        self._stopped = False
+        self._keeper = Keeper(self._ends_within)
+
+    def __repr__(self) -> str:
+        return f"<job {self._plan.job_name!r}: {self.status.value}>"
+
+    def _repr_html_(self) -> str:
+        from dsv2.terminal.live_view import html_of  # only notebooks show it
+
+        return html_of(self)
+
+    def _ipython_display_(self) -> None:
+        from dsv2.terminal.live_view import show_in_notebook
+
+        show_in_notebook(self)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the job."""
+        return self._plan
+
+    @property
+    def status(self) -> JobStatus:
+        """Running, finished, stopped or failed."""
+        if not self._is_over():
+            return JobStatus.RUNNING
+        if self._found_failure() is not None:
+            return JobStatus.FAILED
+        return JobStatus.STOPPED if self._was_stopped() else JobStatus.FINISHED
+
+    @property
+    @abstractmethod
+    def progress(self) -> JobProgress:
+        """The progress as of the last micro-batch."""
+
+    @short_traceback
+    def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
+        """Report what holds a watermark back; see ``JobHandle``."""
+        from dsv2.watermark_report import report_watermarks  # with explanations, which are loaded when they are used
+
+        return report_watermarks(self._plan.explain().view, self.progress, self._now_ms, identifier, operator)
+
+    @short_traceback
+    def await_termination(self, timeout: timedelta | None = None) -> bool:
+        """Wait until the job ends; False if ``timeout`` passed first. Raises the error that the job failed with."""
+        seconds = as_seconds(timeout, "timeout")
+        with self._keeper.waiting():
+            if not self._ends_within(seconds):
+                return False
+        self._conclude()
+        asked(self)
+        if (failure := self._found_failure()) is not None:
+            raise failure
+        return True
+
+    @abstractmethod
+    def stop(self, timeout: timedelta | None = None) -> None:
+        """End the job between two micro-batches, or within one after ``timeout``: see ``JobHandle``."""
+
+    @short_traceback
+    def savepoint(self, path: str | PathLike[str]) -> str:
+        """Take a savepoint between two micro-batches, or where the job has stopped; see ``JobHandle``."""
+        return self._take_savepoint(path, stop=False)
+
+    @short_traceback
+    def stop_with_savepoint(self, path: str | PathLike[str]) -> str:
+        """Stop the job between two micro-batches, and take a savepoint; see ``JobHandle``."""
+        return self._take_savepoint(path, stop=True)
+
+    def exception(self) -> Dsv2Error | None:
+        """Return the error that the job failed with, or None."""
+        if self._is_over():
+            asked(self)
+        return self._found_failure()
+
+    @short_traceback
+    def result(self) -> JobResult:
+        """Wait for the end and return the result. Raises the error that the job failed with."""
+        asked(self)
+        self.await_termination()
+        return JobResult(self._plan.job_name, timedelta(milliseconds=self._ended - self._began), self.progress)
+
+    @property
+    def _now_ms(self) -> int:
+        """The time in the job, in ms."""
+        return self._clock.now_ms()
+
+    @abstractmethod
+    def _is_over(self) -> bool:
+        """Whether nothing of the job runs any more."""
+
+    @abstractmethod
+    def _ends_within(self, seconds: float | None) -> bool:
+        """Wait for the end, no longer than ``seconds`` (None: without a limit). Returns whether it has come."""
+
+    def _conclude(self) -> None:  # noqa: B027 - optional
+        """Do what remains to be done at the end of the job. Called by those who have waited for it."""
+
+    def _was_stopped(self) -> bool:
+        """Whether the job ended before its end of input."""
+        return self._stopped
+
+    def _found_failure(self) -> Dsv2Error | None:
+        """Return the error that the job failed with, as far as it is known."""
+        return self._failure
+
+    def _take_savepoint(self, path: str | PathLike[str], *, stop: bool) -> str:
+        """Take a savepoint. ``stop``: Whether the job ends there. Jobs with savepoints override this."""
+        raise ConfigurationError(f"The job {self._plan.job_name!r} is a BATCH job, which has no savepoints.")
+
+    def _cancel(self) -> None:
+        self._keeper.give_up()
+        if not self._cancelled_within(_CANCEL_SECONDS):
+            raise JobError(f"Job {self._plan.job_name!r} was cancelled but has not ended: {self._what_runs()}.")
+
+    @abstractmethod
+    def _cancelled_within(self, seconds: float) -> bool:
+        """Cancel the job, and wait for its end no longer than ``seconds``. Returns whether it has come."""
+
+    @abstractmethod
+    def _what_runs(self) -> str:
+        """Describe what has not returned."""
+
+
+class ThreadJob(BaseJob):
+    """A job that runs in one thread of this process. ``listeners``: Called by this thread."""
+
+    def __init__(self, plan: Plan, clock: Clock, listeners: JobListeners) -> None:
+        super().__init__(plan, clock)
+        self._listeners = listeners
+        self._over = threading.Event()
+        self._thread = threading.current_thread()
+        """The thread that runs the job."""
+
+    def stop(self, timeout: timedelta | None = None) -> None:
+        """End the job between two micro-batches, or within one after ``timeout``: see ``JobHandle``."""
+        asked(self)
+        seconds = as_seconds(timeout, "timeout")
+        self._request_stop()
+        if self._is_own_thread:  # a sink or a listener has called this; the job cannot wait for itself
+            return
+        deadline = None if seconds is None else time.monotonic() + seconds
+        waiting = Waiting(self._plan.job_name, self._what_runs)
+        while not self._ends_within(slice_until(deadline)):
+            waiting.log()
+            if deadline is not None and time.monotonic() >= deadline:
+                self._cancel()
+                return
+
+    def _request_stop(self) -> None:
+        """Ask the thread to end the job as soon as it can stop. It cannot by default."""
+
+    def _is_over(self) -> bool:
+        return self._over.is_set()
+
+    @property
+    def _is_own_thread(self) -> bool:
+        return threading.current_thread() is self._thread and not self._is_over()
+
+    def _ends_within(self, seconds: float | None) -> bool:
+        return self._listeners.await_ended(seconds)
+
+    def _end(self) -> None:
+        """Called by the thread when the job has ended."""
+        self._ended = self._clock.now_ms()
+        self._over.set()
+        self._listeners.ended(self)
