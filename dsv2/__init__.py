@@ -76,6 +76,7 @@ from dsv2.functions import (
 from dsv2.graph import WaitForBroadcast
 from dsv2.job import JobHandle, JobResult, JobStatus, Trigger
 from dsv2.job_listener import JobListener
+from dsv2.job_options import JobOptions
 from dsv2.output_tag import MainOutput, OutputTag
 from dsv2.progress import (
     BatchProgress,
@@ -163,6 +164,7 @@ __all__ = (
     "JobHandle",
     "JobInfo",
     "JobListener",
+    "JobOptions",
     "JobProgress",
     "JobResult",
     "JobStatus",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast
 
 from dsv2.arguments import as_choice, as_milliseconds, check_whole_number
 from dsv2.context import RuntimeExecutionMode
@@ -18,8 +17,9 @@ from dsv2.graph import InputRef, OperatorKind, Plan, PlanBuilder, RegisteredType
 from dsv2.graph.builder import caller_location, kind_of
 from dsv2.graph.error_policies import checked_policy
 from dsv2.graph.skips import checked_skips
-from dsv2.job import JobHandle, JobResult, JobRuntime, OnChange, RunOptions, Trigger, run_options
+from dsv2.job import JobHandle, JobResult, JobRuntime
 from dsv2.job_listener import JobListener
+from dsv2.job_options import JobOptions, run_options
 from dsv2.missing_methods import missing_method
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
 from dsv2.sources.dataframe import DataFrameLike, TableLike, is_table, table_source
@@ -28,7 +28,6 @@ from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import watch
 
 if TYPE_CHECKING:
-    from dsv2.dashboard import Dashboard
     from dsv2.explain import Explanation, Format
 
 __all__ = ("ExecutionEnvironment", "starts_refused")
@@ -366,140 +365,56 @@ class ExecutionEnvironment:
         )
 
     @short_traceback
-    def execute(
-        self,
-        job_name: str = "dsv2 job",
-        *,
-        checkpoint_location: str | PathLike[str] | None = None,
-        trigger: Trigger | None = None,
-        allow_dropped_state: bool = False,
-        savepoint: str | PathLike[str] | None = None,
-        as_new_job: bool = False,
-        continued_sources: Collection[str] = (),
-        on_change: OnChange = "migrate",
-        dead_letters: str | PathLike[str] | None = None,
-        skip_records: Mapping[str, Collection[tuple[int | str, int | str]]] | None = None,
-        trace_records: bool = False,
-        dashboard: int | Dashboard | None = None,
-    ) -> JobResult:
+    def execute(self, job_name: str = "dsv2 job", **options: Unpack[JobOptions]) -> JobResult:
         """Run the pipeline and wait until it ends. The environment is empty afterwards and can be reused.
 
         Args:
             job_name: The name of the job.
-            checkpoint_location: Where a streaming job stores its checkpoints. A restart with the same location resumes
-                the job. Required on Spark.
-            trigger: When micro-batches run. Default: ``Trigger.available_now()`` if all sources are bounded, otherwise
-                ``Trigger.processing_time()``.
-            allow_dropped_state: Whether the checkpoint or savepoint may have operators, states or function fields that
-                the program does not use, for example after they were renamed. False (default) refuses to start, True
-                drops them with a ``DroppedStateWarning`` (Flink ``--allowNonRestoredState``).
-            savepoint: A savepoint to start from, instead of empty state. On Spark, ``checkpoint_location`` must then
-                be new, or have been started from the same savepoint.
-            as_new_job: Whether the job started from ``savepoint`` is another job, which needs sinks of its own. False
-                (default): it continues the job, so sinks continue where the savepoint was taken, and exactly-once
-                sinks stay exactly-once.
-            continued_sources: The uids of streaming DataFrames whose options you have set so that they start at their
-                position in the savepoint. dsv2 sets the positions of its own sources itself.
-            on_change: What a restart does if the program has changed in a way that its checkpoint cannot continue with,
-                but a savepoint can. "migrate" (default) takes a savepoint of the checkpoint and continues with it in
-                the same ``checkpoint_location``. "refuse" raises ``IncompatibleCheckpointError``, which lists the
-                changes. No other change is ever migrated.
-            dead_letters: The folder for dead letters that nothing in the program reads (``ErrorPolicy.dead_letter``).
-                Default: ``dead-letters`` below ``checkpoint_location``. Several jobs may share a folder.
-            skip_records: Records that the job must not process, once: by the uid or name of the source, a list of pairs
-                of split and offset, as the error of a failed micro-batch shows them. The request is stored in the
-                checkpoint, and holds until the micro-batch that skips the record is complete, in later runs too. An
-                empty list withdraws the requests for the source that no micro-batch has fulfilled.
-            trace_records: Whether records carry their position in the source, so that errors behind an exchange and
-                dead letters name it. This makes the job slower. On Spark a micro-batch that is repeated after it failed
-                is always traced. Default: False.
-            dashboard: The port of a web page that shows the job, or a ``Dashboard`` with more settings. It needs the
-                extra ``dsv2[dashboard]``, and ends with the program. None (default): no page.
+            options: See ``JobOptions``.
 
         Raises:
+            ConfigurationError: An option is unknown or invalid.
             PlanError: The pipeline is invalid.
             UserFunctionError: A callback raised an exception.
             IncompatibleCheckpointError: The program cannot continue from the checkpoint or savepoint.
             JobError: The job failed for another reason.
         """
-        options = run_options(
-            checkpoint_location,
-            trigger,
-            allow_dropped_state,
-            savepoint,
-            as_new_job,
-            continued_sources,
-            on_change,
-            dead_letters,
-        )
-        options = replace(options, background=False)
-        return self._start(job_name, options, skip_records, trace_records, dashboard).result()
+        return self._start(job_name, options, background=False).result()
 
     @short_traceback
-    def execute_async(
-        self,
-        job_name: str = "dsv2 job",
-        *,
-        checkpoint_location: str | PathLike[str] | None = None,
-        trigger: Trigger | None = None,
-        allow_dropped_state: bool = False,
-        savepoint: str | PathLike[str] | None = None,
-        as_new_job: bool = False,
-        continued_sources: Collection[str] = (),
-        on_change: OnChange = "migrate",
-        dead_letters: str | PathLike[str] | None = None,
-        skip_records: Mapping[str, Collection[tuple[int | str, int | str]]] | None = None,
-        trace_records: bool = False,
-        dashboard: int | Dashboard | None = None,
-    ) -> JobHandle:
+    def execute_async(self, job_name: str = "dsv2 job", **options: Unpack[JobOptions]) -> JobHandle:
         """Start the pipeline and return a handle. The environment is empty afterwards and can be reused.
 
         If the start fails, the pipeline is kept. Wait for the job with ``result()`` or ``await_termination()``: when
         the program ends, a job that still runs is terminated with an ``UnfinishedJobWarning``. The parameters and
         errors of the start are those of ``execute``.
         """
-        options = run_options(
-            checkpoint_location,
-            trigger,
-            allow_dropped_state,
-            savepoint,
-            as_new_job,
-            continued_sources,
-            on_change,
-            dead_letters,
-        )
-        job = self._start(job_name, options, skip_records, trace_records, dashboard)
+        job = self._start(job_name, options, background=True)
         watch(job, job_name, caller_location())
         return job
 
-    def _start(
-        self,
-        job_name: str,
-        options: RunOptions,
-        skip_records: Mapping[str, Collection[tuple[int | str, int | str]]] | None,
-        trace_records: bool,
-        dashboard: int | Dashboard | None,
-    ) -> JobHandle:
+    def _start(self, job_name: str, options: JobOptions, *, background: bool) -> JobHandle:
         from dsv2.findings.of_plan import warn_of_mistakes  # not loaded by ``import dsv2``
 
+        checked = run_options(options)
         if not isinstance(job_name, str):
             raise ConfigurationError(f"execute at {caller_location()}: job_name is a text, not {kind_of(job_name)}.")
         if _refusals:
             raise ConfigurationError(f"execute at {caller_location()}: {_refusals[-1]}")
         plan = self.build_plan(job_name)
-        options = replace(
-            options,
-            skip_records=checked_skips(plan, skip_records or {}),
-            trace_records=trace_records,
+        checked = replace(
+            checked,
+            skip_records=checked_skips(plan, options.get("skip_records") or {}),
             listeners=tuple(self._listeners),
+            background=background,
         )
         warn_of_mistakes(plan)
         runtime = self.load_runtime()
-        if dashboard is not None:
+        if (dashboard := options.get("dashboard")) is not None:
             from dsv2.dashboard.start import DashboardRuntime  # loads the server
 
             runtime = DashboardRuntime(runtime, dashboard)
-        job = runtime.start(plan, options)
+        job = runtime.start(plan, checked)
         self._begin_new_pipeline()
         return job
 

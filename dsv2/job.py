@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 from os import PathLike
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from dsv2.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError, Dsv2Error
@@ -32,7 +31,6 @@ __all__ = (
     "check_batch_options",
     "default_trigger",
     "input_is_bounded",
-    "run_options",
 )
 
 
@@ -232,7 +230,7 @@ OnChange: TypeAlias = Literal["migrate", "refuse"]
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The arguments of ``execute`` that the runtime uses.
+    """The options of ``execute`` that the runtime uses, checked: ``JobOptions`` describes them.
 
     ``background``: Whether the caller continues while the job runs. If not, it waits for its end at once, so that the
     runtime may run the job in the thread of the caller.
@@ -250,45 +248,6 @@ class RunOptions:
     trace_records: bool = False
     listeners: tuple[JobListener, ...] = ()
     background: bool = True
-
-
-def run_options(
-    checkpoint_location: str | PathLike[str] | None,
-    trigger: Trigger | None,
-    allow_dropped_state: bool,
-    savepoint: str | PathLike[str] | None,
-    as_new_job: bool,
-    continued_sources: Collection[str],
-    on_change: OnChange,
-    dead_letters: str | PathLike[str] | None,
-) -> RunOptions:
-    """Check the arguments of ``execute``, which describes them.
-
-    Raises:
-        ConfigurationError: An argument is invalid.
-    """
-    if trigger is not None and not isinstance(trigger, Trigger):
-        raise ConfigurationError(f"trigger must be a Trigger, such as Trigger.available_now(), not {trigger!r}.")
-    checkpoint = _path("checkpoint_location", checkpoint_location)
-    if as_new_job and savepoint is None:
-        raise ConfigurationError("as_new_job=True requires savepoint=..., from which the new job starts.")
-    if on_change not in get_args(OnChange):
-        raise ConfigurationError(f"on_change must be 'migrate' or 'refuse', not {on_change!r}.")
-    origin, letters = _path("savepoint", savepoint), _path("dead_letters", dead_letters)
-    if letters == "":
-        raise ConfigurationError("dead_letters is the path of a folder, not an empty string.")
-    if isinstance(continued_sources, str) or not isinstance(continued_sources, Collection):
-        raise ConfigurationError(f"continued_sources is a list of uids, not {continued_sources!r}.")
-    sources = frozenset(continued_sources)
-    return RunOptions(checkpoint, trigger, allow_dropped_state, origin, as_new_job, sources, on_change, letters)
-
-
-def _path(parameter: str, path: object) -> str | None:
-    if path is None:
-        return None
-    if not isinstance(path, str | PathLike):
-        raise ConfigurationError(f"{parameter} is the path of a folder, not {path!r}.")
-    return os.fspath(path)
 
 
 def input_is_bounded(plan: Plan) -> bool:

@@ -137,6 +137,8 @@ REFUSED_VALUES: list[tuple[Build, str]] = [
     (lambda s: s.env.set_callback_timeout(ms(0)), "timeout must be at least 1 ms, not 0 ms."),
     (lambda s: s.env.execute(trigger=5), "trigger must be a Trigger, such as Trigger.available_now(), not 5."),
     (lambda s: s.env.execute(as_new_job=True), "as_new_job=True requires savepoint=..., from which the new job star"),
+    (lambda s: s.env.execute(triger=5), "execute has no option 'triger'. Did you mean 'trigger'?"),
+    (lambda s: s.env.execute(color="red"), "execute has no option 'color'. The options are checkpoint_location, "),
     (lambda s: s.env.execute(on_change="ignore"), "on_change must be 'migrate' or 'refuse', not 'ignore'."),
 ]
 

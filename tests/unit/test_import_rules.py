@@ -75,6 +75,7 @@ MAY_IMPORT = {
     "job_listener": {"graph", "job", "progress"},
     "watermark_report": {"errors", "explain", "graph", "job_summary", "printable", "progress", "watermark"},
     "job": MODEL | {"arguments", "graph", "job_listener", "progress", "record_table", "watermark_report"},
+    "job_options": {"dashboard", "errors", "job"},
     "terminal": {
         "errors",
         "explain",
@@ -107,7 +108,7 @@ MAY_IMPORT = {
     | {"missing_methods", "configurable", "graph", "stream_arguments", "stream_base"}
     | {"stream_aggregates", "stream_broadcast", "stream_operators", "stream_partitioning", "stream_sinks"},
     "environment": PLAN
-    | {"arguments", "explain", "findings", "missing_methods", "streams", "tracebacks", "unfinished"}
+    | {"arguments", "explain", "findings", "job_options", "missing_methods", "streams", "tracebacks", "unfinished"}
     | {"dashboard"},  # when a job asks for it. It imports its runtime by name
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
@@ -154,7 +155,7 @@ MAY_IMPORT = {
     | {"job_configuration", "watermark_report"}
     | {"optional_types", "version"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
-    "__init__": PLAN | {"configurable", "environment", "stream_sinks", "streams", "version"},
+    "__init__": PLAN | {"configurable", "environment", "job_options", "stream_sinks", "streams", "version"},
 }
 
 # The dependencies of the package "dsv2" in pyproject.toml. Spark and its dependencies are an extra.
