@@ -26,6 +26,7 @@ from dsv2.dashboard.security import Guard
 from dsv2.dashboard.settings import Dashboard
 from dsv2.dashboard.watermarks import watermark_page
 from dsv2.errors import Dsv2Error
+from dsv2.explain.svg_parts import STYLE
 
 __all__ = ("application",)
 
@@ -80,6 +81,7 @@ class _Handlers:
             for entry in files("dsv2.dashboard").joinpath("static").iterdir()
             if entry.name.rpartition(".")[2] in _TYPES
         }
+        self._pages["graph.css"] = STYLE.encode()
 
     async def page(self, request: Request) -> Response:
         return self._file("index.html")

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from dsv2.dashboard.jobs import Snapshot, WatchedJob
 from dsv2.dashboard.lines import Line, line_of
-from dsv2.dashboard.picture import Picture, picture_of
 from dsv2.dashboard.texts import watermark_text
 from dsv2.explain import Finding, OperatorView, PlanView
+from dsv2.explain.svg import graph_svg
 from dsv2.explain.wording import about, details, headline, short_location, watermark_name
 from dsv2.job_summary import JobSummary, Moment, OperatorSummary
 from dsv2.job_summary.event_time import watermark_of
@@ -36,6 +36,7 @@ __all__ = (
 )
 
 _MOST_SUBTASKS = 256
+_LIVE_LINES = 2  # of an operator in the graph: its rates, and its state
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class JobLine:
 
 @dataclass(frozen=True, slots=True)
 class PlanOperator:
-    """What does not change about an operator."""
+    """What does not change about an operator. ``upstream``: The ids of the operators that it reads."""
 
     id: int
     uid: str
@@ -59,18 +60,18 @@ class PlanOperator:
     about: str
     location: str
     parallelism: int
-    level: int | None
+    upstream: tuple[int, ...]
     facts: tuple[str, ...]
     findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PlanPage:
-    """The plan of a job, and where the page draws it."""
+    """The plan of a job. ``svg``: Its graph, in which the page shows the numbers of operators."""
 
     headline: str
     operators: tuple[PlanOperator, ...]
-    picture: Picture
+    svg: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +124,8 @@ def job_line(identifier: str, job: WatchedJob) -> JobLine:
 
 def plan_page(view: PlanView) -> PlanPage:
     """Describe the plan of a job."""
-    return PlanPage(
-        headline(view), tuple(_plan_operator(operator, view) for operator in view.operators), picture_of(view)
-    )
+    operators = tuple(_plan_operator(operator, view) for operator in view.operators)
+    return PlanPage(headline(view), operators, graph_svg(view, _LIVE_LINES))
 
 
 def state_page(snapshot: Snapshot, actions: tuple[str, ...]) -> StatePage:
@@ -173,7 +173,7 @@ def _plan_operator(operator: OperatorView, view: PlanView) -> PlanOperator:
         about=about(operator),
         location=short_location(operator.location),
         parallelism=operator.parallelism,
-        level=operator.level,
+        upstream=tuple(edge.source for edge in view.edges_into(operator)),
         facts=tuple(details(operator)),
         findings=tuple(finding for finding in view.findings if finding.operators[0] == operator.id),
     )

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
+from dsv2.explain.layout import Point, Size
+from dsv2.graph import OperatorKind
 from dsv2.printable import printable
 
-__all__ = ("arrow", "svg_document", "xml_text")
+__all__ = ("LINE", "PAD", "STYLE", "TITLE", "arrow", "card", "svg_document", "xml_text")
 
-_STYLE = """
+LINE = 16
+"""The height of a line of text."""
+PAD = 10
+"""The space around cards, and between their border and text."""
+TITLE = 20
+"""The height of the title of a card."""
+_KINDS = {OperatorKind.SOURCE: "source", OperatorKind.SINK: "sink"}
+
+STYLE = """
 .dsv2-plan { --ink: #1f2933; --soft: #52606d; --line: #7b8794; --paper: #ffffff; --box: #f0f4f8; --edge: #d0d7de;
   --card: #ffffff; --source: #0b7285; --function: #364fc7; --sink: #6741d9; --warn: #b54708; --note: #8a6d00;
   --bad: #c92a2a; font-family: system-ui, -apple-system, "Segoe UI", Roboto, Helvetica, Arial, sans-serif; }
@@ -54,12 +64,27 @@ def svg_document(
         f'width="{width:.0f}" height="{height:.0f}" style="max-width: 100%; height: auto">',
         f"<title>{xml_text(title)}</title>",
         f"<desc>{xml_text(description, lines=True)}</desc>",
-        f"<style>{_STYLE}{style.lstrip()}</style>",
+        f"<style>{STYLE}{style.lstrip()}</style>",
         f'<rect class="paper" width="{width:.0f}" height="{height:.0f}" rx="8"/>',
         *parts,
         "</svg>",
     )
     return "\n".join(lines) + "\n"
+
+
+def card(
+    kind: OperatorKind, place: Point, size: Size, title: str, lines: Sequence[str], css: str = ""
+) -> Iterator[str]:
+    """Draw the card of an operator, whose kind has a colour. ``title``, ``lines``: Texts that fit. ``css``: A class."""
+    x, y = place
+    yield (
+        f'<rect class="card{css}" x="{x:.1f}" y="{y:.1f}" width="{size.width:.1f}" height="{size.height:.1f}" rx="5"/>'
+        f'<rect class="{_KINDS.get(kind, "function")}" x="{x:.1f}" y="{y + 5:.1f}" width="3" '
+        f'height="{size.height - 10:.1f}"/>'
+    )
+    yield f'<text class="title" x="{x + PAD:.1f}" y="{y + 18:.1f}">{xml_text(title)}</text>'
+    for number, line in enumerate(lines):
+        yield f'<text x="{x + PAD:.1f}" y="{y + 18 + LINE * (number + 1):.1f}">{xml_text(line)}</text>'
 
 
 def arrow(x: float, y: float, *, right: bool = False) -> str:

@@ -46,13 +46,15 @@ def server(job: FakeJob) -> Iterator[DashboardServer]:
 def operator(page: Page, name: str) -> str:
     """The selector of the card of an operator."""
     number = {"orders": 0, "parse orders": 1, "rates": 2, "join": 3, "table": 4, "find alerts": 5}[name]
-    expect(page.locator(f"[data-operator='{number}'] b")).to_have_text(name)
+    expect(page.locator(f"[data-operator='{number}'] .title")).to_have_text(name)
     return f"[data-operator='{number}']"
 
 
 def focused(page: Page) -> str:
     return str(
-        page.evaluate("document.activeElement.querySelector('b')?.textContent ?? document.activeElement.textContent")
+        page.evaluate(
+            "document.activeElement.querySelector('.title')?.textContent ?? document.activeElement.textContent"
+        )
     )
 
 
@@ -205,7 +207,8 @@ def test_data_are_never_html(open_page: OpenPage) -> None:
     with serving(job) as server:
         page = open_page(server.url)
         expect(page.locator("h1")).to_have_text(HOSTILE)
-        expect(page.locator("[data-operator='3'] b")).to_have_text(HOSTILE)
+        expect(page.locator("[data-operator='3'] .title")).to_contain_text("<img src=x")
+        expect(page.locator("[data-operator='3'] > title")).to_contain_text(HOSTILE)
         assert page.locator("img").count() == 1, "the icon"
         assert page.locator("script").count() == 1
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -14,11 +18,12 @@ from dsv2.dashboard import letters, stored
 from dsv2.dashboard.jobs import Board, Record, Status
 from dsv2.dashboard.letters import last_letters
 from dsv2.dashboard.pages import operator_page, state_page
-from dsv2.dashboard.picture import Picture, picture_of
 from dsv2.dashboard.stored import CheckpointJob
 from dsv2.dashboard.texts import watermark_text
 from dsv2.dashboard.watermarks import watermark_page
 from dsv2.dead_letters.store import FOLDER, JobLetters
+from dsv2.explain import PlanView
+from dsv2.explain.svg import graph_svg
 from dsv2.folders import LocalFolder
 from dsv2.job_configuration import Section, Setting
 from dsv2.job_summary.history import HISTORY, History, Moment, OperatorMoment
@@ -158,27 +163,57 @@ def test_other_watermarks_as_text() -> None:
     assert watermark_text("ready", True) == "True"
 
 
-def overlap(picture: Picture, one: int, other: int) -> bool:
-    first, second = picture.cards[one], picture.cards[other]
-    return abs(first.x - second.x) < picture.card_width and abs(first.y - second.y) < picture.card_height
+class Box(NamedTuple):
+    """A rectangle of the graph."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    def contains(self, other: Box) -> bool:
+        across = self.x <= other.x and other.x + other.width <= self.x + self.width
+        return across and self.y <= other.y and other.y + other.height <= self.y + self.height
+
+
+def boxes(parent: ET.Element, css: str) -> list[Box]:
+    found = [one for one in parent.iter() if one.get("class") == css]
+    return [Box(*(float(one.attrib[name]) for name in ("x", "y", "width", "height"))) for one in found]
+
+
+def edges(view: PlanView) -> dict[tuple[int, int], str]:
+    """The paths of the edges of the graph, by the ids of their ends."""
+    found = [one for one in ET.fromstring(graph_svg(view, 2)).iter() if one.get("data-edge")]
+    ids = [tuple(map(int, one.attrib["data-edge"].split("-"))) for one in found]
+    return {(source, target): one.attrib["d"] for (source, target, _), one in zip(ids, found, strict=True)}
 
 
 def test_cards_do_not_overlap_and_edges_reach_them() -> None:
-    picture = picture_of(fake_plan().explain().view)
-    cards = {card.operator: card for card in picture.cards}
-    assert not any(overlap(picture, one, other) for one in cards for other in cards if one < other)
-    for edge in picture.edges:
-        source, target = cards[edge.source], cards[edge.target]
-        start = tuple(map(float, edge.path[1:].partition("C")[0].split()))
-        assert start[1] == source.y + picture.card_height
-        assert source.x < start[0] < source.x + picture.card_width
-        assert edge.end[1] == target.y
-        assert target.x < edge.end[0] < target.x + picture.card_width
-    for card in picture.cards:
-        assert card.x + picture.card_width <= picture.width
-        assert card.y + picture.card_height <= picture.height
-        assert all(cards[other].y < card.y for other in card.upstream)
-        assert all(card.operator in cards[other].upstream for other in card.downstream)
+    view = fake_plan().explain().view
+    graph = ET.fromstring(graph_svg(view, 2))
+    chains = boxes(graph, "box")
+    for one, other in combinations(chains, 2):
+        assert abs(one.x - other.x) >= one.width or abs(one.y - other.y) >= min(one.height, other.height)
+    cards = {}
+    for group in (one for one in graph.iter() if one.get("data-operator")):
+        (cards[int(group.attrib["data-operator"])],) = boxes(group, "card")
+    assert sorted(cards) == [operator.id for operator in view.operators]
+    around = {number: next(box for box in chains if box.contains(card)) for number, card in cards.items()}
+    for (source, target), path in edges(view).items():
+        numbers = [float(number) for number in re.findall(r"[\d.]+", path)]
+        start, tip = numbers[:2], numbers[-1] + 5
+        lower, right = around[source].y + around[source].height, cards[source].x + cards[source].width
+        if around[source] == around[target]:
+            assert tip == cards[target].y
+            continue
+        assert start[1] == lower or start[0] == right, "it leaves the chain below, or an operator of it at the side"
+        assert around[source].x < start[0] < around[source].x + around[source].width
+        assert tip == around[target].y
+        assert around[target].x < numbers[-2] < around[target].x + around[target].width
+        assert cards[source].y < cards[target].y
+    for box in chains:
+        assert box.x + box.width <= float(graph.attrib["width"])
+        assert box.y + box.height <= float(graph.attrib["height"])
 
 
 def split(name: str, time: int | None, moved: int | None) -> SplitProgress:
@@ -290,8 +325,8 @@ def test_edge_over_several_rows_is_straight_between_the_cards() -> None:
     late.connect_and_process(numbers.key_by(abs), Join()).with_uid("join").to_sink(CollectSink())
     view = env.build_plan().explain().view
     uids = [operator.uid for operator in view.operators]
-    ends = {(uids[edge.source], uids[edge.target]): edge for edge in picture_of(view).edges}
-    longest, next_row = ends["numbers", "join"].path, ends["one", "two"].path
+    ends = {(uids[source], uids[target]): path for (source, target), path in edges(view).items()}
+    longest, next_row = ends["numbers", "join"], ends["one", "two"]
     assert ("L" in longest, "L" in next_row) == (True, False)
     (straight,) = (part.partition("C")[0] for part in longest.split("L")[1:2])
     before = longest.partition("L")[0].split()[-2]

@@ -14,7 +14,8 @@ export function svg(tag, properties, ...children) {
   return filled(document.createElementNS(SVG, tag), properties, children);
 }
 
-function filled(element, properties, children) {
+/** Set properties of an element, and add children. */
+export function filled(element, properties, children = []) {
   for (const [name, value] of Object.entries(properties ?? {})) {
     if (typeof value === "function") element[name] = value;
     else if (name === "style") for (const [part, text] of Object.entries(value)) element.style.setProperty(part, text);

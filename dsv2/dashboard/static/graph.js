@@ -1,92 +1,70 @@
-// The graph of operators: cards as buttons over lines. Arrow keys move along the edges.
+// The graph of operators that the server has drawn, with numbers. Arrow keys move along the edges.
 
-import { h, svg } from "./dom.js";
+import { filled, h, svg } from "./dom.js";
 import { count, plural, rate, share } from "./format.js";
 
 const WORDS = { unknown: "not measured", idle: "no records", low: "low pressure", busy: "busy", high: "high pressure" };
 
+const drawn = new WeakMap(); // by plan: its graph, as the server has drawn it
+
 /** plan: the plan. operators: the numbers by id. selected: an id or null. choose: called with an id or null. */
 export function graph({ plan, operators, selected, choose }) {
-  const { picture } = plan;
-  const first = selected ?? picture.cards[0]?.operator;
+  if (!drawn.has(plan)) drawn.set(plan, new DOMParser().parseFromString(plan.svg, "image/svg+xml").documentElement);
+  const picture = document.importNode(drawn.get(plan), true);
+  const cards = [...picture.querySelectorAll("[data-operator]")];
+  for (const card of cards) {
+    const operator = plan.operators[Number(card.dataset.operator)];
+    const numbers = operators[operator.id];
+    filled(card, {
+      class: `operator ${numbers?.level ?? "unknown"}`,
+      role: "button",
+      tabindex: card.dataset.operator === String(selected ?? cards[0].dataset.operator) ? "0" : "-1",
+      "aria-pressed": String(selected === operator.id),
+      "aria-label": spoken(operator, numbers),
+      onclick: () => choose(selected === operator.id ? null : operator.id),
+      onkeydown: move,
+    });
+    card.append(live(card, operator, numbers));
+  }
   return h(
     "div",
     { class: "graph", role: "group", "aria-label": "Operators. Arrow keys move along the edges, Enter chooses." },
-    h(
-      "div",
-      { class: "plane", style: { width: `${picture.width}px`, height: `${picture.height}px` } },
-      svg(
-        "svg",
-        { width: picture.width, height: picture.height, "aria-hidden": "true" },
-        picture.edges.map((edge) => drawnEdge(edge)),
-      ),
-      picture.cards.map((card) => {
-        const operator = plan.operators[card.operator];
-        const numbers = operators[card.operator];
-        return cardOf({ card, operator, numbers, picture, selected, choose, inOrder: card.operator === first });
-      }),
-    ),
+    picture,
   );
-}
 
-function drawnEdge(edge) {
-  const [x, y] = edge.end;
-  return svg(
-    "g",
-    { class: edge.chained ? "edge chained" : "edge" },
-    svg("path", { d: edge.path }),
-    svg("polygon", { points: `${x},${y} ${x - 4},${y - 7} ${x + 4},${y - 7}` }),
-    edge.label && svg("text", { x: edge.label_at[0], y: edge.label_at[1], "text-anchor": "middle" }, shortened(edge.label)),
-  );
-}
-
-function shortened(text) {
-  return text.length > 34 ? `${text.slice(0, 33)}…` : text;
-}
-
-function cardOf({ card, operator, numbers, picture, selected, choose, inOrder }) {
-  const level = numbers?.level ?? "unknown";
-  const move = (event) => {
-    const next = target(event.key, card);
-    if (next === undefined && event.key !== "Escape") return;
-    event.preventDefault();
+  function move(event) {
+    const card = event.currentTarget;
     if (event.key === "Escape") choose(null);
-    else event.currentTarget.parentElement.querySelector(`[data-operator="${next}"]`)?.focus();
-  };
-  return h(
-    "button",
-    {
-      type: "button",
-      class: `operator ${level}`,
-      "data-key": String(card.operator),
-      "data-operator": String(card.operator),
-      tabindex: inOrder ? "0" : "-1",
-      "aria-pressed": String(selected === card.operator),
-      "aria-label": spoken(operator, numbers, level),
-      onclick: () => choose(selected === card.operator ? null : card.operator),
-      onkeydown: move,
-      style: {
-        left: `${card.x}px`,
-        top: `${card.y}px`,
-        width: `${picture.card_width}px`,
-        height: `${picture.card_height}px`,
-      },
-    },
+    else if (event.key === "Enter" || event.key === " ") card.onclick();
+    else {
+      const next = neighbour(event.key, card, plan);
+      if (!next) return;
+      next.focus();
+    }
+    event.preventDefault();
+  }
+}
+
+/** The numbers of an operator, in the free lines of its card. */
+function live(card, operator, numbers) {
+  const { x, y, width, height } = placeOf(card);
+  const busy = numbers?.busy ?? null;
+  return svg(
+    "foreignObject",
+    { x: x + 10, y: y + 25, width: width - 20, height: height - 29 },
+    h("p", { class: "rates" }, ...rates(operator, numbers)),
     h(
-      "span",
-      { class: "name" },
-      h("b", { title: operator.title }, operator.title),
-      operator.findings.length > 0 && h("span", { class: "sign", title: "The plan has a warning or note" }, "⚠"),
-      h("span", { class: "soft" }, `×${operator.parallelism}`),
-    ),
-    h("span", { class: "rates" }, ...rates(operator, numbers)),
-    h(
-      "span",
+      "p",
       { class: "state" },
-      (numbers?.busy ?? null) !== null && h("span", { class: "meter" }, h("span", { style: { width: `${Math.round((numbers?.busy ?? 0) * 100)}%` } })),
-      h("span", { class: "word" }, word(operator, numbers, level)),
+      busy !== null && h("span", { class: "meter" }, h("span", { style: { width: `${Math.round(busy * 100)}%` } })),
+      h("span", { class: "word" }, word(operator, numbers)),
     ),
   );
+}
+
+function placeOf(card) {
+  const frame = card.querySelector(".card");
+  return Object.fromEntries(["x", "y", "width", "height"].map((name) => [name, Number(frame.getAttribute(name))]));
 }
 
 function rates(operator, numbers) {
@@ -97,36 +75,40 @@ function rates(operator, numbers) {
   return parts;
 }
 
-function word(operator, numbers, level) {
+function word(operator, numbers) {
   if (!numbers) return operator.kind === "sink" ? "sink" : WORDS.unknown;
   if (numbers.errors) return plural(numbers.errors, "error");
   if (numbers.held) return `holds ${count(numbers.held)}`;
   if (numbers.lag) return `lag ${count(numbers.lag)}`;
-  return numbers.busy === null ? WORDS[level] : `busy ${share(numbers.busy)}`;
+  return numbers.busy === null ? WORDS[numbers.level] : `busy ${share(numbers.busy)}`;
 }
 
-function spoken(operator, numbers, level) {
+function spoken(operator, numbers) {
   const parts = [`${operator.kind === "source" ? "Source" : operator.kind === "sink" ? "Sink" : "Operator"} ${operator.title}`];
   if (numbers) {
-    parts.push(`${rate(numbers.in_rate)} in`, `${rate(numbers.out_rate)} out`, WORDS[level], ...numbers.reasons);
+    parts.push(`${rate(numbers.in_rate)} in`, `${rate(numbers.out_rate)} out`, WORDS[numbers.level], ...numbers.reasons);
   }
   return parts.join(", ");
 }
 
-function target(key, card) {
-  const place = card.beside.indexOf(card.operator);
-  switch (key) {
-    case "ArrowUp":
-      return card.upstream[0];
-    case "ArrowDown":
-      return card.downstream[0];
-    case "ArrowLeft":
-      return card.beside[place - 1];
-    case "ArrowRight":
-      return card.beside[place + 1];
-    default:
-      return undefined;
-  }
+/** The card to which an arrow key leads: along an edge, or to the nearest one on the left or right. */
+function neighbour(key, card, plan) {
+  const id = Number(card.dataset.operator);
+  const cards = [...card.ownerSVGElement.querySelectorAll("[data-operator]")];
+  const along = {
+    ArrowUp: plan.operators[id].upstream[0],
+    ArrowDown: plan.operators.find((other) => other.upstream.includes(id))?.id,
+  };
+  if (key in along) return cards.find((other) => other.dataset.operator === String(along[key]));
+  const side = { ArrowLeft: -1, ArrowRight: 1 }[key];
+  const here = placeOf(card);
+  const away = (other) => {
+    const { x, y, width } = placeOf(other);
+    const across = side * (x + width / 2 - here.x - here.width / 2);
+    return across > here.width / 2 ? across + 3 * Math.abs(y - here.y) : Infinity;
+  };
+  const next = side && cards.reduce((one, other) => (away(other) < away(one) ? other : one));
+  return next && away(next) < Infinity ? next : undefined;
 }
 
 /** What the colours mean. */
@@ -135,6 +117,6 @@ export function legend() {
     "ul",
     { class: "legend levels" },
     ["idle", "low", "busy", "high"].map((level) => h("li", {}, h("span", { class: `swatch ${level}` }), WORDS[level])),
-    h("li", {}, h("span", { class: "thick" }), "in one subtask"),
+    h("li", {}, h("span", { class: "box" }), "in one subtask"),
   );
 }

@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TypeAlias
 
-from dsv2.explain.channels.model import Channel, ChannelsView, EdgeChannels, Mark, OperatorChannels, shown_subtasks
+from dsv2.explain.channels.model import ChannelsView, EdgeChannels, Mark, OperatorChannels, shown_subtasks
 from dsv2.explain.channels.text import to_text
+from dsv2.explain.edge_lines import Column, routed
 from dsv2.explain.layout import Layout, Point, Size, lay_out
 from dsv2.explain.measure import cut, width_of, wrapped
 from dsv2.explain.stack import LINK, Stack, links, stacked
-from dsv2.explain.svg_parts import arrow, svg_document, xml_text
-from dsv2.graph import OperatorKind
+from dsv2.explain.svg_parts import LINE, PAD, TITLE, card, svg_document, xml_text
 from dsv2.printable import printable
 
 __all__ = ("to_svg",)
 
 _MARGIN = 16
 _HEADER = 44  # the title
-_PAD = 8  # around cards and between text and border
-_LINE = 16
-_TITLE = 20
 _LEAST, _MOST = 110, 176  # the width of text in a card
 _GAP = 18  # between subtasks
 _HIDDEN = 76  # between subtasks, where others are left out
 _SPACE = 56  # between rows, without labels of edges
 _SAMPLE = 26  # the line of an entry of the legend
+_TURNS = (6, 9, 12)
 
 _CHANNELS = """
 .dsv2-plan .carries, .dsv2-plan .of-key { stroke: var(--function); stroke-width: 2; }
@@ -66,18 +63,13 @@ class _Box:
 
     def height_of(self, operator: int) -> float:
         """The height of the card of an operator."""
-        return _TITLE + _LINE * len(self.lines[operator]) + _PAD
+        return TITLE + LINE * len(self.lines[operator]) + PAD
 
-
-@dataclass(frozen=True, slots=True)
-class _Arrow:
-    """A channel: where it leaves its subtask, at the bottom or at the side of a card, and where it arrives."""
-
-    edge: int
-    channel: Channel
-    start: Point
-    side: Point | None
-    end: Point
+    def column(self, subtask: int, place: Point) -> Column:
+        """Where channels leave and reach a subtask of the box at a place."""
+        left, top, bottom = place[0] + self.columns[subtask], place[1], place[1] + self.height
+        middles = {one.id: top + self.tops[one.id] + self.height_of(one.id) / 2 for one in self.stack.operators}
+        return Column(left, self.card, top + PAD, bottom - PAD, left + self.card, bottom, _TURNS, middles)
 
 
 def to_svg(view: ChannelsView) -> str:
@@ -90,7 +82,7 @@ def to_svg(view: ChannelsView) -> str:
     leaving = {head: sum(source == head for source, _ in ends) for head in boxes}
     sizes = {
         head: Size(
-            box.width, box.height, max((_SPACE + _LINE * leaving[one] for one, to in ends if to == head), default=0)
+            box.width, box.height, max((_SPACE + LINE * leaving[one] for one, to in ends if to == head), default=0)
         )
         for head, box in boxes.items()
     }
@@ -98,19 +90,16 @@ def to_svg(view: ChannelsView) -> str:
     width = max(layout.width, width_of(view.title, 16, bold=True)) + 2 * _MARGIN
     width = max(width, *(width_of(text, 12) + _SAMPLE + 2 * _MARGIN for text in (*view.legend.values(), "")))
     rules = wrapped(view.rules, width - 2 * _MARGIN, 12)
-    header = _HEADER + _LINE * len(rules)
+    header = _HEADER + LINE * len(rules)
     legend = header + layout.height + 28
-    height = legend + _LINE * len(view.legend)
+    height = legend + LINE * len(view.legend)
     left = (width - layout.width) / 2
     parts = [
         f'<text class="plan" x="{_MARGIN}" y="28">{xml_text(view.title)}</text>',
-        *(
-            f'<text x="{_MARGIN}" y="{46 + _LINE * number}">{xml_text(line)}</text>'
-            for number, line in enumerate(rules)
-        ),
+        *(f'<text x="{_MARGIN}" y="{46 + LINE * number}">{xml_text(line)}</text>' for number, line in enumerate(rules)),
         f'<g transform="translate({left:.1f} {header})">',
         *(_background(box, layout.places[head]) for head, box in boxes.items()),
-        *_edges(view, boxes, edges, ends, layout),
+        *_edges(boxes, edges, ends, layout),
         *(line for head, box in boxes.items() for line in _subtasks(view, box, layout.places[head])),
         *_labels(boxes, edges, ends, layout),
         "</g>",
@@ -125,22 +114,22 @@ def _box(view: ChannelsView, chain: Sequence[OperatorChannels]) -> _Box:
     subtasks, hidden = shown_subtasks(chain[0].operator.parallelism)
     texts = [width_of(line, 12) for of_one in lines.values() for line in of_one]
     titles = [width_of(f"{printable(one.title)} {subtasks[-1]}", 13, bold=True) for one in stack.operators]
-    card = min(max(*texts, *titles, _LEAST), _MOST) + 2 * _PAD
-    tops, top = {}, float(_PAD)
+    card = min(max(*texts, *titles, _LEAST), _MOST) + 2 * PAD
+    tops, top = {}, float(PAD)
     for one in stack.operators:
         tops[one.id] = top
-        top += _TITLE + _LINE * len(lines[one.id]) + _PAD + LINK
-    columns, x = {}, _PAD + stack.rail
+        top += TITLE + LINE * len(lines[one.id]) + PAD + LINK
+    columns, x = {}, PAD + stack.rail
     for number in subtasks:
         x += (_HIDDEN - _GAP) * (hidden > 0 and number == subtasks[-1])
         columns[number] = x
         x += card + _GAP + stack.rail
-    inner = x - _GAP - stack.rail + _PAD
+    inner = x - _GAP - stack.rail + PAD
     exchanges = [edge for edge in view.edges if not edge.edge.chained]
     labels = [width_of(one.label, 11) for one in exchanges if tops.keys() & {one.edge.source, one.edge.target}]
     width = max(inner, *labels, 0)
     columns = {number: column + (width - inner) / 2 for number, column in columns.items()}
-    return _Box(stack, lines, tops, card, columns, hidden, width, top - LINK + _PAD)
+    return _Box(stack, lines, tops, card, columns, hidden, width, top - LINK + PAD)
 
 
 def _background(box: _Box, place: Point) -> str:
@@ -160,110 +149,51 @@ def _subtasks(view: ChannelsView, box: _Box, place: Point) -> Iterator[str]:
             css = _css(marks[source, target].channels[0].mark)
             return f'class="line {css}" data-channel="{source}.{subtask}-{target}.{subtask}-0"'
 
-        yield from links(box.stack, tops, x + column, box.card, _TITLE - 5, attributes)
+        yield from links(box.stack, tops, x + column, box.card, TITLE - 5, attributes)
         for operator in box.stack.operators:
             yield from _card(view.operators[operator.id], box, number, (x + column, tops[operator.id]))
     if box.hidden:
         *_, before, last = box.columns.values()
         middle = x + (before + box.card + last) / 2
         for line, text in enumerate(("…", f"{box.hidden} more")):
-            top = y + box.height / 2 + _LINE * line
+            top = y + box.height / 2 + LINE * line
             yield f'<text x="{middle:.1f}" y="{top:.1f}" text-anchor="middle">{text}</text>'
 
 
 def _card(shown: OperatorChannels, box: _Box, subtask: int, place: Point) -> Iterator[str]:
-    operator, (x, y) = shown.operator, place
-    kind = "source" if operator.kind is OperatorKind.SOURCE else "function"
-    height = box.height_of(operator.id)
+    operator = shown.operator
+    room = box.card - 2 * PAD - width_of(f" {subtask}", 13, bold=True)
+    title = f"{cut(printable(operator.title), room, 13, bold=True)} {subtask}"
     tooltip = "\n".join((f"{operator.title}, subtask {subtask}", *shown.roles))
     yield f'<g data-subtask="{operator.id}.{subtask}"><title>{xml_text(tooltip, lines=True)}</title>'
-    yield (
-        f'<rect class="card" x="{x:.1f}" y="{y:.1f}" width="{box.card:.1f}" height="{height:.1f}" rx="5"/>'
-        f'<rect class="{kind}" x="{x:.1f}" y="{y + 5:.1f}" width="3" height="{height - 10:.1f}"/>'
-    )
-    room = box.card - 2 * _PAD - width_of(f" {subtask}", 13, bold=True)
-    title = f"{cut(printable(operator.title), room, 13, bold=True)} {subtask}"
-    yield f'<text class="title" x="{x + _PAD:.1f}" y="{y + 18:.1f}">{xml_text(title)}</text>'
-    for number, line in enumerate(box.lines[operator.id]):
-        yield f'<text x="{x + _PAD:.1f}" y="{y + 18 + _LINE * (number + 1):.1f}">{xml_text(line)}</text>'
+    size = Size(box.card, box.height_of(operator.id))
+    yield from card(operator.kind, place, size, title, box.lines[operator.id])
     yield "</g>"
 
 
 def _edges(
-    view: ChannelsView, boxes: Mapping[int, _Box], edges: Sequence[EdgeChannels], ends: Sequence[_Ends], layout: Layout
+    boxes: Mapping[int, _Box], edges: Sequence[EdgeChannels], ends: Sequence[_Ends], layout: Layout
 ) -> Iterator[str]:
     """Draw the channels, those that carry the watermark above the others."""
-    arrows = _arrows(boxes, edges, ends, layout)
-    order = [Mark.BARE, Mark.OF_OTHER_KEYS, Mark.CARRIES, Mark.OF_KEY]
-    for one in sorted(arrows, key=lambda one: order.index(one.channel.mark)):
-        edge = edges[one.edge].edge
-        points = [
-            one.start,
-            *(point for bend in layout.bends[one.edge] for point in bend),
-            (one.end[0], one.end[1] - 5),
-        ]
-        path = f"M{one.start[0]:.1f} {one.start[1]:.1f}"
-        if one.side is not None:  # out of the side of a card, then down
-            (x, y), (turn, bottom) = one.side, one.start
-            path = f"M{x:.1f} {y:.1f}H{turn - 5:.1f}Q{turn:.1f} {y:.1f} {turn:.1f} {y + 5:.1f}V{bottom:.1f}"
-        for leg, (start, end) in enumerate(pairwise(points)):
-            if leg % 2 and leg < len(points) - 2:
-                path += f"L{end[0]:.1f} {end[1]:.1f}"  # through a row
-                continue
-            bend = (end[1] - start[1]) / 2
-            path += f"C{start[0]:.1f} {start[1] + bend:.1f} {end[0]:.1f} {end[1] - bend:.1f} {end[0]:.1f} {end[1]:.1f}"
-        name = f"{edge.source}.{one.channel.source}-{edge.target}.{one.channel.target}-{edge.input}"
-        yield f'<path class="line {_css(one.channel.mark)}" data-channel="{name}" d="{path}"/>{arrow(*one.end)}'
-        if edges[one.edge].blocked:
-            yield _gate(one.end[0], one.end[1] - 10)
-
-
-def _arrows(
-    boxes: Mapping[int, _Box], edges: Sequence[EdgeChannels], ends: Sequence[_Ends], layout: Layout
-) -> list[_Arrow]:
-    """Where channels leave and arrive: spread over the width of each subtask, in the order of the other ends."""
+    columns = {
+        (head, subtask): box.column(subtask, layout.places[head])
+        for head, box in boxes.items()
+        for subtask in box.columns
+    }
     channels = [(number, channel) for number, edge in enumerate(edges) for channel in edge.channels]
-    starts: dict[int, tuple[Point, Point | None]] = {}
-    arrivals: dict[int, Point] = {}
-
-    def centre(head: int, subtask: int) -> float:
-        return layout.places[head][0] + boxes[head].columns[subtask] + boxes[head].card / 2
-
-    def to(which: int) -> float:
-        number, channel = channels[which]
-        bends = layout.bends[number]
-        return bends[0][0][0] if bends else centre(ends[number][1], channel.target)
-
-    def origin(which: int) -> float:
-        number, channel = channels[which]
-        bends = layout.bends[number]
-        return bends[-1][1][0] if bends else centre(ends[number][0], channel.source)
-
-    for head, box in boxes.items():
-        x, y = layout.places[head]
-        last = box.stack.operators[-1].id
-        for subtask, column in box.columns.items():
-            left = x + column
-            leaving = sorted(
-                (n for n, (edge, one) in enumerate(channels) if (ends[edge][0], one.source) == (head, subtask)), key=to
-            )
-            below = [which for which in leaving if edges[channels[which][0]].edge.source == last]
-            for place, which in enumerate(below):
-                starts[which] = (left + box.card * (place + 1) / (len(below) + 1), y + box.height - _PAD), None
-            for place, which in enumerate(which for which in leaving if which not in below):
-                operator = edges[channels[which][0]].edge.source
-                middle = y + box.tops[operator] + box.height_of(operator) / 2
-                turn = left + box.card + 6 + 3 * (place % 3)
-                starts[which] = (turn, y + box.height), (left + box.card, middle)
-            arriving = sorted(
-                (n for n, (edge, one) in enumerate(channels) if (ends[edge][1], one.target) == (head, subtask)),
-                key=origin,
-            )
-            for place, which in enumerate(arriving):
-                arrivals[which] = left + box.card * (place + 1) / (len(arriving) + 1), y + _PAD
-    return [
-        _Arrow(number, channel, *starts[which], arrivals[which]) for which, (number, channel) in enumerate(channels)
+    lines = [
+        ((ends[number][0], one.source), edges[number].edge.source, (ends[number][1], one.target))
+        for number, one in channels
     ]
+    routes = routed(columns, lines, [layout.bends[number] for number, _ in channels])
+    order = [Mark.BARE, Mark.OF_OTHER_KEYS, Mark.CARRIES, Mark.OF_KEY]
+    drawn = zip(channels, routes, strict=True)
+    for (number, channel), line in sorted(drawn, key=lambda one: order.index(one[0][1].mark)):
+        edge = edges[number].edge
+        name = f"{edge.source}.{channel.source}-{edge.target}.{channel.target}-{edge.input}"
+        yield line.drawn(f'class="line {_css(channel.mark)}" data-channel="{name}"')
+        if edges[number].blocked:
+            yield _gate(line.tip[0], line.tip[1] - 10)
 
 
 def _labels(
@@ -284,7 +214,7 @@ def _labels(
             if len(leaving) > 1:
                 place = f" input {edges[number].edge.input + 1}" if arriving > 1 else ""
                 text = f"{boxes[target].stack.operators[0].title}{place}: {text}"
-            yield _label(text, boxes[head], layout.places[head], boxes[head].height + 14 + _LINE * line)
+            yield _label(text, boxes[head], layout.places[head], boxes[head].height + 14 + LINE * line)
             line += 1
 
 
@@ -296,7 +226,7 @@ def _label(text: str, box: _Box, place: Point, down: float) -> str:
 
 def _legend(view: ChannelsView, top: float) -> Iterator[str]:
     for line, (mark, text) in enumerate(view.legend.items()):
-        y = top + _LINE * line
+        y = top + LINE * line
         if mark is None:
             yield f'<path class="line" d="M{_MARGIN} {y:.1f}h18"/>'
             yield f'<path class="gate" d="M{_MARGIN + 9} {y - 5:.1f}v10"/>'
