@@ -21,7 +21,7 @@ from uuid import UUID
 from psycopg.types.multirange import Multirange
 from psycopg.types.range import Range
 
-from dsv2.connectors.postgres.adaption import ADAPTERS
+from dsv2.connectors.postgres.adapters import ADAPTERS
 
 __all__ = ("ColumnRule", "plain", "rule_of")
 

@@ -8,42 +8,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dsv2.connectors.postgres.split import LOG, PostgresSplit
-from dsv2.sources import (
-    AssigningEnumerator,
-    AssignmentState,
-    Portion,
-    RoundRobinSplitAssigner,
-    SplitDiscovery,
-    SplitEnumeratorContext,
-)
+from dsv2.sources import AssignmentState, Portion, SplitDiscovery, SplitEnumeratorContext
 from dsv2.watermark import Watermark
 
 if TYPE_CHECKING:
     from dsv2.connectors.postgres.replication import Replication
 
-__all__ = ("PostgresDiscovery", "PostgresEnumerator")
+__all__ = ("PostgresDiscovery",)
 
 _QUIET_BYTES = 4 << 20
 """Advance over so many bytes of the log even without changes of the table, so that the slot can release them."""
-
-
-class PostgresEnumerator(AssigningEnumerator[PostgresSplit]):
-    """``AssigningEnumerator`` that notifies ``PostgresDiscovery`` of the end of each micro-batch's planning."""
-
-    def __init__(
-        self,
-        ctx: SplitEnumeratorContext[PostgresSplit],
-        restored: AssignmentState[PostgresSplit] | None,
-        discovery: PostgresDiscovery,
-        limit_per_batch: int | None,
-    ) -> None:
-        assigner = RoundRobinSplitAssigner()
-        super().__init__(ctx, restored, discovery, assigner, bounded=False, limit_per_batch=limit_per_batch)
-        self._postgres = discovery
-
-    def snapshot_state(self) -> AssignmentState[PostgresSplit]:
-        self._postgres.end_batch()
-        return super().snapshot_state()
 
 
 class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
@@ -79,22 +53,25 @@ class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
     def discover(self) -> Collection[PostgresSplit]:
         splits = self._begin() if self._restored is None else _known(self._restored)
         self._unread = {split.name for split in splits if split.name != LOG}
-        self._snapshot_is_over = not self._unread
         return splits
 
     def _begin(self) -> list[PostgresSplit]:
-        start = self._replication.begin(replace=self._replace)
-        count = max(1, min(self._ctx.parallelism, start.rows))
-        bounds = [start.rows * number // count for number in range(count + 1)]
+        rows, log = self._replication.begin(replace=self._replace)
+        count = max(1, min(self._ctx.parallelism, rows))
+        bounds = [rows * number // count for number in range(count + 1)]
         snapshot = [
-            PostgresSplit(f"snapshot-{number}", start.table, first, stop, start.key)
+            replace(log, name=f"snapshot-{number}", position=first, stop=stop)
             for number, (first, stop) in enumerate(pairwise(bounds))
             if first < stop
         ]
-        return [*snapshot, PostgresSplit(LOG, start.table, start.lsn, None, start.key)]
+        return [*snapshot, log]
 
     def refresh(self) -> None:
         self._end = None
+
+    def ready(self, waiting: Sequence[PostgresSplit], limit: int | None, /) -> Sequence[PostgresSplit]:
+        self._snapshot_is_over = not self._unread
+        return waiting
 
     def advance(self, split: PostgresSplit, limit: int | None, /) -> Portion[PostgresSplit] | None:
         if split.name == LOG:
@@ -109,10 +86,6 @@ class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
 
     def lag(self, split: PostgresSplit, /) -> int | None:
         return None if split.stop is None else split.stop - split.position  # changes cannot be counted
-
-    def end_batch(self) -> None:
-        """Called when a micro-batch has been planned."""
-        self._snapshot_is_over = not self._unread
 
     def _advance_log(self, split: PostgresSplit, limit: int | None) -> Portion[PostgresSplit] | None:
         if self._pending_watermark is not None:

@@ -8,7 +8,7 @@ the table itself would not be repeatable. The cost is disk space for the copy un
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from psycopg import sql
@@ -16,12 +16,12 @@ from psycopg import sql
 from dsv2.connectors.postgres.log import Log, confirmed_lsn
 from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.server import Connection, Server, listed, named, opened, statement
-from dsv2.connectors.postgres.split import KeyColumn, PostgresSplit, lsn_text, parse_lsn
-from dsv2.connectors.postgres.table import FollowedTable, table_named, table_numbered
+from dsv2.connectors.postgres.split import LOG, KeyColumn, PostgresSplit, lsn_text, parse_lsn
+from dsv2.connectors.postgres.table import Table, replicated_table
 from dsv2.connectors.postgres.table_columns import another_key
 from dsv2.errors import JobError
 
-__all__ = ("ROW_NUMBER", "Replication", "Start", "copy_of")
+__all__ = ("ROW_NUMBER", "Replication", "copy_of")
 
 T = TypeVar("T")
 
@@ -38,26 +38,12 @@ FROM pg_publication WHERE pubname = $2 AND EXISTS (
     WHERE part.pubname = pg_publication.pubname AND schemaname = $3 AND tablename = $4
 )
 """
-_COLUMNS = """
-SELECT attname FROM pg_attribute
-WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum
-"""
 _COPIES = """
 SELECT nspname, relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE relname = $1 AND relkind = 'r'
 """
 _DROP_TABLE = "DROP TABLE {}"
 _DROP_SLOT = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1"
-
-
-@dataclass(frozen=True)
-class Start:
-    """The start of replication: a copy of ``table`` with ``rows`` rows, and changes from ``lsn`` on."""
-
-    table: int
-    rows: int
-    lsn: int
-    key: tuple[KeyColumn, ...]
 
 
 class Replication:
@@ -68,11 +54,14 @@ class Replication:
         self._server = Server(settings.connection)
         self.log = Log(self._server, settings)
 
-    def begin(self, *, replace: bool) -> Start:
+    def begin(self, *, replace: bool) -> tuple[int, PostgresSplit]:
         """Create the objects, or reuse those of a failed start that never called ``claim``.
 
         Args:
             replace: Drop an existing slot and copy instead of raising an error.
+
+        Returns:
+            The number of rows of the copy, and the log at its beginning.
 
         Raises:
             JobError: The slot exists already, or the objects cannot be created.
@@ -106,9 +95,9 @@ class Replication:
     def _run(self, what: str, call: Callable[[Connection], T]) -> T:
         return self._server.run(f"Cannot {what} table {self._settings.table}", call)
 
-    def _begin(self, connection: Connection, *, replace: bool) -> Start:
+    def _begin(self, connection: Connection, *, replace: bool) -> tuple[int, PostgresSplit]:
         self._check_level(connection)
-        table = table_named(connection, self._settings.table)
+        table = replicated_table(connection, self._settings.table)
         confirmed = confirmed_lsn(connection, self._settings.slot)
         if confirmed is not None and not replace:
             return self._reuse(connection, table, confirmed)
@@ -125,7 +114,7 @@ class Replication:
                 f"postgresql.conf, and restart the server ({self._server!r})."
             )
 
-    def _reuse(self, connection: Connection, table: FollowedTable, lsn: int) -> Start:
+    def _reuse(self, connection: Connection, table: Table, lsn: int) -> tuple[int, PostgresSplit]:
         copy = self._copy_of(table)
         query = "SELECT obj_description(to_regclass($1), 'pg_class')"
         if connection.execute(query, [copy.as_string()]).fetchone() != (_mark(table, lsn),):
@@ -136,12 +125,12 @@ class Replication:
             )
         count = statement("SELECT coalesce(max({}), 0) FROM {}", sql.Identifier(ROW_NUMBER), copy)
         ((rows,),) = connection.execute(count).fetchall()
-        return Start(table.oid, rows, lsn, _key(connection, table))
+        return rows, _log(table, lsn)
 
-    def _copy_of(self, table: FollowedTable) -> sql.Identifier:
+    def _copy_of(self, table: Table) -> sql.Identifier:
         return sql.Identifier(table.schema, self._settings.copy)
 
-    def _publish(self, connection: Connection, table: FollowedTable) -> None:
+    def _publish(self, connection: Connection, table: Table) -> None:
         if self._is_published(connection, table):
             return
         publication = self._settings.publication
@@ -154,7 +143,7 @@ class Replication:
         connection.execute(statement("DROP PUBLICATION IF EXISTS {}", name))
         connection.execute(statement("CREATE PUBLICATION {} FOR TABLE ONLY {}", name, table.identifier))
 
-    def _is_published(self, connection: Connection, table: FollowedTable) -> bool:
+    def _is_published(self, connection: Connection, table: Table) -> bool:
         found = connection.execute(_PUBLISHED, [table.oid, self._settings.publication, table.schema, table.name])
         return found.fetchone() == (True,)
 
@@ -165,7 +154,7 @@ class Replication:
                 f"The replication slot {self._settings.slot} was dropped, so changes of {self._settings.table} are "
                 f"lost. Start the job with a new checkpoint."
             )
-        table = table_numbered(connection, oid, self._settings.table)
+        table = replicated_table(connection, self._settings.table, oid)
         query = "SELECT to_regclass($1)::oid"
         if connection.execute(query, [named(self._settings.table).as_string()]).fetchone() != (oid,):
             raise JobError(
@@ -179,7 +168,7 @@ class Replication:
             )
         return _current_names(table, split.key)
 
-    def _copy_at_slot(self, connection: Connection, table: FollowedTable) -> Start:
+    def _copy_at_slot(self, connection: Connection, table: Table) -> tuple[int, PostgresSplit]:
         # A temporary slot becomes permanent only after the copy is complete. Until then it ends with its connection.
         slot = self._settings.slot
         with opened(self._settings.connection, replication="database") as exporting:
@@ -188,20 +177,18 @@ class Replication:
                 "CREATE_REPLICATION_SLOT {} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT", sql.Identifier(temporary)
             )
             ((_, lsn, snapshot, _),) = exporting.execute(create).fetchall()
-            rows = self._copy(connection, table, snapshot, lsn)
-            start = Start(table.oid, rows, parse_lsn(lsn), _key(connection, table))
+            rows = self._copy(connection, table, snapshot, parse_lsn(lsn))
             keep = "SELECT pg_copy_logical_replication_slot({}, {}, false)"
             exporting.execute(statement(keep, sql.Literal(temporary), sql.Literal(slot)))
-        return start
+        return rows, _log(table, parse_lsn(lsn))
 
-    def _copy(self, connection: Connection, table: FollowedTable, snapshot: str, lsn: str) -> int:
+    def _copy(self, connection: Connection, table: Table, snapshot: str, lsn: int) -> int:
         copy, number = self._copy_of(table), sql.Identifier(ROW_NUMBER)
-        columns = [name for (name,) in connection.execute(_COLUMNS, [table.oid])]
         select = statement(
             "SELECT row_number() OVER (ORDER BY {}) AS {}, {} FROM ONLY {}",
-            listed(table.key.values()),
+            listed(column.name for column in table.key),
             number,
-            listed(columns),
+            listed(column.name for column in table.columns if not column.is_generated),
             table.identifier,
         )
         with connection.transaction():
@@ -209,7 +196,7 @@ class Replication:
             connection.execute(statement("SET TRANSACTION SNAPSHOT {}", sql.Literal(snapshot)))
             rows = connection.execute(statement("CREATE TABLE {} AS {}", copy, select)).rowcount
             connection.execute(statement("ALTER TABLE {} ADD PRIMARY KEY ({})", copy, number))
-            connection.execute(statement("COMMENT ON TABLE {} IS {}", copy, sql.Literal(_mark(table, parse_lsn(lsn)))))
+            connection.execute(statement("COMMENT ON TABLE {} IS {}", copy, sql.Literal(_mark(table, lsn))))
         return rows
 
     def _for_copies(self, connection: Connection, text: str) -> None:
@@ -238,27 +225,22 @@ def _copies(connection: Connection, settings: ReplicationSettings) -> list[sql.I
     return [sql.Identifier(*found) for found in connection.execute(_COPIES, [settings.copy]).fetchall()]
 
 
-def _key(connection: Connection, table: FollowedTable) -> tuple[KeyColumn, ...]:
-    names = table.key.values()
-    found = connection.execute(statement("SELECT {} FROM {} LIMIT 0", listed(names), table.identifier))
-    types = [column.type_code for column in found.description or ()]  # of domains, the base types
-    return tuple(
-        KeyColumn(number, kind, (name,)) for kind, (number, name) in zip(types, table.key.items(), strict=True)
-    )
+def _log(table: Table, lsn: int) -> PostgresSplit:
+    key = tuple(KeyColumn(column.number, column.type, (column.name,)) for column in table.key)
+    return PostgresSplit(LOG, table.oid, lsn, None, key)
 
 
-def _current_names(table: FollowedTable, key: tuple[KeyColumn, ...]) -> tuple[KeyColumn, ...]:
+def _current_names(table: Table, key: tuple[KeyColumn, ...]) -> tuple[KeyColumn, ...]:
     """Add the current names of the columns of ``key``. That it was replaced is left to the log, if it can show that."""
-    if set(table.key) != {column.number for column in key}:
+    now = {column.number: column.name for column in table.key}
+    if set(now) != {column.number for column in key}:
         former = {name for column in key for name in column.names}
-        if table.is_whole or former.issuperset(table.key.values()):
-            raise JobError(another_key(table.name, key, table.key.values()))
+        if table.is_whole or former.issuperset(now.values()):
+            raise JobError(another_key(table.name, key, now.values()))
         return key
-    return tuple(
-        replace(column, names=tuple(dict.fromkeys((table.key[column.number], *column.names)))) for column in key
-    )
+    return tuple(replace(column, names=tuple(dict.fromkeys((now[column.number], *column.names)))) for column in key)
 
 
-def _mark(table: FollowedTable, lsn: int) -> str:
+def _mark(table: Table, lsn: int) -> str:
     """The comment of an unclaimed copy: its table, and where the log continues."""
     return f"dsv2: table {table.oid} at {lsn_text(lsn)}"

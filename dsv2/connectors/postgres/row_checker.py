@@ -9,6 +9,7 @@ from psycopg import errors, sql
 
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.server import Connection, Server, named, statement
+from dsv2.connectors.postgres.table import table_of
 from dsv2.connectors.postgres.table_rows import TableRows
 from dsv2.connectors.postgres.table_writer import TableWriter
 
@@ -17,10 +18,6 @@ __all__ = ("RowChecker",)
 T = TypeVar("T")
 
 _TABLE = sql.Identifier("dsv2_check")
-_NOT_NULL = """
-SELECT attname FROM pg_attribute
-WHERE attrelid = 'pg_temp.dsv2_check'::regclass AND attnum > 0 AND attnotnull
-"""
 _OF_THE_ROW = (errors.DataError, errors.IntegrityError, errors.DatatypeMismatch)
 
 
@@ -72,7 +69,9 @@ class RowChecker(Generic[T]):
         like = "CREATE TEMPORARY TABLE {} (LIKE {} INCLUDING CONSTRAINTS) ON COMMIT DELETE ROWS"
         connection.execute(statement(like, _TABLE, named(self._writer.table)))
         self._rows = TableRows(connection, self._writer, _TABLE)
-        for (name,) in connection.execute(_NOT_NULL).fetchall():
-            if name not in self._writer.columns:  # the table may have a default
+        made = table_of(connection, _TABLE)
+        assert made is not None
+        for column in made.columns:
+            if column.is_not_null and column.name not in self._writer.columns:  # the table may have a default
                 alter = "ALTER TABLE {} ALTER COLUMN {} DROP NOT NULL"
-                connection.execute(statement(alter, _TABLE, sql.Identifier(name)))
+                connection.execute(statement(alter, _TABLE, sql.Identifier(column.name)))

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import errors, sql
 
 from dsv2.connectors.client_log import ClientLog
-from dsv2.connectors.postgres.adaption import ADAPTERS
+from dsv2.connectors.postgres.adapters import ADAPTERS
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.errors import JobError
 
@@ -65,15 +65,8 @@ class Server:
         Raises:
             JobError: The error is not transient, or retries took longer than the retry timeout.
         """
-        deadline = time.monotonic() + self._connection.retry_timeout_ms / 1000
-        pause = _FIRST_PAUSE_SECONDS
-        while True:
-            try:
-                return call(self._connected())
-            except psycopg.Error as error:
-                self._raise_unless_transient(what, error, deadline)
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        (result,) = self.stream(what, lambda connection: iter([call(connection)]))
+        return result
 
     def stream(self, what: str, rows: Callable[[Connection], Iterator[T]]) -> Iterator[T]:
         """Yield the rows of a query, and run it again when the connection breaks.
@@ -87,19 +80,21 @@ class Server:
         """
         yielded = 0
         deadline: float | None = None
+        pause = _FIRST_PAUSE_SECONDS
         while True:
-            count = 0
             try:
-                for row in self.run(what, rows):
-                    count += 1
+                for count, row in enumerate(rows(self._connected()), start=1):
                     if count > yielded:
                         yielded, deadline = count, None
                         yield row
                 return
             except psycopg.Error as error:
-                deadline = deadline or time.monotonic() + self._connection.retry_timeout_ms / 1000
+                if deadline is None:
+                    deadline = time.monotonic() + self._connection.retry_timeout_ms / 1000
+                    pause = _FIRST_PAUSE_SECONDS
                 self._raise_unless_transient(what, error, deadline)
-            time.sleep(_FIRST_PAUSE_SECONDS)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def failure(self, what: str, error: psycopg.Error) -> JobError:
         """Create the ``JobError`` for ``error``, without passwords."""

@@ -12,16 +12,18 @@ from dsv2.arguments import as_choice
 from dsv2.connectors.options import check_at_least_one
 from dsv2.connectors.postgres.change import RowChange, UndecodedValue
 from dsv2.connectors.postgres.connection import PostgresConnection
-from dsv2.connectors.postgres.discovery import PostgresDiscovery, PostgresEnumerator
+from dsv2.connectors.postgres.discovery import PostgresDiscovery
 from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.split import LOG, PostgresSplit, lsn_text, parse_lsn
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.record_position import Offset, SplitName
 from dsv2.sources import (
+    AssigningEnumerator,
     AssignmentState,
     AssignmentStateSerializer,
     DataclassSerializer,
+    RoundRobinSplitAssigner,
     Serializer,
     Source,
     SourceReader,
@@ -176,7 +178,9 @@ class PostgresSource(
             log_bytes_per_batch=self._log_bytes_per_batch,
             at_end_of_snapshot=_USE_PROCESSING_TIME.new_watermark(True) if self._sends_flag else None,
         )
-        return PostgresEnumerator(ctx, restored, discovery, self._records_per_batch)
+        assigner = RoundRobinSplitAssigner()
+        limit = self._records_per_batch
+        return AssigningEnumerator(ctx, restored, discovery, assigner, bounded=False, limit_per_batch=limit)
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[RowChange[T_co], PostgresSplit]:
         from dsv2.connectors.postgres.reader import PostgresReader

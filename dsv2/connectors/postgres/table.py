@@ -1,50 +1,101 @@
-"""Lookup of a table in the server's catalog, with checks that it can be replicated."""
+"""Tables in the server's catalog, with checks that they can be replicated."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from psycopg import sql
 
 from dsv2.connectors.postgres.server import Connection, named
 from dsv2.errors import JobError
 
-__all__ = ("FollowedTable", "table_named", "table_numbered")
+__all__ = ("Table", "TableColumn", "replicated_table", "table_of")
 
-_COLUMNS = "pg_class.oid, nspname, relname, relkind::text, relpersistence::text, relreplident::text"
-_TABLES = f"SELECT {_COLUMNS} FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
-_NAMED = f"{_TABLES} WHERE pg_class.oid = to_regclass($1)"
-_NUMBERED = f"{_TABLES} WHERE pg_class.oid = $1"
-_KEY = """
-SELECT attname, attnum, attgenerated <> '', indimmediate FROM pg_index
-JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)
-WHERE indrelid = $1 AND indisprimary AND array_position(indkey::int2[], attnum) < indnkeyatts
-ORDER BY array_position(indkey::int2[], attnum)
+_TABLE = """
+WITH RECURSIVE found AS (
+    SELECT pg_class.oid, nspname, relname, relkind::text, relpersistence::text, relreplident::text
+    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE pg_class.oid = coalesce($1::oid, to_regclass($2)::oid)
+), own (number, type, modifier) AS (
+    SELECT attnum, atttypid, atttypmod FROM pg_attribute JOIN found ON attrelid = oid
+    WHERE attnum > 0 AND NOT attisdropped
+  UNION ALL
+    SELECT number, typbasetype, CASE WHEN modifier < 0 THEN typtypmod ELSE modifier END FROM own
+    JOIN pg_type ON pg_type.oid = type WHERE typtype = 'd'
+)
+SELECT found.*, attname, number, type, modifier, format_type(type, modifier), attgenerated <> '', attnotnull,
+       array_position(indkey::int2[], number), indimmediate
+FROM found LEFT JOIN (
+    pg_attribute JOIN own ON attnum = number JOIN pg_type ON pg_type.oid = type AND typtype <> 'd'
+) ON attrelid = found.oid
+LEFT JOIN pg_index ON indrelid = found.oid AND indisprimary AND array_position(indkey::int2[], number) < indnkeyatts
+ORDER BY number
 """
-_GENERATED = "SELECT attname FROM pg_attribute WHERE attrelid = $1 AND NOT attisdropped AND attgenerated <> ''"
 _CHECKS_GENERATED = 180_000
 """The version of servers that refuse updates if FULL includes generated columns, which they do not publish."""
 _BY_KEY, _WHOLE = "d", "f"  # replica identities that identify the changed row: DEFAULT and FULL
 
 
+class TableColumn(NamedTuple):
+    """A column of a table.
+
+    Attributes:
+        name: The name.
+        number: The number, which survives renaming.
+        type: The OID of the type; of a domain, that of its base type.
+        modifier: The modifier of that type, such as a length. -1: none.
+        type_name: The type as SQL writes it.
+        is_generated: Whether the column is generated.
+        is_not_null: Whether the column is NOT NULL.
+        key_position: The position in the primary key, from 0; None for other columns.
+        key_is_immediate: Whether the primary key is not DEFERRABLE; None for other columns.
+    """
+
+    name: str
+    number: int
+    type: int
+    modifier: int
+    type_name: str
+    is_generated: bool
+    is_not_null: bool
+    key_position: int | None
+    key_is_immediate: bool | None
+
+
 @dataclass(frozen=True)
-class FollowedTable:
-    """A table that can be replicated.
+class Table:
+    """A table.
 
     Attributes:
         oid: The OID, which survives renaming but not dropping the table.
         schema: The name of the schema.
         name: The name of the table.
-        key: The columns of the primary key: their names by their numbers.
-        is_whole: Whether the log contains the whole old row of a change (REPLICA IDENTITY FULL).
+        kind: The kind of relation, as in the catalog.
+        persistence: The persistence, as in the catalog.
+        identity: The replica identity, as in the catalog.
+        columns: The columns in their order.
     """
 
     oid: int
     schema: str
     name: str
-    key: Mapping[int, str]
-    is_whole: bool
+    kind: str
+    persistence: str
+    identity: str
+    columns: Sequence[TableColumn]
+
+    @property
+    def key(self) -> list[TableColumn]:
+        """The columns of the primary key, in its order."""
+        by_position = {column.key_position: column for column in self.columns if column.key_position is not None}
+        return [by_position[position] for position in sorted(by_position)]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the log contains the whole old row of a change (REPLICA IDENTITY FULL)."""
+        return self.identity == _WHOLE
 
     @property
     def identifier(self) -> sql.Identifier:
@@ -52,57 +103,53 @@ class FollowedTable:
         return sql.Identifier(self.schema, self.name)
 
 
-def table_named(connection: Connection, name: str) -> FollowedTable:
-    """Look up a table by name. Raises ``JobError`` if it does not exist or cannot be replicated."""
-    return _table(connection, _NAMED, named(name).as_string(), name)
+def table_of(connection: Connection, name: sql.Identifier, oid: int | None = None) -> Table | None:
+    """Look up the table ``oid`` or, without an OID, ``name``. Returns None if it does not exist."""
+    found = connection.execute(_TABLE, [oid, name.as_string()]).fetchall()
+    if not found:
+        return None
+    oid, schema, name_in_schema, kind, persistence, identity, *first = found[0]
+    columns = [TableColumn(*row[-len(first) :]) for row in found if first[0] is not None]
+    return Table(oid, schema, name_in_schema, kind, persistence, identity, columns)
 
 
-def table_numbered(connection: Connection, oid: int, name: str) -> FollowedTable:
-    """Look up a table by OID; ``name`` is for messages. Raises ``JobError`` if it is gone or cannot be replicated."""
-    return _table(connection, _NUMBERED, oid, name)
-
-
-def _table(connection: Connection, query: str, wanted: str | int, called: str) -> FollowedTable:
-    found = connection.execute(query.encode(), [wanted]).fetchone()
-    if found is None:
-        raise JobError(f"Table {called} does not exist, or is no longer the table that the job began with.")
-    oid, schema, name, kind, persistence, identity = found
-    if (kind, persistence) != ("r", "p"):
+def replicated_table(connection: Connection, name: str, oid: int | None = None) -> Table:
+    """Look up a table like ``table_of``. Raises ``JobError`` if it does not exist or cannot be replicated."""
+    table = table_of(connection, named(name), oid)
+    if table is None:
+        raise JobError(f"Table {name} does not exist, or is no longer the table that the job began with.")
+    if (table.kind, table.persistence) != ("r", "p"):
         raise JobError(
-            f"{called} is not an ordinary table. Views and partitioned, unlogged or temporary tables cannot be "
+            f"{name} is not an ordinary table. Views and partitioned, unlogged or temporary tables cannot be "
             f"replicated."
         )
-    columns = connection.execute(_KEY.encode(), [oid]).fetchall()
-    if not columns:
-        raise JobError(f"Table {called} has no primary key. Add one, so that its rows can be identified.")
-    key = {number: column for column, number, _, _ in columns}
-    if generated := [column for column, _, is_generated, _ in columns if is_generated]:
+    if not table.key:
+        raise JobError(f"Table {name} has no primary key. Add one, so that its rows can be identified.")
+    if generated := _generated(table.key):
         raise JobError(
-            f"The primary key of {called} contains the generated column {', '.join(generated)}, which the server's log "
-            f"does not contain. Choose other columns as primary key."
+            f"The primary key of {name} contains the generated column {generated}, which the server's log does not "
+            f"contain. Choose other columns as primary key."
         )
-    if not all(is_immediate for *_, is_immediate in columns):
+    if not all(column.key_is_immediate for column in table.key):
         raise JobError(
-            f"The primary key of {called} is DEFERRABLE, so it does not identify rows within a transaction, and the "
+            f"The primary key of {name} is DEFERRABLE, so it does not identify rows within a transaction, and the "
             f"server refuses to update or delete rows of such a table once their changes are logged. Replace it by a "
-            f"PRIMARY KEY ({', '.join(key.values())}) that is not deferrable."
+            f"PRIMARY KEY ({', '.join(column.name for column in table.key)}) that is not deferrable."
         )
-    if identity not in (_BY_KEY, _WHOLE):
+    if table.identity not in (_BY_KEY, _WHOLE):
         raise JobError(
-            f"The server's log does not identify the changed rows of {called}, because its replica identity is not the "
-            f"primary key. Run ALTER TABLE {schema}.{name} REPLICA IDENTITY DEFAULT."
+            f"The server's log does not identify the changed rows of {name}, because its replica identity is not the "
+            f"primary key. Run ALTER TABLE {table.schema}.{table.name} REPLICA IDENTITY DEFAULT."
         )
-    is_whole = identity == _WHOLE
-    if is_whole and connection.info.server_version >= _CHECKS_GENERATED:
-        _check_whole(connection, oid, called)
-    return FollowedTable(oid, schema, name, key, is_whole)
+    generated = _generated(table.columns)
+    if table.is_whole and generated and connection.info.server_version >= _CHECKS_GENERATED:
+        raise JobError(
+            f"The replica identity of {name} is FULL, and the table has the generated column {generated}. The server "
+            f"refuses to update or delete rows of such a table once their changes are logged. Set REPLICA IDENTITY "
+            f"DEFAULT, or drop the column."
+        )
+    return table
 
 
-def _check_whole(connection: Connection, oid: int, called: str) -> None:
-    generated = [column for (column,) in connection.execute(_GENERATED.encode(), [oid])]
-    if generated:
-        raise JobError(
-            f"The replica identity of {called} is FULL, and the table has the generated column {', '.join(generated)}. "
-            f"The server refuses to update or delete rows of such a table once their changes are logged. Set REPLICA "
-            f"IDENTITY DEFAULT, or drop the column."
-        )
+def _generated(columns: Iterable[TableColumn]) -> str:
+    return ", ".join(column.name for column in columns if column.is_generated)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 from psycopg.adapt import Transformer
 from psycopg.pq import Format
+from psycopg.pq.abc import PGresult
 
-from dsv2.connectors.postgres.adaption import ADAPTERS, is_same_conversion
-from dsv2.connectors.postgres.change import ChangeKind, RowChange, UndecodedValue
-from dsv2.connectors.postgres.pgoutput import Column, Relation, TextRow, TextValue
+from dsv2.connectors.postgres.adapters import ADAPTERS, is_same_conversion
+from dsv2.connectors.postgres.change import ChangeKind, UndecodedValue
+from dsv2.connectors.postgres.pgoutput import ABSENT, Column, Relation, RelationChange, TextRow, TextValue
 from dsv2.connectors.postgres.split import KeyColumn
 from dsv2.errors import JobError
 
-__all__ = ("Change", "TableColumns", "another_key", "columns_of", "refuse_undecoded")
+__all__ = ("Change", "TableColumns", "another_key", "columns_of")
 
-_SHOWN_CHARACTERS = 100
 _TEXT = ADAPTERS.types["text"].oid
+
+Change: TypeAlias = tuple[ChangeKind, tuple[Any, ...], dict[str, Any] | None]
+"""Kind, key and row of a change, as in ``RowChange``. A value without a Python value is an ``UndecodedValue``."""
 
 
 class TableColumns:
@@ -33,34 +36,47 @@ class TableColumns:
     def __init__(
         self, names: Sequence[str], types: Sequence[int], key: Sequence[int], as_text: Collection[str]
     ) -> None:
-        transformer = Transformer(ADAPTERS)
         loaded_as = [_TEXT if name in as_text else kind for name, kind in zip(names, types, strict=True)]
-        transformer.set_loader_types(loaded_as, Format.TEXT)
-        self._load_row = transformer.load_sequence
-        self._loads = [transformer.get_loader(kind, Format.TEXT).load for kind in loaded_as]
+        self._transformer = Transformer(ADAPTERS)
+        self._transformer.set_loader_types(loaded_as, Format.TEXT)
+        self._loads = [self._transformer.get_loader(kind, Format.TEXT).load for kind in loaded_as]
         self._names = names
         self._types = types
         self._key = key
 
-    def has_same_key(self, row: TextRow, other: TextRow) -> bool:
-        """Return True for two rows with the same primary key."""
-        return all(row[index] == other[index] for index in self._key)
+    def snapshot(self, result: PGresult) -> Sequence[Change]:
+        """Return the rows of a result with these columns."""
+        self._transformer.set_pgresult(result, set_loaders=False)
+        rows: Iterable[Sequence[Any]]
+        try:
+            rows = self._transformer.load_rows(0, result.ntuples, tuple)
+        except Exception:  # a value equals no Python value
+            width = range(result.nfields)
+            rows = [self._loaded([result.get_value(row, column) for column in width]) for row in range(result.ntuples)]
+        return [self._change("snapshot", values) for values in rows]
 
-    def loaded(self, change: Change) -> tuple[tuple[Any, ...], dict[str, Any] | None]:
-        """Return key and row of ``change`` as Python values. Raises ``Exception`` if there is none for a value."""
-        texts = change.row
-        if change.kind == "delete":
-            return tuple([self._loads[index](texts[index]) for index in self._key]), None  # type: ignore[arg-type]
-        values = self._load_row(texts)  # type: ignore[arg-type]  # raises TypeError for ABSENT
-        return tuple([values[index] for index in self._key]), dict(zip(self._names, values, strict=True))
+    def changes(self, change: RelationChange) -> Iterator[Change]:
+        """Yield the changes of rows that ``change`` consists of."""
+        old, new = change.old, change.new
+        if old is not None and new is not None:
+            new = tuple(before if value is ABSENT else value for before, value in zip(old, new, strict=True))
+        kind = change.kind
+        if old is not None and (new is None or any(old[index] != new[index] for index in self._key)):
+            yield "delete", tuple(self._load(index, old[index]) for index in self._key), None
+            kind = "insert"
+        if new is not None:
+            yield self._change(kind, self._loaded(new))
 
-    def loaded_in_part(self, change: Change) -> RowChange[dict[str, Any]]:
-        """Return ``change`` with Python values, and an ``UndecodedValue`` for a value for which there is no other."""
-        kind, _, texts = change
-        row = None if kind == "delete" else {name: self._try(i, texts[i]) for i, name in enumerate(self._names)}
-        return RowChange(kind, tuple(self._try(index, texts[index]) for index in self._key), row)
+    def _change(self, kind: ChangeKind, values: Sequence[Any]) -> Change:
+        return kind, tuple([values[index] for index in self._key]), dict(zip(self._names, values, strict=True))
 
-    def _try(self, index: int, text: TextValue) -> Any:
+    def _loaded(self, row: TextRow) -> Sequence[Any]:
+        try:
+            return self._transformer.load_sequence(row)  # type: ignore[arg-type]  # raises TypeError for ABSENT
+        except Exception:  # a value equals no Python value
+            return [self._load(index, text) for index, text in enumerate(row)]
+
+    def _load(self, index: int, text: TextValue) -> Any:
         if text is None:
             return None
         name, kind = self._names[index], ADAPTERS.types.get(self._types[index])
@@ -71,34 +87,6 @@ class TableColumns:
             return self._loads[index](text)
         except Exception as error:
             return UndecodedValue(name, called, text.decode(errors="backslashreplace"), str(error))
-
-
-class Change(NamedTuple):
-    """A change as the server sends it. ``row``: Its values in the server's text format; of a deletion, the old ones."""
-
-    kind: ChangeKind
-    columns: TableColumns
-    row: TextRow
-
-
-def refuse_undecoded(table: str, change: RowChange[dict[str, Any]]) -> None:
-    """Raise ``ValueError`` if ``change`` of ``table`` has an ``UndecodedValue``."""
-    key = ", ".join(str(value) for value in change.key)
-    for value in (*change.key, *(change.row or {}).values()):
-        if not isinstance(value, UndecodedValue):
-            continue
-        if value.text is None:
-            raise ValueError(
-                f"The server does not log large values that an update does not change, here of column {value.column} "
-                f"of {table} for key ({key}). Run ALTER TABLE {table} REPLICA IDENTITY FULL, so that later changes "
-                f"contain them. To continue without those that are already in the log, skip them and update their rows "
-                f"again."
-            )
-        raise ValueError(
-            f"Column {value.column} of {table} has for key ({key}) a {value.type} that equals no Python value: "
-            f"{value.text[:_SHOWN_CHARACTERS]!r} ({value.reason}). To receive the texts of this column instead, pass "
-            f"text_columns=[{value.column!r}] to PostgresSource."
-        )
 
 
 def columns_of(relation: Relation, key: Sequence[KeyColumn], as_text: Collection[str]) -> TableColumns:

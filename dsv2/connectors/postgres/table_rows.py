@@ -9,24 +9,13 @@ from psycopg import sql
 
 from dsv2.connectors.postgres.column_rules import plain, rule_of
 from dsv2.connectors.postgres.server import Connection, listed, named, statement
+from dsv2.connectors.postgres.table import table_of
 from dsv2.connectors.postgres.table_writer import TableWriter
 
 __all__ = ("RowError", "TableRows")
 
 T = TypeVar("T")
 
-_TYPES = """
-WITH RECURSIVE own (name, type, modifier) AS (
-    SELECT attname, atttypid, atttypmod FROM pg_attribute
-    WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped
-  UNION ALL
-    SELECT name, typbasetype, CASE WHEN modifier < 0 THEN typtypmod ELSE modifier END FROM own
-    JOIN pg_type ON pg_type.oid = type WHERE typtype = 'd'
-)
-SELECT name, type, modifier, format_type(type, modifier) FROM own
-JOIN pg_type ON pg_type.oid = type WHERE typtype <> 'd'
-"""
-_UNKNOWN = (0, -1, "column of an unknown type")  # the server reports that it does not exist
 _SHOWN_CHARACTERS = 200
 
 
@@ -57,9 +46,10 @@ class TableRows(Generic[T]):
             "INSERT INTO {} ({}) VALUES ({})", table, listed(writer.columns), _parameters(len(writer.columns))
         )
         self.upsert = self._upsert()
-        types = {name: of for name, *of in connection.execute(_TYPES, [table.as_string()])}
-        self._types = [types.get(name, _UNKNOWN) for name in writer.columns]
-        self._rules = [rule_of(oid, modifier) if oid else _sent for oid, modifier, _ in self._types]
+        found = table_of(connection, table)
+        columns = {column.name: column for column in found.columns} if found else {}
+        self._columns = [columns.get(name) for name in writer.columns]  # None: the server reports that it is missing
+        self._rules = [rule_of(column.type, column.modifier) if column else _sent for column in self._columns]
         conditions = (
             statement(f"{{}} = ${number}", sql.Identifier(name)) for number, name in enumerate(writer.key, start=1)
         )
@@ -89,9 +79,10 @@ class TableRows(Generic[T]):
         try:
             return None if value is None else self._rules[index](value)
         except Exception as error:
-            column, called = self.writer.columns[index], self._types[index][2]
+            column = self._columns[index]
+            assert column is not None
             raise RowError(
-                f"Column {column} of {self.writer.table} has the type {called}, which does not keep the "
+                f"Column {column.name} of {self.writer.table} has the type {column.type_name}, which does not keep the "
                 f"{type(value).__qualname__} {repr(value)[:_SHOWN_CHARACTERS]}: {error}. Convert it in row."
             ) from error
 
