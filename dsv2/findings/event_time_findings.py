@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsv2.extension.event_time.generator import REPLACED, WatermarkGenerator
-from dsv2.findings.finding import Finding, Severity
+from dsv2.findings.finding import Finding, note, warning
 from dsv2.findings.flow import Flow
-from dsv2.functions import ProcessFunction
 from dsv2.graph import Edge, Operator, OperatorKind
 from dsv2.sources import Source
 from dsv2.state import TtlTimeCharacteristic
@@ -24,12 +23,9 @@ _ADVICE = (
 
 def event_time_findings(flow: Flow) -> Iterator[Finding]:
     """Find functions without event time, inputs that hold it back, and generators that make records late."""
-    for operator in flow.plan.operators:
-        if not isinstance(operator.body, ProcessFunction):
-            continue
+    for operator in flow.functions:
         if isinstance(operator.body, WatermarkGenerator):
-            yield from _after_splits(operator, flow)
-            yield from _replaces(operator, flow)
+            yield from _of_generator(operator, flow)
         if _TIME.isdisjoint(flow.declared[operator.id]):
             edges = flow.plan.edges_into[operator.id]
             without = [edge for edge in edges if _TIME.isdisjoint(flow.arriving(edge))]
@@ -41,60 +37,44 @@ def event_time_findings(flow: Flow) -> Iterator[Finding]:
 
 def _no_time(operator: Operator) -> Iterator[Finding]:
     if _waits(operator):
-        yield Finding(
-            "no-event-time",
-            Severity.WARNING,
-            (operator.id,),
+        message = (
             "waits for event time, but nothing upstream generates it: its timers and windows, and the time to live of "
-            "its state, only advance at the end of the input.",
-            _ADVICE,
+            "its state, only advance at the end of the input."
         )
+        yield warning("no-event-time", (operator.id,), message, _ADVICE)
 
 
 def _stops(operator: Operator, without: list[Edge], flow: Flow) -> Iterator[Finding]:
     waiting = next((other for other in flow.downstream(operator) if _waits(other)), None)
     if waiting is None:
         return
+    who = "its" if waiting is operator else f"the {waiting}'s"
     for edge in without:
-        endless = flow.may_never_end(edge)
-        is_side = operator.kind is OperatorKind.TWO_INPUT_BROADCAST and edge.input == 1
-        if is_side and not endless:
-            continue  # a side input is read first, and then ended
-        who = "its" if waiting is operator else f"the {waiting}'s"
-        until = "It never ends, so" if endless else "Until it has ended,"
-        yield Finding(
-            "event-time-stops",
-            Severity.WARNING if endless else Severity.NOTE,
-            (operator.id, edge.source),
-            f"combines the event time of its inputs, but nothing generates it on input {edge.input + 1}. {until} {who} "
-            f"event time does not advance.",
-            _ADVICE,
-        )
+        place = f"combines the event time of its inputs, but nothing generates it on input {edge.input + 1}."
+        ends = (operator.id, edge.source)
+        if flow.may_never_end(edge):
+            message = f"{place} It never ends, so {who} event time does not advance."
+            yield warning("event-time-stops", ends, message, _ADVICE)
+        elif operator.kind is not OperatorKind.TWO_INPUT_BROADCAST or edge.input == 0:  # a side input is read first
+            message = f"{place} Until it has ended, {who} event time does not advance."
+            yield note("event-time-stops", ends, message, _ADVICE)
 
 
-def _after_splits(operator: Operator, flow: Flow) -> Iterator[Finding]:
-    (edge,) = flow.plan.edges_into[operator.id]
-    source = flow.plan.operators[edge.source]
-    if isinstance(source.body, Source) and REPLACED.isdisjoint(flow.arriving(edge)):
-        yield Finding(
-            "generator-after-splits",
-            Severity.NOTE,
-            (operator.id, source.id),
-            "sees all splits of a reader as one stream. If a split lags behind the others, its records are late.",
-            "Build a strategy with build_as_watermark_strategy() and pass it to from_source(..., watermarks=...).",
-        )
-
-
-def _replaces(operator: Operator, flow: Flow) -> Iterator[Finding]:
+def _of_generator(operator: Operator, flow: Flow) -> Iterator[Finding]:
     (edge,) = flow.plan.edges_into[operator.id]
     if not REPLACED.isdisjoint(flow.arriving(edge)):
-        yield Finding(
-            "event-time-replaced",
-            Severity.NOTE,
-            (operator.id, edge.source),
-            "begins event time again from its own timestamps. The event time that is generated upstream ends here.",
-            "If only one of them is meant, remove the other generator.",
+        code = "event-time-replaced"
+        message = (
+            "begins event time again from its own timestamps. The event time that is generated upstream ends here."
         )
+        advice = "If only one of them is meant, remove the other generator."
+    elif isinstance(flow.plan.operators[edge.source].body, Source):
+        code = "generator-after-splits"
+        message = "sees all splits of a reader as one stream. If a split lags behind the others, its records are late."
+        advice = "Build a strategy with build_as_watermark_strategy() and pass it to from_source(..., watermarks=...)."
+    else:
+        return
+    yield note(code, (operator.id, edge.source), message, advice)
 
 
 def _waits(operator: Operator) -> bool:

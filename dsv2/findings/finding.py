@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ("Finding", "Severity")
+__all__ = ("Finding", "Severity", "note", "warning")
 
 
 class Severity(Enum):
@@ -35,3 +35,13 @@ class Finding:
     operators: tuple[int, ...]
     message: str
     advice: str
+
+
+def warning(code: str, operators: tuple[int, ...], message: str, advice: str) -> Finding:
+    """Return a finding with the severity ``WARNING``."""
+    return Finding(code, Severity.WARNING, operators, message, advice)
+
+
+def note(code: str, operators: tuple[int, ...], message: str, advice: str) -> Finding:
+    """Return a finding with the severity ``NOTE``."""
+    return Finding(code, Severity.NOTE, operators, message, advice)

@@ -34,6 +34,7 @@ class Flow:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self.functions = [operator for operator in plan.operators if isinstance(operator.body, ProcessFunction)]
         self.declared = {operator.id: _declared(operator) for operator in plan.operators}
         self._forwarded = {
             identifier
@@ -79,9 +80,7 @@ class Flow:
 
     def receivers(self, identifier: str) -> Iterator[Operator]:
         """The functions that may receive a watermark."""
-        for operator in self.plan.operators:
-            if isinstance(operator.body, ProcessFunction) and identifier in self.received(operator):
-                yield operator
+        return (operator for operator in self.functions if identifier in self.received(operator))
 
     def handles(self, operator: Operator, identifier: str) -> bool:
         """Whether the function of ``operator``, which may receive a watermark, acts on it."""

@@ -14,21 +14,18 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import PlanWarning, UnreadStreamWarning
 from dsv2.extension.join.unbounded import UnboundedJoin
 from dsv2.findings.event_time_findings import event_time_findings
-from dsv2.findings.finding import Finding, Severity
+from dsv2.findings.finding import Finding, Severity, note, warning
 from dsv2.findings.flow import Flow
-from dsv2.findings.unread import unread_outputs
 from dsv2.findings.watermark_findings import watermark_findings
-from dsv2.functions import ProcessFunction
 from dsv2.graph import Edge, Operator, OperatorKind, Plan
 from dsv2.graph.plan import AtSource, Exchange
+from dsv2.graph.record_types import declared_type
 from dsv2.graph.stateful import may_keep_state
 from dsv2.sinks import DriverSink
 from dsv2.sources import IndexedSource
 from dsv2.spi import WrappingFunction
 
 __all__ = ("findings_of", "warn_of_mistakes")
-
-_WARNING, _NOTE = Severity.WARNING, Severity.NOTE
 
 
 def findings_of(flow: Flow, *, in_one_process: bool) -> tuple[Finding, ...]:
@@ -50,7 +47,7 @@ def findings_of(flow: Flow, *, in_one_process: bool) -> tuple[Finding, ...]:
     if not in_one_process:
         checks += [_source_parallelism, _sinks_on_driver, _without_uid]
     found = [finding for check in checks for finding in check(flow)]
-    return tuple(sorted(found, key=lambda finding: finding.severity is not _WARNING))
+    return tuple(sorted(found, key=lambda finding: finding.severity is not Severity.WARNING))
 
 
 def warn_of_mistakes(plan: Plan) -> None:
@@ -59,7 +56,7 @@ def warn_of_mistakes(plan: Plan) -> None:
     Operators without a uid are left out: whether they matter depends on the checkpoint.
     """
     for finding in findings_of(Flow(plan), in_one_process=True):
-        if finding.severity is _WARNING:
+        if finding.severity is Severity.WARNING:
             operator = plan.operators[finding.operators[0]]
             file, _, line = operator.location.rpartition(":")
             kind = UnreadStreamWarning if finding.code == "unread-output" else PlanWarning
@@ -68,64 +65,63 @@ def warn_of_mistakes(plan: Plan) -> None:
 
 
 def _waits_for_end(flow: Flow) -> Iterator[Finding]:
-    for operator in _functions(flow):
+    message = "emits nothing before its input has ended, but a source before it is unbounded."
+    advice = (
+        "Use windows that end by time or count, let a trigger or early firing fire the window, or bound the source."
+    )
+    for operator in flow.functions:
         never_ends = any(map(flow.may_never_end, flow.plan.edges_into[operator.id]))
         if never_ends and operator.function.dsv2_waits_for_end:
-            yield Finding(
-                "end-never-comes",
-                _WARNING,
-                (operator.id,),
-                "emits nothing before its input has ended, but a source before it is unbounded.",
-                "Use windows that end by time or count, let a trigger or early firing fire the window, or bound the "
-                "source.",
-            )
+            yield warning("end-never-comes", (operator.id,), message, advice)
 
 
 def _unread(flow: Flow) -> Iterator[Finding]:
-    for operator, what, advice in unread_outputs(flow.plan):
-        yield Finding(
-            "unread-output",
-            _WARNING,
-            (operator.id,),
-            f"emits {what}, which nothing reads: its records are lost.",
-            advice,
-        )
+    """Find outputs that nothing reads. An output with the declared type None is skipped, because it emits nothing."""
+    plan = flow.plan
+    read = {(edge.source, edge.output) for edge in plan.edges}
+    for operator in plan.operators:
+        for output in range(0 if operator.kind is OperatorKind.SINK else operator.outputs):
+            if (operator.id, output) in read or declared_type(plan, operator, output) in (None, type(None)):
+                continue
+            if (tag := operator.side_output(output)) is not None:
+                what = f"the side output {tag.name!r}"
+                advice = "Read side_output(tag) of the result, or do not declare the tag."
+            else:
+                number = ("first ", "second ")[output] if operator.kind is OperatorKind.TWO_OUTPUT else ""
+                what, advice = f"the {number}stream", "Add to_sink or process."
+            message = f"emits {what}, which nothing reads: its records are lost."
+            yield warning("unread-output", (operator.id,), message, advice)
 
 
 def _aggregates_by_record(flow: Flow) -> Iterator[Finding]:
-    for operator in _functions(flow):
+    for operator in flow.functions:
         function: object = operator.function
         parts = function.written_by_user if isinstance(function, WrappingFunction) else (function,)
         for part in parts:
             if isinstance(part, RunningAggregate | EmitWindow):
-                yield Finding(
-                    "aggregates-by-record",
-                    _NOTE,
-                    (operator.id,),
-                    f"aggregates record by record instead of in columns: {part.why}.",
-                    "This only matters for speed.",
-                )
+                message = f"aggregates record by record instead of in columns: {part.why}."
+                yield note("aggregates-by-record", (operator.id,), message, "This only matters for speed.")
 
 
 def _joins_without_ttl(flow: Flow) -> Iterator[Finding]:
-    for operator in _functions(flow):
+    message = "keeps every record of both sides forever, and a source before it is unbounded."
+    advice = "Pass ttl=StateTtl(...), or use interval_join or window_join."
+    for operator in flow.functions:
         function = operator.function
         if not isinstance(function, UnboundedJoin) or all(state.time_to_live for state in function.uses_states()):
             continue
         if any(map(flow.may_never_end, flow.plan.edges_into[operator.id])):
-            yield Finding(
-                "join-without-ttl",
-                _NOTE,
-                (operator.id,),
-                "keeps every record of both sides forever, and a source before it is unbounded.",
-                "Pass ttl=StateTtl(...), or use interval_join or window_join.",
-            )
+            yield note("join-without-ttl", (operator.id,), message, advice)
 
 
 def _unordered_keys(flow: Flow) -> Iterator[Finding]:
     """Follow collections and generators, whose records are in order, to the first functions with keys."""
     plan = flow.plan
     reached: dict[int, tuple[Operator, Operator]] = {}  # the source, and the first operator with several subtasks
+    advice = (
+        "If their order matters, set with_parallelism(1) on the source and on what is between it and key_by. The "
+        "function itself may keep its parallelism."
+    )
     for operator in plan.operators:
         if isinstance(operator.body, IndexedSource):
             reached[operator.id] = operator, operator
@@ -137,15 +133,11 @@ def _unordered_keys(flow: Flow) -> Iterator[Finding]:
             if edge.exchange is not Exchange.HASH:
                 reached[operator.id] = source, spread
             elif spread is not operator and not type(operator.body).__module__.startswith("dsv2."):
-                yield Finding(
-                    "no-order-of-keys",
-                    _NOTE,
-                    (operator.id, source.id),
+                message = (
                     f"receives the records of a key in no particular order, because {spread.parallelism} subtasks of "
-                    f"{spread} take turns.",
-                    "If their order matters, set with_parallelism(1) on the source and on what is between it and "
-                    "key_by. The function itself may keep its parallelism.",
+                    f"{spread} take turns."
                 )
+                yield note("no-order-of-keys", (operator.id, source.id), message, advice)
 
 
 def _source_parallelism(flow: Flow) -> Iterator[Finding]:
@@ -161,15 +153,15 @@ def _source_parallelism(flow: Flow) -> Iterator[Finding]:
             target = plan.operators[edge.target]
             if not edge.by_parallelism or not _could_save_exchange(source, target, alone=len(edges) == 1):
                 continue
-            yield Finding(
-                "source-parallelism",
-                _NOTE,
-                (target.id, source.id),
+            message = (
                 f"has parallelism {target.parallelism}, but its source has {source.parallelism}, so each record is "
-                f"serialized and exchanged before it. With the same parallelism its subtasks would read the source.",
-                f"Set with_parallelism({target.parallelism}) on the source, if it has enough splits, or "
-                f"with_parallelism({source.parallelism}) on the function.",
+                f"serialized and exchanged before it. With the same parallelism its subtasks would read the source."
             )
+            advice = (
+                f"Set with_parallelism({target.parallelism}) on the source, if it has enough splits, or "
+                f"with_parallelism({source.parallelism}) on the function."
+            )
+            yield note("source-parallelism", (target.id, source.id), message, advice)
 
 
 def _could_save_exchange(source: Operator, target: Operator, *, alone: bool) -> bool:
@@ -181,15 +173,12 @@ def _could_save_exchange(source: Operator, target: Operator, *, alone: bool) -> 
 
 
 def _sinks_on_driver(flow: Flow) -> Iterator[Finding]:
+    advice = "This suits small results. For large ones use FileSink, or a sink of a connector."
     for operator in flow.plan.operators:
         if isinstance(operator.body, DriverSink):
-            yield Finding(
-                "driver-sink",
-                _NOTE,
-                (operator.id,),
-                f"{type(operator.body).__name__} is written on the driver, through which all of its records pass.",
-                "This suits small results. For large ones use FileSink, or a sink of a connector.",
-            )
+            name = type(operator.body).__name__
+            message = f"{name} is written on the driver, through which all of its records pass."
+            yield note("driver-sink", (operator.id,), message, advice)
 
 
 def _without_uid(flow: Flow) -> Iterator[Finding]:
@@ -200,11 +189,7 @@ def _without_uid(flow: Flow) -> Iterator[Finding]:
             continue
         if operator.twin is not None:
             message = f"differs from the operator at {operator.twin} only in its order, so a checkpoint is refused."
-            yield Finding("no-uid", _WARNING, (operator.id,), message, "Set a uid on both: with_uid(...).")
+            yield warning("no-uid", (operator.id,), message, "Set a uid on both: with_uid(...).")
         elif operator.kind is not OperatorKind.SOURCE:
             message = "has state and no uid. A restart is refused if its class, states or inputs have changed."
-            yield Finding("no-uid", _NOTE, (operator.id,), message, "Set a uid: with_uid(...).")
-
-
-def _functions(flow: Flow) -> Iterator[Operator]:
-    return (operator for operator in flow.plan.operators if isinstance(operator.body, ProcessFunction))
+            yield note("no-uid", (operator.id,), message, "Set a uid: with_uid(...).")

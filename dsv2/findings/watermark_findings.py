@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from dsv2.findings.finding import Finding, Severity
+from dsv2.findings.finding import Finding, Severity, note, warning
 from dsv2.findings.flow import OF_EVENT_TIME, Flow, handlers, key_handlers, overridden_for_keys
-from dsv2.functions import ProcessFunction
-from dsv2.graph import Edge, Operator, OperatorKind, handlers_of
+from dsv2.graph import Operator, OperatorKind, handlers_of
 from dsv2.graph.per_key import receives_keys
 from dsv2.watermark import AtLeastChannels
 
@@ -22,62 +21,42 @@ _NOT_DECLARED = (
 
 def watermark_findings(flow: Flow) -> Iterator[Finding]:
     """Find watermarks that are awaited but never sent, callbacks that are never called, and unhandled watermarks."""
-    for operator in flow.plan.operators:
-        if isinstance(operator.body, ProcessFunction):
-            yield from _waits_for_input(operator, flow)
-            yield from _barrier_never_sent(operator, flow)
-            yield from _waits_for_broadcast(operator, flow)
-            yield from _never_called(operator, flow)
-            yield from _addressed_without_effect(operator, flow)
-            yield from _keeps_every_key(operator, flow)
-            yield from _too_few_channels(operator, flow)
+    for operator in flow.functions:
+        yield from _silent_inputs(operator, flow)
+        yield from _waits_for_broadcast(operator, flow)
+        yield from _never_called(operator, flow)
+        yield from _addressed_without_effect(operator, flow)
+        yield from _keeps_every_key(operator, flow)
+        yield from _too_few_channels(operator, flow)
     yield from _unhandled(flow)
 
 
-def _waits_for_input(operator: Operator, flow: Flow) -> Iterator[Finding]:
-    """Find watermarks that wait for an input on which nothing emits them."""
+def _silent_inputs(operator: Operator, flow: Flow) -> Iterator[Finding]:
+    """Find inputs on which nothing emits a watermark that the other inputs, or the functions behind them, wait for."""
     edges = flow.plan.edges_into[operator.id]
-    others = [other for other in flow.downstream(operator) if other is not operator]
-    for identifier in sorted(flow.received(operator) - OF_EVENT_TIME):
+    leads_on = any(other is not operator for other in flow.downstream(operator))
+    for identifier in sorted(flow.received(operator)):
         policy = flow.plan.declarations[identifier].combination_policy
         combined = len(edges) > 1 and (operator.kind is OperatorKind.UNION or policy.combine_across_inputs)
-        if policy.barrier is not None or not combined or not policy.combine_wait_for_all_channels or not others:
-            continue
-        for edge, endless in _silent(edges, identifier, flow):
-            until = "It never ends, so" if endless else "Until it has ended,"
-            yield Finding(
-                "waits-for-input",
-                Severity.WARNING if endless else Severity.NOTE,
-                (operator.id, edge.source),
-                f"waits for the watermark {identifier!r} from all of its inputs, but nothing declares it on input "
-                f"{edge.input + 1}. {until} functions after it do not receive the watermark.",
-                f"Emit it on input {edge.input + 1} as well, or declare it without combine_wait_for_all_channels. "
-                f"{_UNDECLARED}",
-            )
-
-
-def _barrier_never_sent(operator: Operator, flow: Flow) -> Iterator[Finding]:
-    """Find inputs that block the others at a barrier that they never send."""
-    edges = flow.plan.edges_into[operator.id]
-    for identifier in sorted(flow.received(operator)):
-        wait = flow.plan.declarations[identifier].combination_policy.barrier
-        if wait is None:
-            continue
-        for edge, endless in _silent(edges, identifier, flow):
-            until = "it ends, which it never does" if endless else "it has ended"
-            yield Finding(
-                "barrier-never-sent",
-                Severity.WARNING if endless else Severity.NOTE,
-                (operator.id, edge.source),
-                f"stops all of its inputs at the barrier {identifier!r}, but nothing declares it on input "
-                f"{edge.input + 1}. The others are blocked until {until} ({wait}).",
-                f"Emit it on input {edge.input + 1} as well. {_UNDECLARED}",
-            )
-
-
-def _silent(edges: Sequence[Edge], identifier: str, flow: Flow) -> Iterator[tuple[Edge, bool]]:
-    """The edges on which nothing sends a watermark, and whether they may never end."""
-    return ((edge, flow.may_never_end(edge)) for edge in edges if identifier not in flow.arriving(edge))
+        waits = combined and policy.combine_wait_for_all_channels and leads_on and identifier not in OF_EVENT_TIME
+        for edge in edges if waits or policy.barrier is not None else ():
+            if identifier in flow.arriving(edge):
+                continue
+            endless = flow.may_never_end(edge)
+            if policy.barrier is not None:
+                code, until = "barrier-never-sent", "it ends, which it never does" if endless else "it has ended"
+                problem = f"stops all of its inputs at the barrier {identifier!r}"
+                effect = f"The others are blocked until {until} ({policy.barrier})."
+                or_else = ""
+            else:
+                code, until = "waits-for-input", "It never ends, so" if endless else "Until it has ended,"
+                problem = f"waits for the watermark {identifier!r} from all of its inputs"
+                effect = f"{until} functions after it do not receive the watermark."
+                or_else = ", or declare it without combine_wait_for_all_channels"
+            message = f"{problem}, but nothing declares it on input {edge.input + 1}. {effect}"
+            advice = f"Emit it on input {edge.input + 1} as well{or_else}. {_UNDECLARED}"
+            severity = Severity.WARNING if endless else Severity.NOTE
+            yield Finding(code, severity, (operator.id, edge.source), message, advice)
 
 
 def _waits_for_broadcast(operator: Operator, flow: Flow) -> Iterator[Finding]:
@@ -93,14 +72,11 @@ def _waits_for_broadcast(operator: Operator, flow: Flow) -> Iterator[Finding]:
         reason = "it has an unbounded source"
         advice = "Wait for a watermark of the broadcast side: WaitForBroadcast(until=...)."
     if reason is not None:
-        yield Finding(
-            "broadcast-wait-never-ends",
-            Severity.WARNING,
-            (operator.id, side.source),
+        message = (
             f"holds its main input until the broadcast side has sent {wait}, but {reason}. The job fails after "
-            f"{wait.max_records:,} records.",
-            advice,
+            f"{wait.max_records:,} records."
         )
+        yield warning("broadcast-wait-never-ends", (operator.id, side.source), message, advice)
 
 
 def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
@@ -110,120 +86,94 @@ def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
         if not delivered <= operator.passes_on:
             continue
         withheld = flow.withheld(flow.plan.edges_into[operator.id][number]) - hidden - flow.plan.per_key
-        if addressed := delivered | withheld:
-            yield _uncalled(
-                operator,
-                f"overrides {name}, but all watermarks that arrive there are addressed to other operators: "
-                f"{', '.join(sorted(addressed))}.",
-                "Address them to this operator as well: deliver_to(...) with its uid.",
-                Severity.NOTE,  # the class may be used elsewhere as well
-            )
+        if addressed := ", ".join(sorted(delivered | withheld)):  # a note: the class may be used elsewhere as well
+            problem = f"overrides {name}, but all watermarks that arrive there are addressed to other operators: "
+            advice = "Address them to this operator as well: deliver_to(...) with its uid."
+            yield note("handler-never-called", (operator.id,), f"{problem}{addressed}.", advice)
         else:
-            yield _uncalled(
-                operator, f"overrides {name}, but nothing upstream of that input declares a watermark.", _NOT_DECLARED
-            )
+            problem = f"overrides {name}, but nothing upstream of that input declares a watermark."
+            yield warning("handler-never-called", (operator.id,), problem, _NOT_DECLARED)
+    for problem, advice in _uncalled(operator, flow):
+        yield warning("handler-never-called", (operator.id,), problem, advice)
+
+
+def _uncalled(operator: Operator, flow: Flow) -> Iterator[tuple[str, str]]:
+    """What is wrong with callbacks for per-key watermarks and handlers of one watermark, and what to do about it."""
     for number, name in overridden_for_keys(operator):
         if not receives_keys(operator):
             problem = f"overrides {name}, but its stream has no keys, so per-key watermarks pass it by."
-            yield _uncalled(operator, problem, "Call key_by before it.")
+            yield problem, "Call key_by before it."
         elif not flow.delivered(operator, number) & flow.plan.per_key:
             problem = f"overrides {name}, but nothing upstream of that input declares a per-key watermark."
-            yield _uncalled(operator, problem, _NOT_DECLARED)
+            yield problem, _NOT_DECLARED
     for handler in handlers_of(operator.body, operator.kind):
         has = f"has the handler {handler.method} for the watermark {handler.identifier!r}"
         if handler.identifier in operator.passes_on:
-            yield _uncalled(
-                operator,
-                f"{has}, which is addressed to other operators.",
-                "Address it to this operator as well: deliver_to(...) with its uid.",
-            )
+            advice = "Address it to this operator as well: deliver_to(...) with its uid."
+            yield f"{has}, which is addressed to other operators.", advice
         elif handler.identifier not in flow.delivered(operator, handler.input):
-            yield _uncalled(operator, f"{has}, but nothing upstream of that input declares it.", _NOT_DECLARED)
-
-
-def _uncalled(operator: Operator, problem: str, advice: str, severity: Severity = Severity.WARNING) -> Finding:
-    return Finding("handler-never-called", severity, (operator.id,), problem, advice)
+            yield f"{has}, but nothing upstream of that input declares it.", _NOT_DECLARED
 
 
 def _addressed_without_effect(operator: Operator, flow: Flow) -> Iterator[Finding]:
     """Find operators that a watermark is addressed to, but that do not handle it, or that it cannot reach."""
     for identifier in flow.addressed(operator):
         if identifier not in flow.received(operator):
-            yield Finding(
-                "group-member-not-reached",
-                Severity.NOTE,
-                (operator.id,),
+            message = (
                 f"is in a group that the watermark {identifier!r} is addressed to, but not downstream of an operator "
-                f"that declares it.",
-                "Remove it from the group, or declare the watermark in the function before it that emits it.",
+                f"that declares it."
             )
+            advice = "Remove it from the group, or declare the watermark in the function before it that emits it."
+            yield note("group-member-not-reached", (operator.id,), message, advice)
         elif not flow.handles(operator, identifier):
-            yield Finding(
-                "addressed-without-handler",
-                Severity.WARNING,
-                (operator.id,),
-                f"is addressed by the watermark {identifier!r}, but does not override a callback for it.",
-                "Override on_watermark, or address the watermark to the operator that handles it.",
-            )
+            message = f"is addressed by the watermark {identifier!r}, but does not override a callback for it."
+            advice = "Override on_watermark, or address the watermark to the operator that handles it."
+            yield warning("addressed-without-handler", (operator.id,), message, advice)
 
 
 def _keeps_every_key(operator: Operator, flow: Flow) -> Iterator[Finding]:
     """Find per-key watermarks whose values are kept for every key as long as the job runs."""
-    edges = flow.plan.edges_into[operator.id]
     for number, _ in key_handlers(operator):
-        for identifier in sorted(flow.arriving(edges[number])):
-            scope = flow.plan.declarations[identifier].scope
-            if scope.key_type is None or scope.expires_after_ms is not None or not flow.may_never_end(edges[number]):
-                continue
-            yield Finding(
-                "per-key-without-expiry",
-                Severity.NOTE,
-                (operator.id,),
-                f"keeps the values of the watermark {identifier!r} for every key, and a source before it is unbounded.",
-                "If keys come and go, declare it with expire_after(...).",
-            )
+        edge = flow.plan.edges_into[operator.id][number]
+        for identifier in sorted(flow.arriving(edge) & flow.plan.per_key if flow.may_never_end(edge) else ()):
+            if flow.plan.declarations[identifier].scope.expires_after_ms is None:
+                message = (
+                    f"keeps the values of the watermark {identifier!r} for every key, and a source before it is "
+                    f"unbounded."
+                )
+                advice = "If keys come and go, declare it with expire_after(...)."
+                yield note("per-key-without-expiry", (operator.id,), message, advice)
 
 
 def _too_few_channels(operator: Operator, flow: Flow) -> Iterator[Finding]:
     """Find watermarks that are delivered when k channels have reached a value, where there are fewer than k."""
+    advice = "Declare it with fewer channels, or give the operator that emits it a higher parallelism."
     for edge in flow.plan.edges_into[operator.id]:
         channels = 1 if flow.plan.is_chained(edge) else flow.plan.channels_of(edge)
         for identifier in sorted(flow.arriving(edge)):
             function = flow.plan.declarations[identifier].combination_policy.combination_function
             too_few = isinstance(function, AtLeastChannels) and channels < function.channels
             if too_few and flow.handles(operator, identifier):
-                yield Finding(
-                    "too-few-channels",
-                    Severity.WARNING,
-                    (operator.id, edge.source),
+                message = (
                     f"never receives the watermark {identifier!r}: it is combined with {function.value}, and each "
-                    f"subtask has {channels} on input {edge.input + 1}.",
-                    "Declare it with fewer channels, or give the operator that emits it a higher parallelism.",
+                    f"subtask has {channels} on input {edge.input + 1}."
                 )
+                yield warning("too-few-channels", (operator.id, edge.source), message, advice)
 
 
 def _unhandled(flow: Flow) -> Iterator[Finding]:
     for identifier in (name for name in flow.plan.declarations if name not in OF_EVENT_TIME):
-        if not any(flow.handles(operator, identifier) for operator in flow.receivers(identifier)):
-            per_key = flow.plan.declarations[identifier].scope.key_type is not None
+        if any(flow.handles(operator, identifier) for operator in flow.receivers(identifier)):
+            continue
+        receiver = "function that it reaches overrides on_watermark"
+        if identifier in flow.plan.per_key:
             receiver = "keyed function that it reaches overrides on_key_watermark"
-            if not per_key:
-                receiver = "function that it reaches overrides on_watermark"
-            declared_by = tuple(number for number, declared in flow.declared.items() if identifier in declared)
-            if flow.plan.declarations[identifier].combination_policy.barrier is not None:
-                yield Finding(
-                    "unhandled-barrier",
-                    Severity.WARNING,
-                    declared_by,
-                    f"declares the barrier {identifier!r}, but no function that it reaches overrides on_watermark. It "
-                    f"blocks channels for nothing.",
-                    "Handle it downstream, or do not declare it.",
-                )
-                continue
-            yield Finding(
-                "unhandled-watermark",
-                Severity.NOTE,
-                declared_by,
-                f"declares the watermark {identifier!r}, but no {receiver}.",
-                "Handle it downstream, or do not declare it.",
-            )
+        is_barrier = flow.plan.declarations[identifier].combination_policy.barrier is not None
+        what, cost = ("barrier", " It blocks channels for nothing.") if is_barrier else ("watermark", "")
+        yield Finding(
+            "unhandled-barrier" if is_barrier else "unhandled-watermark",
+            Severity.WARNING if is_barrier else Severity.NOTE,
+            tuple(number for number, declared in flow.declared.items() if identifier in declared),
+            f"declares the {what} {identifier!r}, but no {receiver}.{cost}",
+            "Handle it downstream, or do not declare it.",
+        )
