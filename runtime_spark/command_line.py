@@ -10,13 +10,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from dsv2.clock import SystemClock
-from dsv2.dead_letters import DeadLetters
 from dsv2.file_log import SinkFolder
 from dsv2.file_log.description import Description
 from dsv2.folders import Folder
 from dsv2.graph import Plan
 from dsv2.runtime_view import RuntimeView
-from dsv2.savepoint import Savepoint, SavepointEditor
 from runtime_spark.explained import runtime_view
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.file_merges import SparkMerger
@@ -24,7 +22,7 @@ from runtime_spark.folders import open_folder
 from runtime_spark.generations import current_generation
 from runtime_spark.layout import Layout, StateLayout
 from runtime_spark.runtime import SparkRuntime
-from runtime_spark.savepoint.basis import read_basis
+from runtime_spark.savepoint.basis import SavepointBasis, read_basis
 from runtime_spark.savepoint.create import create_savepoint
 from runtime_spark.savepoint.state_entries import state_entries
 from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker
@@ -35,16 +33,13 @@ from runtime_spark.state_metadata import check_state_metadata
 __all__ = (
     "compact",
     "create",
+    "last",
     "open_files",
-    "open_letters",
-    "open_savepoint",
     "runtime",
     "runtime_view_of",
     "session",
-    "show",
     "state_key",
     "verify",
-    "write",
 )
 
 _RETENTION_MS = 3_600_000  # of files that were merged, for readers that have begun to read them
@@ -59,14 +54,13 @@ def create(checkpoint: str, path: str, settings: Mapping[str, str], key_file: st
         settings: Settings of the Spark session.
         key_file: A file with the key that signed the state; None: it is not signed.
     """
-    key = _state_key(key_file)
-    return create_savepoint(checkpoint, path, spark=_session(settings), state_key=key)
+    return create_savepoint(checkpoint, path, spark=session(settings), state_key=state_key(key_file))
 
 
 def open_files(path: str, settings: Mapping[str, str]) -> Folder:
     """Open the folder of a file sink on any file system. ``settings``: Settings of the Spark session."""
     with usable(path):
-        return open_folder(_session(settings), path)
+        return open_folder(session(settings), path)
 
 
 def compact(path: str, target_bytes: int, settings: Mapping[str, str]) -> int:
@@ -77,7 +71,7 @@ def compact(path: str, target_bytes: int, settings: Mapping[str, str]) -> int:
         target_bytes: The approximate size of merged files.
         settings: Settings of the Spark session.
     """
-    spark = _session(settings)
+    spark = session(settings)
     folder = open_files(path, settings)
     description = Description.read(folder)
     suffix = None if description is None else description.format
@@ -88,44 +82,12 @@ def compact(path: str, target_bytes: int, settings: Mapping[str, str]) -> int:
     return replaced
 
 
-def open_savepoint(path: str, settings: Mapping[str, str]) -> Savepoint:
-    """Open a savepoint on any file system. ``settings``: Settings of the Spark session."""
-    return Savepoint.open(path, spark=_session(settings))
-
-
-def open_letters(path: str, settings: Mapping[str, str]) -> DeadLetters:
-    """Open the dead letters on any file system. ``settings``: As for ``open_savepoint``."""
-    return DeadLetters.open(path, spark=_session(settings))
-
-
-def write(editor: SavepointEditor, path: str, settings: Mapping[str, str]) -> str:
-    """Write an edited savepoint to any file system and return its path. ``settings``: As for ``open_savepoint``."""
-    return editor.write(path, spark=_session(settings))
-
-
-def show(checkpoint: str, settings: Mapping[str, str]) -> dict[str, Any]:
-    """Describe a checkpoint as of its last complete micro-batch, as JSON values."""
-    spark = _session(settings)
+def last(checkpoint: str, settings: Mapping[str, str]) -> tuple[SavepointBasis, Mapping[str, Any]]:
+    """Return a checkpoint as of its last complete micro-batch, and the layout of its state."""
+    spark = session(settings)
     with usable(f"The checkpoint {checkpoint}"):
         basis = read_basis(current_generation(open_folder(spark, checkpoint)))
-    program = basis.programs[-1]
-    return {
-        "checkpoint_id": str(basis.checkpoint_id),
-        "job_name": basis.job_name,
-        "batch_id": basis.batch_id,
-        "layout": basis.manifest["layout"],
-        "python": program["python"],
-        "operators": [
-            {
-                "operator": uid,
-                "kind": operator["kind"],
-                "parallelism": operator["parallelism"],
-                "states": ", ".join(sorted(operator["states"])),
-            }
-            for uid, operator in sorted(program["operators"].items())
-        ],
-        "positions": {uid: position.offset for uid, position in sorted(basis.sources.items())},
-    }
+    return basis, basis.manifest["layout"]
 
 
 def verify(checkpoint: str, settings: Mapping[str, str], key_file: str | None) -> dict[str, Any]:
@@ -140,8 +102,8 @@ def verify(checkpoint: str, settings: Mapping[str, str], key_file: str | None) -
         CorruptDataError: A file or the state of a subtask is damaged, or is not that of the last micro-batch.
         JobError: Spark cannot read the state.
     """
-    key = _state_key(key_file)
-    spark = _session(settings)
+    key = state_key(key_file)
+    spark = session(settings)
     with usable(f"The checkpoint {checkpoint}"):
         folder = current_generation(open_folder(spark, checkpoint))
         basis = read_basis(folder)
@@ -158,34 +120,26 @@ def verify(checkpoint: str, settings: Mapping[str, str], key_file: str | None) -
     return {"batch_id": basis.batch_id, "operators": sorted(operators, key=lambda row: str(row["operator"]))}
 
 
-def state_key(key_file: str) -> StateKey:
-    """Return the key in a file."""
-    return StateKey.from_file(key_file)
+def state_key(key_file: str | None) -> StateKey | None:
+    """Return the key in a file; None without a file."""
+    return None if key_file is None else StateKey.from_file(key_file)
 
 
 def session(settings: Mapping[str, str]) -> SparkSession:
     """Return the Spark session, started with ``settings`` if there is none. The default master is this machine."""
-    return _session(settings)
-
-
-def runtime(settings: Mapping[str, str], key_file: str | None) -> tuple[SparkRuntime, SparkSession]:
-    """Return a runtime and its session. ``key_file``: A file with the key that signs the state; None: no signature."""
-    spark = _session(settings)
-    return SparkRuntime(spark, state_key=_state_key(key_file)), spark
-
-
-def runtime_view_of(plan: Plan) -> RuntimeView:
-    """Return how Spark would run ``plan`` with the default settings. Starts no session."""
-    return runtime_view(plan, Layout.of(plan))
-
-
-def _state_key(key_file: str | None) -> StateKey | None:
-    return None if key_file is None else state_key(key_file)
-
-
-def _session(settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName("dsv2").config(map=dict(SESSION_SETTINGS))
     if "spark.master" not in settings and SparkSession.getActiveSession() is None:
         builder = builder.master("local[*]").config("spark.ui.enabled", "false")
         builder = builder.config("spark.log.level", "FATAL").config("spark.ui.showConsoleProgress", "false")
     return builder.config(map=dict(settings)).getOrCreate()
+
+
+def runtime(settings: Mapping[str, str], key_file: str | None) -> tuple[SparkRuntime, SparkSession]:
+    """Return a runtime and its session. ``key_file``: A file with the key that signs the state; None: no signature."""
+    spark = session(settings)
+    return SparkRuntime(spark, state_key=state_key(key_file)), spark
+
+
+def runtime_view_of(plan: Plan) -> RuntimeView:
+    """Return how Spark would run ``plan`` with the default settings. Starts no session."""
+    return runtime_view(plan, Layout.of(plan))

@@ -8,7 +8,7 @@ from typing import Any
 
 from dsv2.cli.command import add_command
 from dsv2.cli.report import Report, table
-from dsv2.cli.with_spark import add_settings, add_state_key, checkpoint_commands, settings_of
+from dsv2.cli.with_spark import add_report_options, add_state_key, checkpoint_commands, settings_of
 
 __all__ = ("add_commands",)
 
@@ -23,27 +23,42 @@ def add_commands(groups: Any) -> None:
     ):
         command = add_command(commands, name, text, f"checkpoint {name} /data/orders")
         command.add_argument("path", help="the checkpoint_location")
-        command.add_argument("--json", action="store_true", help="print JSON")
-        add_settings(command)
         if name == "verify":
             add_state_key(command)
-        command.set_defaults(run=run)
+        add_report_options(command, run)
 
 
 def _show(arguments: argparse.Namespace) -> Report:
-    data = checkpoint_commands(arguments.path).show(arguments.path, settings_of(arguments))
-    layout = data["layout"]
-    where = "local runtime" if layout is None else f"{layout['partitions']} partitions, state layout {layout['state']}"
-    positions = [{"source": uid, "offset": json.dumps(offset)} for uid, offset in data["positions"].items()]
-    text = [
-        f"Checkpoint {data['checkpoint_id']}",
-        f"of the job {data['job_name']!r} after micro-batch {data['batch_id']},",
-        f"{where}, written by Python {data['python']}",
-        "",
-        *table(data["operators"]),
-        "",
-        *table(positions),
+    stored, layout = checkpoint_commands(arguments.path).last(arguments.path, settings_of(arguments))
+    program, offsets = stored.programs[-1], {uid: one.offset for uid, one in sorted(stored.sources.items())}
+    operators = [
+        {
+            "operator": uid,
+            "kind": operator["kind"],
+            "parallelism": operator["parallelism"],
+            "states": ", ".join(sorted(operator["states"])),
+        }
+        for uid, operator in sorted(program["operators"].items())
     ]
+    where = "local runtime" if layout is None else f"{layout['partitions']} partitions, state layout {layout['state']}"
+    text = [
+        f"Checkpoint {stored.checkpoint_id}",
+        f"of the job {stored.job_name!r} after micro-batch {stored.batch_id},",
+        f"{where}, written by Python {program['python']}",
+        "",
+        *table(operators),
+        "",
+        *table([{"source": uid, "offset": json.dumps(offset)} for uid, offset in offsets.items()]),
+    ]
+    data = {
+        "checkpoint_id": str(stored.checkpoint_id),
+        "job_name": stored.job_name,
+        "batch_id": stored.batch_id,
+        "layout": layout,
+        "python": program["python"],
+        "operators": operators,
+        "positions": offsets,
+    }
     return Report(text, data)
 
 

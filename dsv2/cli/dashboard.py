@@ -6,35 +6,29 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from dsv2.cli.command import add_command
 from dsv2.cli.report import Report
-from dsv2.cli.with_spark import add_settings, add_state_key, settings_of, spark_commands
+from dsv2.cli.with_spark import add_settings, add_state_key, folder_at, settings_of, spark_commands
 from dsv2.dashboard import Dashboard
 from dsv2.dashboard.server import DashboardServer
 from dsv2.dashboard.stored import CheckpointJob
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder
-from dsv2.paths import is_remote, local_folder
 
 __all__ = ("add_commands",)
-
-_EXAMPLES = """\
-examples:
-  dsv2 dashboard /data/orders
-  dsv2 dashboard /data/orders /data/payments --port 9000
-  dsv2 dashboard hdfs:///jobs/orders --host 0.0.0.0
-
-The jobs may be running. The page needs no internet access. Ctrl-C ends it.
-"""
 
 
 def add_commands(groups: Any) -> None:
     """Add the command to those of ``dsv2``."""
-    command = groups.add_parser(
+    command = add_command(
+        groups,
         "dashboard",
-        help="show jobs as a web page",
+        "show jobs as a web page",
+        "dashboard /data/orders",
+        "dashboard /data/orders /data/payments --port 9000",
+        "dashboard hdfs:///jobs/orders --host 0.0.0.0",
         description="Show jobs as a web page, from the progress in their checkpoints.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        notes="The jobs may be running. The page needs no internet access. Ctrl-C ends it.",
     )
     add = command.add_argument
     add("checkpoint", nargs="+", help="the checkpoint_location of a job")
@@ -64,9 +58,7 @@ def _run(arguments: argparse.Namespace) -> Report:
 
 
 def _opened(path: str, arguments: argparse.Namespace) -> Folder:
-    folder: Folder = (
-        spark_commands().open_files(path, settings_of(arguments)) if is_remote(path) else local_folder(path, "")
-    )
+    folder = folder_at(path, arguments)
     if not folder.sizes():
         raise ConfigurationError(f"{path} is not the checkpoint of a job: it is empty or does not exist.")
     return folder

@@ -11,10 +11,9 @@ from typing import Any
 
 from dsv2.cli.command import add_command
 from dsv2.cli.report import Report, table
-from dsv2.cli.with_spark import add_settings, settings_of, spark_commands
+from dsv2.cli.with_spark import add_report_options, session_for
 from dsv2.dead_letters import DeadLetters, LetterStatus, StoredLetter
 from dsv2.errors import ConfigurationError
-from dsv2.paths import is_remote
 from dsv2.printable import printable
 
 __all__ = ("add_commands", "open_letters")
@@ -46,9 +45,7 @@ def add_commands(groups: Any) -> None:
     for command, run in ((show, _show), (replay, _replay)):
         command.add_argument("path", help="the checkpoint_location of the job, or the folder of its dead letters")
         _add_filters(command)
-        command.add_argument("--json", action="store_true", help="print JSON")
-        add_settings(command)
-        command.set_defaults(run=run)
+        add_report_options(command, run)
     show.add_argument("--limit", type=int, default=_SHOWN, help=f"the number of letters to list (default: {_SHOWN})")
     replay.add_argument("--all", action="store_true", help="all letters")
     replay.add_argument("--withdraw", action="store_true", help="withdraw the requests that no start has fulfilled")
@@ -77,10 +74,7 @@ def _time(text: str) -> datetime:
 
 def open_letters(path: str, arguments: argparse.Namespace) -> DeadLetters:
     """Open the letters at a path, with Spark if it is not on the local disk."""
-    if not is_remote(path):
-        return DeadLetters.open(path)
-    letters: DeadLetters = spark_commands().open_letters(path, settings_of(arguments))
-    return letters
+    return DeadLetters.open(path, spark=session_for(path, arguments))
 
 
 def _chosen(letters: DeadLetters, arguments: argparse.Namespace) -> list[StoredLetter]:

@@ -11,9 +11,10 @@ from dsv2.cli.command import add_command
 from dsv2.cli.dead_letters import open_letters
 from dsv2.cli.report import Report
 from dsv2.cli.with_spark import (
-    add_settings,
+    add_report_options,
     add_state_key,
     open_savepoint,
+    session_for,
     settings_of,
     spark_commands,
     state_key_value,
@@ -21,7 +22,6 @@ from dsv2.cli.with_spark import (
 from dsv2.dead_letters import LetterStatus, StoredLetter
 from dsv2.dead_letters.letter_ids import LetterIds
 from dsv2.errors import ConfigurationError
-from dsv2.paths import is_remote
 from dsv2.savepoint import Savepoint, SavepointEditor
 
 __all__ = ("add_edit",)
@@ -71,9 +71,7 @@ def add_edit(commands: Any) -> None:
     )
     add_state_key(edit)
     edit.add_argument("--spark", action="store_true", help="use Spark, for state that does not fit in memory")
-    edit.add_argument("--json", action="store_true", help="print JSON")
-    add_settings(edit)
-    edit.set_defaults(run=_edit)
+    add_report_options(edit, _edit)
 
 
 class _Append(argparse.Action):
@@ -98,10 +96,10 @@ def _edit(arguments: argparse.Namespace) -> Report:
         data.insert(0, {"change": "replay", "arguments": [letter.id for letter in letters]})
     for name, values in changes:
         editor = _EDITS[name][2](editor, *values)
-    if arguments.spark or is_remote(arguments.new):
-        path: str = spark_commands().write(editor, arguments.new, settings_of(arguments))
-    else:
-        path = editor.write(arguments.new)
+    spark = (
+        spark_commands().session(settings_of(arguments)) if arguments.spark else session_for(arguments.new, arguments)
+    )
+    path = editor.write(arguments.new, spark=spark)
     text += [f"{name} {' '.join(values)}" for name, values in changes]
     return Report([*text, f"The new savepoint is in {path}."], {"path": path, "changes": data})
 

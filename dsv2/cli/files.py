@@ -10,14 +10,13 @@ from uuid import uuid4
 
 from dsv2.cli.command import add_command
 from dsv2.cli.report import Report, table
-from dsv2.cli.with_spark import add_settings, settings_of, spark_commands
+from dsv2.cli.with_spark import add_report_options, folder_at, settings_of, spark_commands
 from dsv2.clock import SystemClock
 from dsv2.errors import ConfigurationError
 from dsv2.file_log import SinkFolder, read_log
 from dsv2.file_log.cleaning import clean
 from dsv2.file_log.description import Description
 from dsv2.folders import Folder
-from dsv2.paths import is_remote, local_folder
 
 __all__ = ("add_commands",)
 
@@ -43,9 +42,7 @@ def add_commands(groups: Any) -> None:
     ):
         command = added[name] = add_command(commands, name, text, f"files {name} /data/events{options}")
         command.add_argument("path", help="the folder of the sink")
-        command.add_argument("--json", action="store_true", help="print JSON")
-        add_settings(command)
-        command.set_defaults(run=run)
+        add_report_options(command, run)
     added["compact"].add_argument(
         "--target-size", type=_size, default="128m", help="the approximate size of merged files (default: 128m)"
     )
@@ -76,14 +73,10 @@ def _duration(text: str) -> timedelta:
 
 
 def _open(arguments: argparse.Namespace) -> tuple[Folder, Description]:
-    path = arguments.path
-    remote = is_remote(path)
-    folder: Folder = (
-        spark_commands().open_files(path, settings_of(arguments)) if remote else local_folder(path, "Use Spark.")
-    )
+    folder = folder_at(arguments.path, arguments, "Use Spark.")
     description = Description.read(folder)
     if description is None:
-        raise ConfigurationError(f"{path} is not the folder of a FileSink.")
+        raise ConfigurationError(f"{arguments.path} is not the folder of a FileSink.")
     return folder, description
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from dsv2.cli.command import add_command
 from dsv2.cli.edit import add_edit
 from dsv2.cli.report import Report, table
-from dsv2.cli.with_spark import add_settings, add_state_key, checkpoint_commands, open_savepoint, settings_of
+from dsv2.cli.with_spark import add_report_options, add_state_key, checkpoint_commands, open_savepoint, settings_of
 from dsv2.savepoint.metadata import SinkPosition
 
 __all__ = ("add_commands",)
@@ -30,10 +30,8 @@ def add_commands(groups: Any) -> None:
     )
     create.add_argument("checkpoint", help="the checkpoint_location of the job")
     create.add_argument("path", help="the folder of the savepoint, which must not exist or must be empty")
-    create.add_argument("--json", action="store_true", help="print JSON")
-    add_settings(create)
     add_state_key(create)
-    create.set_defaults(run=_create)
+    add_report_options(create, _create)
     for name, run, paths, text in (
         ("show", _show, ["path"], "show what a savepoint holds"),
         ("verify", _verify, ["path"], "read all files of a savepoint and compare their digests"),
@@ -42,9 +40,7 @@ def add_commands(groups: Any) -> None:
         command = add_command(commands, name, text, f"savepoint {name} {' '.join(f'/data/{path}' for path in paths)}")
         for path in paths:
             command.add_argument(path, help="the folder of the savepoint")
-        command.add_argument("--json", action="store_true", help="print JSON")
-        add_settings(command)
-        command.set_defaults(run=run)
+        add_report_options(command, run)
     add_edit(commands)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsv2.cli.command import add_command
 from dsv2.cli.report import Report, json_value, table
-from dsv2.cli.with_spark import add_settings, open_savepoint
+from dsv2.cli.with_spark import add_report_options, open_savepoint
 from dsv2.errors import ConfigurationError
 from dsv2.savepoint import StateTable
 
@@ -31,17 +31,14 @@ def add_commands(groups: Any) -> None:
     export = add_command(
         commands, "export", "write a state to a file", "state export /data/savepoint counts count counts.parquet"
     )
-    for command in (show, export):
+    for command, run in ((show, _show), (export, _export)):
         command.add_argument("path", help="the folder of the savepoint")
         command.add_argument("operator", help="the uid of the operator")
         command.add_argument("state", nargs="?", help="the name of the state; omitted: what windows or a join keep")
-        command.add_argument("--json", action="store_true", help="print JSON")
         command.add_argument("--version", type=_count, help="the version of the values (default: the current one)")
-        add_settings(command)
+        add_report_options(command, run)
     show.add_argument("--limit", type=_count, default=20, help="the number of rows (default: 20)")
     export.add_argument("file", help=f"the file, whose suffix is the format: {', '.join(_WRITERS)}")
-    show.set_defaults(run=_show)
-    export.set_defaults(run=_export)
 
 
 def _count(text: str) -> int:

@@ -8,13 +8,12 @@ from typing import Any
 
 import msgspec
 
+from dsv2.cli.command import add_command
 from dsv2.cli.report import Report, table
-from dsv2.cli.with_spark import add_settings, settings_of, spark_commands
+from dsv2.cli.with_spark import add_report_options, folder_at
 from dsv2.clock import SystemClock
 from dsv2.errors import ConfigurationError
 from dsv2.explain import PlanView
-from dsv2.folders import Folder
-from dsv2.paths import is_remote, local_folder
 from dsv2.progress import JobProgress
 from dsv2.progress_log import read_job, read_progress
 from dsv2.watermark_report import (
@@ -28,33 +27,27 @@ from dsv2.watermark_report.units import duration_text, time_text
 
 __all__ = ("add_commands",)
 
-_EXAMPLES = """examples:
-  dsv2 watermarks /data/orders
-  dsv2 watermarks /data/orders closed-day --operator totals
-"""
-
 
 def add_commands(groups: Any) -> None:
     """Add the command to those of ``dsv2``."""
-    command = groups.add_parser(
+    command = add_command(
+        groups,
         "watermarks",
-        help="show what holds a watermark of a job back",
+        "show what holds a watermark of a job back",
+        "watermarks /data/orders",
+        "watermarks /data/orders closed-day --operator totals",
         description="Show what holds a watermark of a job back, as of the last micro-batch in its checkpoint.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument("path", help="the checkpoint_location of the job")
     command.add_argument(
         "identifier", nargs="?", default="event-time", help="the identifier of the watermark (default: event-time)"
     )
     command.add_argument("--operator", metavar="UID", help="only this function, with its inputs and channels")
-    command.add_argument("--json", action="store_true", help="print JSON")
-    add_settings(command)
-    command.set_defaults(run=_show)
+    add_report_options(command, _show)
 
 
 def _show(arguments: argparse.Namespace) -> Report:
-    folder = _open(arguments)
+    folder = folder_at(arguments.path, arguments, "Use Spark.")
     job, progress = read_job(folder), read_progress(folder)
     if job is None or not progress:
         raise ConfigurationError(f"{arguments.path} has no progress of a job. Jobs write it after each micro-batch.")
@@ -72,13 +65,6 @@ def _age(progress: JobProgress, report: WatermarkReport) -> str:
         return ""
     last = progress.batches[-1]
     return f", {_since(last.started_at_ms + int(last.duration_ms), report)} ago"
-
-
-def _open(arguments: argparse.Namespace) -> Folder:
-    if is_remote(arguments.path):
-        folder: Folder = spark_commands().open_files(arguments.path, settings_of(arguments))
-        return folder
-    return local_folder(arguments.path, "Use Spark.")
 
 
 def _details(report: WatermarkReport) -> Iterator[str]:

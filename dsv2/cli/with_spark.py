@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from dsv2.cli.report import Report
 from dsv2.errors import ConfigurationError
+from dsv2.folders import Folder
 from dsv2.paths import is_remote, local_folder
 from dsv2.program.folder_kinds import FolderKind, check_no_savepoint, kind_of_folder
 from dsv2.savepoint import Savepoint
 
 __all__ = (
+    "add_report_options",
     "add_settings",
     "add_state_key",
     "checkpoint_commands",
+    "folder_at",
     "open_savepoint",
+    "session_for",
     "settings_of",
     "spark_commands",
     "state_key_value",
@@ -31,6 +37,13 @@ def add_settings(command: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a setting of Spark, such as spark.master=yarn; may be repeated (default: Spark on this machine)",
     )
+
+
+def add_report_options(command: argparse.ArgumentParser, run: Callable[[argparse.Namespace], Report]) -> None:
+    """Let a command call ``run``, whose report it can print as JSON, with settings of Spark."""
+    command.add_argument("--json", action="store_true", help="print JSON")
+    add_settings(command)
+    command.set_defaults(run=run)
 
 
 def add_state_key(command: argparse.ArgumentParser) -> None:
@@ -55,12 +68,25 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, str]:
     return settings
 
 
+def session_for(path: str, arguments: argparse.Namespace) -> Any:
+    """Return the Spark session that reads ``path``; None if it is on the local disk."""
+    return spark_commands().session(settings_of(arguments)) if is_remote(path) else None
+
+
 def open_savepoint(path: str, arguments: argparse.Namespace) -> Savepoint:
     """Open a savepoint, with Spark if it is not on the local disk."""
+    return Savepoint.open(path, spark=session_for(path, arguments))
+
+
+def folder_at(path: str, arguments: argparse.Namespace, advice: str = "") -> Folder:
+    """Return a folder of checkpoints or files, with Spark if it is not on the local disk.
+
+    ``advice``: For the error of a path that is on no file system that this program knows.
+    """
     if not is_remote(path):
-        return Savepoint.open(path)
-    savepoint: Savepoint = spark_commands().open_savepoint(path, settings_of(arguments))
-    return savepoint
+        return local_folder(path, advice)
+    folder: Folder = spark_commands().open_files(path, settings_of(arguments))
+    return folder
 
 
 def checkpoint_commands(path: str) -> Any:

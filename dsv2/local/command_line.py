@@ -15,7 +15,7 @@ from dsv2.runtime.state.rows import StateRow, rows_of
 from dsv2.savepoint.metadata import Origin
 from dsv2.savepoint.writer import SavepointWriter
 
-__all__ = ("create", "show", "verify")
+__all__ = ("create", "last", "verify")
 
 
 def create(checkpoint: str, path: str, settings: Mapping[str, str], key_file: str | None) -> str:
@@ -56,27 +56,9 @@ def create(checkpoint: str, path: str, settings: Mapping[str, str], key_file: st
     return on_disk(path).path
 
 
-def show(checkpoint: str, settings: Mapping[str, str]) -> dict[str, Any]:
-    """Describe a checkpoint as of its last micro-batch, as JSON values. ``settings``: Not used."""
-    stored = _last(LocalCheckpoint(on_disk(checkpoint)))
-    program = stored.programs[-1]
-    return {
-        "checkpoint_id": stored.checkpoint_id,
-        "job_name": stored.job_name,
-        "batch_id": stored.batch_id,
-        "layout": None,
-        "python": program["python"],
-        "operators": [
-            {
-                "operator": uid,
-                "kind": operator["kind"],
-                "parallelism": operator["parallelism"],
-                "states": ", ".join(sorted(operator["states"])),
-            }
-            for uid, operator in sorted(program["operators"].items())
-        ],
-        "positions": {uid: position.offset for uid, position in sorted(stored.sources.items())},
-    }
+def last(checkpoint: str, settings: Mapping[str, str]) -> tuple[StoredBatch, None]:
+    """Return a checkpoint as of its last micro-batch. ``settings``: Not used."""
+    return _last(LocalCheckpoint(on_disk(checkpoint))), None
 
 
 def verify(checkpoint: str, settings: Mapping[str, str], key_file: str | None) -> dict[str, Any]:

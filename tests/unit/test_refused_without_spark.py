@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -16,6 +17,8 @@ from pyspark.sql import DataFrame
 
 import runtime_spark
 from dsv2 import ConfigurationError, ErrorPolicy, ExecutionEnvironment, IncompatibleCheckpointError, JobError, PlanError
+from dsv2.cli.dead_letters import open_letters
+from dsv2.cli.with_spark import open_savepoint
 from dsv2.context import RuntimeExecutionMode
 from dsv2.dead_letters import DeadLetters
 from dsv2.errors import InternalError
@@ -264,8 +267,8 @@ def test_commands_use_the_master_they_are_given() -> None:
 def test_commands_open_savepoints_and_letters_with_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     for opened in (Savepoint, DeadLetters):
         monkeypatch.setattr(opened, "open", lambda path, spark: (path, spark["spark.a"]))
-    savepoint: Any = command_line.open_savepoint("hdfs://a", {"spark.a": "1"})
-    letters: Any = command_line.open_letters("hdfs://b", {"spark.a": "2"})
+    savepoint: Any = open_savepoint("hdfs://a", Namespace(conf=["spark.a=1"]))
+    letters: Any = open_letters("hdfs://b", Namespace(conf=["spark.a=2"]))
     assert (savepoint, letters) == (("hdfs://a", "1"), ("hdfs://b", "2"))
 
 
@@ -275,7 +278,7 @@ def test_state_that_spark_cannot_read_is_an_error_of_the_job(monkeypatch: pytest
 
     basis = SimpleNamespace(manifest={"layout": {"state": "blob"}}, placement=Mock(), history=None, job_name="words")
     for name, replacement in (
-        ("_session", lambda settings: None),
+        ("session", lambda settings: None),
         ("F", MagicMock()),
         ("open_folder", lambda spark, path: LocalFolder(path)),
         ("read_basis", lambda folder: basis),
