@@ -9,27 +9,22 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any
 
-from dsv2.clock import Clock
 from dsv2.context import RuntimeExecutionMode
-from dsv2.graph import Plan
 from dsv2.graph.skips import SkippedRecords
-from dsv2.job import Trigger, input_is_bounded
-from dsv2.local.beginning import Beginning, on_disk
-from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch, SubtaskState
-from dsv2.local.control import JobControl
-from dsv2.local.letters import LocalLetters
+from dsv2.job import input_is_bounded
+from dsv2.local.beginning import on_disk
+from dsv2.local.checkpoint import StoredBatch, SubtaskState
 from dsv2.local.run import LocalRun
 from dsv2.local.savepoints import restart
 from dsv2.local.sinks import LocalSinks, encoded_outputs
+from dsv2.local.start import JobStart
 from dsv2.program.description import describe, describe_sinks
 from dsv2.program.file_folders import folders_of
 from dsv2.program.history import continued_programs
 from dsv2.program.key_samples import add_samples
-from dsv2.program.unblocking import Unblocking
 from dsv2.progress_log import ProgressLog
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.report.failure_limits import FailureLimits
-from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.phases import COMMIT, PLANNING, SINKS
 from dsv2.runtime.state.timers import BatchTime
@@ -56,29 +51,19 @@ class Recorder:
     Without a checkpoint, it only writes to the sinks.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        run: LocalRun,
-        sinks: LocalSinks,
-        letters: LocalLetters,
-        begun: Beginning,
-        checkpoint: LocalCheckpoint | None,
-        unblocking: Unblocking | None,
-    ) -> None:
-        """Create it. ``unblocking``: What the checkpoint remembers of records to skip. None: there is none."""
-        self._plan = plan
+    def __init__(self, start: JobStart, run: LocalRun, sinks: LocalSinks) -> None:
+        self._plan = plan = start.plan
         self._run = run
         self._sinks = sinks
-        self._letters = letters
-        self._begun = begun
-        self._checkpoint = checkpoint
-        self._unblocking = unblocking
+        self._letters = start.letters
+        self._begun = begun = start.begun
+        self._checkpoint = start.checkpoint
+        self._unblocking = start.unblocking
         self._limits = FailureLimits(plan)
         self._skipped: SkippedRecords = {}
         self._keys = list(begun.keys)
         self._described_sinks = describe_sinks(plan, folders_of(plan, on_disk))
-        self._programs = continued_programs(begun.earlier, describe(plan)) if checkpoint is not None else []
+        self._programs = [] if start.checkpoint is None else continued_programs(begun.earlier, describe(plan))
 
     def complete_earlier(self) -> None:
         """Write the last micro-batch of the earlier run to the sinks, if they may not have it."""
@@ -158,53 +143,38 @@ class MicroBatches:
 
     def __init__(
         self,
-        plan: Plan,
+        start: JobStart,
         run: LocalRun,
         recorder: Recorder,
-        control: JobControl,
-        clock: Clock,
         time: BatchTime,
-        trigger: Trigger,
-        sizes: Sequence[int],
         reports: JobReports,
         log: ProgressLog | None,
-        listeners: JobListeners,
-        *,
-        first_batch: int,
-        strict: bool,
     ) -> None:
         """Create the loop.
 
         Args:
-            plan: The plan.
+            start: The start of the job.
             run: The subtasks.
             recorder: Stores and writes the results.
-            control: The requests to the job.
-            clock: The wall clock.
             time: The processing time, which is set for each micro-batch.
-            trigger: When micro-batches begin.
-            sizes: The sizes of micro-batches, in records per source subtask. The last size repeats. Empty: no limit.
             reports: Combines what the subtasks report.
             log: Stores the progress. None: it is not stored.
-            listeners: Receive the progress.
-            first_batch: The number of the first micro-batch.
-            strict: Whether the subtasks are restored after each micro-batch.
         """
-        self._plan = plan
+        self._plan = plan = start.plan
         self._run = run
-        self._listeners = listeners
+        self._listeners = start.listeners
         self._log = log
         self._recorder = recorder
-        self._control = control
-        self._clock = clock
+        self._control = start.control
+        self._clock = start.clock
         self._time = time
-        self._trigger = trigger
+        self._trigger = start.trigger
         self._sizes: Iterator[int | None] = itertools.repeat(None)
-        if sizes and plan.mode is not RuntimeExecutionMode.BATCH:
+        if (sizes := start.sizes) and plan.mode is not RuntimeExecutionMode.BATCH:
             self._sizes = itertools.chain(sizes, itertools.repeat(sizes[-1]))
-        self._next_batch = first_batch
-        self._strict = strict and plan.mode is RuntimeExecutionMode.STREAMING
-        self._ends_when_read = trigger.interval_ms is None and not input_is_bounded(plan)
+        self._next_batch = start.begun.batch_id
+        self._restarts = not start.fast and plan.mode is RuntimeExecutionMode.STREAMING
+        self._ends_when_read = start.trigger.interval_ms is None and not input_is_bounded(plan)
         self._by_clock = any(plan.needs_clock(operator) for operator in plan.operators)
         self._skipped_ms = 0  # by halts
         self._reports = reports
@@ -225,7 +195,7 @@ class MicroBatches:
         Raises:
             Dsv2Error: The job failed.
         """
-        if self._strict:
+        if self._restarts:
             restart(self._plan, self._run)
         for number in itertools.count():
             if number:  # a savepoint needs a micro-batch
@@ -267,9 +237,9 @@ class MicroBatches:
         self._recorder.record(batch_id, self._time.now_ms)
         self._next_batch += 1
         self._report(batch_id, began_ms)
-        if self._strict and batch_id % _RESTARTS_BY_ROWS:
+        if self._restarts and batch_id % _RESTARTS_BY_ROWS:
             self._run.restart()
-        elif self._strict:
+        elif self._restarts:
             restart(self._plan, self._run)
 
     def _report(self, batch_id: int, began_ms: int) -> None:

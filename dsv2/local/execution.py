@@ -3,85 +3,45 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import uuid4
 
-from dsv2.clock import Clock
 from dsv2.errors import CorruptDataError
 from dsv2.file_log.ownership import OutputOwner
-from dsv2.graph import Plan
 from dsv2.graph.skips import warn_of_missed_skips
-from dsv2.job import Trigger
-from dsv2.job_configuration import Section
 from dsv2.local.batches import MicroBatches, Outcome, Recorder
-from dsv2.local.beginning import Beginning, State
-from dsv2.local.checkpoint import LocalCheckpoint
-from dsv2.local.control import JobControl
-from dsv2.local.letters import LocalLetters
+from dsv2.local.beginning import State
 from dsv2.local.reading import Reading
 from dsv2.local.run import CancelledError, LocalRun
 from dsv2.local.savepoints import restore
 from dsv2.local.sinks import LocalSinks
+from dsv2.local.start import JobStart
 from dsv2.log_scope import LogScope, in_scope
 from dsv2.program.run_history import begin_run
-from dsv2.program.unblocking import Unblocking
 from dsv2.progress import JobProgress
 from dsv2.progress_log import ProgressLog
 from dsv2.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
-from dsv2.runtime.operator.job_context import JobContext, event_loop_of
-from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
-from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.runtime_view import RuntimeView
 from dsv2.sinks import SinkRunInfo
 
-__all__ = ("Execution", "Settings")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The settings of ``LocalRuntime``, the trigger of the job, and all of its configuration for its checkpoint."""
-
-    seed: int
-    batches: Sequence[int]
-    fast: bool
-    clock: Clock
-    trigger: Trigger
-    configuration: tuple[Section, ...]
+__all__ = ("Execution",)
 
 
 class Execution:
-    """Runs ``plan`` from ``begun`` to its end. Releases ``checkpoint`` then."""
+    """Runs a job from its beginning to its end. Releases its checkpoint then."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        begun: Beginning,
-        checkpoint: LocalCheckpoint | None,
-        letters: LocalLetters,
-        unblocking: Unblocking | None,
-        settings: Settings,
-        control: JobControl,
-        listeners: JobListeners,
-    ) -> None:
-        self._listeners = listeners
-        self._plan = plan
-        self._begun = begun
-        self._checkpoint = checkpoint
-        self._letters = letters
-        self._unblocking = unblocking
-        self._settings = settings
-        self._control = control
-        self._time = BatchTime(max(settings.clock.now_ms(), begun.now_ms))
-        self._log = (
-            None if checkpoint is None else ProgressLog(checkpoint.folder, begun.batch_id, settings.configuration)
-        )
+    def __init__(self, start: JobStart) -> None:
+        self._start = start
+        self._plan = start.plan
+        self._begun = begun = start.begun
+        self._checkpoint = checkpoint = start.checkpoint
+        self._time = BatchTime(max(start.clock.now_ms(), begun.now_ms))
+        self._log = None if checkpoint is None else ProgressLog(checkpoint.folder, begun.batch_id, start.configuration)
         before = None if self._log is None else self._log.before
-        self._reports = JobReports(plan, before=before, is_new=begun.is_new and begun.state is None, in_portions=False)
+        is_new = begun.is_new and begun.state is None
+        self._reports = JobReports(start.plan, before=before, is_new=is_new, in_portions=False)
         self._run: LocalRun | None = None
         self._batches: MicroBatches | None = None
         self.has_ended = False
@@ -95,7 +55,7 @@ class Execution:
     @property
     def now_ms(self) -> int:
         """The time in the job, in ms."""
-        return self._settings.clock.now_ms() if self._batches is None else self._batches.now_ms
+        return self._start.clock.now_ms() if self._batches is None else self._batches.now_ms
 
     @property
     def state(self) -> tuple[LocalRun, int]:
@@ -110,8 +70,8 @@ class Execution:
 
     def warn_of_missed_skips(self) -> None:
         """Warn about each record of ``skip_records`` that the job has not read."""
-        if self._unblocking is not None:
-            self._unblocking.warn_of_missed(self._plan)
+        if self._start.unblocking is not None:
+            self._start.unblocking.warn_of_missed(self._plan)
         elif self._run is not None:
             warn_of_missed_skips(self._plan, self._run.skipped())
 
@@ -131,32 +91,18 @@ class Execution:
         return outcome is Outcome.STOPPED
 
     def _run_all(self) -> Outcome:
-        plan, settings = self._plan, self._settings
+        start, plan = self._start, self._plan
         run = self._run = self._new_run()
         if self._log is not None:
-            self._log.add_job(plan, settings.clock.now_ms(), RuntimeView("local", one_process=True))
+            self._log.add_job(plan, start.clock.now_ms(), RuntimeView("local", one_process=True))
         sinks = self._new_sinks()
-        recorder = Recorder(plan, run, sinks, self._letters, self._begun, self._checkpoint, self._unblocking)
-        self._batches = MicroBatches(
-            plan,
-            run,
-            recorder,
-            self._control,
-            settings.clock,
-            self._time,
-            settings.trigger,
-            settings.batches,
-            self._reports,
-            self._log,
-            self._listeners,
-            first_batch=self._begun.batch_id,
-            strict=not settings.fast,
-        )
+        recorder = Recorder(start, run, sinks)
+        self._batches = MicroBatches(start, run, recorder, self._time, self._reports, self._log)
         try:
             with callback_limit(plan.callback_timeout_ms, may_exit=False):
                 sinks.begin(self._begun.batch_id)
-                if self._unblocking is not None:
-                    self._unblocking.write()
+                if start.unblocking is not None:
+                    start.unblocking.write()
                 recorder.complete_earlier()
                 if self._begun.state is None:
                     run.open()
@@ -180,30 +126,20 @@ class Execution:
             raise CorruptDataError(f"{state.place}: {error}") from error
 
     def _new_run(self) -> LocalRun:
-        plan, settings = self._plan, self._settings
-        codec = Codec(TypeRegistry.of(plan))
-        context = JobContext(
-            plan.job_name,
-            plan.mode,
-            plan.declarations,
-            codec,
-            self._time,
-            wait=settings.clock.wait,
-            event_loop=event_loop_of(settings.clock),
-        )
+        start = self._start
         return LocalRun(
-            plan,
-            context,
-            settings.clock,
-            random.Random(settings.seed),
-            fast=settings.fast,
+            self._plan,
+            self._time,
+            start.clock,
+            random.Random(start.seed),
+            fast=start.fast,
             positions=self._begun.positions,
-            reading=Reading(settings.trigger.interval_ms is None, settings.trigger.target_batch_ms),
-            is_cancelled=lambda: self._control.is_cancelled,
+            reading=Reading(start.trigger.interval_ms is None, start.trigger.target_batch_ms),
+            is_cancelled=lambda: start.control.is_cancelled,
         )
 
     def _new_sinks(self) -> LocalSinks:
-        begun, clock = self._begun, self._settings.clock
+        begun, clock = self._begun, self._start.clock
         if self._checkpoint is None:
             return LocalSinks(self._plan, begun.job_id, SinkRunInfo(begun.job_id, begun.batch_id), clock)
         first = begun.batch_id if begun.pending is None else begun.pending.batch_id

@@ -6,17 +6,14 @@ import atexit
 import threading
 from os import PathLike
 
-from dsv2.clock import Clock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
-from dsv2.graph import Plan
-from dsv2.local.beginning import Beginning, on_disk
-from dsv2.local.control import JobControl
+from dsv2.local.beginning import on_disk
 from dsv2.local.execution import Execution
 from dsv2.local.savepoints import take
+from dsv2.local.start import JobStart
 from dsv2.progress import JobProgress
 from dsv2.runtime.report.base_job import ThreadJob
-from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
 from dsv2.savepoint.metadata import Origin
 from dsv2.savepoint.writer import check_unused
@@ -34,19 +31,11 @@ class LocalJob(ThreadJob):
     interrupted.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        begun: Beginning,
-        execution: Execution,
-        control: JobControl,
-        clock: Clock,
-        listeners: JobListeners,
-    ) -> None:
-        super().__init__(plan, clock, listeners)
-        self._begun = begun
+    def __init__(self, start: JobStart, execution: Execution) -> None:
+        super().__init__(start.plan, start.clock, start.listeners)
+        self._begun = start.begun
+        self._control = start.control
         self._execution = execution
-        self._control = control
         self._has_own_thread = False
 
     def run(self) -> None:

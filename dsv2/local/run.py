@@ -27,6 +27,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.alignment import LocalBoard
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.state.rows import StateRow, rows_of
+from dsv2.runtime.state.timers import BatchTime
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Halt, Source
 
@@ -47,7 +48,7 @@ class LocalRun:
     def __init__(
         self,
         plan: Plan,
-        job: JobContext,
+        time: BatchTime,
         clock: Clock,
         choice: random.Random,
         *,
@@ -60,7 +61,7 @@ class LocalRun:
 
         Args:
             plan: The plan.
-            job: Shared by the subtasks.
+            time: The processing time.
             clock: The job's clock.
             choice: Determines the interleaving.
             fast: Whether to disable the checks: frames are not serialized, and records are not compared.
@@ -69,7 +70,7 @@ class LocalRun:
             is_cancelled: Whether the running micro-batch is to end with ``CancelledError``.
         """
         self._plan = plan
-        self._job = job
+        self._job = job = JobContext.in_process(plan, time, clock)
         self._clock = clock
         self._choice = choice
         self._mutation = None if fast else MutationCheck(job.codec)

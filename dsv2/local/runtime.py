@@ -23,11 +23,12 @@ from dsv2.local.beginning import Beginning, beginning_of, on_disk
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.checks import check_plan, check_start
 from dsv2.local.control import JobControl
-from dsv2.local.execution import Execution, Settings
+from dsv2.local.execution import Execution
 from dsv2.local.file_sinks import LocalMerger, places_of, with_schema_checks
 from dsv2.local.job import LocalJob
 from dsv2.local.letters import LocalLetters
 from dsv2.local.skips import plan_of_run
+from dsv2.local.start import JobStart
 from dsv2.program.file_folders import folders_of, left_folders
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime_view import RuntimeView
@@ -110,12 +111,22 @@ class LocalRuntime:
             self._complete_former_outputs(plan, options, begun)
             letters = LocalLetters(plan, options, begun.job_id)
             plan, unblocking = plan_of_run(plan, options, begun, checkpoint)
-            control = JobControl()
-            configuration = configuration_of(plan, options, self.configuration())
-            settings = Settings(self._seed, self._batches, self._fast, self._clock, trigger, configuration)
-            listeners = JobListeners(options.listeners)
-            execution = Execution(plan, begun, checkpoint, letters, unblocking, settings, control, listeners)
-            job = LocalJob(plan, begun, execution, control, self._clock, listeners)
+            start = JobStart(
+                plan,
+                begun,
+                checkpoint,
+                letters,
+                unblocking,
+                self._seed,
+                self._batches,
+                self._fast,
+                self._clock,
+                trigger,
+                configuration_of(plan, options, self.configuration()),
+                JobControl(),
+                JobListeners(options.listeners),
+            )
+            job = LocalJob(start, Execution(start))
             stack.pop_all()  # the execution releases the checkpoint
         if options.background:
             job.start(ends=trigger.interval_ms is None or input_is_bounded(plan))

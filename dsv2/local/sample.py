@@ -17,9 +17,6 @@ from dsv2.local.reading import Reading
 from dsv2.local.run import CancelledError, LocalRun
 from dsv2.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
-from dsv2.runtime.operator.job_context import JobContext, event_loop_of
-from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sources import BaseSource
 
@@ -60,18 +57,9 @@ class _Sampling:
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._clock = clock
         self._time = BatchTime(clock.now_ms())
-        context = JobContext(
-            plan.job_name,
-            plan.mode,
-            plan.declarations,
-            Codec(TypeRegistry.of(plan)),
-            self._time,
-            wait=clock.wait,
-            event_loop=event_loop_of(clock),
-        )
         self._run = LocalRun(
             plan,
-            context,
+            self._time,
             clock,
             random.Random(0),
             fast=True,

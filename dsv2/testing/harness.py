@@ -23,13 +23,11 @@ from dsv2.output_tag import OutputTag
 from dsv2.progress import OperatorProgress
 from dsv2.resource import resources_in_use
 from dsv2.runtime.exchange.frames import Frame
-from dsv2.runtime.operator.job_context import JobContext, event_loop_of
+from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.report.progress import job_progress
 from dsv2.runtime.rescale import rescale
-from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.keyed_store import Domain
 from dsv2.runtime.state.timers import BatchTime
@@ -249,16 +247,8 @@ class Harness:
         self._index = options.get("subtask", 0)
         self._operator = _operator_under_test(plan)
         self._time = BatchTime(self.clock.now_ms())
-        codec = Codec(TypeRegistry.of(plan))
-        self._job = JobContext(
-            plan.job_name,
-            plan.mode,
-            plan.declarations,
-            codec,
-            self._time,
-            wait=self.clock.wait,
-            event_loop=event_loop_of(self.clock),
-        )
+        self._job = JobContext.in_process(plan, self._time, self.clock)
+        codec = self._job.codec
         fast = options.get("fast", False)
         self._mutation = None if fast else MutationCheck(codec)
         self._wire = None if fast else Wire(plan, codec)

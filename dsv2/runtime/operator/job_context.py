@@ -10,13 +10,15 @@ from functools import partial
 from dsv2.clock import Clock, SystemClock, elapsed_ns
 from dsv2.context import RuntimeExecutionMode
 from dsv2.event_loop import EventLoop
+from dsv2.graph import Plan
 from dsv2.resource import Resource
 from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.page_store import PageStores, in_blob
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("JobContext", "event_loop_of")
+__all__ = ("JobContext",)
 
 _OF_PROCESS = Resource(EventLoop, close=EventLoop.close)
 
@@ -49,8 +51,21 @@ class JobContext:
     event_loop: Resource[EventLoop] = _OF_PROCESS
     elapsed_ns: Callable[[], int] = elapsed_ns
 
+    @staticmethod
+    def in_process(plan: Plan, time: BatchTime, clock: Clock) -> JobContext:
+        """Create the context of a job in this process, which waits and calls async functions by ``clock``."""
+        return JobContext(
+            plan.job_name,
+            plan.mode,
+            plan.declarations,
+            Codec(TypeRegistry.of(plan)),
+            time,
+            wait=clock.wait,
+            event_loop=_event_loop_of(clock),
+        )
 
-def event_loop_of(clock: Clock) -> Resource[EventLoop]:
+
+def _event_loop_of(clock: Clock) -> Resource[EventLoop]:
     """Create the event loop of a job with ``clock``: a real one for the system clock."""
     if isinstance(clock, SystemClock):
         return Resource(EventLoop, close=EventLoop.close)
