@@ -14,7 +14,7 @@ from dsv2.resource import Resource
 from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo
 
 if TYPE_CHECKING:
-    from dsv2.connectors.postgres.row_checker import RowChecker
+    from dsv2.connectors.postgres.table_rows import RowChecker
 
 __all__ = ("PostgresSink",)
 
@@ -97,7 +97,7 @@ class PostgresSink(ParallelSink[T], Generic[T]):
 
 
 def _row_checker(connection: PostgresConnection, writer: TableWriter[T]) -> RowChecker[T]:
-    from dsv2.connectors.postgres.row_checker import RowChecker
+    from dsv2.connectors.postgres.table_rows import RowChecker
 
     return RowChecker(connection, writer)
 

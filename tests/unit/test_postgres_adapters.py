@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dsv2.connectors.postgres.adapters import ADAPTERS
-from dsv2.connectors.postgres.column_rules import rule_of
+from dsv2.connectors.postgres.adapters import ADAPTERS, rule_of
 
 
 class Color(Enum):
