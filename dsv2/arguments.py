@@ -13,7 +13,15 @@ from typing import TypeGuard, TypeVar
 
 from dsv2.errors import ConfigurationError, Dsv2Error
 
-__all__ = ("as_choice", "as_milliseconds", "as_seconds", "check_whole_number", "is_number", "is_whole_number")
+__all__ = (
+    "as_choice",
+    "as_milliseconds",
+    "as_seconds",
+    "check_at_least_one",
+    "check_whole_number",
+    "is_number",
+    "is_whole_number",
+)
 
 E = TypeVar("E", bound=Enum)
 
@@ -88,6 +96,13 @@ def check_whole_number(value: int, parameter: str, *, at_least: int = 1) -> None
     """Raise ``ConfigurationError`` unless ``value`` is an int of at least ``at_least``. A bool is refused."""
     if not is_whole_number(value) or value < at_least:
         raise ConfigurationError(f"{parameter} must be a whole number of at least {at_least}, not {value!r}.")
+
+
+def check_at_least_one(**numbers: int | None) -> None:
+    """Raise ``ConfigurationError`` for the first of ``numbers`` that is neither None nor an int of at least 1."""
+    for name, number in numbers.items():
+        if number is not None:
+            check_whole_number(number, name)
 
 
 def is_whole_number(value: object) -> TypeGuard[int]:

@@ -8,7 +8,7 @@ from enum import Enum
 from os import PathLike, fspath
 from typing import Generic, Literal, TypeVar
 
-from dsv2.arguments import as_choice, as_milliseconds, check_whole_number
+from dsv2.arguments import as_choice, as_milliseconds, check_at_least_one
 from dsv2.errors import ConfigurationError
 from dsv2.sinks.paths import contains, normalized, without_password
 from dsv2.sinks.sink import Sink
@@ -76,8 +76,7 @@ class FileSink(Sink[T], Generic[T]):
         if isinstance(partition_by, str | Set) or len(set(partition_by)) < len(partition_by):
             raise ConfigurationError(f"partition_by must be a list of different columns, not {partition_by!r}.")
         self.partition_by = tuple(partition_by)
-        if roll_bytes is not None:
-            check_whole_number(roll_bytes, "roll_bytes")
+        check_at_least_one(roll_bytes=roll_bytes)
         self.roll_ms = None if roll_interval is None else as_milliseconds(roll_interval, "roll_interval", at_least=1)
         self.roll_bytes = _ROLL_BYTES if roll_bytes is None and roll_interval is not None else roll_bytes
         self.retention_ms = as_milliseconds(retention, "retention", at_least=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dsv2.arguments import check_whole_number
+from dsv2.arguments import check_at_least_one
 
 __all__ = ("MAX_BYTES", "MAX_RECORDS", "DriverLimit")
 
@@ -30,7 +30,4 @@ class DriverLimit:
     max_bytes: int | None = MAX_BYTES
 
     def __post_init__(self) -> None:
-        if self.max_records is not None:
-            check_whole_number(self.max_records, "max_records")
-        if self.max_bytes is not None:
-            check_whole_number(self.max_bytes, "max_bytes")
+        check_at_least_one(max_records=self.max_records, max_bytes=self.max_bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from dsv2.arguments import check_whole_number
+from dsv2.arguments import check_at_least_one
 from dsv2.errors import ConfigurationError
 from dsv2.sources.base import BaseSource
 
@@ -86,8 +86,7 @@ class DataFrameSource(BaseSource[T], Generic[T]):
             raise ConfigurationError(
                 f"from_dataframe takes a DataFrame of Spark or pandas, or an Arrow table, not a {found}."
             )
-        if records_per_batch is not None:
-            check_whole_number(records_per_batch, "records_per_batch")
+        check_at_least_one(records_per_batch=records_per_batch)
         self.dataframe = dataframe
         self.record_type = record_type
         self.split_by = split_by

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -27,6 +27,7 @@ from dsv2.watermark import BoolWatermarkDeclaration, Watermark, WatermarkDeclara
 
 __all__ = ("HybridSource", "HybridSplit", "HybridState")
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -124,11 +125,11 @@ class HybridSource(Source[T_co, HybridSplit, HybridState], SupportsSplitReassign
 
     @property
     def split_serializer(self) -> Serializer[HybridSplit]:
-        return _SplitSerializer([source.split_serializer for source in self.sources])
+        return _Serializer(HybridSplit, "split", [source.split_serializer for source in self.sources])
 
     @property
     def enumerator_state_serializer(self) -> Serializer[HybridState]:
-        return _StateSerializer([source.enumerator_state_serializer for source in self.sources])
+        return _Serializer(HybridState, "state", [source.enumerator_state_serializer for source in self.sources])
 
 
 class _SourceContext:
@@ -190,16 +191,13 @@ class _Enumerator(SplitEnumerator[HybridSplit, HybridState]):
     ) -> None:
         self._hybrid = source
         self._ctx = ctx
-        self._number: int
-        self._inner_ctx: _SourceContext
-        self._inner: SplitEnumerator[Any, Any]
         self._create(*((0, None) if restored is None else (restored.source, restored.state)))
 
     def _create(self, number: int, restored: Any) -> None:
         source = self._hybrid.sources[number]
         self._number = number
         self._inner_ctx = _SourceContext(self._ctx, number, last=number == len(self._hybrid.sources) - 1)
-        self._inner = source.create_enumerator(self._inner_ctx, restored)
+        self._inner: SplitEnumerator[Any, Any] = source.create_enumerator(self._inner_ctx, restored)
 
     def start(self) -> None:
         self._inner.start()
@@ -302,29 +300,20 @@ class _Reader(SourceReader[T_co, HybridSplit], Generic[T_co]):
             reader.close()
 
 
-class _SplitSerializer:
-    def __init__(self, of_sources: Sequence[Serializer[Any]]) -> None:
+class _Serializer(Generic[T]):
+    """Serializes ``kind``, a source's index and a value, which is a split or a state of this source."""
+
+    def __init__(self, kind: Callable[[int, Any], T], field: str, of_sources: Sequence[Serializer[Any]]) -> None:
+        self._kind = kind
+        self._field = field
         self._of_sources = of_sources
 
-    def to_json(self, value: HybridSplit, /) -> JsonValue:
-        return {"source": value.source, "split": self._of_sources[value.source].to_json(value.split)}
+    def to_json(self, value: Any, /) -> JsonValue:
+        inner = self._of_sources[value.source].to_json(getattr(value, self._field))
+        return {"source": value.source, self._field: inner}
 
-    def from_json(self, json: JsonValue, /) -> HybridSplit:
+    def from_json(self, json: JsonValue, /) -> T:
         match json:
-            case {"source": int(source), "split": split} if source < len(self._of_sources):
-                return HybridSplit(source, self._of_sources[source].from_json(split))
-        raise CorruptDataError(f"{json} is not a split of a HybridSource of {len(self._of_sources)} sources.")
-
-
-class _StateSerializer:
-    def __init__(self, of_sources: Sequence[Serializer[Any]]) -> None:
-        self._of_sources = of_sources
-
-    def to_json(self, value: HybridState, /) -> JsonValue:
-        return {"source": value.source, "state": self._of_sources[value.source].to_json(value.state)}
-
-    def from_json(self, json: JsonValue, /) -> HybridState:
-        match json:
-            case {"source": int(source), "state": state} if source < len(self._of_sources):
-                return HybridState(source, self._of_sources[source].from_json(state))
-        raise CorruptDataError(f"{json} is not the state of a HybridSource of {len(self._of_sources)} sources.")
+            case {"source": int(source), self._field: inner} if source < len(self._of_sources):
+                return self._kind(source, self._of_sources[source].from_json(inner))
+        raise CorruptDataError(f"{json} is not a {self._field} of a HybridSource of {len(self._of_sources)} sources.")

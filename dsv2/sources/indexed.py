@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from dsv2.arguments import check_whole_number, is_number
+from dsv2.arguments import check_at_least_one, check_whole_number, is_number
 from dsv2.errors import ConfigurationError
 from dsv2.sources.base import BaseSource
 from dsv2.sources.schedule import ReadSchedule
@@ -35,8 +35,7 @@ class IndexedSource(BaseSource[T_co], Generic[T_co]):
     def __init__(self, *, count: int | None, records_per_batch: int | None, records_per_second: float | None) -> None:
         if count is not None:
             check_whole_number(count, "count", at_least=0)
-        if records_per_batch is not None:
-            check_whole_number(records_per_batch, "records_per_batch")
+        check_at_least_one(records_per_batch=records_per_batch)
         if records_per_second is not None and not (is_number(records_per_second) and records_per_second > 0):
             raise ConfigurationError(f"records_per_second must be a number greater than 0, not {records_per_second!r}.")
         self.count = count

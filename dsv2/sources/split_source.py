@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from abc import ABC
 from datetime import timedelta
 from typing import Generic, TypeVar
 
-from dsv2.record_batch import RecordBatch
 from dsv2.sources.assigners import HashSplitAssigner, SplitAssigner
 from dsv2.sources.assignment import AssigningEnumerator, AssignmentState, AssignmentStateSerializer, SplitDiscovery
 from dsv2.sources.serializers import Serializer
@@ -31,6 +29,7 @@ SplitT = TypeVar("SplitT", bound=SourceSplit)
 class SplitSource(
     Source[T_co, SplitT, AssignmentState[SplitT]],
     SplitDiscovery[SplitT],
+    SourceReader[T_co, SplitT],
     SupportsSplitReassignmentOnRecovery,
     ABC,
     Generic[T_co, SplitT],
@@ -40,10 +39,6 @@ class SplitSource(
     ``discover``, ``refresh`` and ``advance`` are called on one copy of the source on the driver, ``read`` on other
     copies in tasks. Keep open resources in fields that are not pickled; ``close`` is called on each copy.
     """
-
-    @abstractmethod
-    def read(self, start: SplitT, stop: SplitT, /) -> Iterator[RecordBatch[T_co]]:
-        """See ``SourceReader.read``."""
 
     @property
     def assigner(self) -> SplitAssigner[SplitT]:
@@ -80,19 +75,8 @@ class SplitSource(
         )
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, SplitT]:
-        return _Reader(self)
+        return self
 
     @property
     def enumerator_state_serializer(self) -> Serializer[AssignmentState[SplitT]]:
         return AssignmentStateSerializer(self.split_serializer)
-
-
-class _Reader(SourceReader[T_co, SplitT], Generic[T_co, SplitT]):
-    def __init__(self, source: SplitSource[T_co, SplitT]) -> None:
-        self._source = source
-
-    def read(self, start: SplitT, stop: SplitT, /) -> Iterator[RecordBatch[T_co]]:
-        return self._source.read(start, stop)
-
-    def close(self) -> None:
-        self._source.close()

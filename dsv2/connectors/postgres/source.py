@@ -8,8 +8,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from dsv2.arguments import as_choice
-from dsv2.connectors.options import check_at_least_one
+from dsv2.arguments import as_choice, check_at_least_one
 from dsv2.connectors.postgres.change import RowChange, UndecodedValue
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.discovery import PostgresDiscovery
