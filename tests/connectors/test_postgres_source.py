@@ -12,14 +12,15 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from dsv2 import CollectSink, DeadLetter, ErrorPolicy, RecordPosition
-from dsv2.connectors.postgres import RowChange, drop_replication
+from dsv2 import CollectSink, DeadLetter, ErrorPolicy, RecordBatch, RecordPosition
+from dsv2.connectors.postgres import PostgresSink, RowChange, drop_replication
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.log import Log
 from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.server import Server
 from dsv2.job import Trigger
 from dsv2.runtime.sources.offsets import orders
+from dsv2.sinks import SinkBatch, SinkInfo
 from dsv2.sources import SplitBatch
 from tests.followed import Reader, Run, Table, state_after, summaries
 from tests.support import local_environment
@@ -306,6 +307,20 @@ def test_names_with_capitals_and_a_schema(new_table: NewTable) -> None:
     table.execute('ALTER TABLE "Odd"."Table" RENAME TO "Other"', 'UPDATE "Odd"."Other" SET name = NULL')
     run = Run(table.source(table="Odd.Other"), run.offset)  # the user renamed it and updated the program
     assert summaries(run.batch()) == [("update", 1, None)]
+
+
+def test_quoted_names_with_dots(new_table: NewTable) -> None:
+    table = new_table("id int PRIMARY KEY, name text")
+    table.execute('CREATE SCHEMA "a.b"', 'ALTER TABLE {} SET SCHEMA "a.b"', 'ALTER TABLE "a.b".{} RENAME TO "c.""d"')
+    run = Run(table.source(table='"a.b"."c.""d"'))
+    assert run.snapshot() == []
+    sink = PostgresSink[Any](table.conninfo, '"a.b"."c.""d"', ["id", "name"], key=["id"], batch_table='"a.b"."e.f"')
+    info = SinkInfo("job", "out", 1)
+    sink.begin(info, 0)
+    sink.check_record((1, "one"))
+    sink.write(SinkBatch(info, 0, 0, iter([RecordBatch([(1, "one")])])))
+    assert summaries(run.batch()) == [("insert", 1, "one")]
+    assert table.execute('SELECT count(*) FROM "a.b"."e.f"') == [(2,)]
 
 
 def test_documented_privileges_are_sufficient(table: Table) -> None:

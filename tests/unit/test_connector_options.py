@@ -10,7 +10,9 @@ from dsv2 import ConfigurationError
 from dsv2.connectors.kafka import KafkaSource, OffsetsInitializer, values
 from dsv2.connectors.kafka.option_check import check_options
 from dsv2.connectors.kafka.option_names import OPTION_NAMES
+from dsv2.connectors.postgres import PostgresSink, PostgresSource
 from dsv2.connectors.postgres.connection import PostgresConnection
+from dsv2.connectors.postgres.table_name import parse_table_name
 from dsv2.connectors.secrets import ClientOptions
 from tests.durations import ms
 
@@ -154,6 +156,31 @@ def test_malformed_conninfo_is_refused_and_not_shown(conninfo: str, reason: str)
 )
 def test_repr_of_a_conninfo(conninfo: str, shown: str) -> None:
     assert repr(PostgresConnection.checked("PostgresSource", conninfo, ms(1))) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("Orders", ["Orders"]),
+        ("shop.Orders", ["shop", "Orders"]),
+        ('"a.b"', ["a.b"]),
+        ('shop."a.""b"', ["shop", 'a."b']),
+        ('"a.b".c', ["a.b", "c"]),
+        ('odd "$1" 100%', ['odd "$1" 100%']),
+    ],
+)
+def test_names_of_tables(name: str, parts: list[str]) -> None:
+    assert parse_table_name(name) == parts
+
+
+@pytest.mark.parametrize("name", ["", "db.shop.orders", "shop.", ".orders", '"orders', '"a"b', '""', 'shop."a.b'])
+def test_other_names_of_tables_are_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"is not the name of a table\. Write name or schema\.name"):
+        PostgresSource("host=h", name, slot_name="s", decode=dict)
+    with pytest.raises(ConfigurationError, match="is not the name of a table"):
+        PostgresSink("host=h", name, ["id"])
+    with pytest.raises(ConfigurationError, match="is not the name of a table"):
+        PostgresSink("host=h", "orders", ["id"], batch_table=name)
 
 
 def test_invalid_offsets_and_timestamps() -> None:

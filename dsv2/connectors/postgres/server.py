@@ -14,6 +14,7 @@ from psycopg import errors, sql
 from dsv2.connectors.client_log import ClientLog
 from dsv2.connectors.postgres.adapters import ADAPTERS
 from dsv2.connectors.postgres.connection import PostgresConnection
+from dsv2.connectors.postgres.table_name import parse_table_name
 from dsv2.errors import JobError
 
 __all__ = ("Connection", "Server", "listed", "named", "opened", "statement")
@@ -157,8 +158,8 @@ def opened(connection: PostgresConnection, **options: Any) -> Connection:
 
 
 def named(name: str) -> sql.Identifier:
-    """The identifier of a table, given as ``name`` or ``schema.name`` in the catalog's spelling."""
-    return sql.Identifier(*name.split("."))
+    """The identifier of a table, whose name a user wrote. Raises ``ConfigurationError``."""
+    return sql.Identifier(*parse_table_name(name))
 
 
 def listed(names: Iterable[str]) -> sql.Composed:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dsv2.connectors.postgres.connection import PostgresConnection
+from dsv2.connectors.postgres.table_name import parse_table_name
 from dsv2.connectors.postgres.table_writer import TableWriter
 from dsv2.errors import ConfigurationError
 from dsv2.resource import Resource
@@ -48,12 +49,14 @@ class PostgresSink(ParallelSink[T], Generic[T]):
 
         Args:
             conninfo: The connection string of libpq. A password in it is never shown.
-            table: The table as ``name`` or ``schema.name``, in the spelling of the server's catalog.
+            table: The table as ``name`` or ``schema.name``, in the spelling of the server's catalog. A name with a dot
+                is quoted as in SQL: ``'schema."a.b"'``.
             columns: The names of the columns to write.
             row: Returns the values of ``columns``. Not needed if records are tuples of these values.
             key: The columns that identify a row. They are among ``columns``, and the table has a unique index on them.
             deletes: Returns whether a record deletes the row with its key. Only the values of ``key`` are used then.
-            batch_table: The table for the numbers of micro-batches. It is created if needed; several jobs may share it.
+            batch_table: The table for the numbers of micro-batches, named like ``table``. It is created if needed;
+                several jobs may share it.
             retry_timeout: How long to retry while the server does not answer.
 
         Raises:
@@ -67,6 +70,8 @@ class PostgresSink(ParallelSink[T], Generic[T]):
             )
         if deletes is not None and not key:
             raise ConfigurationError("PostgresSink deletes rows by key. Pass a key, or omit deletes.")
+        for name in (table, batch_table):
+            parse_table_name(name)
         self._connection = PostgresConnection.checked("PostgresSink", conninfo, retry_timeout)
         self._writer = TableWriter(table, tuple(columns), row, tuple(key), deletes)
         self._batch_table = batch_table

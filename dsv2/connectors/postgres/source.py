@@ -14,6 +14,7 @@ from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.discovery import PostgresDiscovery
 from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.split import LOG, PostgresSplit, lsn_text, parse_lsn
+from dsv2.connectors.postgres.table_name import parse_table_name
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.record_position import Offset, SplitName
@@ -96,7 +97,7 @@ class PostgresSource(
         Args:
             conninfo: The connection string of libpq. A password in it is never shown.
             table: An ordinary table with a primary key, as ``name`` or ``schema.name``, in the spelling of the server's
-                catalog.
+                catalog. A name with a dot is quoted as in SQL: ``'schema."a.b"'``.
             slot_name: The name of the replication slot, unique per job: at most 40 lower-case letters, digits and
                 underscores.
             decode: Creates the record from a row, a dict by column name. ``dict`` keeps the row.
@@ -121,6 +122,7 @@ class PostgresSource(
         if isinstance(text_columns, str):
             raise ConfigurationError(f"text_columns must be a list of names, got {text_columns!r}.")
         check_at_least_one(records_per_batch=records_per_batch, log_bytes_per_batch=log_bytes_per_batch)
+        parse_table_name(table)
         connection = PostgresConnection.checked("PostgresSource", conninfo, retry_timeout)
         self._settings = ReplicationSettings(connection, table, slot_name, publication)
         self._decode = decode
