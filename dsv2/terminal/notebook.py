@@ -7,11 +7,10 @@ from html import escape
 from typing import Any
 from uuid import uuid4
 
-from dsv2.job_summary import JobSummary, OperatorSummary
-from dsv2.terminal.blocks import sparkline
-from dsv2.terminal.plain import event_time_text, watermarks_of
+from dsv2.job_summary import JobSummary
+from dsv2.terminal.facts import columns_of, facts_of
 from dsv2.terminal.shown import ShownJob
-from dsv2.terminal.texts import count_text, duration_text, rate_text, time_text, value_text
+from dsv2.terminal.texts import duration_text
 
 __all__ = ("NotebookDisplay", "is_in_notebook", "job_html")
 
@@ -59,48 +58,18 @@ def job_html(job: ShownJob) -> str:
 
 
 def _facts(summary: JobSummary) -> str:
-    if summary.batch_id < 0:
-        return "no micro-batch is complete yet"
-    facts = {"read": count_text(summary.records_read)}
-    if summary.batch is not None:
-        facts["rate"] = f"{sparkline(summary.rates, 24)} {rate_text(summary.in_rate)}"
-    if summary.lag is not None:
-        facts["lag"] = count_text(summary.lag)
-    took = "" if summary.batch is None else f" in {duration_text(summary.batch.duration_ms)}"
-    facts["micro-batch"] = f"{summary.batch_id:,}{took}"
-    for label, count in (("held", summary.held), ("late", summary.late), ("errors", summary.errors)):
-        if count:
-            facts[label] = count_text(count)
-    if summary.slowest is not None:
-        facts["event time"] = event_time_text(summary)
-    facts |= {name: value_text(value) for name, value in watermarks_of(summary).items()}
-    if summary.busiest is not None:
-        facts["slowest"] = summary.busiest.name
-    shown = (f'<span style="opacity:.65">{escape(label)}</span> {escape(text)}' for label, text in facts.items())
+    shown = (
+        f'<span style="opacity:.65">{escape(fact.label)}</span> {escape(fact.text)}'
+        for fact in facts_of(summary, blocks=True)
+    )
     return " &nbsp; ".join(shown)
 
 
 def _table(summary: JobSummary) -> str:
     if not summary.operators:
         return ""
-    rows = [_row(operator) for operator in summary.operators]
-    names = [name for name in rows[0] if name == "operator" or any(row[name] not in ("", "0") for row in rows)]
-    head = "".join(f"<th>{name}</th>" for name in names)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(row[name])}</td>' for name in names)}</tr>" for row in rows)
+    columns = columns_of(summary, blocks=False)
+    head = "".join(f"<th>{escape(name)}</th>" for name in ("operator", *(column.header for column in columns)))
+    rows = [(one.name, *(column.cell(one) for column in columns)) for one in summary.operators]
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _row(operator: OperatorSummary) -> dict[str, str]:
-    found = operator.event_time
-    return {
-        "operator": operator.name,
-        "in": "" if operator.kind == "source" else count_text(operator.records_in),
-        "out": "" if operator.kind == "sink" else count_text(operator.records_out),
-        "per second": rate_text(operator.rate).removesuffix("/s"),
-        "busy": "" if operator.busy is None else f"{operator.busy:.0%}",
-        "event time": "" if found is None else time_text(found.time),
-        "behind": duration_text(operator.behind_ms) if operator.behind_ms else "",
-        "held": count_text(operator.held),
-        "late": count_text(operator.late),
-        "errors": count_text(operator.errors),
-    }

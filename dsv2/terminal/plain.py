@@ -8,7 +8,7 @@ from dsv2.job_summary import JobSummary
 from dsv2.terminal.texts import count_text, duration_text, rate_text, time_text, value_text
 from dsv2.watermark.shown import ShownValue
 
-__all__ = ("event_time_text", "line_of", "watermarks_of")
+__all__ = ("event_time_text", "line_of", "took_text", "watermarks_of")
 
 
 def line_of(name: str, summary: JobSummary) -> str:
@@ -19,8 +19,7 @@ def line_of(name: str, summary: JobSummary) -> str:
 
 
 def _parts(summary: JobSummary) -> Iterator[str]:
-    took = "" if summary.batch is None else f" in {duration_text(summary.batch.duration_ms)}"
-    yield f"micro-batch {summary.batch_id:,}{took}"
+    yield f"micro-batch {summary.batch_id:,}{took_text(summary)}"
     rate = "" if summary.batch is None else f" ({rate_text(summary.in_rate)})"
     yield f"{count_text(summary.records_read)} records read{rate}"
     if summary.lag is not None:
@@ -34,6 +33,11 @@ def _parts(summary: JobSummary) -> Iterator[str]:
         yield from (f"{name} {value_text(value)}" for name, value in watermarks_of(summary).items())
     if summary.busiest is not None:
         yield f"slowest {summary.busiest.name}"
+
+
+def took_text(summary: JobSummary) -> str:
+    """How long the last micro-batch took, after its number."""
+    return "" if summary.batch is None else f" in {duration_text(summary.batch.duration_ms)}"
 
 
 def event_time_text(summary: JobSummary) -> str:

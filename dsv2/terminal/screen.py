@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from rich.cells import cell_len, set_cell_size
@@ -11,9 +10,9 @@ from rich.console import Console
 from rich.text import Text
 
 from dsv2.job_summary import JobSummary, OperatorSummary
-from dsv2.terminal.blocks import bar, can_show_blocks, sparkline
-from dsv2.terminal.plain import event_time_text, watermarks_of
-from dsv2.terminal.texts import bytes_text, count_text, duration_text, rate_text, time_text, value_text
+from dsv2.terminal.blocks import can_show_blocks
+from dsv2.terminal.facts import Column, columns_of, facts_of
+from dsv2.terminal.texts import duration_text
 
 if TYPE_CHECKING:
     from dsv2.terminal.shown import ShownJob
@@ -22,7 +21,6 @@ __all__ = ("Screen", "job_text")
 
 _LEAST_COLUMNS = 40
 _LONGEST_NAME = 32
-_CURVE, _BAR = 24, 6
 _GAP = 2
 
 
@@ -77,97 +75,12 @@ def _title(job: ShownJob, columns: int, *, blocks: bool) -> Text:
 def _facts(job: ShownJob, columns: int, *, blocks: bool) -> list[Text]:
     """The facts about the whole job, on as many lines as they need."""
     lines = [Text()]
-    for fact in _fact_texts(job.summary, blocks=blocks):
+    for label, value, style, label_style in facts_of(job.summary, blocks=blocks):
+        fact = Text.assemble((label, label_style), " " if label else "", (value, style))
         if lines[-1] and lines[-1].cell_len + 3 + fact.cell_len > columns:
             lines.append(Text())
         lines[-1].append_text(Text("   " if lines[-1] else "")).append_text(fact)
     return [_clipped(line, columns) for line in lines]
-
-
-def _fact_texts(summary: JobSummary, *, blocks: bool) -> Iterator[Text]:
-    if summary.batch_id < 0:
-        yield Text("no micro-batch is complete yet", "dim")
-        return
-    if summary.batch is not None:
-        curve = sparkline(summary.rates, _CURVE) if blocks and len(summary.rates) > 1 else ""
-        yield Text.assemble((curve, "cyan"), " " if curve else "", (rate_text(summary.in_rate), "bold"))
-    yield _fact("read", count_text(summary.records_read))
-    if summary.lag is not None:
-        yield _fact("lag", count_text(summary.lag))
-    took = "" if summary.batch is None else f" in {duration_text(summary.batch.duration_ms)}"
-    yield _fact("micro-batch", f"{summary.batch_id:,}{took}")
-    yield _fact("held", count_text(summary.held), "yellow" if summary.held else "")
-    if summary.late:
-        yield _fact("late", count_text(summary.late), "yellow")
-    yield _fact("errors", count_text(summary.errors), "bold red" if summary.errors else "")
-    if summary.slowest is not None:
-        yield _fact("event time", event_time_text(summary))
-    else:
-        yield from (_fact(name, value_text(value)) for name, value in watermarks_of(summary).items())
-    if summary.busiest is not None:
-        yield _fact("slowest", summary.busiest.name, "yellow")
-
-
-def _fact(label: str, value: str, style: str = "") -> Text:
-    return Text.assemble((f"{label} ", "dim"), (value, style))
-
-
-@dataclass(frozen=True)
-class _Column:
-    """A column of the table. ``rank``: Those with the highest are left out first if there is no room."""
-
-    header: str
-    rank: int
-    cell: Callable[[OperatorSummary], str]
-    style: Callable[[OperatorSummary], str] = lambda operator: ""
-    to_right: bool = True
-
-
-def _columns(summary: JobSummary, *, blocks: bool) -> list[_Column]:
-    """The columns that say something about this job."""
-
-    def busy(operator: OperatorSummary) -> str:
-        if operator.busy is None:
-            return ""
-        return f"{bar(operator.busy, _BAR) if blocks else ''}{operator.busy:>5.0%}"
-
-    def busy_style(operator: OperatorSummary) -> str:
-        return "yellow" if operator is summary.busiest else "green"
-
-    def alarm(style: str, count: Callable[[OperatorSummary], int]) -> Callable[[OperatorSummary], str]:
-        return lambda operator: style if count(operator) else "dim"
-
-    def watermark(name: str) -> Callable[[OperatorSummary], str]:
-        return lambda one: value_text(one.watermarks[name].least) if name in one.watermarks else ""
-
-    identifiers = dict.fromkeys(one for operator in summary.operators for one in operator.watermarks)
-    columns = [
-        _Column("in", 1, lambda one: count_text(one.records_in) if one.kind != "source" else ""),
-        _Column("out", 7, lambda one: count_text(one.records_out) if one.kind != "sink" else ""),
-        _Column("per second", 4, lambda one: rate_text(one.rate).removesuffix("/s")),
-        _Column("busy", 5, busy, busy_style),
-        _Column("event time", 2, _event_time, to_right=False),
-        _Column("behind", 6, _behind),
-        *(_Column(name, 3, watermark(name)) for name in identifiers),
-        _Column("held", 8, lambda one: count_text(one.held), alarm("yellow", lambda one: one.held)),
-        _Column("late", 9, lambda one: count_text(one.late), alarm("yellow", lambda one: one.late)),
-        _Column("errors", 0, lambda one: count_text(one.errors), alarm("bold red", lambda one: one.errors)),
-        _Column("state", 10, lambda one: bytes_text(one.state_bytes) if one.state_bytes else ""),
-        _Column("keys", 11, lambda one: count_text(one.keys) if one.keys else ""),
-        _Column("timers", 12, lambda one: count_text(one.timers) if one.timers else ""),
-    ]
-    return [column for column in columns if any(column.cell(one) not in ("", "0") for one in summary.operators)]
-
-
-def _event_time(operator: OperatorSummary) -> str:
-    found = operator.event_time
-    if found is None:
-        return ""
-    return time_text(found.time) if found.time is not None else f"none in {found.without} of {found.parts}"
-
-
-def _behind(operator: OperatorSummary) -> str:
-    return duration_text(operator.behind_ms) if operator.behind_ms else ""
 
 
 def _table(summary: JobSummary, columns: int, lines: int, *, blocks: bool) -> list[Text]:
@@ -176,7 +89,7 @@ def _table(summary: JobSummary, columns: int, lines: int, *, blocks: bool) -> li
         return []
     names = [_shortened(row.name, min(_LONGEST_NAME, columns // 2), blocks=blocks) for row in rows]
     name_width = max(map(cell_len, ("operator", *names)))
-    fitting = _fitting(_columns(summary, blocks=blocks), rows, columns - name_width)
+    fitting = _fitting(columns_of(summary, blocks=blocks), rows, columns - name_width)
     header = Text(set_cell_size("operator", name_width), "dim")
     for column, width in fitting:
         header.append(" " * _GAP + _aligned(column, column.header, width), "dim")
@@ -205,7 +118,7 @@ def _chosen(summary: JobSummary, lines: int) -> tuple[Sequence[OperatorSummary],
     return [operators[number] for number in sorted(numbers)], len(operators) - len(numbers)
 
 
-def _fitting(columns: Iterable[_Column], rows: Sequence[OperatorSummary], room: int) -> list[tuple[_Column, int]]:
+def _fitting(columns: Iterable[Column], rows: Sequence[OperatorSummary], room: int) -> list[tuple[Column, int]]:
     """The columns for which there is room, with their widths."""
     widths = [
         (column, max(cell_len(column.header), *(cell_len(column.cell(row)) for row in rows))) for column in columns
@@ -215,7 +128,7 @@ def _fitting(columns: Iterable[_Column], rows: Sequence[OperatorSummary], room: 
     return widths
 
 
-def _aligned(column: _Column, text: str, width: int) -> str:
+def _aligned(column: Column, text: str, width: int) -> str:
     missing = " " * (width - cell_len(text))
     return missing + text if column.to_right else text + missing
 
