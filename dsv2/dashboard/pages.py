@@ -13,9 +13,8 @@ from dsv2.dashboard.lines import Line, line_of
 from dsv2.dashboard.texts import watermark_text
 from dsv2.explain import Finding, OperatorView, PlanView
 from dsv2.explain.svg import graph_svg
-from dsv2.explain.wording import about, details, headline, short_location, watermark_name
+from dsv2.explain.wording import about, details, headline, short_location
 from dsv2.job_summary import JobSummary, Moment, OperatorSummary
-from dsv2.job_summary.event_time import watermark_of
 from dsv2.job_summary.splits import status_of, trouble_with
 from dsv2.progress import JobProgress, OperatorProgress, SubtaskProgress
 from dsv2.watermark.event_time import EVENT_TIME
@@ -27,7 +26,6 @@ __all__ = (
     "PlanOperator",
     "PlanPage",
     "StatePage",
-    "WatermarkLine",
     "history_page",
     "job_line",
     "operator_page",
@@ -98,22 +96,12 @@ class HistoryPage:
 
 
 @dataclass(frozen=True, slots=True)
-class WatermarkLine:
-    """A watermark of an operator: the lowest and the highest value of its subtasks."""
-
-    name: str
-    lowest: str
-    highest: str
-
-
-@dataclass(frozen=True, slots=True)
 class OperatorPage:
     """An operator in detail. ``more``: The number of subtasks that are not listed."""
 
     uid: str
     subtasks: tuple[Line, ...]
     more: int
-    watermarks: tuple[WatermarkLine, ...]
 
 
 def job_line(identifier: str, job: WatchedJob) -> JobLine:
@@ -156,12 +144,7 @@ def history_page(history: Sequence[Moment], after: int) -> HistoryPage:
 def operator_page(operator: OperatorProgress) -> OperatorPage:
     """Describe an operator in detail."""
     shown = operator.subtasks[:_MOST_SUBTASKS]
-    return OperatorPage(
-        operator.uid,
-        tuple(map(_subtask_line, shown)),
-        len(operator.subtasks) - len(shown),
-        tuple(_watermark_lines(operator)),
-    )
+    return OperatorPage(operator.uid, tuple(map(_subtask_line, shown)), len(operator.subtasks) - len(shown))
 
 
 def _plan_operator(operator: OperatorView, view: PlanView) -> PlanOperator:
@@ -235,10 +218,3 @@ def _history_line(moment: Moment) -> Line:
 def _subtask_line(subtask: SubtaskProgress) -> Line:
     numbers = replace(subtask, inputs=(), watermarks={})
     return line_of(numbers, event_time=watermark_text(EVENT_TIME, subtask.event_time))
-
-
-def _watermark_lines(operator: OperatorProgress) -> Iterator[WatermarkLine]:
-    for identifier in operator.watermarks:
-        if (found := watermark_of(operator, identifier)) is not None:
-            lowest = "none yet" if found.without else watermark_text(identifier, found.least)
-            yield WatermarkLine(watermark_name(identifier), lowest, watermark_text(identifier, found.greatest))

@@ -1,19 +1,12 @@
-"""Texts that several pages show."""
+"""The values of watermarks as texts, which several pages show."""
 
 from __future__ import annotations
 
-from dsv2.explain import PlanView
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN
 from dsv2.watermark.shown import ShownValue
 from dsv2.watermark_report.units import time_text
 
-__all__ = ("title_of", "watermark_text")
-
-
-def title_of(plan: PlanView | None, uid: str) -> str:
-    """Return what the operator ``uid`` is called."""
-    operators = () if plan is None else plan.operators
-    return next((operator.title for operator in operators if operator.uid == uid), uid)
+__all__ = ("watermark_text",)
 
 
 def watermark_text(identifier: str, value: ShownValue | None) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dsv2.clock import SystemClock
 from dsv2.dashboard.jobs import Snapshot, Status
 from dsv2.dashboard.lines import Line, line_of
-from dsv2.dashboard.texts import title_of, watermark_text
-from dsv2.explain import PlanView
+from dsv2.dashboard.texts import watermark_text
+from dsv2.explain import OperatorView, PlanView
 from dsv2.watermark.event_time import EVENT_TIME, RESERVED
 from dsv2.watermark.shown import greatest_shown
 from dsv2.watermark_report import Cause, OperatorWatermark, Step, report_watermarks
@@ -55,7 +56,8 @@ def watermark_page(snapshot: Snapshot, identifier: str) -> WatermarkPage:
     chosen = identifier or identifiers[0]
     report = report_watermarks(plan, progress, now_ms, chosen)
     key = EVENT_TIME if chosen == _BY_NAME else chosen
-    return WatermarkPage(identifiers, chosen, now_ms, tuple(_operator(one, plan, key) for one in report.operators))
+    views = {view.uid or "": view for view in plan.operators}
+    return WatermarkPage(identifiers, chosen, now_ms, tuple(_operator(one, views, key) for one in report.operators))
 
 
 def _identifiers(plan: PlanView) -> tuple[str, ...]:
@@ -71,32 +73,33 @@ def _now_ms(snapshot: Snapshot) -> int:
     return snapshot.updated_at_ms
 
 
-def _operator(found: OperatorWatermark, plan: PlanView, key: str) -> Line:
+def _operator(found: OperatorWatermark, views: Mapping[str, OperatorView], key: str) -> Line:
     known = [value for value in found.values if value is not None]
     return line_of(
         replace(found, inputs=(), values=()),
-        operator=_id_of(plan, found.uid),
-        title=title_of(plan, found.uid),
+        operator=views[found.uid].id,
+        title=views[found.uid].title,
         value=watermark_text(key, found.value),
         highest=watermark_text(key, greatest_shown(known) if known else None),
         cause="advances" if found.cause is Cause.NOTHING else found.cause.value,
         is_fine=found.cause in _FINE,
-        path=[{"operator": _id_of(plan, step.operator), "text": _step_text(plan, step)} for step in found.path],
-        channels=_channels(found, plan, key)[:_MOST_CHANNELS],
+        path=[_step(step, views[step.operator]) for step in found.path],
+        channels=_channels(found, views, key)[:_MOST_CHANNELS],
     )
 
 
-def _step_text(plan: PlanView, step: Step) -> str:
-    return title_of(plan, step.operator) + ("" if step.subtask is None else f", subtask {step.subtask}")
+def _step(step: Step, view: OperatorView) -> Line:
+    subtask = "" if step.subtask is None else f", subtask {step.subtask}"
+    return {"operator": view.id, "text": f"{view.title}{subtask}"}
 
 
-def _channels(found: OperatorWatermark, plan: PlanView, key: str) -> list[Line]:
+def _channels(found: OperatorWatermark, views: Mapping[str, OperatorView], key: str) -> list[Line]:
     behind = found.path[0].input if found.path else None  # the input that is furthest behind
     lines = [
         line_of(
             channel,
             input=one.input,
-            sender=title_of(plan, one.sender),
+            sender=views[one.sender].title if one.sender in views else one.sender,
             value=watermark_text(key, channel.value),
             status="ended" if channel.ended else "idle" if channel.idle else "active",
             holds_back=channel.holds_back and one.input == behind,
@@ -105,7 +108,3 @@ def _channels(found: OperatorWatermark, plan: PlanView, key: str) -> list[Line]:
         for channel in one.channels
     ]
     return sorted(lines, key=lambda line: not line["holds_back"])
-
-
-def _id_of(plan: PlanView, uid: str) -> int:
-    return next((operator.id for operator in plan.operators if operator.uid == uid), -1)

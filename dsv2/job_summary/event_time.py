@@ -67,16 +67,9 @@ def is_active(subtask: SubtaskProgress) -> bool:
 
 def awaiting_event_time(plan: PlanView) -> frozenset[str]:
     """Return the uids of the operators that act as event time advances, and have its generator upstream."""
-    reached = {number for one in plan.watermarks if one.identifier == EVENT_TIME for number in one.declared_by}
-    generators = frozenset(reached)
-    waiting = [*reached]
-    while waiting:
-        source = waiting.pop()
-        found = {edge.target for edge in plan.edges if edge.source == source} - reached
-        reached |= found
-        waiting += found
-    acting = (one for one in plan.operators if one.event_time and one.id in reached - generators)
-    return frozenset(one.uid or "" for one in acting)
+    times = [one for one in plan.watermarks if one.identifier == EVENT_TIME]
+    reached = {number for one in times for number in set(one.received_by) - set(one.declared_by)}
+    return frozenset(one.uid or "" for one in plan.operators if one.event_time and one.id in reached)
 
 
 def _arrives(operator: OperatorProgress) -> bool:

@@ -98,45 +98,30 @@ BATCH_BUCKETS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 
 """The buckets of the duration of micro-batches, in seconds."""
 
 _COUNTER, _GAUGE, _HISTOGRAM, _INFO = MetricKind
-_JOB = ("job_name",)
-_OPERATOR = ("job_name", "operator")
-
 _defined: list[Metric] = []
 
 
 def _metric(
-    name: str,
-    kind: MetricKind,
-    unit: str,
-    description: str,
-    labels: tuple[str, ...] = _OPERATOR,
-    *,
-    per_subtask: bool = False,
+    name: str, kind: MetricKind, unit: str, description: str, *labels: str, per_subtask: bool = False
 ) -> Metric:
-    _defined.append(Metric(name, kind, unit, description, labels, per_subtask))
+    """Define a metric. ``labels``: Those besides the name of the job, and the operator unless it is about the job."""
+    of_all = ("job_name",) if name.startswith(("job", "batch")) else ("job_name", "operator")
+    _defined.append(Metric(name, kind, unit, description, (*of_all, *labels), per_subtask))
     return _defined[-1]
 
 
-JOB = _metric("job", _INFO, "", "A running job.", (*_JOB, "mode", "bounded", "version"))
-JOB_START_TIME = _metric("job.start_time", _GAUGE, "s", "When this process started the job, as a Unix time.", _JOB)
+JOB = _metric("job", _INFO, "", "A running job.", "mode", "bounded", "version")
+JOB_START_TIME = _metric("job.start_time", _GAUGE, "s", "When this process started the job, as a Unix time.")
 JOB_ENDS = _metric(
-    "job.ends",
-    _COUNTER,
-    "{job}",
-    "How often the job has ended in this process: finished, stopped or failed.",
-    (*_JOB, "status"),
+    "job.ends", _COUNTER, "{job}", "How often the job has ended in this process: finished, stopped or failed.", "status"
 )
-BATCH_DURATION = _metric("batch.duration", _HISTOGRAM, "s", "Durations of micro-batches in this run.", _JOB)
+BATCH_DURATION = _metric("batch.duration", _HISTOGRAM, "s", "Durations of micro-batches in this run.")
 BATCH_PHASE_TIME = _metric(
-    "batch.phase_time",
-    _COUNTER,
-    "s",
-    "Time in each phase of micro-batches in this run.",
-    (*_JOB, "phase"),
+    "batch.phase_time", _COUNTER, "s", "Time in each phase of micro-batches in this run.", "phase"
 )
-BATCH_END_TIME = _metric("batch.end_time", _GAUGE, "s", "When the last micro-batch was complete, as a Unix time.", _JOB)
-BATCH_ID = _metric("batch.id", _GAUGE, "", "The id of the last complete micro-batch.", _JOB)
-OPERATOR = _metric("operator", _INFO, "", "An operator of a running job.", (*_OPERATOR, "name", "parallelism"))
+BATCH_END_TIME = _metric("batch.end_time", _GAUGE, "s", "When the last micro-batch was complete, as a Unix time.")
+BATCH_ID = _metric("batch.id", _GAUGE, "", "The id of the last complete micro-batch.")
+OPERATOR = _metric("operator", _INFO, "", "An operator of a running job.", "name", "parallelism")
 RECORDS_IN = _metric("operator.records_in", _COUNTER, "{record}", "Records received.", per_subtask=True)
 RECORDS_OUT = _metric("operator.records_out", _COUNTER, "{record}", "Records emitted.", per_subtask=True)
 LATE_RECORDS = _metric(
@@ -154,7 +139,7 @@ ERRORS = _metric(
     _COUNTER,
     "{error}",
     "Errors that the error policy has handled: retried, skipped or dead_lettered.",
-    (*_OPERATOR, "outcome"),
+    "outcome",
 )
 RECORDS_HELD = _metric(
     "operator.records_held", _GAUGE, "{record}", "Records buffered behind aligned watermarks.", per_subtask=True
@@ -181,25 +166,20 @@ WATERMARK = _metric(
     _GAUGE,
     "",
     "The last value of a watermark, the lowest of all subtasks. 1 is true, 0 is false.",
-    (*_OPERATOR, "watermark"),
+    "watermark",
 )
 CHANNELS = _metric(
     "input.channels",
     _GAUGE,
     "{channel}",
     "Channels of an input in all subtasks: active, idle or ended.",
-    (*_OPERATOR, "input", "state"),
+    "input",
+    "state",
 )
 RECORDS_LAG = _metric(
     "source.records_lag", _GAUGE, "{record}", "Records that are available and not read, of the splits that report it."
 )
-SPLITS = _metric(
-    "source.splits",
-    _GAUGE,
-    "{split}",
-    "Splits of a source: active, idle, paused or ended.",
-    (*_OPERATOR, "state"),
-)
+SPLITS = _metric("source.splits", _GAUGE, "{split}", "Splits of a source: active, idle, paused or ended.", "state")
 SOURCE_EVENT_TIME = _metric(
     "source.event_time",
     _GAUGE,
@@ -207,15 +187,9 @@ SOURCE_EVENT_TIME = _metric(
     "Event time of the slowest active split, as a Unix time. -9223372036854775.808: it has none yet.",
 )
 SPLIT_RECORDS_LAG = _metric(
-    "split.records_lag",
-    _GAUGE,
-    "{record}",
-    "Records of a split that are available and not read.",
-    (*_OPERATOR, "split"),
+    "split.records_lag", _GAUGE, "{record}", "Records of a split that are available and not read.", "split"
 )
-SPLIT_EVENT_TIME = _metric(
-    "split.event_time", _GAUGE, "s", "Event time of a split, as a Unix time.", (*_OPERATOR, "split")
-)
+SPLIT_EVENT_TIME = _metric("split.event_time", _GAUGE, "s", "Event time of a split, as a Unix time.", "split")
 
 METRICS: Final = tuple(_defined)
 """All metrics but those of functions, whose names users choose."""

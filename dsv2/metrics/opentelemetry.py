@@ -14,7 +14,7 @@ from dsv2.job import JobHandle, JobStatus
 from dsv2.metrics import definitions as m
 from dsv2.metrics.definitions import ATTRIBUTES, BATCH_BUCKETS, METRICS, Metric, MetricKind, Sample
 from dsv2.metrics.jobs import JobsListener, RunningJob
-from dsv2.metrics.samples import samples_of, samples_of_functions
+from dsv2.metrics.samples import samples_of, samples_of_functions, samples_of_run
 from dsv2.progress import BatchProgress, HistogramProgress, JobProgress
 from dsv2.version import __version__
 
@@ -161,7 +161,9 @@ class OpenTelemetryListener(JobsListener):
     def _observed(self) -> Mapping[str, list[Observation]]:
         """The values of all instruments, by name."""
         found: dict[str, list[Observation]] = {}
-        for metric, labels, value in (*self.ends(), *self._of_run(), *self._since_start(self.running())):
+        jobs = self.running()
+        of_runs = (sample for job in jobs for sample in samples_of_run(job))
+        for metric, labels, value in (*self.ends(), *of_runs, *self._since_start(jobs)):
             if not isinstance(value, HistogramProgress):
                 found.setdefault(_name(metric), []).append(Observation(value, _attributes(labels)))
         return found
@@ -179,14 +181,6 @@ class OpenTelemetryListener(JobsListener):
 
     def _samples_of(self, job: RunningJob) -> Iterator[Sample]:
         return samples_of(job, per_subtask=self._per_subtask, per_split=self._per_split)
-
-    def _of_run(self) -> Iterator[Sample]:
-        """The samples of the running jobs that are not part of their progress."""
-        for job in self.running():
-            labels = {"job_name": job.name}
-            yield Sample(m.JOB_START_TIME, labels, job.started_at_ms / 1000)
-            for phase, spent in job.phase_ms.items():
-                yield Sample(m.BATCH_PHASE_TIME, {**labels, "phase": phase}, spent / 1000)
 
     def _histograms(self) -> list[NamedHistogram]:
         jobs = self.running()

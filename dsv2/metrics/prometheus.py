@@ -16,7 +16,7 @@ from dsv2.errors import ConfigurationError
 from dsv2.metrics import definitions as m
 from dsv2.metrics.definitions import METRICS, Metric, MetricKind, Sample
 from dsv2.metrics.jobs import JobsListener, RunningJob
-from dsv2.metrics.samples import samples_of
+from dsv2.metrics.samples import samples_of, samples_of_run
 from dsv2.progress import HistogramProgress
 from dsv2.version import __version__
 
@@ -134,13 +134,11 @@ class PrometheusListener(JobsListener):
         labels = {"job_name": job.name}
         mode, bounded = job.plan.mode.value, str(job.is_bounded).lower()
         yield Sample(m.JOB, {**labels, "mode": mode, "bounded": bounded, "version": __version__}, 1)
-        yield Sample(m.JOB_START_TIME, labels, job.started_at_ms / 1000)
+        yield from samples_of_run(job)
         for operator in job.plan.operators:
             named = {"operator": operator.uid, "name": operator.name, "parallelism": str(operator.parallelism)}
             yield Sample(m.OPERATOR, {**labels, **named}, 1)
         yield Sample(m.BATCH_DURATION, labels, job.batch_duration)
-        for phase, spent in job.phase_ms.items():
-            yield Sample(m.BATCH_PHASE_TIME, {**labels, "phase": phase}, spent / 1000)
         yield from samples_of(job, per_subtask=self._per_subtask, per_split=self._per_split)
 
 

@@ -17,7 +17,7 @@ from dsv2.progress import InputProgress, JobProgress, OperatorProgress
 from dsv2.watermark.event_time import EVENT_TIME as EVENT_TIME_WATERMARK
 from dsv2.watermark.event_time import IDLE_STATUS, LONG_MAX, LONG_MIN, USE_PROCESSING_TIME
 
-__all__ = ("GAUGES_AMONG_COUNTERS", "samples_of", "samples_of_functions")
+__all__ = ("GAUGES_AMONG_COUNTERS", "samples_of", "samples_of_functions", "samples_of_run")
 
 GAUGES_AMONG_COUNTERS = frozenset({"probe_records_waiting"})
 """Counters of dsv2 that also decrease. They are counters because they are part of the checkpoint."""
@@ -58,6 +58,14 @@ def samples_of(job: RunningJob, *, per_subtask: bool, per_split: bool) -> Iterat
         if operator.splits:
             yield from _splits(operator, of_operator, per_split=per_split)
         yield from _of_function(operator, of_operator)
+
+
+def samples_of_run(job: RunningJob) -> Iterator[Sample]:
+    """Return the samples of a running job that are not part of its progress: its start, and the phases of its run."""
+    labels = {"job_name": job.name}
+    yield Sample(m.JOB_START_TIME, labels, job.started_at_ms / 1000)
+    for phase, spent in job.phase_ms.items():
+        yield Sample(m.BATCH_PHASE_TIME, {**labels, "phase": phase}, spent / 1000)
 
 
 def samples_of_functions(progress: JobProgress) -> Iterator[Sample]:

@@ -43,8 +43,7 @@ class Route:
                 f"Keyed functions know what they have received."
             )
         self._declared_by = {number for one in declared for number in one.declared_by}
-        self._received_by = {number for one in declared for number in one.received_by}
-        self._is_forwarded = all(one.forwarded for one in declared)
+        self._sent = frozenset(same)
         self._addressed_to = {number for one in declared for number in one.addressed_to}
         self._watermark: WatermarkView | None = None if self.is_event_time else declared[0]
         self._edges: dict[int, list[EdgeView]] = {operator.id: [] for operator in view.operators}
@@ -94,17 +93,11 @@ class Route:
 
     def arrives(self, edge: EdgeView) -> bool:
         """Whether the watermark may arrive on an edge."""
-        if self.is_withheld(edge):
-            return False
-        return edge.source in self._declared_by or self._forwards(edge.source)
+        return not self._sent.isdisjoint(edge.carries)
 
     def is_withheld(self, edge: EdgeView) -> bool:
         """Whether an edge does not carry the watermark, because it is addressed to operators elsewhere."""
         return bool(self._addressed_to) and edge.target not in self._leading
-
-    def _forwards(self, operator: int) -> bool:
-        passes_on = bool(self._addressed_to) and operator not in self._addressed_to
-        return operator in self._received_by and (self._is_forwarded or passes_on)
 
     def receives(self, operator: OperatorView) -> bool:
         """Whether the watermark may arrive on any input."""

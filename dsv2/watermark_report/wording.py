@@ -20,8 +20,6 @@ from dsv2.watermark_report.units import duration_text, time_text
 
 __all__ = ("Facts", "advice", "sentence")
 
-_OF_SPLITS = (Cause.QUIET_SPLIT, Cause.BACKLOG, Cause.PAUSED_SPLIT)
-
 
 @dataclass(frozen=True, slots=True)
 class Facts:

@@ -17,7 +17,7 @@ from dsv2 import CollectSink, ConfigurationError
 from dsv2.dashboard import letters, stored
 from dsv2.dashboard.jobs import Board, Record, Status
 from dsv2.dashboard.letters import last_letters
-from dsv2.dashboard.pages import operator_page, state_page
+from dsv2.dashboard.pages import state_page
 from dsv2.dashboard.stored import CheckpointJob
 from dsv2.dashboard.texts import watermark_text
 from dsv2.dashboard.watermarks import watermark_page
@@ -26,6 +26,7 @@ from dsv2.explain import PlanView
 from dsv2.explain.svg import graph_svg
 from dsv2.folders import LocalFolder
 from dsv2.job_configuration import Section, Setting
+from dsv2.job_summary.event_time import Slowest, watermark_of
 from dsv2.job_summary.history import HISTORY, History, Moment, OperatorMoment
 from dsv2.job_summary.pressure import WINDOW, Level, pressure_of
 from dsv2.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress, SubtaskProgress
@@ -334,9 +335,9 @@ def test_edge_over_several_rows_is_straight_between_the_cards() -> None:
 
 
 def test_watermark_that_no_subtask_has_is_not_listed() -> None:
-    found = fake_progress(1).operators["join"]
-    page = operator_page(replace(found, watermarks={"closed": (None, None), "ready": (None, 7)}))
-    assert [(line.name, line.lowest, line.highest) for line in page.watermarks] == [("ready", "none yet", "7")]
+    found = replace(fake_progress(1).operators["join"], watermarks={"closed": (None, None), "ready": (None, 7)})
+    assert watermark_of(found, "closed") is None
+    assert watermark_of(found, "ready") == Slowest(7, 7, without=1, parts=2)
 
 
 def test_job_that_has_ended_is_as_old_as_its_last_micro_batch() -> None:
