@@ -17,6 +17,7 @@ from uuid import UUID
 
 import fastavro
 import pytest
+from fastavro.logical_readers import LOGICAL_READERS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -329,6 +330,14 @@ def test_decimals_with_more_digits_than_the_schema_says_are_not_rounded(tmp_path
     env.from_source(FilesSource(tmp_path, avro_files(dict))).to_sink(sink)
     env.execute()
     assert sink.results == [expected]
+
+
+def test_logical_types_of_the_library_are_known() -> None:
+    """fastavro reads another logical type as its primitive type, and so do encoders and the comparison with classes."""
+    known = {"decimal", "uuid", "date", "time-millis", "time-micros"}
+    known |= {f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros")}
+    found = {key.split("-", 1)[1] for key in LOGICAL_READERS if not key.startswith("record-")}  # of Confluent's client
+    assert found == known
 
 
 # --- In a job --------------------------------------------------------------------------------------------------------

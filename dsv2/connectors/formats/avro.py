@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import lru_cache, partial
 from io import BytesIO
@@ -11,10 +11,11 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from dsv2.connectors.client_library import require_client_library
 from dsv2.connectors.formats.avro_types import Schema, reader_of
-from dsv2.connectors.formats.avro_writing import taker_of
+from dsv2.connectors.formats.avro_writing import encoder_of_trusted, taker_of
 from dsv2.connectors.formats.encoder import PreparedEncoder
 from dsv2.connectors.formats.error import FormatError, reason_of, shown
-from dsv2.connectors.formats.registry import SchemaRegistry, Subject
+from dsv2.connectors.formats.fast_path import with_fast_path
+from dsv2.connectors.formats.registry import SchemaRegistry, Subject, WrittenSchema
 from dsv2.connectors.formats.wire import HEADER_BYTES, header, schema_id_of
 from dsv2.errors import ConfigurationError
 
@@ -156,32 +157,31 @@ class AvroEncoder(PreparedEncoder[T_contra], Generic[T_contra]):
         from fastavro import schemaless_writer
 
         parsed = _parsed((self._schema,))
-        schema, name, wraps = parsed.schema, parsed.name, parsed.needs_wrapping
-        take = taker_of(self._record_type, schema, parsed.named, trusting=True)
+        wraps, schema = parsed.needs_wrapping, parsed.wrapped() if parsed.needs_wrapping else parsed.schema
+        take = taker_of(self._record_type, parsed.schema, parsed.named)
         # ``take`` has checked the names of the fields, and returns the values of unions as pairs.
         write = partial(schemaless_writer, strict=False, strict_allow_default=False, disable_tuple_notation=False)
-        first = b"" if self._subject is None else header(_id_in(self._subject, self._schema, name))
-        if wraps:
-            schema = parsed.wrapped()
+        first = (
+            b""
+            if self._subject is None
+            else header(self._subject.id_of(WrittenSchema(_AVRO, self._schema), parsed.name))
+        )
 
-        def encode(record: T_contra) -> bytes:
+        def encode(row: Any) -> bytes:
             stream = BytesIO()
             stream.write(first)
-            try:
-                value = take(record)
-                write(stream, schema, {_WHOLE: value} if wraps else value)
-            except Exception as error:
-                raise FormatError(f"{shown(record)} does not match the schema {name}: {why(record, error)}") from error
+            write(stream, schema, row)
             return stream.getvalue()
 
-        def why(record: T_contra, error: Exception) -> str:
+        def checked(record: T_contra) -> bytes:
             try:
-                taker_of(self._record_type, parsed.schema, parsed.named)(record)
-            except FormatError as named:
-                return str(named)
-            return reason_of(error)
+                value = take(record)
+                return encode({_WHOLE: value} if wraps else value)
+            except Exception as error:
+                reason = str(error) if isinstance(error, FormatError) else reason_of(error)
+                raise FormatError(f"{shown(record)} does not match the schema {parsed.name}: {reason}") from error
 
-        return encode
+        return with_fast_path(encoder_of_trusted(self._record_type, parsed.schema, parsed.named, encode), checked)
 
 
 class _Parsed(NamedTuple):
@@ -254,31 +254,19 @@ def keep_all_digits(schema: Schema) -> Schema:
 
 
 def _of_registry(registry: SchemaRegistry, schema_id: int) -> _Parsed:
-    client = registry.client
-    texts: dict[str, None] = {}  # in order, those that are referred to first
-
-    def add(text: str) -> None:
-        texts[text] = None
-
-    def collect(references: tuple[Any, ...]) -> None:
-        for reference in references:
-            found = client.referenced(reference)
-            collect(found.references)
-            add(found.text)
-
-    schema = client.schema(schema_id, _AVRO)
-    collect(schema.references)
-    add(schema.text)
+    texts = _texts_of(registry, registry.client.schema(schema_id, _AVRO))
+    unique = tuple(dict.fromkeys(texts))  # in order
     try:
-        return _parsed(tuple(texts))
+        return _parsed(unique)
     except Exception as error:
         raise FormatError(f"schema {schema_id} cannot be parsed: {reason_of(error)}") from error
 
 
-def _id_in(subject: Subject, text: str, name: str) -> int:
-    from dsv2.connectors.formats.registry_client import WrittenSchema
-
-    return subject.id_of(WrittenSchema(_AVRO, text), name)
+def _texts_of(registry: SchemaRegistry, schema: WrittenSchema) -> Iterator[str]:
+    """Yield the text of a schema after those to which it refers."""
+    for reference in schema.references:
+        yield from _texts_of(registry, registry.client.referenced(reference))
+    yield schema.text
 
 
 def _unchanged(value: Any) -> Any:

@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import date, datetime, time
-from decimal import Decimal
 from enum import Enum
 from operator import itemgetter
 from types import NoneType
 from typing import Any, TypeAlias, get_args, get_origin
-from uuid import UUID
 
+from dsv2.connectors.formats.avro_values import primitive_of
 from dsv2.connectors.formats.error import FormatError
 from dsv2.connectors.formats.record_classes import ANYTHING, Field, alternatives, fields_of, is_record_class
 
-__all__ = ("Convert", "Matching", "Schema", "members_of", "reader_of")
+__all__ = ("Convert", "Matching", "Schema", "branches_of", "reader_of", "symbols_of")
 
 Schema: TypeAlias = Any
 """A parsed schema: a name, a dict, or a list of schemas."""
 Convert: TypeAlias = Callable[[Any], Any]
 
-_PRIMITIVES: Mapping[str, type] = {
-    "null": NoneType,
-    "boolean": bool,
-    "int": int,
-    "long": int,
-    "float": float,
-    "double": float,
-    "bytes": bytes,
-    "string": str,
-    "fixed": bytes,
-}
-_LOGICAL: Mapping[str, type] = {  # of fastavro; another combination has the values of the primitive type
-    "bytes-decimal": Decimal,
-    "fixed-decimal": Decimal,
-    "string-uuid": UUID,
-    "int-date": date,
-    "int-time-millis": time,
-    "long-time-micros": time,
-    "long-timestamp-millis": datetime,
-    "long-timestamp-micros": datetime,
-    "long-local-timestamp-millis": datetime,
-    "long-local-timestamp-micros": datetime,
-}
 _LISTS: tuple[object, ...] = (list, Sequence, Collection, Iterable)
 _DICTS: tuple[object, ...] = (dict, Mapping)
 
@@ -64,51 +40,78 @@ def reader_of(hint: Any, schema: Schema, named: Mapping[str, Any]) -> Convert | 
     return _Reading(named).convert(hint, schema, getattr(hint, "__qualname__", str(hint)))
 
 
-class Matching:
+def branches_of(schema: Schema, named: Mapping[str, Any]) -> list[Any]:
+    """Return the branches of a union, or the only schema, without names in place of schemas."""
+    if isinstance(schema, list):
+        return [branch for member in schema for branch in branches_of(member, named)]
+    if isinstance(schema, str):
+        return branches_of(named[schema], named) if schema in named else [{"type": schema}]
+    nested = not isinstance(schema["type"], str) or schema["type"] in named
+    return branches_of(schema["type"], named) if nested else [schema]
+
+
+class Matching(ABC):
     """Walks a type hint and a schema together. The subclasses decide what to convert."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
         self._records: dict[tuple[type, str], Convert] = {}  # classes may refer to themselves
 
+    @abstractmethod
     def convert(self, hint: Any, schema: Schema, place: str) -> Convert | None:
-        raise NotImplementedError
+        """Return how values are converted. None: they are not."""
 
-    def _branches(self, schema: Schema) -> list[Any]:
-        if isinstance(schema, list):
-            return [branch for member in schema for branch in self._branches(member)]
-        if isinstance(schema, str):
-            return self._branches(self._named[schema]) if schema in self._named else [{"type": schema}]
-        nested = not isinstance(schema["type"], str) or schema["type"] in self._named
-        return self._branches(schema["type"]) if nested else [schema]
+    @abstractmethod
+    def _fields(self, kind: type, node: Any) -> Convert:
+        """Return how records of the class ``kind``, which may be ``dict``, are converted."""
 
-    def _branch(self, kinds: list[Any], node: Any, hint: Any, place: str) -> tuple[type, Convert | None]:
-        """Return the type of the values to convert, and how to convert them."""
+    @abstractmethod
+    def _sequence(self, kind: type[list[Any] | tuple[Any, ...]], items: Convert | None, place: str) -> Convert | None:
+        """``kind``: list or tuple."""
+
+    @abstractmethod
+    def _map(self, values: Convert | None, place: str) -> Convert | None: ...
+
+    @abstractmethod
+    def _enumeration(self, kind: type, node: Any, place: str) -> Convert | None:
+        """``kind``: an enumeration, or str."""
+
+    @abstractmethod
+    def _primitive(self, node: Any, place: str) -> Convert | None: ...
+
+    def _matched(self, nodes: Iterable[Any], hint: Any, place: str) -> list[tuple[type, Convert | None]]:
+        """Return the type of each branch in Python, and how to convert its values."""
+        kinds = alternatives(hint)
+        return [self._branch(kinds, node, hint, place) for node in nodes]
+
+    def _branch(self, kinds: Sequence[Any], node: Any, hint: Any, place: str) -> tuple[type, Convert | None]:
         match node["type"]:
             case "record" | "error":
                 for kind in filter(is_record_class, kinds):
-                    return self._record_type(kind), self._record(kind, node)
-                if any((get_origin(kind) or kind) in (*_DICTS, ANYTHING) for kind in kinds):
+                    return kind, self._record(kind, node)
+                if any(_origin(kind) in (*_DICTS, ANYTHING) for kind in kinds):
                     return dict, self._record(dict, node)
             case "array":
                 for kind in kinds:
-                    if (get_origin(kind) or kind) in (*_LISTS, tuple, ANYTHING):
-                        return self._array(kind, node, place)
+                    if _origin(kind) in (*_LISTS, tuple, ANYTHING):
+                        sequence: type[list[Any] | tuple[Any, ...]] = tuple if _origin(kind) is tuple else list
+                        items = self.convert((get_args(kind) or (Any,))[0], node["items"], place)
+                        return sequence, self._sequence(sequence, items, place)
             case "map":
                 for kind in kinds:
-                    if (get_origin(kind) or kind) in (*_DICTS, ANYTHING):
-                        return dict, self._map(kind, node, place)
+                    if _origin(kind) in (*_DICTS, ANYTHING):
+                        values = self.convert((get_args(kind) or (str, Any))[1], node["values"], place)
+                        return dict, self._map(values, place)
             case "enum":
                 for kind in kinds:
                     if isinstance(kind, type) and issubclass(kind, Enum):
-                        return self._enumeration(kind, node, place)
+                        return kind, self._enumeration(kind, node, place)
                 if str in kinds or ANYTHING in kinds:
-                    return str, self._symbol(node, place)
-            case primitive:
-                logical = _logical_type(node)
-                type_ = _PRIMITIVES[primitive] if logical is None else _LOGICAL.get(logical)
-                if type_ is None or any(kind is ANYTHING or _fits(type_, kind) for kind in kinds):
-                    return type_ or object, self._primitive(node, logical, place)
+                    return str, self._enumeration(str, node, place)
+            case _:
+                type_ = primitive_of(node).type
+                if any(kind is ANYTHING or _fits(type_, kind) for kind in kinds):
+                    return type_, self._primitive(node, place)
         raise FormatError(f"{place} has the Avro type {_shown(node)}, which does not fit the annotation {_name(hint)}")
 
     def _record(self, kind: type, node: Any) -> Convert | None:
@@ -117,37 +120,6 @@ class Matching:
             self._records[key] = lambda value: self._records[key](value)  # for fields that refer to the class itself
             self._records[key] = self._fields(kind, node)
         return self._records[key]
-
-    def _array(self, kind: Any, node: Any, place: str) -> tuple[type, Convert | None]:
-        items = self.convert((get_args(kind) or (Any,))[0], node["items"], place)
-        return self._tuple(items, place) if (get_origin(kind) or kind) is tuple else (list, self._list(items, place))
-
-    def _map(self, kind: Any, node: Any, place: str) -> Convert | None:
-        return self._dict(self.convert((get_args(kind) or (str, Any))[1], node["values"], place), place)
-
-    def _record_type(self, kind: type) -> type:
-        raise NotImplementedError
-
-    def _fields(self, kind: type, node: Any) -> Convert:
-        raise NotImplementedError
-
-    def _list(self, items: Convert | None, place: str) -> Convert | None:
-        raise NotImplementedError
-
-    def _tuple(self, items: Convert | None, place: str) -> tuple[type, Convert | None]:
-        raise NotImplementedError
-
-    def _dict(self, values: Convert | None, place: str) -> Convert | None:
-        raise NotImplementedError
-
-    def _enumeration(self, kind: type[Enum], node: Any, place: str) -> tuple[type, Convert | None]:
-        raise NotImplementedError
-
-    def _symbol(self, node: Any, place: str) -> Convert | None:
-        raise NotImplementedError
-
-    def _primitive(self, node: Any, logical: str | None, place: str) -> Convert | None:
-        raise NotImplementedError
 
     def _converted(self, fields: Iterable[Field], node: Any, kind: type) -> dict[str, Convert | None]:
         schemas = {field["name"]: field["type"] for field in node["fields"]}
@@ -162,10 +134,10 @@ class _Reading(Matching):
         kinds = alternatives(hint)
         if ANYTHING in kinds:
             return None
-        nodes = self._branches(schema)
+        nodes = branches_of(schema, self._named)
         if any(map(is_record_class, kinds)) and sum(node["type"] in ("record", "map") for node in nodes) > 1:
             raise FormatError(f"{place} is a union of several records, which cannot be told apart. Declare it as dict")
-        branches = [self._branch(kinds, node, hint, place) for node in nodes]
+        branches = [(_read_type(kind), convert) for kind, convert in self._matched(nodes, hint, place)]
         types = [kind for kind, _ in branches]
         if any(convert is not None and types.count(kind) > 1 for kind, convert in branches):
             raise FormatError(f"{place} is a union whose values cannot be told apart. Declare it as object")
@@ -185,9 +157,6 @@ class _Reading(Matching):
     def _record(self, kind: type, node: Any) -> Convert | None:
         return None if kind is dict else super()._record(kind, node)
 
-    def _record_type(self, kind: type) -> type:
-        return dict
-
     def _fields(self, kind: type, node: Any) -> Convert:
         names = [field["name"] for field in node["fields"]]
         declared = fields_of(kind)
@@ -206,23 +175,28 @@ class _Reading(Matching):
             **{name: row[name] if convert is None else convert(row[name]) for name, convert in pairs}
         )
 
-    def _list(self, items: Convert | None, place: str) -> Convert | None:
+    def _sequence(self, kind: type[list[Any] | tuple[Any, ...]], items: Convert | None, place: str) -> Convert | None:
+        if kind is tuple:
+            return tuple if items is None else lambda values: tuple([items(value) for value in values])
         return None if items is None else lambda values: [items(value) for value in values]
 
-    def _tuple(self, items: Convert | None, place: str) -> tuple[type, Convert | None]:
-        return list, tuple if items is None else lambda values: tuple([items(value) for value in values])
-
-    def _dict(self, values: Convert | None, place: str) -> Convert | None:
+    def _map(self, values: Convert | None, place: str) -> Convert | None:
         return None if values is None else lambda items: {key: values(value) for key, value in items.items()}
 
-    def _enumeration(self, kind: type[Enum], node: Any, place: str) -> tuple[type, Convert | None]:
-        return str, members_of(kind, node, place).__getitem__
+    def _enumeration(self, kind: type, node: Any, place: str) -> Convert | None:
+        return None if kind is str else symbols_of(kind, node, place).__getitem__
 
-    def _symbol(self, node: Any, place: str) -> Convert | None:
+    def _primitive(self, node: Any, place: str) -> Convert | None:
         return None
 
-    def _primitive(self, node: Any, logical: str | None, place: str) -> Convert | None:
-        return None
+
+def _read_type(kind: type) -> type:
+    """The type as which fastavro reads values of the type ``kind``."""
+    if kind is tuple:
+        return list
+    if is_record_class(kind):
+        return dict
+    return str if issubclass(kind, Enum) else kind
 
 
 def _straight(kind: type, names: Sequence[str]) -> Convert:
@@ -239,8 +213,10 @@ def _straight(kind: type, names: Sequence[str]) -> Convert:
     return lambda row: kind(*values(row))
 
 
-def members_of(kind: type[Enum], node: Any, place: str) -> dict[str, Enum]:
-    """The members of ``kind`` by symbol, which is the value or the name of a member."""
+def symbols_of(kind: type, node: Any, place: str) -> dict[str, Any]:
+    """The values of the type ``kind``, str or an enumeration, by symbol: the value or the name of a member."""
+    if not issubclass(kind, Enum):
+        return {symbol: symbol for symbol in node["symbols"]}
     by_symbol = {**kind.__members__, **{m.value: m for m in kind if isinstance(m.value, str)}}
     unknown = [symbol for symbol in node["symbols"] if symbol not in by_symbol]
     if unknown:
@@ -248,12 +224,8 @@ def members_of(kind: type[Enum], node: Any, place: str) -> dict[str, Enum]:
     return {symbol: by_symbol[symbol] for symbol in node["symbols"]}
 
 
-def _logical_type(node: Any) -> str | None:
-    """The key of the logical type in fastavro; None if there is none, or it has no values of its own."""
-    from fastavro.logical_readers import LOGICAL_READERS
-
-    key = f"{node['type']}-{node.get('logicalType')}"
-    return key if key in LOGICAL_READERS else None
+def _origin(kind: Any) -> Any:
+    return get_origin(kind) or kind
 
 
 def _fits(value: type, kind: Any) -> bool:

@@ -13,7 +13,7 @@ from dsv2.connectors.formats.encoder import PreparedEncoder
 from dsv2.connectors.formats.error import FormatError
 from dsv2.connectors.formats.json_values import json_encoder
 from dsv2.connectors.formats.record_classes import alternatives, fields_of, is_record_class
-from dsv2.connectors.formats.registry import SchemaRegistry, Subject
+from dsv2.connectors.formats.registry import SchemaRegistry, Subject, WrittenSchema
 from dsv2.connectors.formats.wire import HEADER_BYTES, header, schema_id_of
 from dsv2.errors import ConfigurationError
 
@@ -105,8 +105,6 @@ class JsonEncoder(PreparedEncoder[T_contra], Generic[T_contra]):
     def _header(self) -> bytes:
         if self._subject is None or self._schema is None:
             return b""
-        from dsv2.connectors.formats.registry_client import WrittenSchema
-
         title = str(json.loads(self._schema).get("title", self._record_type.__qualname__))
         return header(self._subject.id_of(WrittenSchema(_JSON, self._schema), title))
 

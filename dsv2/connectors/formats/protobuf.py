@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from dsv2.connectors.client_library import require_client_library
 from dsv2.connectors.formats.encoder import PreparedEncoder
 from dsv2.connectors.formats.error import FormatError, reason_of, shown
-from dsv2.connectors.formats.registry import SchemaRegistry, Subject
+from dsv2.connectors.formats.registry import Reference, SchemaRegistry, Subject, WrittenSchema
 from dsv2.connectors.formats.wire import message_header, message_indexes, schema_id_of
 from dsv2.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FileDescriptor
     from google.protobuf.message import Message
-
-    from dsv2.connectors.formats.registry_client import Reference
 
 __all__ = ("ProtobufDecoder", "ProtobufEncoder")
 
@@ -168,16 +166,12 @@ def _requires(descriptor: Descriptor, seen: set[str]) -> bool:
 
 
 def _header(subject: Subject, descriptor: Descriptor) -> bytes:
-    from dsv2.connectors.formats.registry_client import WrittenSchema
-
     schema = WrittenSchema(_PROTOBUF, _text_of(descriptor.file), _references(subject, descriptor.file))
     return message_header(subject.id_of(schema, descriptor.full_name), _indexes_of(descriptor))
 
 
 def _references(subject: Subject, file: FileDescriptor) -> tuple[Reference, ...]:
     """Return the files that ``file`` imports, which the registry has or gets."""
-    from dsv2.connectors.formats.registry_client import Reference, WrittenSchema
-
     found = []
     for imported in file.dependencies:
         if not imported.name.startswith(_BUILT_IN):

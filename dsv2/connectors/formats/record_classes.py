@@ -6,6 +6,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from dsv2.errors import ConfigurationError
@@ -31,6 +32,7 @@ def is_record_class(kind: object) -> bool:
     )
 
 
+@lru_cache(maxsize=1024)
 def fields_of(kind: type) -> tuple[Field, ...]:
     """Return the fields with which a record of the class ``kind`` is created.
 

@@ -15,9 +15,9 @@ from dsv2.errors import ConfigurationError
 from dsv2.resource import Resource
 
 if TYPE_CHECKING:
-    from dsv2.connectors.formats.registry_client import RegistryClient, WrittenSchema
+    from dsv2.connectors.formats.registry_client import RegistryClient
 
-__all__ = ("MessagePart", "SchemaRegistry", "Subject", "SubjectNameStrategy")
+__all__ = ("MessagePart", "Reference", "SchemaRegistry", "Subject", "SubjectNameStrategy", "WrittenSchema")
 
 
 class MessagePart(Enum):
@@ -36,6 +36,24 @@ class SubjectNameStrategy(Enum):
     """``shop.Order``: one schema for a record class, in all topics."""
     TOPIC_RECORD = "topic-record"
     """``orders-shop.Order``: several record classes in a topic."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A schema that another one imports. ``name``: How that one names it."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True)
+class WrittenSchema:
+    """A schema as the registry has it. ``kind``: AVRO, PROTOBUF or JSON."""
+
+    kind: str
+    text: str
+    references: tuple[Reference, ...] = ()
 
 
 class SchemaRegistry:

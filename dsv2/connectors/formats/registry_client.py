@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from confluent_kafka.schema_registry import (
@@ -15,10 +14,11 @@ from confluent_kafka.schema_registry import (
 )
 
 from dsv2.connectors.formats.error import FormatError
+from dsv2.connectors.formats.registry import Reference, WrittenSchema
 from dsv2.connectors.secrets import ClientOptions
 from dsv2.errors import ConfigurationError, JobError
 
-__all__ = ("Reference", "RegistryClient", "WrittenSchema", "check_options")
+__all__ = ("RegistryClient", "check_options")
 
 T = TypeVar("T")
 
@@ -26,24 +26,6 @@ _DEFAULTS = {"timeout": 30}  # the client would wait without a limit
 _OF_WORKERS = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password")
 _UNKNOWN_SCHEMA = (40403,)
 _NOT_REGISTERED = (40401, 40403)  # no such subject; no such schema in it
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A schema that another one imports. ``name``: How that one names it."""
-
-    name: str
-    subject: str
-    version: int
-
-
-@dataclass(frozen=True)
-class WrittenSchema:
-    """A schema as the registry has it. ``kind``: AVRO, PROTOBUF or JSON."""
-
-    kind: str
-    text: str
-    references: tuple[Reference, ...] = ()
 
 
 def check_options(url: str, options: ClientOptions) -> None:
