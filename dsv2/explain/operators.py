@@ -9,9 +9,9 @@ from dsv2.error_policy import ErrorPolicy
 from dsv2.explain.code import code_of
 from dsv2.explain.model import Code, EdgeView, HandlerView, OperatorView, Place, Processing, StateView
 from dsv2.extension.event_time.generator import WatermarkGenerator
-from dsv2.findings.flow import Flow, handlers, key_handlers
 from dsv2.functions import CallableFunction, FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
 from dsv2.graph import Edge, Operator, OperatorKind, Plan, handlers_of
+from dsv2.graph.flow import Flow, handlers, key_handlers
 from dsv2.sinks import DriverSink
 from dsv2.sources import BaseSource
 from dsv2.spi import AsyncFunction, BatchFunction, ColumnarFunction, KeyedBatchFunction, WrappingFunction

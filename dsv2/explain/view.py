@@ -8,9 +8,9 @@ from dsv2.errors import Dsv2Error
 from dsv2.explain.code import code_of
 from dsv2.explain.model import FORMAT_VERSION, EdgeView, OperatorView, PlanView, WatermarkView
 from dsv2.explain.operators import edge_view, function_of, operator_view
-from dsv2.findings.flow import Flow
 from dsv2.findings.of_plan import findings_of
 from dsv2.graph import Node, Plan
+from dsv2.graph.flow import Flow
 from dsv2.runtime_view import RuntimeView
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy
 

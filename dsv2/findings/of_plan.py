@@ -15,9 +15,9 @@ from dsv2.errors import PlanWarning, UnreadStreamWarning
 from dsv2.extension.join.unbounded import UnboundedJoin
 from dsv2.findings.event_time_findings import event_time_findings
 from dsv2.findings.finding import Finding, Severity, note, warning
-from dsv2.findings.flow import Flow
 from dsv2.findings.watermark_findings import watermark_findings
 from dsv2.graph import Edge, Operator, OperatorKind, Plan
+from dsv2.graph.flow import Flow
 from dsv2.graph.plan import AtSource, Exchange
 from dsv2.graph.record_types import declared_type
 from dsv2.graph.stateful import may_keep_state

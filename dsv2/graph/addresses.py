@@ -10,7 +10,6 @@ from dsv2.errors import WatermarkDeclarationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph.per_key import receives_keys
 from dsv2.graph.plan import Edge, Operator, OperatorKind
-from dsv2.sinks import Sink
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy
 from dsv2.watermark.combination_function import is_idempotent
 
@@ -76,7 +75,7 @@ class _Flow:
         for edge in edges:
             self._into[edge.target].append(edge.source)
             out_of[edge.source].append(edge.target)
-        self._emitters = [operator for operator in operators if _declares(operator, declaration.identifier)]
+        self._emitters = [operator for operator in operators if operator.declares(declaration.identifier)]
         self.addressed = {operator.id for operator in operators if self._is_addressed(operator)}
         """The operators that act on the watermark."""
         self.leading = set(self.addressed)
@@ -165,12 +164,6 @@ class _Flow:
         return WatermarkDeclarationError(
             f"Watermark {self._declaration.identifier!r}, declared by {first} at {first.location}, {problem}"
         )
-
-
-def _declares(operator: Operator, identifier: str) -> bool:
-    if isinstance(operator.body, Sink):
-        return False
-    return any(declaration.identifier == identifier for declaration in operator.body.declare_watermarks())
 
 
 def _is_function(operator: Operator) -> bool:

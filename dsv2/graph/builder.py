@@ -17,6 +17,7 @@ from dsv2.graph.addresses import with_addresses
 from dsv2.graph.broadcast_wait import WaitForBroadcast
 from dsv2.graph.callbacks import check_callbacks
 from dsv2.graph.error_policies import check_dead_letters, policy_of
+from dsv2.graph.flow import Flow
 from dsv2.graph.inputs import check_unions, check_waits
 from dsv2.graph.keys import check_keys
 from dsv2.graph.observers import with_superseded
@@ -202,7 +203,8 @@ class PlanBuilder:
         )
         check_unions(plan)
         check_waits(plan)
-        check_per_key(plan)
+        if plan.per_key:
+            check_per_key(Flow(plan))
         check_record_classes(plan)
         return plan
 
@@ -221,21 +223,23 @@ def _resolved(mode: RuntimeExecutionMode, nodes: Sequence[Node]) -> RuntimeExecu
 
 
 def _operator(node: Node, uid: Uid, default_parallelism: int, default_policy: ErrorPolicy | None) -> Operator:
+    where = f"{node.name} at {node.location}"
     parallelism = 1 if node.non_parallel else node.parallelism or _inherited_parallelism(node) or default_parallelism
     max_parallelism = 1 if node.non_parallel else node.max_parallelism or _default_max_parallelism(parallelism)
     if parallelism > max_parallelism:
-        raise ConfigurationError(
-            f"{node.name} at {node.location}: parallelism {parallelism} exceeds max parallelism {max_parallelism}."
-        )
+        raise ConfigurationError(f"{where}: parallelism {parallelism} exceeds max parallelism {max_parallelism}.")
     input_keys = tuple(ref.key_selector for ref in node.inputs)
-    if isinstance(node.body, ProcessFunction):
-        _check_position(node, node.body, input_keys)
-        if node.body.dsv2_partition_by_constant and not any(input_keys):
-            input_keys = (one_partition,) * len(input_keys)
-    elif isinstance(node.body, Sink):
-        _check_sink(node, node.body)
-    policy = policy_of(node.body, node.error_policy, default_policy, f"{node.name} at {node.location}")
-    check_dead_letters(policy, node.side_outputs, f"{node.name} at {node.location}")
+    try:
+        if isinstance(node.body, ProcessFunction):
+            node.body.dsv2_check_position(Position(any(input_keys), not node.non_parallel, any(node.output_keys)))
+        elif isinstance(node.body, Sink):
+            node.body.check()
+    except PlanError as error:
+        raise type(error)(f"{where}: {error}") from error
+    if isinstance(node.body, ProcessFunction) and node.body.dsv2_partition_by_constant and not any(input_keys):
+        input_keys = (one_partition,) * len(input_keys)
+    policy = policy_of(node.body, node.error_policy, default_policy, where)
+    check_dead_letters(policy, node.side_outputs, where)
     return Operator(
         id=node.id,
         uid=uid.text,
@@ -258,21 +262,6 @@ def _operator(node: Node, uid: Uid, default_parallelism: int, default_policy: Er
         twin=uid.twin,
         groups=node.groups,
     )
-
-
-def _check_position(node: Node, function: ProcessFunction, input_keys: tuple[KeySelector | None, ...]) -> None:
-    position = Position(any(input_keys), not node.non_parallel, any(node.output_keys))
-    try:
-        function.dsv2_check_position(position)
-    except PlanError as error:
-        raise type(error)(f"{node.name} at {node.location}: {error}") from error
-
-
-def _check_sink(node: Node, sink: Sink[Any]) -> None:
-    try:
-        sink.check()
-    except PlanError as error:
-        raise type(error)(f"{node.name} at {node.location}: {error}") from error
 
 
 def _check_sinks_together(nodes: list[Node]) -> None:
@@ -317,24 +306,20 @@ def _default_max_parallelism(parallelism: int) -> int:
 
 
 def _edge(source: Operator, ref: InputRef, target: Operator, index: int) -> Edge:
-    exchange = ref.exchange
-    if exchange is None:
-        same = source.parallelism == target.parallelism
-        if ref.key_selector is not None:
-            same = same and source.max_parallelism == target.max_parallelism
-            exchange = Exchange.FORWARD if same else Exchange.HASH
-        else:
-            exchange = Exchange.FORWARD if same else Exchange.REBALANCE
-    by_parallelism = ref.exchange is None and exchange is not Exchange.FORWARD
+    keyed = ref.key_selector is not None
+    same = source.parallelism == target.parallelism
+    if keyed:
+        same = same and source.max_parallelism == target.max_parallelism
+    by_parallelism = ref.exchange is None and not same
+    redistributing = Exchange.HASH if keyed else Exchange.REBALANCE
+    exchange = ref.exchange or (Exchange.FORWARD if same else redistributing)
     return Edge(source.id, ref.output, target.id, index, exchange, ref.key_selector, by_parallelism)
 
 
 def _declarations(operators: Iterable[Operator]) -> dict[str, WatermarkDeclaration]:
     declared: dict[str, tuple[WatermarkDeclaration, Operator]] = {}
     for operator in operators:
-        if isinstance(operator.body, Sink):
-            continue
-        declarations = operator.body.declare_watermarks()
+        declarations: object = operator.declared_watermarks
         if not isinstance(declarations, Collection):
             raise WatermarkDeclarationError(
                 f"{operator} at {operator.location}: declare_watermarks returned {declarations!r}, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dsv2.errors import PlanError
-from dsv2.graph.plan import Operator, OperatorKind, Plan
+from dsv2.graph.plan import OperatorKind, Plan
 from dsv2.watermark.event_time import EVENT_TIME
 
 __all__ = ("check_unions", "check_waits")
@@ -17,8 +17,8 @@ def check_unions(plan: Plan) -> None:
     for union in plan.operators:
         if union.kind is not OperatorKind.UNION:
             continue
-        for operator in _upstream(plan, union):
-            for name in (declaration.identifier for declaration in operator.body.declare_watermarks()):  # type: ignore[union-attr]
+        for operator in plan.upstream_of(union):
+            for name in (declaration.identifier for declaration in operator.declared_watermarks):
                 policy = plan.declarations[name].combination_policy
                 if policy.aligned and policy.barrier is None:
                     raise PlanError(
@@ -57,14 +57,3 @@ def check_waits(plan: Plan) -> None:
 
 def _waits_for_all(plan: Plan, identifier: str) -> bool:
     return plan.declarations[identifier].combination_policy.combine_wait_for_all_channels
-
-
-def _upstream(plan: Plan, operator: Operator) -> list[Operator]:
-    found = {edge.source: plan.operators[edge.source] for edge in plan.edges_into[operator.id]}
-    waiting = list(found)
-    while waiting:
-        for edge in plan.edges_into[waiting.pop()]:
-            if edge.source not in found:
-                found[edge.source] = plan.operators[edge.source]
-                waiting.append(edge.source)
-    return list(found.values())

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
-from types import CodeType
 
 from dsv2.errors import PlanError
 from dsv2.functions.handlers import watermark_handlers
 from dsv2.graph.plan import Operator
+from dsv2.graph.stateful import names_in
 
 __all__ = ("check_names",)
 
@@ -77,11 +77,4 @@ def _meant(name: str, callbacks: Iterable[str]) -> list[str]:
 def _is_referred_to(name: str, classes: Iterable[type]) -> bool:
     """Whether another method uses ``name``, which is then a helper method."""
     methods = [method for kind in classes for method in vars(kind).items()]
-    return any(name in _names(value.__code__) for own, value in methods if inspect.isfunction(value) and own != name)
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
+    return any(name in names_in(value.__code__) for own, value in methods if inspect.isfunction(value) and own != name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Final
 
 from dsv2.functions import ProcessFunction
 from dsv2.graph.plan import Edge, Exchange, Operator, OperatorKind
@@ -12,15 +13,13 @@ from dsv2.graph.watermark_handlers import handlers_of
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy
 from dsv2.watermark.event_time import RESERVED
 
-__all__ = ("with_superseded",)
+__all__ = ("ON_WATERMARK", "with_superseded")
 
-_ON_WATERMARK = {
+ON_WATERMARK: Final = {
     OperatorKind.TWO_INPUT: ("on_watermark_from_first_input", "on_watermark_from_second_input"),
-    OperatorKind.TWO_INPUT_BROADCAST: (
-        "on_watermark_from_non_broadcast_input",
-        "on_watermark_from_broadcast_input",
-    ),
+    OperatorKind.TWO_INPUT_BROADCAST: ("on_watermark_from_non_broadcast_input", "on_watermark_from_broadcast_input"),
 }
+"""The callbacks for watermarks of functions with two inputs, by input. The others have ``on_watermark``."""
 
 
 def with_superseded(
@@ -65,14 +64,12 @@ def with_superseded(
     )
 
 
-def _handled(operator: Operator, number: int) -> set[str]:
-    """The watermarks of an input for which the function has a handler."""
-    return {handler.identifier for handler in handlers_of(operator.body, operator.kind) if handler.input == number}
-
-
 def _acted_on(operator: Operator, number: int, candidates: set[str]) -> set[str]:
-    """The watermarks of an input that code of the user, or of an extension, receives."""
-    return candidates if _receives(operator, number) else _handled(operator, number) & candidates
+    """The watermarks of an input that code of the user, or of an extension, receives or has a handler for."""
+    if _receives(operator, number):
+        return candidates
+    handlers = handlers_of(operator.body, operator.kind)
+    return candidates & {handler.identifier for handler in handlers if handler.input == number}
 
 
 def _receives(operator: Operator, number: int) -> bool:
@@ -81,7 +78,7 @@ def _receives(operator: Operator, number: int) -> bool:
         return False
     if operator.broadcast_wait is not None and number == 1:
         return True
-    names = _ON_WATERMARK.get(operator.kind, ("on_watermark",))
+    names = ON_WATERMARK.get(operator.kind, ("on_watermark",))
     name = names[min(number, len(names) - 1)]
     if name in vars(operator.body):
         return True

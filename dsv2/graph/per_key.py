@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from dsv2.errors import WatermarkDeclarationError
 from dsv2.graph.keys import can_be_keys
-from dsv2.graph.plan import Operator, OperatorKind, Plan
-from dsv2.sinks import Sink
-from dsv2.spi import AsyncFunction, ColumnarFunction, ProcessFunction
+from dsv2.graph.plan import Operator
+from dsv2.spi import AsyncFunction, ColumnarFunction
 from dsv2.watermark import KeyedWatermarkDeclaration
+
+if TYPE_CHECKING:
+    from dsv2.graph.flow import Flow
 
 __all__ = ("check_per_key", "key_callback", "receives_keys")
 
@@ -24,12 +26,13 @@ def key_callback(callback: str) -> str:
     return callback.replace("on_", "on_key_", 1)
 
 
-def check_per_key(plan: Plan) -> None:
+def check_per_key(flow: Flow) -> None:
     """Raise ``WatermarkDeclarationError`` if a per-key watermark meets an operator that cannot handle it."""
+    plan = flow.plan
     for declaration in plan.declarations.values():
         if not isinstance(declaration, KeyedWatermarkDeclaration):
             continue
-        for operator in _receivers(plan, declaration.identifier):
+        for operator in flow.receivers(declaration.identifier):
             if receives_keys(operator):
                 _check_keyed(operator, declaration)
             elif sum(plan.channels_of(edge) for edge in plan.edges_into[operator.id]) > 1:
@@ -41,19 +44,6 @@ def check_per_key(plan: Plan) -> None:
                 )
             if operator.broadcast_wait is not None and operator.broadcast_wait.identifier == declaration.identifier:
                 raise _error(operator, declaration, "which waits for it. Wait for a watermark that is not about a key.")
-
-
-def _receivers(plan: Plan, identifier: str) -> Iterator[Operator]:
-    """The functions that the watermark reaches: the next keyed ones, and those before them."""
-    senders: set[int] = set()
-    for operator in plan.operators:
-        edges = [edge for edge in plan.edges_into[operator.id] if edge.source in senders]
-        arrives = any(identifier not in edge.without for edge in edges)
-        is_function = isinstance(operator.body, ProcessFunction)
-        if arrives and is_function:
-            yield operator
-        if (arrives and is_function and not receives_keys(operator)) or _declares(operator, identifier):
-            senders.add(operator.id)
 
 
 def _check_keyed(operator: Operator, declaration: KeyedWatermarkDeclaration) -> None:
@@ -73,12 +63,6 @@ def _check_keyed(operator: Operator, declaration: KeyedWatermarkDeclaration) -> 
             f"whose key selector returns another type than {_name_of(key_type)}. Declare the "
             f"watermark with the type of the keys.",
         )
-
-
-def _declares(operator: Operator, identifier: str) -> bool:
-    if isinstance(operator.body, Sink) or operator.kind is OperatorKind.UNION:
-        return False
-    return any(declaration.identifier == identifier for declaration in operator.body.declare_watermarks())
 
 
 def _error(operator: Operator, declaration: KeyedWatermarkDeclaration, problem: str) -> WatermarkDeclarationError:

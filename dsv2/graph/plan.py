@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from functools import cached_property
@@ -12,6 +12,7 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.error_policy import DeadLetter, ErrorPolicy
 from dsv2.functions import ProcessFunction
 from dsv2.graph.broadcast_wait import WaitForBroadcast
+from dsv2.graph.reachable import reachable
 from dsv2.graph.sections import Passage, passages_of, sections_of
 from dsv2.output_tag import OutputTag
 from dsv2.record_position import Offset, SplitName
@@ -199,6 +200,15 @@ class Operator:
         assert isinstance(self.body, ProcessFunction)
         return self.body
 
+    @property
+    def declared_watermarks(self) -> Collection[WatermarkDeclaration]:
+        """What the function or source declares itself, without the strategy of a source. Empty for sinks."""
+        return () if isinstance(self.body, Sink) else self.body.declare_watermarks()
+
+    def declares(self, identifier: str) -> bool:
+        """Whether the function or source declares a watermark itself."""
+        return any(declaration.identifier == identifier for declaration in self.declared_watermarks)
+
     def __str__(self) -> str:
         return f"{self.name} (uid {self.uid!r})" if self.name != self.uid else self.uid
 
@@ -383,10 +393,14 @@ class Plan:
         for operator in self.operators:
             if any(edge.source in senders for edge in self.edges_into[operator.id]):
                 found.add(operator.id)
-            declared = () if isinstance(operator.body, Sink) else operator.body.declare_watermarks()
-            if operator.id in found or any(one.has_deadline for one in declared):
+            if operator.id in found or any(one.has_deadline for one in operator.declared_watermarks):
                 senders.add(operator.id)
         return frozenset(found)
+
+    def upstream_of(self, operator: Operator) -> Iterator[Operator]:
+        """The operators upstream of ``operator``, in their order."""
+        found = reachable([operator.id], lambda one: [edge.source for edge in self.edges_into[one]])
+        return (self.operators[number] for number in sorted(found - {operator.id}))
 
     def readers_report(self, source: Operator) -> bool:
         """Whether the readers of ``source``, a source with splits, must report event time or failures to the driver."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dsv2.errors import PlanError
+from dsv2.graph.reachable import reachable
 from dsv2.sources import ContinuedDataFrameSource
 
 if TYPE_CHECKING:
@@ -58,15 +59,12 @@ def sections_of(plan: Plan, passages: tuple[Passage, ...]) -> Mapping[int, int]:
 def _upstream(plan: Plan, passages: tuple[Passage, ...], operator_id: int) -> set[int]:
     """Return the operators from which records reach an operator, through earlier passages as well, and itself."""
     behind = {passage.source.id: passage.sink.id for passage in passages}
-    found: set[int] = set()
-    waiting = [operator_id]
-    while waiting:
-        current = waiting.pop()
-        if current not in found:
-            found.add(current)
-            waiting += [edge.source for edge in plan.edges_into[current]]
-            waiting += [behind[current]] if current in behind else []
-    return found
+
+    def senders(current: int) -> list[int]:
+        sent = [edge.source for edge in plan.edges_into[current]]
+        return [*sent, behind[current]] if current in behind else sent
+
+    return reachable([operator_id], senders)
 
 
 def _check_nothing_passes_by(plan: Plan, upstream: set[int], passage: Passage) -> None:

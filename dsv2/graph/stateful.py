@@ -19,7 +19,7 @@ from dsv2.sinks import ParallelSink, Sink
 from dsv2.sources import BaseSource
 from dsv2.spi import BatchFunction, WrappingFunction
 
-__all__ = ("may_keep_state", "mentioned_names")
+__all__ = ("may_keep_state", "mentioned_names", "names_in")
 
 _PLAIN = (
     int, float, complex, str, bytes, type(None), Enum, type, FunctionType, BuiltinFunctionType, ModuleType, Resource,
@@ -86,7 +86,7 @@ def _names_of_class(kind: type) -> frozenset[str]:
         for member in vars(base).values():
             for method in (member, *(getattr(member, part, None) for part in ("fget", "fset", "__func__"))):
                 if isinstance(method, FunctionType):
-                    names |= _names_in(method.__code__)
+                    names |= names_in(method.__code__)
     return frozenset(names)
 
 
@@ -98,12 +98,12 @@ def _is_constant(value: object) -> bool:
 
 
 def _stores(code: CodeType) -> bool:
-    return not _STORING_CALLS.isdisjoint(_names_in(code)) or any(
+    return not _STORING_CALLS.isdisjoint(names_in(code)) or any(
         instruction.opname in _STORES for part in _with_inner(code) for instruction in dis.get_instructions(part)
     )
 
 
-def _names_in(code: CodeType) -> set[str]:
+def names_in(code: CodeType) -> set[str]:
     """The names and strings in ``code`` and in the functions nested in it."""
     return {
         name

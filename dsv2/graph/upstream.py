@@ -7,6 +7,7 @@ from typing import Any
 
 from dsv2.graph.builder import InputRef, Node, PlanBuilder
 from dsv2.graph.plan import Exchange, OperatorKind
+from dsv2.graph.reachable import reachable
 from dsv2.sinks import Sink
 
 __all__ = ("pipeline_to",)
@@ -20,18 +21,12 @@ def pipeline_to(sink: Sink[Any], builder: PlanBuilder, ref: InputRef) -> PlanBui
         builder: The pipeline. Its operators upstream of the output are marked as looked at.
         ref: The output of an operator.
     """
-    needed: set[int] = set()
-    waiting = [ref.node]
-    while waiting:
-        node = waiting.pop()
-        if node.id not in needed:
-            needed.add(node.id)
-            node.looked_at = True
-            waiting += [each.node for each in node.inputs]
+    needed = reachable([ref.node], lambda node: [each.node for each in node.inputs])
     part = PlanBuilder(builder.plan_of, is_part=True)
     copies: dict[int, Node] = {}
     for node in builder.nodes:
-        if node.id in needed:
+        if node in needed:
+            node.looked_at = True
             inputs = tuple(replace(each, node=copies[each.node.id]) for each in node.inputs)
             copy = replace(node, id=len(part.nodes), inputs=inputs, side_outputs=[*node.side_outputs], looked_at=False)
             copies[node.id] = copy

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dsv2.errors import ConfigurationError
 from dsv2.explain import EdgeView, OperatorView, PlanView, WatermarkView
 from dsv2.graph import Exchange, OperatorKind
+from dsv2.graph.reachable import reachable
 from dsv2.progress import ChannelProgress, InputProgress
 from dsv2.watermark.event_time import EVENT_TIME, PROCESSING_TIME, USE_PROCESSING_TIME
 from dsv2.watermark.holders import Order, order_of
@@ -109,12 +110,7 @@ class Route:
 
     def _with_upstream(self, operators: Collection[int]) -> set[int]:
         """Operators, and all that are upstream of them."""
-        reached, waiting = set(operators), [*operators]
-        while waiting:
-            senders = {edge.source for edge in self._edges[waiting.pop()]} - reached
-            reached |= senders
-            waiting += senders
-        return reached
+        return reachable(operators, lambda one: [edge.source for edge in self._edges[one]])
 
     def upstream(
         self, operator: OperatorView, subtask: int | None, number: int, channel: int | None

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dsv2.functions import ProcessFunction
-from dsv2.graph import Edge, Operator, OperatorKind, Plan, handlers_of
+from dsv2.graph.observers import ON_WATERMARK
 from dsv2.graph.per_key import key_callback, receives_keys
-from dsv2.sinks import Sink
+from dsv2.graph.plan import Edge, Operator, OperatorKind, Plan
+from dsv2.graph.watermark_handlers import handlers_of, owner_of_handlers
 from dsv2.sources import BaseSource
-from dsv2.spi import WrappingFunction
 from dsv2.watermark import WatermarkHandlingStrategy
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME
 
@@ -22,10 +22,6 @@ __all__ = ("OF_EVENT_TIME", "Flow", "handlers", "key_handlers", "overridden_for_
 OF_EVENT_TIME = frozenset((EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME))
 """The identifiers of event time. Functions with event time act on them in another way than ``on_watermark``."""
 
-_CALLBACKS = {
-    OperatorKind.TWO_INPUT: ("on_watermark_from_first_input", "on_watermark_from_second_input"),
-    OperatorKind.TWO_INPUT_BROADCAST: ("on_watermark_from_non_broadcast_input", "on_watermark_from_broadcast_input"),
-}
 _BUILT_IN = ("dsv2.functions.", "dsv2.extension.", "dsv2.arrow.", "dsv2.aggregates.")
 
 
@@ -121,7 +117,7 @@ class Flow:
 
 def handlers(operator: Operator) -> Iterator[tuple[int, str]]:
     """The inputs for which the function of ``operator`` overrides the callback for watermarks, with its name."""
-    return _overridden(operator, _CALLBACKS.get(operator.kind, ("on_watermark",)))
+    return _overridden(operator, ON_WATERMARK.get(operator.kind, ("on_watermark",)))
 
 
 def key_handlers(operator: Operator) -> Iterator[tuple[int, str]]:
@@ -132,7 +128,7 @@ def key_handlers(operator: Operator) -> Iterator[tuple[int, str]]:
 
 def overridden_for_keys(operator: Operator) -> Iterator[tuple[int, str]]:
     """As ``key_handlers``, whether or not the function is keyed."""
-    names = _CALLBACKS.get(operator.kind, ("on_watermark",))
+    names = ON_WATERMARK.get(operator.kind, ("on_watermark",))
     return _overridden(operator, [key_callback(name) for name in names])
 
 
@@ -141,7 +137,7 @@ def _overridden(operator: Operator, callbacks: Sequence[str]) -> Iterator[tuple[
     if operator.kind is OperatorKind.UNION:
         return
     for number, name in enumerate(callbacks):
-        owner = function.wrapped if isinstance(function, WrappingFunction) else function
+        owner = owner_of_handlers(function)
         kind = type(owner if hasattr(owner, name) else function)
         definer = next((base for base in kind.__mro__ if name in vars(base)), None)  # None: not for such functions
         if definer is not None and not f"{definer.__module__}.".startswith(_BUILT_IN):
@@ -149,9 +145,5 @@ def _overridden(operator: Operator, callbacks: Sequence[str]) -> Iterator[tuple[
 
 
 def _declared(operator: Operator) -> tuple[str, ...]:
-    if isinstance(operator.body, Sink):
-        return ()
     of_strategy = () if operator.watermarks is None else operator.watermarks.declarations
-    return tuple(
-        dict.fromkeys(declaration.identifier for declaration in (*operator.body.declare_watermarks(), *of_strategy))
-    )
+    return tuple(dict.fromkeys(one.identifier for one in (*operator.declared_watermarks, *of_strategy)))
