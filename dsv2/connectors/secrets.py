@@ -45,6 +45,10 @@ class ClientOptions(Mapping[str, OptionValue]):
         """Return ``text`` with the secrets of these options hidden."""
         return hide(text, [secret for name, value in self._options.items() for secret in _secrets(name, value)])
 
+    def presentable(self, error: Exception) -> Exception | None:
+        """Return ``error`` as the cause of another error; None if it contains a secret, as tracebacks show causes."""
+        return error if self.redacted(str(error)) == str(error) else None
+
 
 def hide(text: str, secrets: Collection[str]) -> str:
     """Return ``text`` with ``secrets`` replaced, in every encoding that a client may use in its messages."""

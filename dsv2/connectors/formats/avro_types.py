@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from operator import itemgetter
 from types import NoneType
 from typing import Any, TypeAlias, get_args, get_origin
 
@@ -168,12 +167,16 @@ class _Reading(Matching):
             )
         present = [field for field in declared if field.name in names]
         converted = self._converted(present, node, kind)
-        if present and len(present) == len(declared) and not any(converted.values()):
-            return _straight(kind, [field.name for field in present])
-        pairs = list(converted.items())
-        return lambda row: kind(
-            **{name: row[name] if convert is None else convert(row[name]) for name, convert in pairs}
+        by_keyword = len(present) < len(declared) or any(
+            getattr(field, "kw_only", False) for field in getattr(kind, "__dataclass_fields__", {}).values()
         )
+        arguments = []
+        for name, convert in converted.items():
+            value = f"row[{name!r}]" if convert is None else f"converted[{name!r}](row[{name!r}])"
+            arguments.append(f"{name}={value}" if by_keyword else value)
+        # Compiled: a loop would cost more than reading.
+        make: Convert = eval(f"lambda row: kind({', '.join(arguments)})", {"kind": kind, "converted": converted})
+        return make
 
     def _sequence(self, kind: type[list[Any] | tuple[Any, ...]], items: Convert | None, place: str) -> Convert | None:
         if kind is tuple:
@@ -197,20 +200,6 @@ def _read_type(kind: type) -> type:
     if is_record_class(kind):
         return dict
     return str if issubclass(kind, Enum) else kind
-
-
-def _straight(kind: type, names: Sequence[str]) -> Convert:
-    """Create records of ``kind`` from dicts that have exactly its fields, without conversion."""
-    if len(names) == 1:
-        name = names[0]
-        return lambda row: kind(row[name])
-    values = itemgetter(*names)
-    make = getattr(kind, "_make", None)  # of a NamedTuple
-    if make is not None:
-        return lambda row: make(values(row))
-    if any(getattr(field, "kw_only", False) for field in getattr(kind, "__dataclass_fields__").values()):  # noqa: B009
-        return lambda row: kind(**{name: row[name] for name in names})
-    return lambda row: kind(*values(row))
 
 
 def symbols_of(kind: type, node: Any, place: str) -> dict[str, Any]:

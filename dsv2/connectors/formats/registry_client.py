@@ -98,7 +98,7 @@ class RegistryClient:
         except SchemaRegistryError as error:
             raise FormatError(
                 f"the registry {self._url} has no schema {schema_id}: {self._shown(error)}"
-            ) from self._presentable(error)
+            ) from self._options.presentable(error)
         return _written(found)
 
     def _get(self, schema_id: int, kind: str) -> Schema:
@@ -127,7 +127,7 @@ class RegistryClient:
             raise JobError(
                 f"The schema is not registered in the subject {subject!r} of the registry {self._url}: "
                 f"{self._shown(error)}. Register it, or set auto_register=True."
-            ) from self._presentable(error)
+            ) from self._options.presentable(error)
 
     def _request(self, what: str, call: Callable[[], T], expected: tuple[int, ...] = ()) -> T:
         """Call the client. Raises ``JobError``, or the ``SchemaRegistryError`` if its code is ``expected``."""
@@ -136,14 +136,12 @@ class RegistryClient:
         except Exception as error:
             if isinstance(error, SchemaRegistryError) and error.error_code in expected:
                 raise
-            raise JobError(f"{what} at the registry {self._url}: {self._shown(error)}") from self._presentable(error)
+            raise JobError(f"{what} at the registry {self._url}: {self._shown(error)}") from self._options.presentable(
+                error
+            )
 
     def _shown(self, error: Exception) -> str:
         return self._options.redacted(f"{type(error).__qualname__}: {error}")
-
-    def _presentable(self, error: Exception) -> Exception | None:
-        """``error`` as the cause of another one; None if it contains a secret, as tracebacks show causes."""
-        return error if self._options.redacted(str(error)) == str(error) else None
 
 
 def _connected(url: str, options: ClientOptions) -> SchemaRegistryClient:

@@ -21,7 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from dsv2.clock import Clock
-from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of, is_permanent
+from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of, is_permanent, reported
 from dsv2.connectors.kafka.client_log import KafkaClientLog
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
 from dsv2.connectors.kafka.split import TopicPartition
@@ -72,11 +72,8 @@ class Broker:
     def _connect(self) -> None:
         """Replace the client: one that lost its broker does not always find it again."""
         config: Config = {**self._connection.client_config(), "error_cb": self._errors.remember}
-        try:
+        with reported(self._connection, "Cannot connect to Kafka"):
             self._admin = AdminClient(config, logger=KafkaClientLog(self._connection.redacted))
-        except KafkaException as error:
-            failure = failure_of(self._connection, "Cannot connect to Kafka", error.args[0])
-            raise failure from self._connection.presentable(error)
 
     def close(self) -> None:
         """Close the connections once the last commit has finished, or after a few seconds."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError, Message
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.errors import JobError
 
-__all__ = ("ClientErrors", "failure_of", "is_permanent")
+__all__ = ("ClientErrors", "failure_of", "is_permanent", "reported")
 
 _PERMANENT = {
     KafkaError._AUTHENTICATION: "The brokers rejected the credentials",
@@ -83,3 +86,12 @@ def failure_of(connection: KafkaConnection, what: str, error: KafkaError) -> Job
         reason = "A newer attempt of the same task has taken over, or transaction.timeout.ms has passed"
     message = connection.redacted(error.str())
     return JobError(f"{what} at {connection.bootstrap_servers}. {reason} ({error.name()}: {message}).")
+
+
+@contextmanager
+def reported(connection: KafkaConnection, what: str) -> Iterator[None]:
+    """Raise the ``JobError`` of ``failure_of`` for an error of the client library in a ``with`` block."""
+    try:
+        yield
+    except KafkaException as error:
+        raise failure_of(connection, what, error.args[0]) from connection.presentable(error)

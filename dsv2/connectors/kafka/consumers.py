@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import confluent_kafka
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import Consumer, KafkaError, Message
 
-from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of
+from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of, reported
 from dsv2.connectors.kafka.client_log import KafkaClientLog
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
 from dsv2.connectors.kafka.pool import Pool
@@ -25,10 +25,8 @@ class RangeConsumer:
         self._connection = connection
         self._errors = ClientErrors()
         config: Config = {**connection.consumer_config(), "error_cb": self._errors.remember}
-        try:
+        with reported(connection, "Cannot read from Kafka"):
             self._consumer = Consumer(config, logger=KafkaClientLog(connection.redacted))
-        except KafkaException as error:
-            raise failure_of(connection, "Cannot read from Kafka", error.args[0]) from connection.presentable(error)
 
     def begin(self, partition: TopicPartition, offset: int) -> None:
         """Read only ``partition``, from ``offset`` on."""
@@ -45,11 +43,8 @@ class RangeConsumer:
 
     def earliest(self, partition: TopicPartition) -> int:
         """Return the first available offset of ``partition``. Raises ``JobError``."""
-        try:
+        with reported(self._connection, f"Cannot read {partition}"):
             return self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*partition), _ANSWER_SECONDS)[0]
-        except KafkaException as error:
-            failure = failure_of(self._connection, f"Cannot read {partition}", error.args[0])
-            raise failure from self._connection.presentable(error)
 
     def remember(self, error: KafkaError) -> None:
         """Keep ``error`` unless a permanent one is kept already."""

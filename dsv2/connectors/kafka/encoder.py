@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, SupportsIndex, TypeAlias, TypeVar
 
-__all__ = ("Headers", "MessageEncoder", "checked_headers", "checked_partition", "checked_timestamp")
+__all__ = ("Headers", "MessageEncoder", "checked_timestamp")
 
 T = TypeVar("T")
 Headers: TypeAlias = Collection[tuple[str, bytes | None]]
@@ -33,23 +33,35 @@ class MessageEncoder(Generic[T]):
             TypeError: A part of the message has another type.
             ValueError: The message is too large, or the client library would write another one.
         """
-        topic = self.topic if isinstance(self.topic, str) else self.topic(record)
-        value = self.value(record)
-        key = None if self.key is None else self.key(record)
-        headers = () if self.headers is None else self.headers(record)
-        partition = 0 if self.partition is None else self.partition(record)
+        topic, value, options = self.message(record)
+        key = options.get("key")
         _require(topic, str, "topic")
         _require(value, (bytes, type(None)), "value")
         _require(key, (bytes, type(None)), "key")
-        _require(partition, int, "partition")
-        for _, content in checked_headers(headers):
+        _require(options.get("partition", 0), int, "partition")
+        for _, content in options.get("headers", ()):
             _require(content, (bytes, type(None)), "value of a header")
-        checked_partition(partition)
         if (size := len(value or b"") + len(key or b"")) > max_bytes:
             raise ValueError(f"The message has {size} bytes, but the option message.max.bytes is {max_bytes}.")
 
+    def message(self, record: T) -> tuple[str, bytes | None, dict[str, Any]]:
+        """Return the topic, the value, and the other parts of the message as keyword arguments of the client library.
 
-def checked_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
+        Raises:
+            TypeError: The name of a header is no text, or a partition no number.
+            ValueError: The client library would write another message.
+        """
+        options: dict[str, Any] = {}
+        if self.key is not None:
+            options["key"] = self.key(record)
+        if self.headers is not None:
+            options["headers"] = _checked_headers(self.headers(record))
+        if self.partition is not None:
+            options["partition"] = _checked_partition(self.partition(record))
+        return self.topic if isinstance(self.topic, str) else self.topic(record), self.value(record), options
+
+
+def _checked_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
     """Return ``headers`` as librdkafka takes them. Raises ``TypeError`` or ``ValueError`` for a name.
 
     The client library would write other bytes than texts as their ``repr``, cut a name at a NUL, and crash the process
@@ -64,8 +76,9 @@ def checked_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
     return checked
 
 
-def checked_partition(number: int) -> int:
+def _checked_partition(number: int) -> int:
     """Return ``number``. Raises ``ValueError`` if it is negative: -1 is a partition of librdkafka's choice."""
+    _require(number, (int, SupportsIndex), "partition")
     if number < 0:
         raise ValueError(
             f"The partition is {number}, but numbers of partitions begin at 0. Without partition=..., the client "

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of
+from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of, reported
 from dsv2.connectors.kafka.client_log import KafkaClientLog
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
-from dsv2.connectors.kafka.encoder import MessageEncoder, checked_headers, checked_partition, checked_timestamp
+from dsv2.connectors.kafka.encoder import MessageEncoder, checked_timestamp
 from dsv2.connectors.kafka.pool import Pool
 from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.errors import JobError
@@ -51,27 +51,17 @@ class RecordProducer:
             "on_delivery": self._errors.delivered,
             "error_cb": self._errors.remember,
         }
-        try:
+        with reported(connection, _WRITING):
             self._client = Producer(config, logger=KafkaClientLog(connection.redacted))
-        except KafkaException as error:
-            raise failure_of(connection, _WRITING, error.args[0]) from connection.presentable(error)
 
     def send(self, batch: RecordBatch[T], encoder: MessageEncoder[T]) -> None:
         """Send the records of ``batch`` without waiting for their delivery. Raises ``JobError``."""
-        produce, topic_of, value_of, key_of = self._produce, encoder.topic, encoder.value, encoder.key
-        headers_of, partition_of = encoder.headers, encoder.partition
         for record, timestamp in batch.pairs():
-            options: dict[str, Any] = {}
             try:
+                topic, value, options = encoder.message(record)
                 if timestamp is not None:
                     options["timestamp"] = timestamp or checked_timestamp(timestamp)
-                if key_of is not None:
-                    options["key"] = key_of(record)
-                if headers_of is not None:
-                    options["headers"] = checked_headers(headers_of(record))
-                if partition_of is not None:
-                    options["partition"] = checked_partition(partition_of(record))
-                produce(topic_of if isinstance(topic_of, str) else topic_of(record), value_of(record), options)
+                self._produce(topic, value, options)
             except JobError:
                 raise
             except Exception as error:
@@ -109,10 +99,8 @@ class RecordProducer:
                 raise failure from self._connection.presentable(error)
 
     def _poll(self, seconds: float) -> None:
-        try:
+        with reported(self._connection, _WRITING):
             self._client.poll(seconds)
-        except KafkaException as error:
-            raise failure_of(self._connection, _WRITING, error.args[0]) from self._connection.presentable(error)
         self._check()
 
     def _check(self) -> None:
