@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dsv2.errors import CorruptDataError
 from dsv2.folders import Folder
-from dsv2.program.checked_json import from_json, to_json
+from dsv2.program.checked_json import read_document, write_document
 
 __all__ = (
     "SAVEPOINT",
@@ -55,7 +54,7 @@ class Ancestry:
 
     def write(self, generation: Folder) -> None:
         """Record it before anything else in a new generation."""
-        generation.write(_ANCESTRY, to_json({"checkpoint_id": self.checkpoint_id, "savepoint": self.savepoint}))
+        write_document(generation, _ANCESTRY, self)
 
     @staticmethod
     def read(generation: Folder) -> Ancestry | None:
@@ -64,17 +63,8 @@ class Ancestry:
         Raises:
             CorruptDataError: The file is damaged.
         """
-        data = generation.read(_ANCESTRY)
-        if data is None:
-            return None
-        try:
-            entry = from_json(data)
-            return Ancestry(str(entry["checkpoint_id"]), entry["savepoint"])
-        except (KeyError, ValueError) as error:
-            raise CorruptDataError(
-                f"{generation.place(_ANCESTRY)} is damaged: {error!r}. It identifies the checkpoint for file sinks. "
-                f"Restore it from a backup."
-            ) from error
+        remedy = "It identifies the checkpoint for file sinks. Restore it from a backup."
+        return read_document(generation, _ANCESTRY, Ancestry, remedy)
 
 
 def current_generation(root: Folder) -> Folder:

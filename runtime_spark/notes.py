@@ -8,12 +8,12 @@ something new, mostly in the first micro-batches. Without notes, a restart is co
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.folders import Folder
-from dsv2.program.checked_json import from_json, to_json
+from dsv2.program.checked_json import decoded, write_document
 from dsv2.program.description import Description
 from dsv2.program.key_samples import KeySample, add_samples
 from runtime_spark.checkpoint_log import Beginning
@@ -94,8 +94,8 @@ class NoteBook:
         self._number = numbers[-1]
         name = _name(self._number)
         try:
-            self.notes = Notes(**from_json(self._checkpoint.read(name)))
-        except Exception as error:
+            self.notes = decoded(self._checkpoint.read(name), Notes)
+        except ValueError as error:
             raise IncompatibleCheckpointError(
                 f"The notes in {self._checkpoint.place(name)} are damaged: {error}. The job can start without that "
                 f"file, but key selectors are then compared less closely."
@@ -106,7 +106,7 @@ class NoteBook:
         if notes == self.notes:
             return
         self._number += 1
-        self._checkpoint.write(_name(self._number), to_json(asdict(notes)))
+        write_document(self._checkpoint, _name(self._number), notes)
         self._checkpoint.delete(_name(self._number - 1))
         self.notes = notes
 

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dsv2.errors import CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import Folder
 from dsv2.graph import Plan
-from dsv2.program.checked_json import from_json, to_json
+from dsv2.program.checked_json import read_existing, write_document
 from runtime_spark.checkpoint_log import offsets_of
 from runtime_spark.layout import Layout
 
@@ -50,31 +49,17 @@ class Placement:
 
     def write(self, checkpoint: Folder) -> None:
         """Write it before a run begins."""
-        checkpoint.write(_NAME, to_json({"slots": self.slots, "streams": self.streams}))
+        write_document(checkpoint, _NAME, self)
 
     @staticmethod
     def read(checkpoint: Folder) -> Placement:
         """Read the placement of the last run.
 
         Raises:
-            IncompatibleCheckpointError: The checkpoint has none.
-            CorruptDataError: The file is damaged.
+            CorruptDataError: The file is damaged or missing.
         """
-        data = checkpoint.read(_NAME)
-        if data is None:
-            raise IncompatibleCheckpointError(
-                f"The checkpoint {checkpoint.path} has no {_NAME}, which this version of dsv2 writes when a job "
-                f"starts. Start the job once from this checkpoint, and stop it with a savepoint."
-            )
-        try:
-            entry = from_json(data)
-            streams = [(str(uid), int(count)) for uid, count in entry["streams"]]
-            return Placement({uid: list(map(int, slots)) for uid, slots in entry["slots"].items()}, streams)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise CorruptDataError(
-                f"{checkpoint.place(_NAME)} is damaged: {error!r}. Start the job once from this checkpoint, which "
-                f"writes the file again, and stop it with a savepoint."
-            ) from error
+        remedy = "Start the job once from this checkpoint, which writes the file again, and stop it with a savepoint."
+        return read_existing(checkpoint, _NAME, Placement, remedy)
 
 
 def positions_at(checkpoint: Folder, placement: Placement, batch_id: int) -> dict[str, dict[str, Any]]:

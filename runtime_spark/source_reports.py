@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from dsv2.errors import CorruptDataError
 from dsv2.folders import Folder
 from dsv2.graph import OperatorKind, Plan
-from dsv2.program.checked_json import from_json, to_json
+from dsv2.program.checked_json import read_existing, write_document
 from dsv2.runtime.sources.alignment import AlignmentBoard
 from dsv2.runtime.sources.offsets import Report
 
@@ -73,6 +73,13 @@ class FileBoard(AlignmentBoard):
         return Path(self._folder, f"{operator_id}.time")
 
 
+@dataclass(frozen=True)
+class _Archived:
+    """A file: the reports of each source, by uid, on its last micro-batch."""
+
+    reports: dict[str, list[Report]]
+
+
 class ReportArchive:
     """Stores the reports of each micro-batch. ``folder``: Where the planners find them.
 
@@ -116,8 +123,7 @@ class ReportArchive:
             self._files[uid].write(of_source)
 
     def _archive(self, batch_id: int) -> None:
-        entry = {"batch_id": batch_id, "reports": self._latest}
-        self._checkpoint.write(_name(batch_id), to_json(entry))
+        write_document(self._checkpoint, _name(batch_id), _Archived(self._latest))
         self._archived = [*(number for number in self._archived if number != batch_id), batch_id]
         while len(self._archived) > 2:
             self._checkpoint.delete(_name(self._archived.pop(0)))
@@ -134,17 +140,11 @@ def reports_as_of(checkpoint: Folder, batch_id: int) -> dict[str, list[Report]]:
 
 
 def _read(checkpoint: Folder, batch_id: int) -> dict[str, list[Report]]:
-    name = _name(batch_id)
-    try:
-        reports = from_json(checkpoint.read(name))["reports"]
-        if not all(isinstance(of_source, list) for of_source in reports.values()):
-            raise ValueError("it does not hold reports of sources")
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CorruptDataError(
-            f"{checkpoint.place(name)} is damaged: {error}. It records the event time of the sources after "
-            f"micro-batch {batch_id}. Restore it from a backup, or delete it; readers then report it again."
-        ) from error
-    return dict(reports)
+    remedy = (
+        f"It records the event time of the sources after micro-batch {batch_id}. Restore it from a backup, or delete "
+        f"it; readers then report it again."
+    )
+    return read_existing(checkpoint, _name(batch_id), _Archived, remedy).reports
 
 
 def _name(batch_id: int) -> str:

@@ -8,7 +8,7 @@ or newer than the offsets, or belongs to another job.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from hmac import compare_digest
@@ -19,7 +19,7 @@ from zlib import crc32
 from dsv2.errors import CorruptDataError
 from dsv2.folders import Folder
 from dsv2.graph import Plan
-from dsv2.program.checked_json import from_json, to_json
+from dsv2.program.checked_json import read_document, write_document
 from dsv2.runtime.serde.codec import SIGNED_HEADER_BYTES
 
 __all__ = ("JOURNAL_LENGTH", "Journal", "StateHistory", "StateLedger", "StateSeal", "Written", "written_as_of")
@@ -32,8 +32,17 @@ _STATES = "dsv2/states"
 
 Place: TypeAlias = tuple[str, int]
 """A subtask: the uid of the operator at the head of its chain, and its index."""
+_REMEDY = "It records in which micro-batch the state of each subtask was last written. Restore it from a backup."
+
 Written: TypeAlias = dict[Place, int | None]
 """The micro-batch that last wrote the state of each subtask. None: there is no state yet."""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A file: the micro-batch that last wrote the state of each subtask, by uid."""
+
+    written: Mapping[str, Sequence[int | None]]
 
 
 class StateLedger:
@@ -75,7 +84,7 @@ class StateLedger:
         by_uid: dict[str, list[int | None]] = {}
         for uid, subtask in self._places:
             by_uid.setdefault(uid, []).append(self._written[uid, subtask])
-        self._checkpoint.write(_name(batch_id), to_json({"written": by_uid}))
+        write_document(self._checkpoint, _name(batch_id), _Entry(by_uid))
         self._entries.add(batch_id)
         for old in [entry for entry in self._entries if entry < batch_id - self._retained]:
             self._delete(old)
@@ -93,27 +102,18 @@ def written_as_of(checkpoint: Folder, places: Iterable[Place], batch_id: int) ->
     """
     if batch_id < 0:
         return dict.fromkeys(places)
-    data = checkpoint.read(_name(batch_id))
-    if data is None:
+    entry = read_document(checkpoint, _name(batch_id), _Entry, _REMEDY)
+    if entry is None:
         return dict.fromkeys(places, batch_id)
     try:
-        by_uid = from_json(data)["written"]
-        return {(uid, subtask): _number(by_uid[uid][subtask]) for uid, subtask in places}
-    except (IndexError, KeyError, TypeError, ValueError) as error:
-        raise CorruptDataError(
-            f"{checkpoint.place(_name(batch_id))} is damaged: {error!r}. It records in which micro-batch the state of "
-            f"each subtask was last written. Restore it from a backup."
-        ) from error
+        return {(uid, subtask): entry.written[uid][subtask] for uid, subtask in places}
+    except LookupError as error:
+        place = checkpoint.place(_name(batch_id))
+        raise CorruptDataError(f"{place} is damaged: it has no entry for {error}. {_REMEDY}") from error
 
 
 def _name(batch_id: int) -> str:
     return f"{_STATES}/{batch_id}.json"
-
-
-def _number(value: object) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    raise ValueError(f"{value!r} is not the number of a micro-batch")
 
 
 @dataclass(frozen=True)

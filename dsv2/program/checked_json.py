@@ -1,15 +1,25 @@
-"""Encodes the files of dsv2 in a checkpoint: JSON objects with a checksum, which reveals a changed byte."""
+"""The files of dsv2 in a checkpoint: JSON objects with a checksum, which reveals a changed byte.
+
+A file has the type of a dataclass or ``msgspec.Struct``, which says what it must contain.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 from zlib import crc32
 
-__all__ = ("from_json", "to_json")
+import msgspec
+
+from dsv2.errors import CorruptDataError
+from dsv2.folders import Folder, ReadableFolder
+
+__all__ = ("decoded", "encoded", "from_json", "read_document", "read_existing", "to_json", "write_document")
 
 _CHECKSUM = "crc32"
+
+T = TypeVar("T")
 
 
 def to_json(entry: Mapping[str, Any]) -> bytes:
@@ -32,6 +42,54 @@ def from_json(data: bytes | None) -> dict[str, Any]:
     if entry.pop(_CHECKSUM, None) not in (None, found := _checksum(entry)):
         raise ValueError(f"its {_CHECKSUM} is not {found}: the file was changed")
     return entry
+
+
+def encoded(document: object) -> bytes:
+    """Encode a dataclass or struct for ``decoded``."""
+    return to_json(msgspec.to_builtins(document))
+
+
+def decoded(data: bytes | None, kind: type[T]) -> T:
+    """Decode the result of ``encoded``. Parts that ``kind`` does not have are ignored.
+
+    Raises:
+        ValueError: ``data`` is damaged, or a part has another type; names the part.
+    """
+    return msgspec.convert(from_json(data), kind)
+
+
+def write_document(folder: Folder, name: str, document: object) -> None:
+    """Write a file for ``read_document``."""
+    folder.write(name, encoded(document))
+
+
+def read_document(folder: ReadableFolder, name: str, kind: type[T], remedy: str) -> T | None:
+    """Read a file; None if it does not exist.
+
+    Args:
+        folder: Where it is.
+        name: Its name.
+        kind: Its type.
+        remedy: What it is for, and what to do if it is damaged. Sentences for the error.
+
+    Raises:
+        CorruptDataError: The file is damaged; names it.
+    """
+    data = folder.read(name)
+    if data is None:
+        return None
+    try:
+        return decoded(data, kind)
+    except ValueError as error:
+        raise CorruptDataError(f"{folder.place(name)} is damaged: {error}. {remedy}") from error
+
+
+def read_existing(folder: ReadableFolder, name: str, kind: type[T], remedy: str) -> T:
+    """Like ``read_document``, for a file that must exist. Raises ``CorruptDataError`` also if it is missing."""
+    found = read_document(folder, name, kind, remedy)
+    if found is None:
+        raise CorruptDataError(f"{folder.place(name)} is missing. {remedy}")
+    return found
 
 
 def _checksum(entry: Mapping[str, Any]) -> int:

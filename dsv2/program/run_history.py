@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from dsv2.errors import CorruptDataError
+from dataclasses import dataclass
+
 from dsv2.folders import Folder
-from dsv2.program.checked_json import from_json, to_json
+from dsv2.program.checked_json import read_existing, write_document
 from dsv2.sinks import SinkRunInfo
 
 __all__ = ("begin_run",)
 
 _RUNS = "dsv2/runs.json"
+_REMEDY = (
+    "Sinks use it to recognize micro-batches that they already have. Restore it from a backup. If there is none, write "
+    '{"first_batch":0,"runs":[]} into it; sinks that already have the last micro-batch then refuse to continue.'
+)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """The runs that may have written ``first_batch``, with which the last of them began."""
+
+    first_batch: int
+    runs: list[str]
 
 
 def begin_run(checkpoint: Folder, run_id: str, batch_id: int, first_batch: int = 0, *, repeats: bool) -> SinkRunInfo:
@@ -30,22 +43,7 @@ def begin_run(checkpoint: Folder, run_id: str, batch_id: int, first_batch: int =
     """
     earlier: list[str] = []
     if repeats:
-        number, runs = _read(checkpoint)
-        earlier = runs if number == batch_id else runs[-1:]
-    entry = {"first_batch": batch_id, "runs": [*earlier, run_id]}
-    checkpoint.write(_RUNS, to_json(entry))
+        last = read_existing(checkpoint, _RUNS, _Runs, _REMEDY)
+        earlier = last.runs if last.first_batch == batch_id else last.runs[-1:]
+    write_document(checkpoint, _RUNS, _Runs(batch_id, [*earlier, run_id]))
     return SinkRunInfo(run_id, first_batch + batch_id, tuple(earlier))
-
-
-def _read(checkpoint: Folder) -> tuple[int, list[str]]:
-    data = checkpoint.read(_RUNS)
-    try:
-        entry = from_json(data)
-        return int(entry["first_batch"]), [str(run) for run in entry["runs"]]
-    except (KeyError, TypeError, ValueError) as error:
-        found = "is missing" if data is None else f"is damaged: {error!r}"
-        raise CorruptDataError(
-            f"{checkpoint.place(_RUNS)} {found}. Sinks use it to recognize micro-batches that they already have. "
-            f'Restore it from a backup. If there is none, write {{"first_batch":0,"runs":[]}} into it; sinks that '
-            f"already have the last micro-batch then refuse to continue."
-        ) from error

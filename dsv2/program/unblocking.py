@@ -6,20 +6,23 @@ Micro-batches are numbered as for sinks, over all generations of the checkpoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from dsv2.errors import CorruptDataError
 from dsv2.folders import Folder
 from dsv2.graph import Operator, Plan
 from dsv2.graph.skips import SkippedRecords, warn_of_skip
-from dsv2.program.checked_json import from_json, to_json
+from dsv2.program.checked_json import decoded, read_document, write_document
 from dsv2.record_position import Offset, RecordPosition, SplitName
 
 __all__ = ("Unblocking", "skipped_in")
 
 _NAME = "dsv2/unblocking.json"
 _WARNED = "dsv2/warned.json"  # a file of its own, because a run writes it when another one may have begun
+_REMEDY = (
+    "It lists the records that skip_records has asked to skip. Restore it from a backup, or delete it; the records are "
+    "then processed again unless you ask again."
+)
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,15 @@ class _Content:
         skips: The records to skip, each with the last micro-batch that has skipped it, or None.
     """
 
-    failed: int | None = None
-    skips: Mapping[RecordPosition, int | None] = field(default_factory=dict)
+    failed: int | None
+    skips: tuple[tuple[RecordPosition, int | None], ...]
+
+
+@dataclass(frozen=True)
+class _Warned:
+    """The records that a run has warned about."""
+
+    records: list[RecordPosition]
 
 
 class Unblocking:
@@ -48,13 +58,14 @@ class Unblocking:
     def __init__(self, checkpoint: Folder, asked: SkippedRecords, first_batch: int) -> None:
         self._checkpoint = checkpoint
         self._first_batch = first_batch
-        self._stored = self._read()
-        before, withdrawn = self._stored.skips, {uid for uid, places in asked.items() if not places}
+        self._stored = read_document(checkpoint, _NAME, _Content, _REMEDY) or _Content(None, ())
+        before, withdrawn = dict(self._stored.skips), {uid for uid, places in asked.items() if not places}
         kept = {at: batch for at, batch in before.items() if batch is not None or at.source not in withdrawn}
         new = (RecordPosition(uid, *place) for uid, places in asked.items() for place in sorted(places, key=repr))
-        self._content = replace(self._stored, skips={**dict.fromkeys(new), **kept})
+        after = {**dict.fromkeys(new), **kept}
+        self._content = replace(self._stored, skips=tuple(after.items()))
         # A request that is withdrawn, and made again, is a new one.
-        self._warned = self._read_warned() & self._stored.skips.keys() & self._content.skips.keys()
+        self._warned = self._read_warned() & before.keys() & after.keys()
 
     @property
     def failed_before(self) -> bool:
@@ -64,13 +75,13 @@ class Unblocking:
     @property
     def skips(self) -> SkippedRecords:
         """The records that the run skips: all that no complete micro-batch has skipped."""
-        active = (at for at, batch in self._content.skips.items() if batch is None or batch >= self._first_batch)
+        active = (at for at, batch in self._content.skips if batch is None or batch >= self._first_batch)
         return _by_source(active)
 
     @property
     def unread(self) -> list[RecordPosition]:
         """The records that no micro-batch has skipped yet, without those that a run has already warned about."""
-        return [at for at, batch in self._content.skips.items() if batch is None and at not in self._warned]
+        return [at for at, batch in self._content.skips if batch is None and at not in self._warned]
 
     def write(self) -> None:
         """Write the records to skip, before the run begins."""
@@ -83,7 +94,8 @@ class Unblocking:
     def note_skipped(self, batch: int, reports: Iterable[Mapping[str, Any]]) -> None:
         """Record which records a micro-batch has skipped, according to its reports, before it is committed."""
         if found := list(_positions(reports)):
-            self._write(replace(self._content, skips={**self._content.skips, **dict.fromkeys(found, batch)}))
+            skips = dict(self._content.skips) | dict.fromkeys(found, batch)
+            self._write(replace(self._content, skips=tuple(skips.items())))
 
     def warn_of_read(self, plan: Plan, is_read: Callable[[Operator, RecordPosition], bool]) -> None:
         """Warn about each record that can no longer be skipped. Called when the run begins.
@@ -103,39 +115,21 @@ class Unblocking:
         if not records:
             return
         self._warned |= set(records)
-        entries = [[at.source, at.split, at.offset] for at in sorted(self._warned, key=repr)]
-        self._checkpoint.write(_WARNED, to_json({"skips": entries}))
+        write_document(self._checkpoint, _WARNED, _Warned(sorted(self._warned, key=repr)))
         sources = {operator.uid: operator for operator in plan.operators}
         for at in records:
             if at.source in sources:
                 warn_of_skip(sources[at.source], at.split, at.offset, why)
 
     def _read_warned(self) -> set[RecordPosition]:
-        data = self._checkpoint.read(_WARNED)
         try:
-            return set() if data is None else {RecordPosition(*at) for at in from_json(data)["skips"]}
-        except (KeyError, TypeError, ValueError):
-            return set()  # it warns again
-
-    def _read(self) -> _Content:
-        data = self._checkpoint.read(_NAME)
-        if data is None:
-            return _Content()
-        try:
-            entry = from_json(data)
-            skips = {RecordPosition(*at): batch for *at, batch in entry["skips"]}
-            return _Content(entry["failed"], skips)
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorruptDataError(
-                f"{self._checkpoint.place(_NAME)} is damaged: {error!r}. It lists the records that skip_records has "
-                f"asked to skip. Restore it from a backup, or delete it; the records are then processed again unless "
-                f"you ask again."
-            ) from error
+            return set(decoded(self._checkpoint.read(_WARNED), _Warned).records)
+        except ValueError:
+            return set()  # it is missing or damaged: it warns again
 
     def _write(self, content: _Content) -> None:
         if content != self._stored:
-            skips = [[at.source, at.split, at.offset, batch] for at, batch in content.skips.items()]
-            self._checkpoint.write(_NAME, to_json({"failed": content.failed, "skips": skips}))
+            write_document(self._checkpoint, _NAME, content)
             self._stored = content
         self._content = content
 

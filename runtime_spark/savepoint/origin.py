@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from dsv2.dead_letters.replay import Replays
-from dsv2.errors import CorruptDataError
 from dsv2.folders import Folder
-from dsv2.program.checked_json import from_json, to_json
+from dsv2.program.checked_json import read_document, write_document
 from dsv2.program.description import Description
 from dsv2.program.history import continued_programs
 from dsv2.savepoint.metadata import SavepointInfo, SourcePosition
@@ -61,7 +60,7 @@ class CheckpointOrigin:
 
     def write(self, checkpoint: Folder) -> None:
         """Record the origin before the first start."""
-        checkpoint.write(_NAME, to_json(asdict(self)))
+        write_document(checkpoint, _NAME, self)
 
     @staticmethod
     def read(checkpoint: Folder) -> CheckpointOrigin | None:
@@ -70,16 +69,5 @@ class CheckpointOrigin:
         Raises:
             CorruptDataError: The file is damaged.
         """
-        data = checkpoint.read(_NAME)
-        if data is None:
-            return None
-        try:
-            entry = from_json(data)
-            sources = {uid: SourcePosition(**position) for uid, position in entry["sources"].items()}
-            replays = Replays(**entry.get("replays", {}))
-            return CheckpointOrigin(**entry | {"sources": sources, "replays": replays})
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise CorruptDataError(
-                f"{checkpoint.place(_NAME)} is damaged: {error!r}. It records the savepoint with which the checkpoint "
-                f"began. Restore it from a backup."
-            ) from error
+        remedy = "It records the savepoint with which the checkpoint began. Restore it from a backup."
+        return read_document(checkpoint, _NAME, CheckpointOrigin, remedy)

@@ -164,7 +164,7 @@ def test_missing_and_damaged_placements_are_named(checkpoint: Checkpoint) -> Non
         with pytest.raises(CorruptDataError, match=r"placement\.json is damaged"):
             checkpoint.basis()
     checkpoint.folder.delete(name)
-    with pytest.raises(IncompatibleCheckpointError, match=r"has no dsv2/placement\.json"):
+    with pytest.raises(CorruptDataError, match=r"placement\.json is missing"):
         checkpoint.basis()
 
 
