@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.folders import Folder
@@ -54,7 +54,8 @@ class Notes:
         for report in reports:
             if "fields_of" in report:
                 names.setdefault(report["fields_of"], set()).update(report["names"])
-        keys = add_samples(self.keys, (report for report in reports if "key_of" in report))
+        samples = (cast("KeySample", report) for report in reports if "key_of" in report)
+        keys = add_samples(self.keys, samples)
         return replace(self, keys=keys, fields={uid: sorted(names[uid]) for uid in sorted(names)})
 
     def with_ended(self, ended: Iterable[tuple[str, int]], sources: Mapping[str, int]) -> Notes:

@@ -312,7 +312,7 @@ class _SubtaskRun:
         if state_bytes is not None:
             head["state_bytes"] = state_bytes
         kept = [{"fields_of": uid, "names": names} for uid, names in self.subtask.kept_fields().items()]
-        samples = [] if self._sampler is None else self._sampler.report()
+        samples = [] if self._sampler is None else map(dict[str, Any], self._sampler.report())
         letters = [{"letter": letter} for letter in self.subtask.take_letters()]
         self._encoder.report([head, *others, *kept, *samples, *letters])
         return self._encoder.take()

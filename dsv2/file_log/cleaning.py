@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dsv2.file_log.entry import Pending, Replacement
 from dsv2.file_log.merging import segments_name
 from dsv2.file_log.names import DATA, PENDING, REPLACING, Staging
-from dsv2.file_log.state import LogState, read_checked, read_log
+from dsv2.file_log.state import LogState, read_log, read_part
 from dsv2.folders import Folder
 
 __all__ = ("clean",)
@@ -46,10 +47,8 @@ def clean(folder: Folder, before_ms: int, *, dry_run: bool = False) -> dict[str,
 
 def _unused(folder: Folder, state: LogState, before_ms: int) -> list[str]:
     used = {found.name for path in (*state.files, *state.replaced) if (found := Staging.of(path)) is not None}
-    for record in (PENDING, REPLACING):
-        values = read_checked(folder, record)
-        if values is not None:
-            used.add(values["staging"])
+    in_use = (read_part(folder, PENDING, Pending), read_part(folder, REPLACING, Replacement))
+    used |= {found.staging for found in in_use if found is not None}
     attempts = [found for name in folder.sizes(DATA) if (found := Staging.of(f"{DATA}/{name}")) is not None]
     unused = sorted((found.time_ms, found.name) for found in attempts if found.name not in used)
     if unused and not state.is_closed:

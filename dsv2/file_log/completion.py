@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from dsv2.clock import Clock
 from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
 from dsv2.file_log.description import Description
+from dsv2.file_log.entry import Pending
 from dsv2.file_log.merging import Merger
 from dsv2.file_log.names import PENDING, REPLACING
 from dsv2.file_log.ownership import OutputOwner, SinkPlace
 from dsv2.file_log.sink_folder import SinkFolder
-from dsv2.file_log.state import has_log, read_checked, read_log
+from dsv2.file_log.state import has_log, read_log, read_part
 from dsv2.folders import Folder
 
 __all__ = ("Completion", "has_batch")
@@ -28,8 +29,8 @@ _RETENTION_MS = 3_600_000  # of files that were merged, for readers that have be
 
 def has_batch(folder: Folder, batch: int) -> bool:
     """Whether a folder has a micro-batch, or has it prepared, so that its completion publishes it."""
-    pending = read_checked(folder, PENDING)
-    if pending is not None and int(pending["batch"]) == batch:
+    pending = read_part(folder, PENDING, Pending)
+    if pending is not None and pending.batch == batch:
         return True
     return has_log(folder) and read_log(folder).last_batch >= batch
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from dsv2.errors import ConfigurationError, CorruptDataError
+from dsv2.errors import ConfigurationError
 from dsv2.file_log.names import DESCRIPTION
-from dsv2.file_log.state import read_checked
+from dsv2.file_log.state import read_part
 from dsv2.folders import Folder, ReadableFolder
-from dsv2.program.checked_json import to_json
+from dsv2.program.checked_json import write_document
 
 __all__ = ("Description",)
 
@@ -32,14 +32,7 @@ class Description:
     @staticmethod
     def read(folder: ReadableFolder) -> Description | None:
         """Read the description in the folder of a sink; None if there is none. Raises ``CorruptDataError``."""
-        values = read_checked(folder, DESCRIPTION)
-        if values is None:
-            return None
-        try:
-            return Description(str(values["format"]), tuple(values["partition_by"]), tuple(values["schemas"]))
-        except (LookupError, TypeError) as error:
-            place = folder.place(DESCRIPTION)
-            raise CorruptDataError(f"{place} is damaged: {error!r}. Restore it from a backup.") from error
+        return read_part(folder, DESCRIPTION, Description)
 
     @staticmethod
     def update(folder: Folder, format: str, partition_by: Sequence[str], schema: dict[str, Any]) -> int:
@@ -55,10 +48,8 @@ class Description:
         found.check(folder, format, partition_by)
         if schema in found.schemas:
             return found.schemas.index(schema)
-        schemas = [*found.schemas, schema]
-        values = {"format": format, "partition_by": list(partition_by), "schemas": schemas}
-        folder.write(DESCRIPTION, to_json(values))
-        return len(schemas) - 1
+        write_document(folder, DESCRIPTION, replace(found, schemas=(*found.schemas, schema)))
+        return len(found.schemas)
 
     def check(self, folder: Folder, format: str, partition_by: Sequence[str]) -> None:
         """Raise ``ConfigurationError`` if the files in ``folder`` have another format or partitioning."""

@@ -1,19 +1,16 @@
-"""The entries of the log of a file sink."""
+"""What the files of the log of a file sink contain, and the files beside the log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from msgspec import Struct
 
 from dsv2.file_log.names import is_hidden
 
-__all__ = ("DataFile", "Entry", "as_data_file", "as_values")
+__all__ = ("DataFile", "Entry", "Pending", "Replacement", "Snapshot")
 
 
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A file of the output. It never changes.
+class DataFile(Struct, frozen=True, array_like=True):
+    """A file of the output. It never changes. In JSON it is a list.
 
     Attributes:
         path: The path, relative to the folder of the sink.
@@ -35,8 +32,7 @@ class DataFile:
         return is_hidden(self.path)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A change of the output, which readers see as a whole.
 
     Attributes:
@@ -52,44 +48,38 @@ class Entry:
 
     time_ms: int
     run: str
-    batch: int | None = None
-    added: tuple[DataFile, ...] = ()
-    removed: tuple[str, ...] = ()
-    opens: bool = False
-    closes: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the entry as values of JSON."""
-        return {
-            "time_ms": self.time_ms,
-            "run": self.run,
-            "batch": self.batch,
-            "added": [as_values(file) for file in self.added],
-            "removed": list(self.removed),
-            "opens": self.opens,
-            "closes": self.closes,
-        }
-
-    @staticmethod
-    def from_json(values: Mapping[str, Any]) -> Entry:
-        """Return the entry for the result of ``as_json``. Raises ``LookupError``, ``TypeError`` or ``ValueError``."""
-        return Entry(
-            int(values["time_ms"]),
-            str(values["run"]),
-            None if values["batch"] is None else int(values["batch"]),
-            tuple(map(as_data_file, values["added"])),
-            tuple(map(str, values["removed"])),
-            bool(values["opens"]),
-            bool(values["closes"]),
-        )
+    batch: int | None
+    added: tuple[DataFile, ...]
+    removed: tuple[str, ...]
+    opens: bool
+    closes: bool
 
 
-def as_values(file: DataFile) -> list[Any]:
-    """Return a file as a list for JSON: path, size, first, last, schema."""
-    return [file.path, file.size, file.first, file.last, file.schema]
+class Snapshot(Struct, frozen=True):
+    """The result of all entries up to ``version``. Attributes: ``format``, and as for ``LogState``."""
+
+    format: int
+    version: int
+    last_batch: int
+    files: list[DataFile]
+    replaced: dict[str, int]
+    run: str
+    closed: bool
 
 
-def as_data_file(values: Any) -> DataFile:
-    """Return the file for the result of ``as_values``."""
-    path, size, first, last, schema = values
-    return DataFile(str(path), int(size), int(first), int(last), int(schema))
+class Pending(Struct, frozen=True):
+    """A micro-batch that is prepared. ``files``: its files and their sizes, relative to ``staging``."""
+
+    batch: int
+    staging: str
+    files: tuple[tuple[str, int], ...]
+    schema: int
+
+
+class Replacement(Struct, frozen=True):
+    """A merge. ``moves``: where its files are, and their places."""
+
+    staging: str
+    moves: tuple[tuple[str, str], ...]
+    added: tuple[DataFile, ...]
+    removed: tuple[str, ...]

@@ -6,7 +6,7 @@ from dsv2.errors import JobError
 from dsv2.file_log.entry import Entry
 from dsv2.file_log.state import entry_name, read_log, snapshot_name, snapshots, versions
 from dsv2.folders import Folder
-from dsv2.program.checked_json import to_json
+from dsv2.program.checked_json import encoded
 
 __all__ = ("FileLog", "LogConflictError")
 
@@ -40,7 +40,7 @@ class FileLog:
             LogConflictError: Someone else has added one.
         """
         version = self.state.version + 1
-        if not self._folder.create(entry_name(version), to_json(entry.as_json())):
+        if not self._folder.create(entry_name(version), encoded(entry)):
             raise self._conflict()
         if max(snapshots(self._folder), default=0) >= version:  # the entry that was there has been deleted
             self._folder.delete(entry_name(version))

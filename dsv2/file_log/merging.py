@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import Protocol
 
-from dsv2.errors import CorruptDataError
 from dsv2.file_log.entry import DataFile
 from dsv2.file_log.names import SEGMENTS, partition_folder
-from dsv2.file_log.state import read_checked
 from dsv2.folders import Folder, ReadableFolder
-from dsv2.program.checked_json import to_json
+from dsv2.program.checked_json import read_existing, write_document
 
 __all__ = ("MergeGroup", "Merged", "Merger", "in_order", "merge_groups", "read_ends", "segments_name", "write_ends")
 
@@ -45,6 +43,13 @@ class Merged:
     path: str
     size: int
     lengths: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Segments:
+    """For each micro-batch in a merged file, where its records end."""
+
+    ends: list[tuple[int, int]]
 
 
 class Merger(Protocol):
@@ -111,7 +116,7 @@ def write_ends(folder: Folder, group: MergeGroup, lengths: Sequence[int], path: 
         for batch, end in (read_ends(folder, file) or {file.last: length}).items():
             ends[batch] = start + end
     if len(ends) > 1:
-        folder.write(segments_name(path), to_json({"ends": list(ends.items())}))
+        write_document(folder, segments_name(path), _Segments(list(ends.items())))
 
 
 def read_ends(folder: ReadableFolder, file: DataFile) -> dict[int, int]:
@@ -122,12 +127,5 @@ def read_ends(folder: ReadableFolder, file: DataFile) -> dict[int, int]:
     """
     if file.first == file.last:
         return {}
-    name = segments_name(file.path)
-    values = read_checked(folder, name)
-    try:
-        return {int(batch): int(end) for batch, end in (values or {})["ends"]}
-    except (LookupError, TypeError, ValueError) as error:
-        raise CorruptDataError(
-            f"{folder.place(name)} is missing or damaged ({error!r}). It stores which records of {file.path} belong to "
-            f"which micro-batch. Restore it from a backup."
-        ) from error
+    remedy = f"It stores which records of {file.path} belong to which micro-batch. Restore it from a backup."
+    return dict(read_existing(folder, segments_name(file.path), _Segments, remedy).ends)

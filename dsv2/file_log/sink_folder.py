@@ -11,17 +11,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dsv2.clock import Clock
 from dsv2.errors import ConfigurationError, CorruptDataError
-from dsv2.file_log.entry import DataFile, Entry, as_data_file, as_values
+from dsv2.file_log.entry import DataFile, Entry, Pending, Replacement
 from dsv2.file_log.log import FileLog, LogConflictError
 from dsv2.file_log.merging import MergeGroup, Merger, merge_groups, segments_name, write_ends
 from dsv2.file_log.names import DATA, PENDING, REPLACING, SEGMENTS, Staging, is_hidden
-from dsv2.file_log.state import LogState, read_checked, read_log
+from dsv2.file_log.state import LogState, read_log, read_part
 from dsv2.folders import Folder
-from dsv2.program.checked_json import to_json
+from dsv2.program.checked_json import write_document
 
 __all__ = ("TARGET_BYTES", "Rolling", "SinkFolder")
 
@@ -40,26 +39,6 @@ class Rolling:
 
     interval_ms: int
     target_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    """A micro-batch that is prepared. ``files``: its files and their sizes, relative to ``staging``."""
-
-    batch: int
-    staging: str
-    files: tuple[tuple[str, int], ...]
-    schema: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Replacement:
-    """A merge. ``moves``: where its files are, and their places."""
-
-    staging: str
-    moves: tuple[tuple[str, str], ...]
-    added: tuple[DataFile, ...]
-    removed: tuple[str, ...]
 
 
 class SinkFolder:
@@ -100,7 +79,7 @@ class SinkFolder:
         self._retention_ms = retention_ms
         self._suffix = suffix
         self._log = FileLog(folder, entries_per_snapshot=entries_per_snapshot)
-        self._pending: _Pending | None = None
+        self._pending: Pending | None = None
         self._attempts = 0
         self._hidden: tuple[int, list[DataFile]] = (0, [])  # as of a version
         self._staged: set[str] = set()  # folders that are in use but in no file
@@ -126,7 +105,7 @@ class SinkFolder:
         if first_batch is not None:
             self.publish_prepared(first_batch)
             self._folder.delete(PENDING)
-        elif (pending := self._read_pending()) is not None:
+        elif (pending := read_part(self._folder, PENDING, Pending)) is not None:
             self._staged.add(pending.staging)
         self._remove_unused_staging()
         self._remove_unused_segments()
@@ -138,7 +117,7 @@ class SinkFolder:
             LogConflictError: Another run writes to the folder.
             CorruptDataError: A file is missing.
         """
-        pending = self._read_pending()
+        pending = read_part(self._folder, PENDING, Pending)
         if pending is not None and pending.batch < first_batch:
             self._pending = pending
             self.publish()
@@ -153,9 +132,8 @@ class SinkFolder:
         ``schema``: The index of the schema of the files.
         """
         files = _data_files(self._folder, staging)
-        pending = _Pending(batch, staging, tuple(sorted(files.items())), schema)
-        values = {"batch": batch, "staging": staging, "files": pending.files, "schema": schema}
-        self._folder.write(PENDING, to_json(values))
+        pending = Pending(batch, staging, tuple(sorted(files.items())), schema)
+        write_document(self._folder, PENDING, pending)
         self._pending = pending
 
     def publish(self) -> None:
@@ -256,7 +234,7 @@ class SinkFolder:
         with self._lock:
             self._staged.discard(staging)
 
-    def _places(self, pending: _Pending) -> tuple[list[tuple[str, str]], list[DataFile]]:
+    def _places(self, pending: Pending) -> tuple[list[tuple[str, str]], list[DataFile]]:
         """Return the moves and the files of a micro-batch."""
         moves, added = [], []
         for number, (name, size) in enumerate(pending.files):
@@ -287,27 +265,15 @@ class SinkFolder:
             moves.append((merged.path, target))
             added.append(DataFile(target, merged.size, first, last, group.schema))
         removed = [file.path for group in groups for file in group.files]
-        replacement = _Replacement(staging, tuple(moves), tuple(added), tuple(removed))
-        values = {
-            "staging": staging,
-            "moves": moves,
-            "added": [as_values(file) for file in added],
-            "removed": removed,
-        }
-        self._folder.write(REPLACING, to_json(values))
+        replacement = Replacement(staging, tuple(moves), tuple(added), tuple(removed))
+        write_document(self._folder, REPLACING, replacement)
         self._complete(replacement)
         self._summarize()
 
     def _complete_replacement(self) -> None:
-        values = read_checked(self._folder, REPLACING)
-        if values is None:
+        replacement = read_part(self._folder, REPLACING, Replacement)
+        if replacement is None:
             return
-        replacement = _Replacement(
-            values["staging"],
-            tuple((source, target) for source, target in values["moves"]),
-            tuple(map(as_data_file, values["added"])),
-            tuple(values["removed"]),
-        )
         known = self._log.state.files
         if known.keys() >= {file.path for file in replacement.added} or known.keys() >= set(replacement.removed):
             self._complete(replacement)
@@ -315,7 +281,7 @@ class SinkFolder:
             self._undo(replacement.moves)
             self._folder.delete(REPLACING)
 
-    def _complete(self, replacement: _Replacement) -> None:
+    def _complete(self, replacement: Replacement) -> None:
         if not all(file.path in self._log.state.files for file in replacement.added):
             entry = self._entry(added=replacement.added, removed=replacement.removed)
             try:
@@ -346,13 +312,6 @@ class SinkFolder:
         for _, target in moves:
             if target not in published:
                 self._folder.delete(target)
-
-    def _read_pending(self) -> _Pending | None:
-        values: dict[str, Any] | None = read_checked(self._folder, PENDING)
-        if values is None:
-            return None
-        files = tuple((str(name), int(size)) for name, size in values["files"])
-        return _Pending(int(values["batch"]), values["staging"], files, int(values["schema"]))
 
     def _summarize(self) -> None:
         """Delete files that were replaced a while ago, and write a snapshot of the log."""

@@ -6,23 +6,27 @@ entries up to a version. Older entries are deleted once there is a later snapsho
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from dsv2.errors import CorruptDataError
-from dsv2.file_log.entry import DataFile, Entry, as_data_file, as_values
+from dsv2.file_log.entry import DataFile, Entry, Snapshot
 from dsv2.file_log.names import LOG
 from dsv2.folders import ReadableFolder
-from dsv2.program.checked_json import from_json, to_json
+from dsv2.program.checked_json import encoded, read_document
 
-__all__ = ("LogState", "entry_name", "has_log", "read_checked", "read_log", "snapshot_name", "snapshots", "versions")
+__all__ = ("LogState", "entry_name", "has_log", "read_log", "read_part", "snapshot_name", "snapshots", "versions")
+
+T = TypeVar("T")
 
 _SNAPSHOT = ".snapshot.json"
 _ENTRY = ".json"
 _FORMAT = 1
 _ATTEMPTS = 5
+_REMEDY = "It is part of the log of a file sink. Restore it from a backup."
 
 
+@dataclass
 class LogState:
     """The output according to the entries up to ``version``.
 
@@ -35,13 +39,12 @@ class LogState:
         is_closed: Whether the last run has ended normally.
     """
 
-    def __init__(self) -> None:
-        self.version = 0
-        self.last_batch = -1
-        self.files: dict[str, DataFile] = {}
-        self.replaced: dict[str, int] = {}
-        self.run = ""
-        self.is_closed = True
+    version: int = 0
+    last_batch: int = -1
+    files: dict[str, DataFile] = field(default_factory=dict)
+    replaced: dict[str, int] = field(default_factory=dict)
+    run: str = ""
+    is_closed: bool = True
 
     def apply(self, entry: Entry) -> None:
         """Add the next entry."""
@@ -58,31 +61,14 @@ class LogState:
 
     def encoded(self) -> bytes:
         """Return the content of a snapshot."""
-        return to_json(
-            {
-                "format": _FORMAT,
-                "version": self.version,
-                "last_batch": self.last_batch,
-                "files": [as_values(file) for file in self.files.values()],
-                "replaced": self.replaced,
-                "run": self.run,
-                "closed": self.is_closed,
-            }
-        )
+        files = list(self.files.values())
+        return encoded(Snapshot(_FORMAT, self.version, self.last_batch, files, self.replaced, self.run, self.is_closed))
 
     @staticmethod
-    def decoded(values: Mapping[str, Any]) -> LogState:
-        """Return the state in a snapshot. Raises ``LookupError``, ``TypeError`` or ``ValueError``."""
-        if values["format"] != _FORMAT:
-            raise ValueError(f"its format is {values['format']}, which another version of dsv2 has written")
-        state = LogState()
-        state.version = int(values["version"])
-        state.last_batch = int(values["last_batch"])
-        state.files = {file.path: file for file in map(as_data_file, values["files"])}
-        state.replaced = {str(path): int(time) for path, time in values["replaced"].items()}
-        state.run = str(values["run"])
-        state.is_closed = bool(values["closed"])
-        return state
+    def of(found: Snapshot) -> LogState:
+        """Return the state in a snapshot."""
+        files = {file.path: file for file in found.files}
+        return LogState(found.version, found.last_batch, files, found.replaced, found.run, found.closed)
 
 
 def has_log(folder: ReadableFolder) -> bool:
@@ -106,9 +92,7 @@ def read_log(folder: ReadableFolder) -> LogState:
         missing = _read_entries(folder, state, newest)
         if not missing:
             return state
-    raise CorruptDataError(
-        f"{folder.place(missing or LOG)} is missing. It is part of the log of a file sink. Restore it from a backup."
-    )
+    raise CorruptDataError(f"{folder.place(missing or LOG)} is missing. {_REMEDY}")
 
 
 def snapshots(folder: ReadableFolder) -> list[int]:
@@ -131,41 +115,32 @@ def snapshot_name(version: int) -> str:
     return f"{LOG}/{version:020}{_SNAPSHOT}"
 
 
-def read_checked(folder: ReadableFolder, name: str) -> dict[str, Any] | None:
-    """Read a file of JSON with a checksum; None if it does not exist. Raises ``CorruptDataError``, naming it."""
-    data = folder.read(name)
-    if data is None:
-        return None
-    try:
-        return from_json(data)
-    except ValueError as error:
-        raise _damaged(folder, name, error) from error
+def read_part(folder: ReadableFolder, name: str, kind: type[T]) -> T | None:
+    """Read a file of the log, or one beside it; None if it does not exist. Raises ``CorruptDataError``, naming it."""
+    return read_document(folder, name, kind, _REMEDY)
 
 
 def _read_snapshot(folder: ReadableFolder, version: int) -> LogState | None:
     name = snapshot_name(version)
-    values = read_checked(folder, name)
-    try:
-        return None if values is None else LogState.decoded(values)
-    except (LookupError, TypeError, ValueError) as error:
-        raise _damaged(folder, name, error) from error
+    found = read_part(folder, name, Snapshot)
+    if found is not None and found.format != _FORMAT:
+        raise CorruptDataError(
+            f"{folder.place(name)} is damaged: its format is {found.format}, which another version of dsv2 has "
+            f"written. {_REMEDY}"
+        )
+    return None if found is None else LogState.of(found)
 
 
 def _read_entries(folder: ReadableFolder, state: LogState, newest: int) -> str:
     """Apply the entries up to ``newest``. Returns the name of an entry that does not exist, or nothing."""
     while state.version < newest:
         name = entry_name(state.version + 1)
-        values = read_checked(folder, name)
-        if values is None:
+        entry = read_part(folder, name, Entry)
+        if entry is None:
             return name
         try:
-            state.apply(Entry.from_json(values))
-        except (LookupError, TypeError, ValueError) as error:
-            raise _damaged(folder, name, error) from error
+            state.apply(entry)
+        except KeyError as error:
+            place = folder.place(name)
+            raise CorruptDataError(f"{place} is damaged: it removes {error}, which is not there. {_REMEDY}") from error
     return ""
-
-
-def _damaged(folder: ReadableFolder, name: str, error: Exception) -> CorruptDataError:
-    return CorruptDataError(
-        f"{folder.place(name)} is damaged: {error}. It is part of the log of a file sink. Restore it from a backup."
-    )

@@ -12,9 +12,8 @@ from dsv2.graph import Exchange, OperatorKind
 from dsv2.program.column_types import is_column_type
 from dsv2.program.type_shapes import Shape, is_shape
 
-__all__ = ("check_description", "check_samples")
+__all__ = ("check_description",)
 
-_Number: TypeAlias = Annotated[int, Meta(ge=0)]
 _Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
@@ -103,14 +102,6 @@ class _Program(Struct):
     former_names: dict[str, str]
 
 
-class _Sample(Struct):
-    key_of: str
-    input: _Number
-    record: str
-    hash: int
-    key: str
-
-
 def check_description(program: object) -> None:
     """Check the description of a program.
 
@@ -131,11 +122,6 @@ def check_description(program: object) -> None:
     for identifier, one in described.watermarks.items():
         watermark = _converted(f"watermark {identifier!r}", one, _Watermark)
         _check_shapes(f"watermark {identifier!r}", [*watermark.keys, *watermark.values], watermark.classes)
-
-
-def check_samples(samples: object) -> None:
-    """Check samples of keys. Raises ``ValueError``."""
-    _converted("a sample of keys", samples, list[_Sample])
 
 
 def _check_shapes(owner: str, types: list[Shape], classes: Mapping[str, _Class]) -> None:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Annotated, Any
+
+from msgspec import Meta
+from typing_extensions import TypedDict
 
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Plan
@@ -20,11 +23,18 @@ from dsv2.runtime.state.key_groups import stable_hash
 
 __all__ = ("KeySample", "KeySampler", "add_samples", "changed_keys", "readable_samples")
 
-KeySample: TypeAlias = dict[str, Any]
-"""As JSON: ``key_of`` (a uid), ``input``, ``record`` (encoded), ``hash`` of the key, ``key`` (human-readable)."""
-
 _MAX_RECORD_BYTES = 8192
 _MAX_SAMPLES = 16  # per input, with distinct keys
+
+
+class KeySample(TypedDict):
+    """A sample, as JSON: the uid of an operator, its input, a record (encoded), and its key, as a hash and readable."""
+
+    key_of: str
+    input: Annotated[int, Meta(ge=0)]
+    record: str
+    hash: int
+    key: str
 
 
 class KeySampler:

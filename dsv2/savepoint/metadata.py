@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta
 
 from dsv2.dead_letters.replay import Replays
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import Folder
 from dsv2.program.checked_json import from_json, to_json
 from dsv2.program.folder_kinds import SAVEPOINT_FILE, FolderKind, kind_of_folder
+from dsv2.program.key_samples import KeySample
 from dsv2.savepoint.structure import check_structure
-from dsv2.savepoint.tables import SavepointTable, TableId
+from dsv2.savepoint.tables import SavepointTable
 from dsv2.version import __version__
 
 __all__ = (
@@ -130,12 +134,12 @@ class SavepointInfo:
 
     savepoint_id: str
     origin: Origin
-    programs: Sequence[JsonObject]
+    programs: Annotated[Sequence[JsonObject], Meta(min_length=1)]
     tables: Sequence[SavepointTable]
     sources: Mapping[str, SourcePosition]
     sinks: Mapping[str, SinkPosition]
     files: Mapping[str, SavepointFile]
-    keys: Sequence[JsonObject] = field(default_factory=list)
+    keys: Sequence[KeySample] = field(default_factory=list)
     fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
     holding: Sequence[str] = field(default_factory=list)
     replays: Replays = field(default_factory=Replays)
@@ -152,7 +156,7 @@ class SavepointInfo:
 
 def write_info(folder: Folder, info: SavepointInfo) -> None:
     """Write the description. A folder becomes a savepoint with it, so it is written last."""
-    folder.write(SAVEPOINT_FILE, to_json({"savepoint_version": SAVEPOINT_VERSION, **asdict(info)}))
+    folder.write(SAVEPOINT_FILE, to_json({"savepoint_version": SAVEPOINT_VERSION, **msgspec.to_builtins(info)}))
 
 
 def read_info(folder: Folder) -> SavepointInfo:
@@ -178,22 +182,10 @@ def read_info(folder: Folder) -> SavepointInfo:
             f"{SAVEPOINT_VERSION}. Use the version of dsv2 that wrote it ({entry.get('dsv2')}) or a newer one."
         )
     try:
-        info = SavepointInfo(
-            **entry
-            | {
-                "origin": Origin(**entry["origin"]),
-                "sources": {uid: SourcePosition(**position) for uid, position in entry["sources"].items()},
-                "sinks": {uid: SinkPosition(**position) for uid, position in entry["sinks"].items()},
-                "files": {name: SavepointFile(**file) for name, file in entry["files"].items()},
-                "replays": Replays(**entry.get("replays", {})),
-                "tables": [SavepointTable(**table | {"id": TableId(**table["id"])}) for table in entry["tables"]],
-            }
-        )
+        info = msgspec.convert(entry, SavepointInfo)
         check_structure(info)
     except ValueError as error:
         raise CorruptDataError(f"{place} is damaged: {error}. Restore it from a backup.") from error
-    except (AttributeError, KeyError, TypeError) as error:
-        raise CorruptDataError(f"{place} is damaged: {error!r}. Restore it from a backup.") from error
     return info
 
 

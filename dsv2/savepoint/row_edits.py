@@ -179,7 +179,7 @@ class DropState(Edit):
     def moved(self, table: TableId) -> TableId | None:
         if table.uid != self.uid or not _is_of(table.kind, table.state, self.name):
             return table
-        return TableId(table.uid, RowKind.KEY.value, None) if RowKind(table.kind).has_key else None
+        return TableId(table.uid, RowKind.KEY, None) if table.kind.has_key else None
 
     def begin(self) -> EditRow:
         def edit(uid: str, row: StateRow) -> tuple[str, StateRow] | None:

@@ -35,13 +35,13 @@ class TableId:
     """Identifies a table: the rows of one kind of one operator, and of one version of one state."""
 
     uid: str
-    kind: str
+    kind: RowKind
     state: str | None
 
     @staticmethod
     def of(uid: str, kind: RowKind, state: str | None) -> TableId:
         """Return the table of a row."""
-        return TableId(uid, kind.value, state if kind in _OF_ONE_STATE else None)
+        return TableId(uid, kind, state if kind in _OF_ONE_STATE else None)
 
     def folder(self, number: int) -> str:
         """Return the name of a folder for the table. ``number`` makes it unique.

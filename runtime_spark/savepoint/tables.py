@@ -57,8 +57,8 @@ def _tables(rows: DataFrame, program: Description) -> Iterator[SavepointTable]:
     codec = Codec(StandIns())
     in_order = sorted(found, key=lambda row: (row[0], row[1], row[2] or ""))
     for number, (uid, kind, state, key) in enumerate(in_order):
-        table = TableId(uid, kind, state)
-        first = StateRow(0, RowKind(kind), state, None if key is None else bytes(key), None)
+        table = TableId(uid, RowKind(kind), state)
+        first = StateRow(0, table.kind, state, None if key is None else bytes(key), None)
         yield SavepointTable.of(table, table.folder(number), first, program, codec)
 
 

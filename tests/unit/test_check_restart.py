@@ -415,8 +415,8 @@ def test_dropped_state_is_a_warning_or_an_error() -> None:
 
 def test_subtask_reports_become_notes() -> None:
     (sample,) = samples_of(PROGRAM, Tweet("a", "x"))
-    first = Notes().with_reports([{"fields_of": "count", "names": ["b"]}, {"uid": "other"}, sample])
-    second = first.with_reports([{"fields_of": "count", "names": ["a"]}, {"source": "tweets"}, sample])
+    first = Notes().with_reports([{"fields_of": "count", "names": ["b"]}, {"uid": "other"}, {**sample}])
+    second = first.with_reports([{"fields_of": "count", "names": ["a"]}, {"source": "tweets"}, {**sample}])
     assert second == Notes(keys=[sample], fields={"count": ["a", "b"]})
 
 
