@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from dsv2.clock import Clock
 from runtime_spark.file_sinks import FileSinkWriter
 
 __all__ = ("Publisher",)
@@ -25,7 +24,6 @@ class Publisher(threading.Thread):
     def __init__(
         self,
         sinks: Sequence[FileSinkWriter],
-        clock: Clock,
         is_committed: Callable[[int], bool],
         is_over: Callable[[], bool],
         ended_normally: Callable[[], bool],
@@ -34,14 +32,12 @@ class Publisher(threading.Thread):
 
         Args:
             sinks: The sinks, which have begun.
-            clock: Determines when small files are merged.
             is_committed: Whether a micro-batch is committed.
             is_over: Whether there is no further micro-batch.
             ended_normally: Whether the job that is over has not failed.
         """
         super().__init__(name="dsv2-publisher", daemon=True)
         self._sinks = sinks
-        self._clock = clock
         self._is_committed = is_committed
         self._is_over = is_over
         self._ended_normally = ended_normally
@@ -115,14 +111,12 @@ class Publisher(threading.Thread):
             with self._changed:
                 self._prepared = None
                 self._changed.notify_all()
-        now = self._clock.now_ms()
         for sink in self._sinks:
-            if (due := sink.next_roll_ms()) is not None and due <= now:
+            if sink.is_due():
                 sink.roll()
 
     def _is_due(self) -> bool:
-        now = self._clock.now_ms()
-        return any((due := sink.next_roll_ms()) is not None and due <= now for sink in self._sinks)
+        return any(sink.is_due() for sink in self._sinks)
 
     def _await_commit(self, batch_id: int) -> bool:
         """Wait until a micro-batch is committed. False if it will not be."""

@@ -105,7 +105,7 @@ class StreamingJob(BaseJob):
         self._settled = False
         self._started = threading.Event()
         self._publisher = Publisher(
-            writer.files, clock, checkpoint.is_committed, self._is_over, lambda: self._found_failure() is None
+            writer.files, checkpoint.is_committed, self._is_over, lambda: self._found_failure() is None
         )
         query = QueryView(self._is_over, self._spark_times, self._settle)
         self._progress_thread = ProgressThread(

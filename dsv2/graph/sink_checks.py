@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dsv2.context import Collector, PartitionedContext
 from dsv2.errors import JobError, PlanError, ResourceError
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.graph.plan import OperatorKind
-from dsv2.sinks import Sink
+from dsv2.graph.plan import Operator, OperatorKind, Plan
+from dsv2.sinks import FileSink, Sink
 from dsv2.spi import FailedCallbackError
 
 if TYPE_CHECKING:
     from dsv2.graph.builder import InputRef, Node
 
-__all__ = ("SinkCheck", "with_sink_checks")
+__all__ = ("SinkCheck", "with_schema_checks", "with_sink_checks")
 
 T = TypeVar("T")
 
@@ -64,6 +64,23 @@ def with_sink_checks(nodes: Sequence[Node]) -> list[Node]:
         last[node.id] = check = add(_check_before(node), inputs)
         add(replace(node, error_policy=None, side_outputs=[]), (type(inputs[0])(check),))
     return expanded
+
+
+def with_schema_checks(plan: Plan, check: Callable[[FileSink[Any], str], Sink[Any]]) -> Plan:
+    """Return ``plan`` with checks of the schema before file sinks that have an error policy.
+
+    Args:
+        plan: The plan.
+        check: Returns what replaces a sink in the check before it, from the sink and its name for errors.
+    """
+
+    def checked(operator: Operator) -> Operator:
+        if not isinstance(operator.body, SinkCheck) or not isinstance(operator.body.sink, FileSink):
+            return operator
+        name = f"The sink {operator}, defined at {operator.location}"
+        return replace(operator, body=SinkCheck(check(operator.body.sink, name)))
+
+    return replace(plan, operators=tuple(map(checked, plan.operators)))
 
 
 def _is_checked(node: Node) -> bool:

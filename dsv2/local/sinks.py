@@ -55,7 +55,10 @@ class LocalSinks:
     def roll(self, *, at_end: bool = False) -> None:
         """Merge small files if it is time to, or if the run ends. Raises ``JobError``."""
         for sink in self._files.values():
-            sink.roll(at_end=at_end)
+            if at_end:
+                sink.finish()
+            elif sink.is_due():
+                sink.roll()
 
     def write(self, frames: Iterable[Frame], batch_id: int) -> None:
         """Write one micro-batch to all sinks. Raises ``JobError``."""

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dsv2 import JobError
-from dsv2.testing import ManualClock
 from runtime_spark.publisher import Publisher
 
 SECONDS = 20
+NOW_MS = 100
 
 
 class Sink:
@@ -30,8 +30,8 @@ class Sink:
         self._do("publish")
         self.published.set()
 
-    def next_roll_ms(self) -> int | None:
-        return self.due
+    def is_due(self) -> bool:
+        return self.due is not None and self.due <= NOW_MS
 
     def roll(self) -> None:
         self.due = None
@@ -49,7 +49,7 @@ class Job:
         self.over = False
         self.normally = True
         self.publisher = Publisher(
-            sinks, ManualClock(100), lambda batch: batch <= self.committed, lambda: self.over, lambda: self.normally
+            sinks, lambda batch: batch <= self.committed, lambda: self.over, lambda: self.normally
         )
         if sinks:
             self.publisher.start()

@@ -17,7 +17,19 @@ from dsv2.file_log.schema import check_columns
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ("check_folder_names", "check_writable", "encoded", "folder_of", "joined", "lines", "partitions", "table_of")
+    from dsv2.connectors.files.record_writer import RecordWriter
+
+__all__ = (
+    "check_folder_names",
+    "check_writable",
+    "encoded",
+    "folder_of",
+    "joined",
+    "lines",
+    "partitions",
+    "table_of",
+    "writer_of",
+)
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^")  # as Spark escapes them
@@ -34,9 +46,14 @@ def table_of(records: Sequence[Any], schema: dict[str, Any], sink: str) -> pa.Ta
     """Convert records to a table of ``schema``. Raises ``SchemaError``, naming the first record that does not fit."""
     import pyarrow as pa
 
+    return pa.Table.from_batches([writer_of(schema, sink).write(records)])
+
+
+def writer_of(schema: dict[str, Any], sink: str) -> RecordWriter:
+    """Return what converts records to batches of ``schema``."""
     from dsv2.connectors.files.record_writer import RecordWriter  # which imports Arrow
 
-    return pa.Table.from_batches([RecordWriter(schema, table_schema(schema), sink).write(records)])
+    return RecordWriter(schema, table_schema(schema), sink)
 
 
 def partitions(table: pa.Table, columns: Sequence[str], sink: str) -> dict[str, pa.Table]:
