@@ -21,6 +21,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _ROWS_AT_ONCE = 4096
+_ROWS_IN_CACHE = 128  # lists of values: few enough for the cache, and to start no garbage collection
 _LONGEST_VALUE = 1 << 27
 
 
@@ -76,13 +77,15 @@ class _Rows(FileFormat[T_co], Generic[T_co]):
             rows = filter(None, reader)  # without empty lines
             names: list[str] = next(rows, [])
             sizes = {len(names)} if len(set(names)) == len(names) else None
-            before = reader.line_num
-            while some := list(islice(rows, _ROWS_AT_ONCE)):
-                if set(map(len, some)) != sizes:
-                    raise ValueError
-                first = before + 1 if reader.line_num - before == len(some) else 0
-                yield [dict(zip(names, row)) for row in some], first  # noqa: B905 - faster, and of the same size
-                before = reader.line_num
+            while True:
+                before, values = reader.line_num, list[dict[str, str]]()
+                while len(values) < _ROWS_AT_ONCE and (some := list(islice(rows, _ROWS_IN_CACHE))):
+                    if set(map(len, some)) != sizes:
+                        raise ValueError
+                    values += [dict(zip(names, row)) for row in some]  # noqa: B905 - faster, and of the same size
+                if not values:
+                    return
+                yield values, before + 1 if reader.line_num - before == len(values) else 0
 
     def _one_by_one(self, file: SourceFile) -> Iterator[tuple[int, dict[str, str] | Unreadable]]:
         """Yield the rows, and what cannot be read, with the number of the first line."""
