@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from dsv2.dashboard.jobs import Status, WatchedJob
 from dsv2.dead_letters.location import letters_path
 from dsv2.errors import ConfigurationError
 from dsv2.explain.view import view_of
 from dsv2.folders import Folder
 from dsv2.graph import Plan
-from dsv2.job import JobHandle, JobStatus, RunOptions
+from dsv2.job import JobHandle, RunOptions
 from dsv2.job_configuration import configuration_of, redacted_text
 from dsv2.job_listener import JobListener
 from dsv2.progress import JobProgress
@@ -18,13 +16,6 @@ from dsv2.runtime_view import ExplainingRuntime, ObservableRuntime
 from dsv2.unfinished import observing
 
 __all__ = ("LiveJob",)
-
-_STATUS: Mapping[JobStatus, Status] = {
-    JobStatus.RUNNING: Status.RUNNING,
-    JobStatus.FINISHED: Status.FINISHED,
-    JobStatus.STOPPED: Status.STOPPED,
-    JobStatus.FAILED: Status.FAILED,
-}
 
 
 class LiveJob(WatchedJob, JobListener):
@@ -56,7 +47,7 @@ class LiveJob(WatchedJob, JobListener):
         with observing(job):
             error = job.exception()
         text = "" if error is None else redacted_text(f"{type(error).__name__}: {error}")
-        self.record.end(_STATUS[job.status], text)
+        self.record.end(Status(job.status.value.lower()), text)
 
     @property
     def actions(self) -> tuple[str, ...]:

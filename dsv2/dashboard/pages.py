@@ -118,8 +118,8 @@ def plan_page(view: PlanView) -> PlanPage:
 
 def state_page(snapshot: Snapshot, actions: tuple[str, ...]) -> StatePage:
     """Describe the state of a job."""
-    progress, summary = snapshot.progress, snapshot.summary()
-    views = {view.uid: view for view in (() if snapshot.plan is None else snapshot.plan.operators)}
+    summary = snapshot.summary()
+    views = {view.uid or "": view for view in (() if snapshot.plan is None else snapshot.plan.operators)}
     return StatePage(
         revision=snapshot.revision,
         name=snapshot.name,
@@ -129,9 +129,7 @@ def state_page(snapshot: Snapshot, actions: tuple[str, ...]) -> StatePage:
         actions=actions,
         summary=_summary(summary, is_known=bool(snapshot.history)),
         operators={str(views[one.uid].id): _operator(one) for one in summary.operators},
-        splits=()
-        if progress is None
-        else tuple(line for one in summary.operators for line in _split_lines(views[one.uid], one.uid, progress)),
+        splits=tuple(_split_lines(views, snapshot.progress or JobProgress(-1, {}))),
     )
 
 
@@ -192,17 +190,18 @@ def _time_text(one: OperatorSummary) -> str:
     return "none yet" if found.time is None else watermark_text(EVENT_TIME, found.time)
 
 
-def _split_lines(view: OperatorView, uid: str, progress: JobProgress) -> Iterator[Line]:
-    splits = progress.operators[uid].splits
-    for split in splits:
-        yield line_of(
-            split,
-            operator=view.id,
-            source=view.title,
-            event_time=watermark_text(EVENT_TIME, split.event_time),
-            status=status_of(split),
-            trouble=trouble_with(split, splits, progress),
-        )
+def _split_lines(views: Mapping[str, OperatorView], progress: JobProgress) -> Iterator[Line]:
+    for uid, view in views.items():
+        splits = progress.operators[uid].splits if uid in progress.operators else ()
+        for split in splits:
+            yield line_of(
+                split,
+                operator=view.id,
+                source=view.title,
+                event_time=watermark_text(EVENT_TIME, split.event_time),
+                status=status_of(split),
+                trouble=trouble_with(split, splits, progress),
+            )
 
 
 def _history_line(moment: Moment) -> Line:

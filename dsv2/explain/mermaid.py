@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dsv2.explain.model import OperatorView, PlanView
-from dsv2.explain.wording import about, details, edge_text, place_text
+from dsv2.explain.wording import about, details, numbered_edge_text, place_text
 from dsv2.graph import OperatorKind
 from dsv2.printable import printable
 
@@ -43,9 +43,7 @@ def _node(view: PlanView, operator: OperatorView) -> str:
 def _edges(view: PlanView) -> Iterator[str]:
     for edge in view.edges:
         arrow = "==>" if edge.chained else "-->"
-        several = len(view.edges_into(view.operators[edge.target])) > 1
-        text = f"{edge.input + 1}: {edge_text(edge)}" if several else edge_text(edge)
-        yield f'o{edge.source} {arrow}|"{escaped(text)}"| o{edge.target}'
+        yield f'o{edge.source} {arrow}|"{escaped(numbered_edge_text(view, edge))}"| o{edge.target}'
 
 
 def escaped(text: str) -> str:

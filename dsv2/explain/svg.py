@@ -17,7 +17,7 @@ from dsv2.explain.model import EdgeView, OperatorView, PlanView
 from dsv2.explain.stack import LINK, Stack, links, stacked
 from dsv2.explain.svg_parts import LINE, PAD, TITLE, card, svg_document, xml_text
 from dsv2.explain.text import to_text
-from dsv2.explain.wording import about, details, edge_text, headline, short_location
+from dsv2.explain.wording import about, details, headline, numbered_edge_text, short_location
 from dsv2.findings.finding import Severity
 from dsv2.graph import OperatorKind
 from dsv2.printable import printable
@@ -199,8 +199,7 @@ def _card(view: PlanView, shown: _Card, x: float, y: float, width: float) -> Ite
 
 
 def _edge_label(target: Column, edge: EdgeView, line: RoutedLine, view: PlanView) -> str:
-    several = len(view.edges_into(view.operators[edge.target])) > 1
-    full = printable(f"{edge.input + 1}: {edge_text(edge)}" if several else edge_text(edge))
+    full = printable(numbered_edge_text(view, edge))
     text = cut(full, target.width, 11)
     half = width_of(text, 11) / 2
     x = min(max(line.tip[0], target.left + half), target.left + target.width - half)

@@ -19,7 +19,9 @@ __all__ = (
     "details",
     "duration",
     "edge_text",
+    "exchange_text",
     "headline",
+    "numbered_edge_text",
     "place_text",
     "short_location",
     "watermark_name",
@@ -102,14 +104,24 @@ def details(operator: OperatorView) -> Iterator[str]:
         yield _PROCESSING[operator.processing]
 
 
+def exchange_text(edge: EdgeView) -> str:
+    """The exchange of an edge, or why it has none."""
+    if edge.chained:
+        return "chained"
+    if edge.read:
+        return "read by its subtasks"
+    return "unknown exchange" if edge.exchange is None else edge.exchange.value
+
+
+def numbered_edge_text(view: PlanView, edge: EdgeView) -> str:
+    """How records get across an edge, after the number of the input if there are several."""
+    several = len(view.edges_into(view.operators[edge.target])) > 1
+    return f"{edge.input + 1}: {edge_text(edge)}" if several else edge_text(edge)
+
+
 def edge_text(edge: EdgeView) -> str:
     """How records get across an edge."""
-    if edge.chained:
-        text = "chained"
-    elif edge.read:
-        text = "read by its subtasks"
-    else:
-        text = "unknown exchange" if edge.exchange is None else edge.exchange.value
+    text = exchange_text(edge)
     if edge.key is not None and not edge.chained:
         version = "" if edge.key.version is None else f" (version {edge.key.version})"
         how = " by" if edge.exchange is Exchange.HASH else ", keyed by"

@@ -16,7 +16,7 @@ from dsv2.extension.join.unbounded import UnboundedJoin
 from dsv2.findings.event_time_findings import event_time_findings
 from dsv2.findings.finding import Finding, Severity, note, warning
 from dsv2.findings.watermark_findings import watermark_findings
-from dsv2.graph import Edge, Operator, OperatorKind, Plan
+from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.graph.flow import Flow
 from dsv2.graph.plan import AtSource, Exchange
 from dsv2.graph.record_types import declared_type
@@ -142,14 +142,9 @@ def _unordered_keys(flow: Flow) -> Iterator[Finding]:
 
 def _source_parallelism(flow: Flow) -> Iterator[Finding]:
     plan = flow.plan
-    leaving: dict[int, list[Edge]] = {}
-    for edge in plan.edges:
-        head = plan.operators[plan.chain_heads[edge.source]]
-        if head.kind is OperatorKind.SOURCE and not plan.is_chained(edge):
-            leaving.setdefault(head.id, []).append(edge)
-    for source_id, edges in leaving.items():
-        source = plan.operators[source_id]
-        for edge in edges:
+    for head, edges in plan.edges_out_of_chains.items():
+        source = plan.operators[head]
+        for edge in edges if source.kind is OperatorKind.SOURCE else ():
             target = plan.operators[edge.target]
             if not edge.by_parallelism or not _could_save_exchange(source, target, alone=len(edges) == 1):
                 continue

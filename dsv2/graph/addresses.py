@@ -10,6 +10,7 @@ from dsv2.errors import WatermarkDeclarationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph.per_key import receives_keys
 from dsv2.graph.plan import Edge, Operator, OperatorKind
+from dsv2.graph.reachable import reachable
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy
 from dsv2.watermark.combination_function import is_idempotent
 
@@ -71,18 +72,13 @@ class _Flow:
         self._scope = declaration.scope
         self._forwards = declaration.default_handling_strategy is WatermarkHandlingStrategy.FORWARD
         self._into: dict[int, list[int]] = {operator.id: [] for operator in operators}
-        out_of: dict[int, list[int]] = {operator.id: [] for operator in operators}
         for edge in edges:
             self._into[edge.target].append(edge.source)
-            out_of[edge.source].append(edge.target)
         self._emitters = [operator for operator in operators if operator.declares(declaration.identifier)]
         self.addressed = {operator.id for operator in operators if self._is_addressed(operator)}
         """The operators that act on the watermark."""
-        self.leading = set(self.addressed)
+        self.leading = reachable(self.addressed, self._into.__getitem__)
         """These, and the operators before them."""
-        for operator in reversed(operators):
-            if not self.leading.isdisjoint(out_of[operator.id]):
-                self.leading.add(operator.id)
 
     def check(self) -> None:
         """Raise ``WatermarkDeclarationError`` if the watermark cannot reach those that it is addressed to."""

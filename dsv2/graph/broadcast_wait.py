@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from dsv2.arguments import check_whole_number
 from dsv2.errors import ConfigurationError
 from dsv2.watermark import BoolWatermarkDeclaration, Watermark, WatermarkDeclaration
 
@@ -38,11 +39,7 @@ class WaitForBroadcast:
             raise ConfigurationError(
                 f"WaitForBroadcast: until must be a watermark, its declaration or None, not {self.until!r}."
             )
-        count = self.max_records
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise ConfigurationError(
-                f"WaitForBroadcast: max_records must be a whole number of at least 1, not {count!r}."
-            )
+        check_whole_number(self.max_records, "WaitForBroadcast: max_records")
 
     @property
     def identifier(self) -> str | None:

@@ -128,17 +128,8 @@ class PlanBuilder:
     ) -> Node:
         """Add an operator. Called by the stream classes. Raises ``PlanError`` if the pipeline has been executed."""
         self.require_open()
-        node = Node(
-            len(self.nodes),
-            kind,
-            body,
-            name,
-            caller_location(),
-            inputs,
-            output_keys,
-            non_parallel,
-            output_key_version,
-        )
+        node = Node(len(self.nodes), kind, body, name, caller_location(), inputs, output_keys, non_parallel)
+        node.output_key_version = output_key_version
         node.side_outputs = declared_outputs(body, f"{name} at {node.location}")
         self.nodes.append(node)
         return node

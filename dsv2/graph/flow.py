@@ -39,13 +39,12 @@ class Flow:
         }
         self._barriers = {name for name, one in plan.declarations.items() if one.combination_policy.barrier is not None}
         self._sent: dict[int, frozenset[str]] = {}
-        self._endless: set[int] = set()
         for operator in plan.operators:  # upstream operators come first
             received = self._passed_on(operator)
             self._sent[operator.id] = received | set(self.declared[operator.id])
-            unbounded = isinstance(operator.body, BaseSource) and not operator.body.bounded
-            if unbounded or any(map(self.may_never_end, plan.edges_into[operator.id])):
-                self._endless.add(operator.id)
+        self._endless = plan.downstream_of(
+            one.id for one in plan.operators if isinstance(one.body, BaseSource) and not one.body.bounded
+        )
 
     def _passed_on(self, operator: Operator) -> frozenset[str]:
         per_key = self.plan.per_key
@@ -107,12 +106,8 @@ class Flow:
 
     def downstream(self, operator: Operator) -> Iterator[Operator]:
         """The functions downstream of ``operator``, and itself."""
-        reached = {operator.id}
-        for other in self.plan.operators[operator.id :]:
-            if reached.intersection(edge.source for edge in self.plan.edges_into[other.id]):
-                reached.add(other.id)
-            if other.id in reached and isinstance(other.body, ProcessFunction):
-                yield other
+        reached = self.plan.downstream_of([operator.id])
+        return (other for other in self.functions if other.id in reached)
 
 
 def handlers(operator: Operator) -> Iterator[tuple[int, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from functools import cached_property
@@ -318,15 +318,20 @@ class Plan:
         return tuple(self.operators[op] for op, head in heads if op != head and self._is_source(head))
 
     @cached_property
-    def read_by(self) -> Mapping[int, int]:
-        """For each source that the subtasks of a single chain can read themselves, the head of that chain."""
+    def edges_out_of_chains(self) -> Mapping[int, list[Edge]]:
+        """The edges that leave each chain, by its head."""
         leaving: dict[int, list[Edge]] = {}
         for edge in self.edges:
             if not self.is_chained(edge):
                 leaving.setdefault(self.chain_heads[edge.source], []).append(edge)
+        return leaving
+
+    @cached_property
+    def read_by(self) -> Mapping[int, int]:
+        """For each source that the subtasks of a single chain can read themselves, the head of that chain."""
         return {
             source: edges[0].target
-            for source, edges in leaving.items()
+            for source, edges in self.edges_out_of_chains.items()
             if self._is_source(source) and len(edges) == 1 and self._may_read(edges[0], self.operators[source])
         }
 
@@ -388,14 +393,12 @@ class Plan:
     @cached_property
     def _receivers_of_deadlines(self) -> frozenset[int]:
         """The operators downstream of one that declares a watermark that expires, or a barrier with a timeout."""
-        found: set[int] = set()
-        senders: set[int] = set()
-        for operator in self.operators:
-            if any(edge.source in senders for edge in self.edges_into[operator.id]):
-                found.add(operator.id)
-            if operator.id in found or any(one.has_deadline for one in operator.declared_watermarks):
-                senders.add(operator.id)
-        return frozenset(found)
+        has_deadline = {one.id for one in self.operators if any(it.has_deadline for it in one.declared_watermarks)}
+        return frozenset(self.downstream_of(edge.target for edge in self.edges if edge.source in has_deadline))
+
+    def downstream_of(self, operators: Iterable[int]) -> set[int]:
+        """The ids of ``operators``, and of all that are downstream of them."""
+        return reachable(operators, lambda one: [edge.target for edge in self.edges_out_of[one]])
 
     def upstream_of(self, operator: Operator) -> Iterator[Operator]:
         """The operators upstream of ``operator``, in their order."""

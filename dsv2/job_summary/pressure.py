@@ -58,7 +58,7 @@ def pressure_of(uid: str, history: Sequence[Moment]) -> Pressure:
     if not window:
         return Pressure(Level.UNKNOWN)
     moments = [moment.operators[uid] for moment in window]
-    busy = _busy_share(window, uid)
+    busy = _busy_share([(one.busy_ms, moment.duration_ms) for one, moment in zip(moments, window, strict=True)])
     reasons = [*_holding(moments), *_falling_behind(moments)]
     if busy is not None and busy >= _BUSY:
         reasons.append(f"its busiest subtask was in callbacks for {busy:.0%} of the time")
@@ -70,14 +70,11 @@ def pressure_of(uid: str, history: Sequence[Moment]) -> Pressure:
     return Pressure(Level.LOW if has_worked else Level.IDLE, busy, reasons)
 
 
-def _busy_share(window: Sequence[Moment], uid: str) -> float | None:
-    known = [
-        (busy, moment.duration_ms)
-        for moment in window
-        if uid in moment.operators and (busy := moment.operators[uid].busy_ms) is not None
-    ]
-    total = sum(duration for _, duration in known)
-    return min(1.0, sum(busy for busy, _ in known) / total) if total > 0 else None
+def _busy_share(times: Sequence[tuple[float | None, float]]) -> float | None:
+    """The share of the duration of micro-batches that an operator was busy, by these two times of each, in ms."""
+    known = [(busy_ms, duration_ms) for busy_ms, duration_ms in times if busy_ms is not None]
+    total = sum(duration_ms for _, duration_ms in known)
+    return min(1.0, sum(busy_ms for busy_ms, _ in known) / total) if total > 0 else None
 
 
 def _holding(moments: Sequence[OperatorMoment]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -80,10 +80,8 @@ def held_input(
         missing = (n for n in active if any(_is_missing(route, row) for row in inputs[n].channels))
         return inputs[next(missing, active[0])]
     values = {number: value for number, one in inputs.items() if (value := route.of_input(one)) is not None}
-    if route.is_event_time:
-        found = holders_of_event_time(cast(Mapping[int, int], values), active, idle, None)
-    elif forwarding and route.combines_inputs(operator):
-        found = holders_of_value(values, active, order=route.order, waits_for_all=route.waits_for_all)
+    if route.is_event_time or (forwarding and route.combines_inputs(operator)):
+        found = _holders(route, values, active, idle, None)
     else:
         edges = route.edges_into(operator)
         arriving = [number for number in active if route.arrives(edges[number])]
@@ -98,18 +96,22 @@ def held_channel(route: Route, one: InputProgress) -> ChannelProgress | None:
     rows = {channel.channel: channel for channel in one.channels}
     values = {number: value for number, row in rows.items() if (value := route.of_channel(row)) is not None}
     active = [number for number, row in rows.items() if not row.idle and not row.ended]
-    if route.is_event_time:
-        idle = [number for number, row in rows.items() if row.idle]
-        found = holders_of_event_time(
-            cast(Mapping[int, int], values), active, idle, cast(int | None, route.of_input(one))
-        )
-    else:
-        found = holders_of_value(values, active, order=route.order, waits_for_all=route.waits_for_all)
+    idle = [number for number, row in rows.items() if row.idle]
+    found = _holders(route, values, active, idle, route.of_input(one))
     if not found:
         return None
     is_any = not route.is_event_time and route.order is Order.ANY
     same = [rows[number] for number in found if is_any or values.get(number) == values.get(found[0])]
     return min(same, key=lambda row: row.values_moved_at_ms.get(route.identifier, -1))
+
+
+def _holders(
+    route: Route, values: Mapping[int, ShownValue], active: list[int], idle: list[int], combined: ShownValue | None
+) -> Sequence[int]:
+    """The inputs or channels that hold their combined value back, by their values."""
+    if route.is_event_time:
+        return holders_of_event_time(cast(Mapping[int, int], values), active, idle, cast(int | None, combined))
+    return holders_of_value(values, active, order=route.order, waits_for_all=route.waits_for_all)
 
 
 def delivered(route: Route, operator: OperatorView, report: SubtaskProgress) -> Collection[ShownValue]:

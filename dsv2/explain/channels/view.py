@@ -8,7 +8,7 @@ from dsv2.errors import ConfigurationError
 from dsv2.explain.channels.model import Channel, ChannelsView, EdgeChannels, Mark, OperatorChannels, shown_subtasks
 from dsv2.explain.channels.roles import is_blocked, roles_of
 from dsv2.explain.model import EdgeView, OperatorView, PlanView, WatermarkView
-from dsv2.explain.wording import watermark_name, watermark_rules
+from dsv2.explain.wording import exchange_text, watermark_name, watermark_rules
 from dsv2.graph import Exchange, OperatorKind
 from dsv2.printable import printable
 
@@ -88,18 +88,13 @@ def _edge(view: PlanView, edge: EdgeView, watermarks: Sequence[WatermarkView]) -
     mark = Mark.CARRIES if carried else Mark.BARE
     if carried and edge.exchange is Exchange.HASH and all(watermark.key_type for watermark in carried):
         mark = Mark.OF_KEY
-    exchange = "chained" if edge.chained else "read by its subtasks" if edge.read else _exchange(edge)
     return EdgeChannels(
         edge=edge,
-        exchange=exchange,
+        exchange=exchange_text(edge),
         carried=tuple(printable(watermark_name(watermark.identifier)) for watermark in carried),
         blocked=any(is_blocked(view, edge, watermark) for watermark in watermarks),
         channels=tuple(_channels(view, edge, mark)),
     )
-
-
-def _exchange(edge: EdgeView) -> str:
-    return "unknown exchange" if edge.exchange is None else edge.exchange.value
 
 
 def _channels(view: PlanView, edge: EdgeView, mark: Mark) -> Iterator[Channel]:
