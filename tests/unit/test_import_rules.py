@@ -60,7 +60,7 @@ MAY_IMPORT = {
     | {"file_log", "folders", "resource", "sinks", "sources", "watermark"},
     "sinks": {"arguments", "errors", "printable", "record_batch", "watermark"},
     "sources": {"arguments", "clock", "errors", "record_batch", "record_position", "watermark"},
-    "graph": MODEL | {"callables", "cells", "explain"},  # Plan.explain imports it when it is called
+    "graph": MODEL | {"arguments", "callables", "cells", "explain"},  # Plan.explain imports it when it is called
     "runtime_view": {"folders", "graph"},
     "findings": PLAN | {"aggregates", "extension"},
     "explain": PLAN | {"aggregates", "extension", "findings", "runtime_view"},
