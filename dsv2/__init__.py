@@ -94,8 +94,7 @@ from dsv2.resource import Resource
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink
 from dsv2.sources import CollectionSource, DataFrameSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
-from dsv2.stream_sinks import ConfiguredSink
-from dsv2.streams import (
+from dsv2.streams.kinds import (
     BroadcastStream,
     ConfiguredGlobalStream,
     ConfiguredKeyedStream,
@@ -107,6 +106,7 @@ from dsv2.streams import (
     TwoKeyedStreams,
     TwoStreams,
 )
+from dsv2.streams.outputs import ConfiguredSink
 from dsv2.version import __version__
 from dsv2.watermark import (
     Watermark,

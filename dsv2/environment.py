@@ -23,7 +23,7 @@ from dsv2.job_options import JobOptions, run_options
 from dsv2.missing_methods import missing_method
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
 from dsv2.sources.dataframe import DataFrameLike, TableLike, is_table, table_source
-from dsv2.streams import ConfiguredStream
+from dsv2.streams.kinds import ConfiguredStream
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import watch
 

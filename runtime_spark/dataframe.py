@@ -10,7 +10,7 @@ from dsv2.environment import ExecutionEnvironment
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.graph import OperatorKind
 from dsv2.sinks import Sink
-from dsv2.streams import GlobalStream, KeyedPartitionStream, NonKeyedPartitionStream
+from dsv2.streams.kinds import GlobalStream, KeyedPartitionStream, NonKeyedPartitionStream
 from dsv2.tracebacks import short_traceback
 from runtime_spark.decoded import decoded
 from runtime_spark.runtime import SparkRuntime

@@ -12,7 +12,7 @@ from dsv2.errors import ConfigurationError, PlanError
 from dsv2.graph.builder import caller_location
 from dsv2.sinks import Sink
 from dsv2.sources import ContinuedDataFrameSource
-from dsv2.streams import ConfiguredStream, GlobalStream, KeyedPartitionStream, NonKeyedPartitionStream
+from dsv2.streams.kinds import ConfiguredStream, GlobalStream, KeyedPartitionStream, NonKeyedPartitionStream
 from dsv2.tracebacks import short_traceback
 from runtime_spark.schema import schema_of
 

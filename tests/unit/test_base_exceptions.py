@@ -11,7 +11,7 @@ from dsv2 import ExecutionEnvironment, JobError, RecordBatch
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.sinks import CollectSink, ForeachBatchSink, ParallelSink, SinkBatch, SinkInfo
 from dsv2.sources import DataGeneratorSource, Portion
-from dsv2.stream_sinks import ConfiguredSink
+from dsv2.streams.outputs import ConfiguredSink
 from tests.spans import Item, Span, Spans
 from tests.support import local_environment
 

@@ -180,7 +180,7 @@ def test_unbounded_sources_end_with_the_number_or_the_time() -> None:
 
 
 def test_unbounded_source_without_data_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("dsv2.stream_samples._SECONDS_WITHOUT_END", 0.1)
+    monkeypatch.setattr("dsv2.streams.base._SECONDS_WITHOUT_END", 0.1)
     files = FilesSource(tmp_path, text_lines(str), discovery_interval=timedelta(milliseconds=20))
     assert environment().from_source(files).take(1) == []
 

@@ -17,7 +17,7 @@ from dsv2.extension.join.windowed import ExistenceInWindow, JoinInWindow, Window
 from dsv2.extension.window import WindowStrategy
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.state import StateTtl
-from dsv2.streams import (
+from dsv2.streams.kinds import (
     ConfiguredStream,
     KeyedPartitionStream,
     NonKeyedPartitionStream,

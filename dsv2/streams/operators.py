@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dsv2.arguments import as_milliseconds, check_whole_number, is_number, is_whole_number
 from dsv2.errors import ConfigurationError, PlanError
@@ -21,11 +21,12 @@ from dsv2.functions import (
 from dsv2.graph import Exchange, InputRef, OperatorKind
 from dsv2.graph.builder import caller_location
 from dsv2.state import StateTtl
-from dsv2.stream_arguments import require_callable, require_version
-from dsv2.stream_base import Stream
+from dsv2.streams.arguments import require_callable, require_version
+from dsv2.streams.base import Stream
+from dsv2.streams.outputs import configured
 
 if TYPE_CHECKING:
-    from dsv2.streams import ConfiguredGlobalStream, ConfiguredStream, NonKeyedPartitionStream
+    from dsv2.streams.kinds import ConfiguredGlobalStream, ConfiguredStream, NonKeyedPartitionStream
 
 __all__ = ("StreamOperators",)
 
@@ -39,17 +40,17 @@ class StreamOperators(Stream[T_co], Generic[T_co]):
     def map(self, function: Callable[[T_co], OUT]) -> ConfiguredStream[OUT]:
         """Emit ``function(record)`` for each record."""
         require_callable("map", function)
-        return _configured(self, self._add(OperatorKind.ONE_INPUT, MapFunction(function), "Map"))
+        return configured(self._builder, self._add(OperatorKind.ONE_INPUT, MapFunction(function), "Map"))
 
     def filter(self, predicate: Callable[[T_co], bool]) -> ConfiguredStream[T_co]:
         """Emit the records for which ``predicate(record)`` is true."""
         require_callable("filter", predicate)
-        return _configured(self, self._add(OperatorKind.ONE_INPUT, FilterFunction(predicate), "Filter"))
+        return configured(self._builder, self._add(OperatorKind.ONE_INPUT, FilterFunction(predicate), "Filter"))
 
     def flat_map(self, function: Callable[[T_co], Iterable[OUT]]) -> ConfiguredStream[OUT]:
         """Emit the elements of ``function(record)`` for each record."""
         require_callable("flat_map", function)
-        return _configured(self, self._add(OperatorKind.ONE_INPUT, FlatMapFunction(function), "FlatMap"))
+        return configured(self._builder, self._add(OperatorKind.ONE_INPUT, FlatMapFunction(function), "FlatMap"))
 
     def union(self, *others: NonKeyedPartitionStream[T_co]) -> ConfiguredStream[T_co]:
         """Emit the records of this stream and of ``others``, without an order between them.
@@ -66,7 +67,7 @@ class StreamOperators(Stream[T_co], Generic[T_co]):
         """
         _check_united(self, others)
         refs = [other._ref for other in others]
-        return _configured(self, self._add(OperatorKind.UNION, UnionFunction[T_co](), "Union", *refs))
+        return configured(self._builder, self._add(OperatorKind.UNION, UnionFunction[T_co](), "Union", *refs))
 
     def deduplicate(
         self, key: Callable[[T_co], Hashable], ttl: timedelta | StateTtl | None, *, version: int | None = None
@@ -92,7 +93,7 @@ class StreamOperators(Stream[T_co], Generic[T_co]):
             as_milliseconds(ttl, "ttl", at_least=1)
             ttl = StateTtl(ttl)
         partitioned = self._through(Exchange.HASH, key, version)
-        return _configured(self, _added(self, partitioned, DeduplicateFunction[T_co](ttl), "Deduplicate"))
+        return configured(self._builder, _added(self, partitioned, DeduplicateFunction[T_co](ttl), "Deduplicate"))
 
     def sample(self, fraction: float, *, seed: int = 0) -> ConfiguredStream[T_co]:
         """Emit a random part of the records. Each is emitted with the same probability, independently of the others.
@@ -111,7 +112,7 @@ class StreamOperators(Stream[T_co], Generic[T_co]):
             raise ConfigurationError(f"sample: fraction must be more than 0 and at most 1, not {fraction!r}.")
         if not is_whole_number(seed):
             raise ConfigurationError(f"sample: seed must be a whole number, not {seed!r}.")
-        return _configured(self, _added(self, self._ref, SampleFunction[T_co](fraction, seed), "Sample"))
+        return configured(self._builder, _added(self, self._ref, SampleFunction[T_co](fraction, seed), "Sample"))
 
     def limit(self, count: int) -> ConfiguredGlobalStream[T_co]:
         """Emit ``count`` records, the first ones that arrive, in the life of the job.
@@ -124,7 +125,7 @@ class StreamOperators(Stream[T_co], Generic[T_co]):
         Raises:
             ConfigurationError: ``count`` is not a whole number of at least 0.
         """
-        from dsv2.streams import ConfiguredGlobalStream
+        from dsv2.streams.kinds import ConfiguredGlobalStream  # which has this class as a base
 
         check_whole_number(count, "limit: count", at_least=0)
         one = self._through(Exchange.GLOBAL)
@@ -149,9 +150,3 @@ def _added(
 ) -> InputRef:
     kind = OperatorKind.ONE_INPUT
     return InputRef(stream._builder.add(kind, function, name, (ref,), non_parallel=non_parallel))
-
-
-def _configured(stream: Stream[Any], ref: InputRef) -> ConfiguredStream[Any]:
-    from dsv2.streams import ConfiguredStream
-
-    return ConfiguredStream(stream._builder, ref)

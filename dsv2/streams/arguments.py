@@ -16,6 +16,7 @@ from dsv2.functions import (
     TwoInputBroadcastStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
 )
+from dsv2.graph import WaitForBroadcast
 from dsv2.graph.builder import caller_location, kind_of
 from dsv2.spi import AsyncFunction, ColumnarFunction
 
@@ -24,6 +25,7 @@ __all__ = (
     "OneInputOrCallable",
     "one_input",
     "refuse_selectors",
+    "refuse_wait",
     "require",
     "require_both_or_neither",
     "require_callable",
@@ -121,4 +123,13 @@ def require_version(version: object, selectors: tuple[Any, ...]) -> None:
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise PlanError(
             f"{caller_location()}: the version of a key selector must be a whole number of at least 1, not {version!r}."
+        )
+
+
+def refuse_wait(wait: WaitForBroadcast | None) -> None:
+    """Raise ``PlanError`` if ``wait`` is given for a connection without a broadcast side."""
+    if wait is not None:
+        raise PlanError(
+            f"connect_and_process at {caller_location()}: wait_for_broadcast requires a broadcast stream. Call "
+            f"broadcast() on the side to be read first."
         )

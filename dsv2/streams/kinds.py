@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from dsv2.configurable import ProcessConfigurable
+from dsv2.callables import takes
 from dsv2.context import Collector, PartitionedContext
-from dsv2.error_policy import DeadLetter
 from dsv2.errors import PlanError
 from dsv2.functions import (
     OneInput,
@@ -20,26 +19,26 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from dsv2.graph import InputRef, KeySelector, OperatorKind, PlanBuilder, WaitForBroadcast
+from dsv2.graph import Exchange, InputRef, KeySelector, OperatorKind, PlanBuilder, WaitForBroadcast
 from dsv2.graph.builder import caller_location
 from dsv2.missing_methods import missing_method
 from dsv2.output_tag import OutputTag
 from dsv2.sinks import Sink
-from dsv2.stream_aggregates import KeyedAggregates
-from dsv2.stream_arguments import (
+from dsv2.streams.aggregates import KeyedAggregates
+from dsv2.streams.arguments import (
     AnyTwoInput,
     OneInputOrCallable,
     one_input,
     refuse_selectors,
+    refuse_wait,
     require,
     require_both_or_neither,
     require_selector,
+    require_version,
 )
-from dsv2.stream_base import Stream, dead_letters, preserving, refuse_foreign, side_output
-from dsv2.stream_broadcast import connect_broadcast, refuse_wait
-from dsv2.stream_operators import StreamOperators
-from dsv2.stream_partitioning import ParallelStream, PartitionableStream
-from dsv2.stream_sinks import ConfiguredSink
+from dsv2.streams.base import Stream, connect_broadcast, refuse_foreign
+from dsv2.streams.operators import StreamOperators
+from dsv2.streams.outputs import ConfiguredSink, WithDeadLetters, WithSideOutputs, preserving, side_output
 
 __all__ = (
     "BroadcastStream",
@@ -55,6 +54,7 @@ __all__ = (
 )
 
 K = TypeVar("K", bound=Hashable)
+NK = TypeVar("NK", bound=Hashable)
 T_co = TypeVar("T_co", covariant=True)
 O1_co = TypeVar("O1_co", covariant=True)
 O2_co = TypeVar("O2_co", covariant=True)
@@ -65,6 +65,50 @@ O1 = TypeVar("O1")
 O2 = TypeVar("O2")
 
 _CHOOSE_OUTPUT = "It has two outputs: call it on first or second."
+
+
+class PartitionableStream(Stream[T_co], Generic[T_co]):
+    """A stream that can be repartitioned: any stream but a broadcast stream."""
+
+    def key_by(
+        self, key_selector: Callable[[T_co], NK], *, version: int | None = None
+    ) -> KeyedPartitionStream[NK, T_co]:
+        """Partition by key. Records with equal keys go to the same partition, in order per channel.
+
+        Args:
+            key_selector: Returns the key of a record, deterministically. A key is a str, bytes, int, bool, float, date,
+                datetime, UUID, Decimal, Enum, or a tuple, NamedTuple or frozen dataclass of these.
+            version: The version of the keys, at least 1. A restart from a checkpoint compares the versions, or the code
+                of the selectors if none is set, and is refused if they differ. Increase it when the keys change. A
+                selector without a version counts as version 1.
+
+        Raises:
+            PlanError: ``key_selector`` or ``version`` is invalid.
+        """
+        if not takes(key_selector, 1):
+            raise PlanError(f"key_by at {caller_location()} takes a callable (record) -> key, not {key_selector!r}.")
+        require_version(version, (key_selector,))
+        return KeyedPartitionStream(self._builder, self._through(Exchange.HASH, key_selector, version))
+
+    def shuffle(self) -> NonKeyedPartitionStream[T_co]:
+        """Distribute the records evenly over the subtasks of the next operator."""
+        return NonKeyedPartitionStream(self._builder, self._through(Exchange.REBALANCE))
+
+    def broadcast(self) -> BroadcastStream[T_co]:
+        """Send every record to every subtask of the function that this stream is connected to."""
+        return BroadcastStream(self._builder, self._through(Exchange.BROADCAST))
+
+
+class ParallelStream(PartitionableStream[T_co], Generic[T_co]):
+    """A stream whose partitions are spread over subtasks."""
+
+    def global_(self) -> GlobalStream[T_co]:
+        """Send all records to one partition."""
+        return GlobalStream(self._builder, self._through(Exchange.GLOBAL))
+
+    def to_sink(self, sink: Sink[T_co]) -> ConfiguredSink:
+        """Write the records to ``sink``."""
+        return self._to_sink(sink)
 
 
 class NonKeyedPartitionStream(ParallelStream[T_co], StreamOperators[T_co], Generic[T_co]):
@@ -357,23 +401,7 @@ class BroadcastStream(Stream[T_co], Generic[T_co]):
         return _keyed_result(self._builder, ref)
 
 
-class _WithDeadLetters(ProcessConfigurable):
-    def dead_letters(self, record_type: type[OUT]) -> ConfiguredStream[DeadLetter[OUT]]:
-        """The dead letters of the function, see ``ErrorPolicy.dead_letter``. ``record_type`` is that of its input."""
-        return ConfiguredStream(self._builder, dead_letters(self._node))
-
-
-class _WithSideOutputs(_WithDeadLetters):
-    def side_output(self, tag: OutputTag[OUT]) -> ConfiguredStream[OUT]:
-        """The records that the function emits with ``ctx.output(tag, record)``. The stream is not keyed.
-
-        Raises:
-            PlanError: The function does not return ``tag`` from ``declare_outputs``.
-        """
-        return ConfiguredStream(self._builder, side_output(self._node, tag))
-
-
-class ConfiguredStream(NonKeyedPartitionStream[T_co], _WithSideOutputs):
+class ConfiguredStream(NonKeyedPartitionStream[T_co], WithSideOutputs):
     """A non-keyed stream, and the handle on the operator that emits it.
 
     Where nothing is configured, annotate it as ``NonKeyedPartitionStream``.
@@ -381,14 +409,14 @@ class ConfiguredStream(NonKeyedPartitionStream[T_co], _WithSideOutputs):
     """
 
 
-class ConfiguredKeyedStream(KeyedPartitionStream[K, T_co], _WithSideOutputs):
+class ConfiguredKeyedStream(KeyedPartitionStream[K, T_co], WithSideOutputs):
     """A keyed stream, and the handle on the operator that emits it.
 
     (Flink ``ProcessConfigurableAndKeyedPartitionStream``.)
     """
 
 
-class ConfiguredGlobalStream(GlobalStream[T_co], _WithDeadLetters):
+class ConfiguredGlobalStream(GlobalStream[T_co], WithDeadLetters):
     """A global stream, and the handle on the operator that emits it.
 
     (Flink ``ProcessConfigurableAndGlobalStream``.)
@@ -407,7 +435,7 @@ class _TwoOutputs:
             raise missing_method(self, type(self).__name__, name, of_streams)
 
 
-class TwoStreams(_TwoOutputs, _WithSideOutputs, Generic[O1_co, O2_co]):
+class TwoStreams(_TwoOutputs, WithSideOutputs, Generic[O1_co, O2_co]):
     """Both outputs of a two-output function, and the handle on its operator."""
 
     @property
@@ -421,7 +449,7 @@ class TwoStreams(_TwoOutputs, _WithSideOutputs, Generic[O1_co, O2_co]):
         return ConfiguredStream(self._builder, InputRef(self._node, 1))
 
 
-class TwoKeyedStreams(_TwoOutputs, _WithSideOutputs, Generic[K, O1_co, O2_co]):
+class TwoKeyedStreams(_TwoOutputs, WithSideOutputs, Generic[K, O1_co, O2_co]):
     """Both outputs of a two-output function that stay keyed, and the handle on its operator."""
 
     @property

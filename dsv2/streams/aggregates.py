@@ -20,11 +20,12 @@ from dsv2.graph.keys import key_type
 from dsv2.graph.plan import KeySelector
 from dsv2.graph.record_types import UNDECLARED, declared_type_of
 from dsv2.missing_methods import missing_method
-from dsv2.stream_base import Stream
+from dsv2.streams.base import Stream
+from dsv2.streams.outputs import configured
 
 if TYPE_CHECKING:
     from dsv2.extension.window import WindowStrategy
-    from dsv2.streams import ConfiguredStream
+    from dsv2.streams.kinds import ConfiguredStream
 
 __all__ = ("KeyedAggregates", "WindowedStream")
 
@@ -186,7 +187,4 @@ def _columns_of_windows(strategy: WindowStrategy) -> str | None:
 
 
 def _configured(stream: Stream[Any], function: ProcessFunction) -> ConfiguredStream[Any]:
-    from dsv2.streams import ConfiguredStream
-
-    ref = stream._add(OperatorKind.ONE_INPUT, function, "Aggregate")
-    return ConfiguredStream[Any](stream._builder, ref)
+    return configured(stream._builder, stream._add(OperatorKind.ONE_INPUT, function, "Aggregate"))

@@ -1,0 +1,1 @@
+"""Streams, to which pipelines add operators."""
