@@ -28,7 +28,7 @@ def wrong_values(g: Given) -> None:
     g.env.set_callback_timeout(60_000)  # E: arg-type
     g.env.get_instance("flink")  # E: arg-type
     g.env.execute("job", trigger=5)  # E: arg-type
-    g.env.execute("job", "checkpoint")  # E: call-arg
+    g.env.execute("job", checkpoint="folder")  # E: call-arg
     Trigger.processing_time("1 second")  # E: arg-type
     Trigger.processing_time(1_000)  # E: arg-type
     Trigger.continuous()  # E: attr-defined
