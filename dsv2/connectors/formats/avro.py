@@ -11,15 +11,14 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from dsv2.connectors.client_library import require_client_library
 from dsv2.connectors.formats.avro_types import Schema, reader_of
-from dsv2.connectors.formats.avro_writing import encoder_of_trusted, taker_of
+from dsv2.connectors.formats.avro_writing import taker_of, with_trusted_records
 from dsv2.connectors.formats.encoder import PreparedEncoder
 from dsv2.connectors.formats.error import FormatError, reason_of, shown
-from dsv2.connectors.formats.fast_path import with_fast_path
 from dsv2.connectors.formats.registry import SchemaRegistry, Subject, WrittenSchema
 from dsv2.connectors.formats.wire import HEADER_BYTES, header, schema_id_of
 from dsv2.errors import ConfigurationError
 
-__all__ = ("AvroDecoder", "AvroEncoder", "keep_all_digits", "parsed_schema")
+__all__ = ("AvroDecoder", "AvroEncoder", "ParsedSchema", "keep_all_digits", "parsed_schema")
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -101,7 +100,7 @@ class AvroDecoder(Generic[T_co]):
         self._decoders[data[: self._header_bytes]] = decode
         return decode
 
-    def _decoder(self, writer: _Parsed, reader: _Parsed | None, name: str) -> Callable[[bytes], T_co]:
+    def _decoder(self, writer: ParsedSchema, reader: ParsedSchema | None, name: str) -> Callable[[bytes], T_co]:
         from fastavro import schemaless_reader
 
         read = partial(
@@ -153,6 +152,9 @@ class AvroEncoder(PreparedEncoder[T_contra], Generic[T_contra]):
         super().__init__(record_type, subject)
         self._schema = _checked("AvroEncoder", record_type, schema, taker_of)
 
+    def _header(self, subject: Subject) -> bytes:
+        return header(subject.id_of(WrittenSchema(_AVRO, self._schema), _parsed((self._schema,)).name))
+
     def _prepared(self) -> Callable[[T_contra], bytes]:
         from fastavro import schemaless_writer
 
@@ -161,15 +163,9 @@ class AvroEncoder(PreparedEncoder[T_contra], Generic[T_contra]):
         take = taker_of(self._record_type, parsed.schema, parsed.named)
         # ``take`` has checked the names of the fields, and returns the values of unions as pairs.
         write = partial(schemaless_writer, strict=False, strict_allow_default=False, disable_tuple_notation=False)
-        first = (
-            b""
-            if self._subject is None
-            else header(self._subject.id_of(WrittenSchema(_AVRO, self._schema), parsed.name))
-        )
 
         def encode(row: Any) -> bytes:
             stream = BytesIO()
-            stream.write(first)
             write(stream, schema, row)
             return stream.getvalue()
 
@@ -181,15 +177,16 @@ class AvroEncoder(PreparedEncoder[T_contra], Generic[T_contra]):
                 reason = str(error) if isinstance(error, FormatError) else reason_of(error)
                 raise FormatError(f"{shown(record)} does not match the schema {parsed.name}: {reason}") from error
 
-        return with_fast_path(encoder_of_trusted(self._record_type, parsed.schema, parsed.named, encode), checked)
+        return with_trusted_records(encode, checked, self._record_type, parsed.schema, parsed.named)
 
 
-class _Parsed(NamedTuple):
-    """A parsed schema, with the named schemas to which it refers."""
+class ParsedSchema(NamedTuple):
+    """A parsed schema, with the named schemas to which it refers, and its text."""
 
     name: str
     schema: Schema
     named: Mapping[str, Any]
+    text: str
 
     @property
     def needs_wrapping(self) -> bool:
@@ -206,7 +203,7 @@ class _Parsed(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _parsed(texts: tuple[str, ...]) -> _Parsed:
+def _parsed(texts: tuple[str, ...]) -> ParsedSchema:
     """Parse the last of ``texts``, which refers to the others."""
     from fastavro import parse_schema
 
@@ -215,26 +212,25 @@ def _parsed(texts: tuple[str, ...]) -> _Parsed:
     for text in texts:
         schema = parse_schema(json.loads(text), named_schemas=named)
     name = schema.get("name", schema["type"]) if isinstance(schema, dict) else str(schema)
-    return _Parsed(str(name), schema, named)
+    return ParsedSchema(str(name), schema, named, texts[-1])
 
 
 def _checked(
     user: str, record_type: type, schema: _AvroSchema, match: Callable[[Any, Schema, Mapping[str, Any]], object]
 ) -> str:
     """Return ``schema`` as JSON. Raises ``ConfigurationError`` if it is not valid or does not match."""
-    text = schema if isinstance(schema, str) else json.dumps(schema)
-    parsed = parsed_schema(user, text)
+    parsed = parsed_schema(user, schema)
     try:
         match(record_type, parsed.schema, parsed.named)
     except FormatError as error:
         raise ConfigurationError(f"{user}: {error}.") from error
-    return text
+    return parsed.text
 
 
-def parsed_schema(user: str, text: str) -> _Parsed:
+def parsed_schema(user: str, schema: _AvroSchema) -> ParsedSchema:
     """Parse a schema. Raises ``ConfigurationError``, which names ``user``, if it is not valid."""
     try:
-        return _parsed((text,))
+        return _parsed((schema if isinstance(schema, str) else json.dumps(schema),))
     except Exception as error:
         raise ConfigurationError(f"{user}: the schema is not valid: {reason_of(error)}.") from error
 
@@ -253,7 +249,7 @@ def keep_all_digits(schema: Schema) -> Schema:
     return schema
 
 
-def _of_registry(registry: SchemaRegistry, schema_id: int) -> _Parsed:
+def _of_registry(registry: SchemaRegistry, schema_id: int) -> ParsedSchema:
     texts = _texts_of(registry, registry.client.schema(schema_id, _AVRO))
     unique = tuple(dict.fromkeys(texts))  # in order
     try:

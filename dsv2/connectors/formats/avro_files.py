@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -11,7 +11,7 @@ from dsv2.connectors.client_library import require_client_library
 from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat
 from dsv2.connectors.files.unreadable import Unreadable, split_batch, unreadable_again
-from dsv2.connectors.formats.avro import keep_all_digits, parsed_schema
+from dsv2.connectors.formats.avro import ParsedSchema, keep_all_digits, parsed_schema
 from dsv2.connectors.formats.avro_types import reader_of
 from dsv2.connectors.formats.error import reason_of
 from dsv2.errors import Dsv2Error, JobError
@@ -23,6 +23,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _RECORDS_AT_ONCE = 4096
+_parsed = partial(parsed_schema, "avro_files")
 
 
 def avro_files(record_type: type[T], *, schema: str | Mapping[str, Any] | None = None) -> FileFormat[T]:
@@ -39,23 +40,19 @@ def avro_files(record_type: type[T], *, schema: str | Mapping[str, Any] | None =
         ConfigurationError: ``schema`` is not valid, or fastavro is not installed.
     """
     require_client_library("fastavro", "avro", "avro_files")
-    text = None if schema is None else schema if isinstance(schema, str) else json.dumps(schema)
-    if text is not None:
-        parsed_schema("avro_files", text)
-    return _AvroFiles(record_type, text)
+    return _AvroFiles(record_type, None if schema is None else _parsed(schema))
 
 
 class _AvroFiles(FileFormat[T_co], Generic[T_co]):
-    def __init__(self, record_type: type[T_co], schema: str | None) -> None:
+    def __init__(self, record_type: type[T_co], wanted: ParsedSchema | None) -> None:
         self._record_type = record_type
-        self._schema = schema
+        self._wanted = wanted
 
     def decode_again(self, file: SourceFile, value: Any) -> SplitBatch[T_co]:
         if value == str(file):
             return unreadable_again(value)
-        if self._schema is not None:
-            wanted = parsed_schema("avro_files", self._schema)
-            return SplitBatch([value], reader_of(self._record_type, wanted.schema, wanted.named))
+        if self._wanted is not None:
+            return SplitBatch([value], reader_of(self._record_type, self._wanted.schema, self._wanted.named))
         with file.open() as opened:  # its schema describes the value
             _, build = self._opened(opened)
         return SplitBatch([value], build)
@@ -78,10 +75,9 @@ class _AvroFiles(FileFormat[T_co], Generic[T_co]):
         """Return the values in a file, and how a value becomes a record."""
         from fastavro import reader
 
-        wanted = None if self._schema is None else parsed_schema("avro_files", self._schema)
-        schema = None if wanted is None else wanted.schema
+        schema = None if self._wanted is None else self._wanted.schema
         rows: Any = reader(opened, schema, handle_unicode_errors="strict", return_record_name=False)
-        result = parsed_schema("avro_files", json.dumps(rows.writer_schema)) if wanted is None else wanted
+        result = _parsed(rows.writer_schema) if self._wanted is None else self._wanted
         keep_all_digits(rows.writer_schema)
         return rows, reader_of(self._record_type, result.schema, result.named)
 

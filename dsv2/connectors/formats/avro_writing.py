@@ -9,11 +9,11 @@ from typing import Any
 from dsv2.connectors.formats.avro_types import Convert, Matching, Schema, branches_of, symbols_of
 from dsv2.connectors.formats.avro_values import refused, taker_of_primitive, trusted
 from dsv2.connectors.formats.error import FormatError, shown
-from dsv2.connectors.formats.fast_path import Encode, TryToEncode, encoder_of_scalars
+from dsv2.connectors.formats.fast_path import Encode, with_fast_path
 from dsv2.connectors.formats.plain_values import plain
 from dsv2.connectors.formats.record_classes import Field, fields_of, is_record_class
 
-__all__ = ("encoder_of_trusted", "taker_of")
+__all__ = ("taker_of", "with_trusted_records")
 
 _NAMED = ("record", "error", "enum", "fixed")
 _TEXT = {"type": "string"}
@@ -24,22 +24,25 @@ def taker_of(hint: Any, schema: Schema, named: Mapping[str, Any]) -> Convert:
     return _Writing(named).convert(hint, schema, getattr(hint, "__qualname__", str(hint)))
 
 
-def encoder_of_trusted(hint: Any, schema: Schema, named: Mapping[str, Any], encode: Encode) -> TryToEncode | None:
-    """Return a function that encodes records which fastavro writes right without checks, and returns None for others.
+def with_trusted_records(
+    encode: Encode, checked: Encode, hint: Any, schema: Schema, named: Mapping[str, Any]
+) -> Encode:
+    """Return ``checked``, or a function that calls ``encode`` for records which fastavro writes right without checks.
 
     Args:
-        hint: A type hint, such as the record class.
-        schema: The parsed schema. The result is None if it is not one of records.
-        named: The named schemas to which it refers.
         encode: Encodes a dict.
+        checked: Encodes any record.
+        hint: A type hint, such as the record class.
+        schema: The parsed schema.
+        named: The named schemas to which it refers.
     """
     if not isinstance(schema, dict) or schema["type"] != "record":
-        return None
+        return checked
     conditions = {field["name"]: _conditions(branches_of(field["type"], named)) for field in schema["fields"]}
     if not is_record_class(hint):
-        return encoder_of_scalars(dict, conditions, encode, as_dict=False)
+        return with_fast_path(encode, checked, dict, conditions, as_dict=False)
     written = {field.name: conditions[field.name] for field in fields_of(hint)}
-    return encoder_of_scalars(hint, written, encode, as_dict=True)
+    return with_fast_path(encode, checked, hint, written, as_dict=True)
 
 
 def _conditions(branches: list[Any]) -> list[str]:

@@ -21,6 +21,7 @@ class PreparedEncoder(ABC, Generic[T_contra]):
         self._record_type = record_type
         self._subject = subject
         self._encode: Callable[[T_contra], bytes] | None = None
+        self._first = b""  # before each record
 
     def __call__(self, record: T_contra, /) -> bytes:
         """Encode one record.
@@ -31,8 +32,13 @@ class PreparedEncoder(ABC, Generic[T_contra]):
         """
         encode = self._encode
         if encode is None:
+            self._first = b"" if self._subject is None else self._header(self._subject)
             encode = self._encode = self._prepared()
-        return encode(record)
+        return self._first + encode(record)
+
+    @abstractmethod
+    def _header(self, subject: Subject) -> bytes:
+        """Return what precedes each record: the id of its schema, which the registry has or gets."""
 
     @abstractmethod
     def _prepared(self) -> Callable[[T_contra], bytes]:
@@ -42,4 +48,4 @@ class PreparedEncoder(ABC, Generic[T_contra]):
         return f"{type(self).__name__}({self._record_type.__qualname__}, subject={self._subject})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_encode": None}
+        return {**vars(self), "_encode": None, "_first": b""}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -68,7 +69,7 @@ class JsonDecoder(Generic[T_co]):
         return f"JsonDecoder({self._record_type.__qualname__}, registry={self._registry})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _decoder, (self._record_type, self._registry)
+        return partial(JsonDecoder, self._record_type, registry=self._registry), ()
 
 
 class JsonEncoder(PreparedEncoder[T_contra], Generic[T_contra]):
@@ -96,21 +97,14 @@ class JsonEncoder(PreparedEncoder[T_contra], Generic[T_contra]):
             raise ConfigurationError("JsonEncoder requires both a schema and a subject, or neither.")
         _reader("JsonEncoder", record_type)
         super().__init__(record_type, subject)
-        self._schema = schema if schema is None or isinstance(schema, str) else json.dumps(schema)
+        self._schema = schema if isinstance(schema, str) else json.dumps(schema)
+
+    def _header(self, subject: Subject) -> bytes:
+        title = str(json.loads(self._schema).get("title", self._record_type.__qualname__))
+        return header(subject.id_of(WrittenSchema(_JSON, self._schema), title))
 
     def _prepared(self) -> Callable[[T_contra], bytes]:
-        first, dumps = self._header(), json_encoder(self._record_type, _reader("JsonEncoder", self._record_type))
-        return (lambda record: first + dumps(record)) if first else dumps
-
-    def _header(self) -> bytes:
-        if self._subject is None or self._schema is None:
-            return b""
-        title = str(json.loads(self._schema).get("title", self._record_type.__qualname__))
-        return header(self._subject.id_of(WrittenSchema(_JSON, self._schema), title))
-
-
-def _decoder(record_type: type[T_co], registry: SchemaRegistry | None) -> JsonDecoder[T_co]:
-    return JsonDecoder(record_type, registry=registry)
+        return json_encoder(self._record_type, _reader("JsonEncoder", self._record_type))
 
 
 def _reader(user: str, record_type: type) -> Callable[[bytes], Any]:

@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 
 from dsv2.connectors.formats.error import FormatError, reason_of, shown
-from dsv2.connectors.formats.fast_path import encoder_of_scalars, with_fast_path
+from dsv2.connectors.formats.fast_path import with_fast_path
 from dsv2.connectors.formats.plain_values import plain
 from dsv2.connectors.formats.record_classes import alternatives, fields_of, is_record_class
 
@@ -47,6 +47,7 @@ def json_encoder(record_type: Any, read: Callable[[bytes], Any]) -> Callable[[An
     ).encode
     owner, is_record = getattr(record_type, "__qualname__", "record"), is_record_class(record_type)
     is_tuple = is_record and issubclass(record_type, tuple)  # would become an array
+    has_equality = not any(map(is_record_class, alternatives(record_type)))  # records may define another one
 
     def checked(record: Any) -> bytes:
         if is_record and type(record) is not record_type:
@@ -59,6 +60,11 @@ def json_encoder(record_type: Any, read: Callable[[bytes], Any]) -> Callable[[An
             found = read(data)
         except Exception as error:
             raise FormatError(f"{shown(record)} cannot be encoded, as it could not be read: {error}") from error
+        try:
+            if has_equality and type(found) is type(record) and found == record:
+                return data
+        except Exception:  # such as a signalling NaN
+            pass
         for place, value, other in _differences(owner, record, found):
             raise FormatError(
                 f"{shown(record)} cannot be encoded: {place} is {shown(value, 100)}, but would be read as "
@@ -66,18 +72,10 @@ def json_encoder(record_type: Any, read: Callable[[bytes], Any]) -> Callable[[An
             )
         return data
 
-    def compared(value: Any) -> bytes | None:
-        """Encode what is equal by its own definition, which suffices if it is not a record."""
-        data = dumps(value)
-        found = read(data)
-        return data if type(found) is type(value) and found == value else None
-
-    if any(map(is_record_class, alternatives(record_type))):
-        if not is_record or hasattr(record_type, "__post_init__"):  # which changes values
-            return checked
-        conditions = {field.name: _conditions(field.hint) for field in fields_of(record_type)}
-        return with_fast_path(encoder_of_scalars(record_type, conditions, dumps, as_dict=is_tuple), checked)
-    return with_fast_path(compared, checked)
+    if not is_record or hasattr(record_type, "__post_init__"):  # which changes values
+        return checked
+    conditions = {field.name: _conditions(field.hint) for field in fields_of(record_type)}
+    return with_fast_path(dumps, checked, record_type, conditions, as_dict=is_tuple)
 
 
 def _conditions(hint: Any) -> list[str]:

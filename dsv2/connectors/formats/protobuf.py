@@ -126,15 +126,19 @@ class ProtobufEncoder(PreparedEncoder[M_contra], Generic[M_contra]):
         _check("ProtobufEncoder", message_type)
         super().__init__(message_type, subject)
 
+    def _header(self, subject: Subject) -> bytes:
+        descriptor = _descriptor_of(self._record_type)
+        schema = WrittenSchema(_PROTOBUF, _text_of(descriptor.file), _references(subject, descriptor.file))
+        return message_header(subject.id_of(schema, descriptor.full_name), _indexes_of(descriptor))
+
     def _prepared(self) -> Callable[[M_contra], bytes]:
         kind, serialize = self._record_type, self._record_type.SerializeToString
-        first = b"" if self._subject is None else _header(self._subject, _descriptor_of(kind))
 
         def encode(record: M_contra) -> bytes:
             if type(record) is not kind:
                 raise FormatError(f"{shown(record)} is a {type(record).__qualname__} and not a {kind.__qualname__}")
             try:
-                return first + serialize(record, deterministic=True)  # the order of maps depends on the process
+                return serialize(record, deterministic=True)  # the order of maps depends on the process
             except Exception as error:
                 raise FormatError(f"{shown(record)} cannot be encoded: {error}") from error
 
@@ -163,11 +167,6 @@ def _requires(descriptor: Descriptor, seen: set[str]) -> bool:
         field.is_required or (field.message_type is not None and _requires(field.message_type, seen))
         for field in descriptor.fields
     )
-
-
-def _header(subject: Subject, descriptor: Descriptor) -> bytes:
-    schema = WrittenSchema(_PROTOBUF, _text_of(descriptor.file), _references(subject, descriptor.file))
-    return message_header(subject.id_of(schema, descriptor.full_name), _indexes_of(descriptor))
 
 
 def _references(subject: Subject, file: FileDescriptor) -> tuple[Reference, ...]:
