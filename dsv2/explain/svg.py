@@ -14,8 +14,8 @@ from dsv2.explain.edge_lines import Column, RoutedLine, routed
 from dsv2.explain.layout import Point, Size, lay_out
 from dsv2.explain.measure import cut, width_of
 from dsv2.explain.model import EdgeView, OperatorView, PlanView
-from dsv2.explain.stack import LINK, Stack, links, stacked
-from dsv2.explain.svg_parts import LINE, PAD, TITLE, card, svg_document, xml_text
+from dsv2.explain.stack import Card, Stack, links, stacked
+from dsv2.explain.svg_parts import LINE, PAD, card, svg_document, xml_text
 from dsv2.explain.text import to_text
 from dsv2.explain.wording import about, details, headline, numbered_edge_text, short_location
 from dsv2.findings.finding import Severity
@@ -26,7 +26,7 @@ __all__ = ("graph_svg", "to_svg")
 
 _MARGIN = 16
 _HEADER = 46  # the title of the plan
-_LABEL = 18  # the line with the level of a box
+_ABOVE = 23  # the line with the level of a box, above its operators
 _LEAST, _MOST = 170, 300  # the width of text in a card
 _ALONE = 190  # likewise, in a graph without details
 _SPACE = 34  # between rows, without labels of edges
@@ -34,21 +34,10 @@ _TURNS = range(10, 40, 6)
 
 
 @dataclass(frozen=True, slots=True)
-class _Card:
-    """One operator: its lines of text, and its place in the box of its chain."""
-
-    operator: OperatorView
-    lines: Sequence[str]
-    top: float
-    height: float
-
-
-@dataclass(frozen=True, slots=True)
 class _Box:
     """A chain."""
 
     label: str
-    cards: Sequence[_Card]
     width: float
     height: float
     stack: Stack
@@ -56,8 +45,7 @@ class _Box:
     def column(self, place: Point) -> Column:
         """Where edges leave and reach the box at a place."""
         x, y = place
-        middles = {card.operator.id: y + card.top + card.height / 2 for card in self.cards}
-        bottom = y + self.height
+        bottom, middles = y + self.height, self.stack.middles(y + _ABOVE)
         return Column(x, self.width, y, bottom, x + self.width - PAD, bottom, _TURNS, middles)
 
 
@@ -135,17 +123,10 @@ def _box(view: PlanView, chain: Sequence[OperatorView], lines: Mapping[int, Sequ
     widest = max(width_of(line, 12) for operator in chain for line in lines[operator.id])
     titles = max(width_of(_titled(operator), 13, bold=True) for operator in chain)
     width = min(max(widest, titles + 24, _LEAST), most) + 2 * PAD
-    stack = stacked(chain, view.edges)
-    cards = []
-    top = float(_LABEL + PAD / 2)
-    for operator in stack.operators:
-        shown = [cut(line, width - 2 * PAD, 12) for line in lines[operator.id]]
-        height = TITLE + LINE * len(shown) + PAD
-        cards.append(_Card(operator, shown, top, height))
-        top += height + LINK
+    stack = stacked(chain, view.edges, lines)
     label = _label(chain[0])
     outer = max(width + stack.rail + 2 * PAD, width_of(label, 11) + 2 * PAD)
-    return _Box(label, cards, outer, top - LINK + PAD, stack)
+    return _Box(label, outer, _ABOVE + stack.height + PAD, stack)
 
 
 def _label(head: OperatorView) -> str:
@@ -166,19 +147,18 @@ def _drawn(view: PlanView, box: _Box, place: Point) -> Iterator[str]:
     x, y = place
     yield f'<rect class="box" x="{x:.1f}" y="{y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="8"/>'
     yield f'<text class="level" x="{x + PAD:.1f}" y="{y + 15:.1f}">{xml_text(box.label)}</text>'
-    tops = {card.operator.id: y + card.top for card in box.cards}
     left = x + PAD + box.stack.rail
     width = box.width - PAD - (left - x)
 
     def attributes(source: int, target: int) -> str:
         return f'class="line inside" data-edge="{source}-{target}-0"'
 
-    yield from links(box.stack, tops, left, width, TITLE - 5, attributes)
-    for shown in box.cards:
-        yield from _card(view, shown, left, y + shown.top, width)
+    yield from links(box.stack, (left, y + _ABOVE), width, attributes)
+    for shown in box.stack.cards:
+        yield from _card(view, shown, left, y + _ABOVE + shown.top, width)
 
 
-def _card(view: PlanView, shown: _Card, x: float, y: float, width: float) -> Iterator[str]:
+def _card(view: PlanView, shown: Card, x: float, y: float, width: float) -> Iterator[str]:
     operator = shown.operator
     is_bad = view.error is not None and f" {operator.location}" in view.error
     tooltip = "\n".join([f"{operator.title}: {short_location(operator.location)}", *_lines(operator)])

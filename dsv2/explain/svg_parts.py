@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from dsv2.explain.layout import Point, Size
+from dsv2.explain.measure import cut
 from dsv2.graph import OperatorKind
 from dsv2.printable import printable
 
@@ -75,7 +76,7 @@ def svg_document(
 def card(
     kind: OperatorKind, place: Point, size: Size, title: str, lines: Sequence[str], css: str = ""
 ) -> Iterator[str]:
-    """Draw the card of an operator, whose kind has a colour. ``title``, ``lines``: Texts that fit. ``css``: A class."""
+    """Draw the card of an operator, whose kind has a colour. ``title``: A text that fits. ``css``: A class."""
     x, y = place
     yield (
         f'<rect class="card{css}" x="{x:.1f}" y="{y:.1f}" width="{size.width:.1f}" height="{size.height:.1f}" rx="5"/>'
@@ -84,7 +85,8 @@ def card(
     )
     yield f'<text class="title" x="{x + PAD:.1f}" y="{y + 18:.1f}">{xml_text(title)}</text>'
     for number, line in enumerate(lines):
-        yield f'<text x="{x + PAD:.1f}" y="{y + 18 + LINE * (number + 1):.1f}">{xml_text(line)}</text>'
+        shown = cut(line, size.width - 2 * PAD + 0.1, 12)  # more, as widths are sums of floats
+        yield f'<text x="{x + PAD:.1f}" y="{y + 18 + LINE * (number + 1):.1f}">{xml_text(shown)}</text>'
 
 
 def arrow(x: float, y: float, *, right: bool = False) -> str:

@@ -80,10 +80,17 @@ class RunningJob:
 
 
 class JobsListener(JobListener):
-    """Keeps the running jobs of the environments that it was added to. A job is identified by its name."""
+    """Keeps the running jobs of the environments that it was added to. A job is identified by its name.
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    Args:
+        clock: The wall clock. None: the system clock.
+        per_subtask: Whether metrics of operators are those of each subtask.
+        per_split: Whether each split of a source has metrics of its own.
+    """
+
+    def __init__(self, clock: Clock | None = None, *, per_subtask: bool = False, per_split: bool = False) -> None:
         self._clock = SystemClock() if clock is None else clock
+        self._parts = {"per_subtask": per_subtask, "per_split": per_split}
         self._lock = threading.Lock()
         self._running: dict[str, RunningJob] = {}
         self._ends: dict[str, Counter[JobStatus]] = {}

@@ -73,12 +73,10 @@ class OpenTelemetryListener(JobsListener):
         per_split: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__(clock)
+        super().__init__(clock, per_subtask=per_subtask, per_split=per_split)
         self._provider = metrics.get_meter_provider() if meter_provider is None else meter_provider
         self._meter = self._provider.get_meter("dsv2", __version__)
         self._tracer = trace.get_tracer("dsv2", __version__, tracer_provider)
-        self._per_subtask = per_subtask
-        self._per_split = per_split
         self._exports_histograms = histograms is not None
         self._instruments: dict[str, Metric] = {}
         self._warned: set[str] = set()
@@ -180,7 +178,7 @@ class OpenTelemetryListener(JobsListener):
                     yield Sample(metric, labels, _since(baseline.get(_place(sample)), value))
 
     def _samples_of(self, job: RunningJob) -> Iterator[Sample]:
-        return samples_of(job, per_subtask=self._per_subtask, per_split=self._per_split)
+        return samples_of(job, **self._parts)
 
     def _histograms(self) -> list[NamedHistogram]:
         jobs = self.running()

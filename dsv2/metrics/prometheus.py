@@ -81,11 +81,9 @@ class PrometheusListener(JobsListener):
         per_split: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__(clock)
+        super().__init__(clock, per_subtask=per_subtask, per_split=per_split)
         if port is not None:
             check_whole_number(port, "port", at_least=0)
-        self._per_subtask = per_subtask
-        self._per_split = per_split
         self._left_out: set[tuple[str, str]] = set()
         self._registry = prometheus_client.REGISTRY if registry is None else registry
         try:
@@ -139,7 +137,7 @@ class PrometheusListener(JobsListener):
             named = {"operator": operator.uid, "name": operator.name, "parallelism": str(operator.parallelism)}
             yield Sample(m.OPERATOR, {**labels, **named}, 1)
         yield Sample(m.BATCH_DURATION, labels, job.batch_duration)
-        yield from samples_of(job, per_subtask=self._per_subtask, per_split=self._per_split)
+        yield from samples_of(job, **self._parts)
 
 
 def _explain(host: str, port: int | None, error: Exception) -> str:

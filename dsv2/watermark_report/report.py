@@ -81,7 +81,7 @@ class _Reporter:
 
     def report(self, operator: OperatorView) -> OperatorWatermark:
         """Report one function."""
-        reports = self._reports(operator)
+        reports = self._tracer.reports_of(operator)
         chosen = min(reports, key=lambda one: self._urgency(operator, one), default=None)
         subtask = 0 if chosen is None else chosen.subtask
         value = None if chosen is None else self._value(operator, chosen)
@@ -120,10 +120,6 @@ class _Reporter:
             sentence(facts),
             advice(facts),
         )
-
-    def _reports(self, operator: OperatorView) -> list[SubtaskProgress]:
-        found = self._progress.operators.get(uid_of(operator))
-        return [] if found is None else [one for one in found.subtasks if one.inputs]
 
     def _trace(
         self, operator: OperatorView, subtask: int, report: SubtaskProgress | None, value: ShownValue | None

@@ -74,12 +74,14 @@ class Tracer:
         self._progress = progress
         self._recent_ms = recent_ms
 
+    def reports_of(self, operator: OperatorView) -> list[SubtaskProgress]:
+        """The progress of those subtasks of which the inputs are known."""
+        found = self._progress.operators.get(uid_of(operator))
+        return [] if found is None else [one for one in found.subtasks if one.inputs]
+
     def report_of(self, operator: OperatorView, subtask: int | None) -> SubtaskProgress | None:
         """The progress of a subtask with its inputs, or None if it is unknown."""
-        found = self._progress.operators.get(uid_of(operator))
-        if found is None or subtask is None:
-            return None
-        return next((one for one in found.subtasks if one.subtask == subtask and one.inputs), None)
+        return next((one for one in self.reports_of(operator) if one.subtask == subtask), None)
 
     def trace(self, operator: OperatorView, subtask: int) -> Trace:
         """Follow what holds the watermark back in a subtask."""

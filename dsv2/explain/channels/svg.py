@@ -11,8 +11,8 @@ from dsv2.explain.channels.text import to_text
 from dsv2.explain.edge_lines import Column, routed
 from dsv2.explain.layout import Layout, Point, Size, lay_out
 from dsv2.explain.measure import cut, width_of, wrapped
-from dsv2.explain.stack import LINK, Stack, links, stacked
-from dsv2.explain.svg_parts import LINE, PAD, TITLE, card, svg_document, xml_text
+from dsv2.explain.stack import Card, Stack, links, stacked
+from dsv2.explain.svg_parts import LINE, PAD, card, svg_document, xml_text
 from dsv2.printable import printable
 
 __all__ = ("to_svg",)
@@ -43,8 +43,6 @@ class _Box:
 
     Attributes:
         stack: The operators.
-        lines: The lines of text of each operator.
-        tops: The upper border of each operator in the box.
         card: The width of a card.
         columns: The left border of each subtask that is drawn, by its number.
         hidden: The number of subtasks that are left out.
@@ -53,22 +51,16 @@ class _Box:
     """
 
     stack: Stack
-    lines: Mapping[int, Sequence[str]]
-    tops: Mapping[int, float]
     card: float
     columns: Mapping[int, float]
     hidden: int
     width: float
     height: float
 
-    def height_of(self, operator: int) -> float:
-        """The height of the card of an operator."""
-        return TITLE + LINE * len(self.lines[operator]) + PAD
-
     def column(self, subtask: int, place: Point) -> Column:
         """Where channels leave and reach a subtask of the box at a place."""
         left, top, bottom = place[0] + self.columns[subtask], place[1], place[1] + self.height
-        middles = {one.id: top + self.tops[one.id] + self.height_of(one.id) / 2 for one in self.stack.operators}
+        middles = self.stack.middles(top + PAD)
         return Column(left, self.card, top + PAD, bottom - PAD, left + self.card, bottom, _TURNS, middles)
 
 
@@ -109,16 +101,12 @@ def to_svg(view: ChannelsView) -> str:
 
 
 def _box(view: ChannelsView, chain: Sequence[OperatorChannels]) -> _Box:
-    stack = stacked([one.operator for one in chain], [edge.edge for edge in view.edges])
     lines = {one.operator.id: [line for role in one.roles for line in wrapped(role, _MOST, 12)] for one in chain}
+    stack = stacked([one.operator for one in chain], [edge.edge for edge in view.edges], lines)
     subtasks, hidden = shown_subtasks(chain[0].operator.parallelism)
     texts = [width_of(line, 12) for of_one in lines.values() for line in of_one]
-    titles = [width_of(f"{printable(one.title)} {subtasks[-1]}", 13, bold=True) for one in stack.operators]
+    titles = [width_of(f"{printable(one.operator.title)} {subtasks[-1]}", 13, bold=True) for one in chain]
     card = min(max(*texts, *titles, _LEAST), _MOST) + 2 * PAD
-    tops, top = {}, float(PAD)
-    for one in stack.operators:
-        tops[one.id] = top
-        top += TITLE + LINE * len(lines[one.id]) + PAD + LINK
     columns, x = {}, PAD + stack.rail
     for number in subtasks:
         x += (_HIDDEN - _GAP) * (hidden > 0 and number == subtasks[-1])
@@ -126,10 +114,10 @@ def _box(view: ChannelsView, chain: Sequence[OperatorChannels]) -> _Box:
         x += card + _GAP + stack.rail
     inner = x - _GAP - stack.rail + PAD
     exchanges = [edge for edge in view.edges if not edge.edge.chained]
-    labels = [width_of(one.label, 11) for one in exchanges if tops.keys() & {one.edge.source, one.edge.target}]
+    labels = [width_of(one.label, 11) for one in exchanges if lines.keys() & {one.edge.source, one.edge.target}]
     width = max(inner, *labels, 0)
     columns = {number: column + (width - inner) / 2 for number, column in columns.items()}
-    return _Box(stack, lines, tops, card, columns, hidden, width, top - LINK + PAD)
+    return _Box(stack, card, columns, hidden, width, stack.height + 2 * PAD)
 
 
 def _background(box: _Box, place: Point) -> str:
@@ -142,16 +130,15 @@ def _background(box: _Box, place: Point) -> str:
 def _subtasks(view: ChannelsView, box: _Box, place: Point) -> Iterator[str]:
     x, y = place
     marks = {(edge.edge.source, edge.edge.target): edge for edge in view.edges if edge.edge.chained}
-    tops = {operator: y + top for operator, top in box.tops.items()}
     for number, column in box.columns.items():
 
         def attributes(source: int, target: int, subtask: int = number) -> str:
             css = _css(marks[source, target].channels[0].mark)
             return f'class="line {css}" data-channel="{source}.{subtask}-{target}.{subtask}-0"'
 
-        yield from links(box.stack, tops, x + column, box.card, TITLE - 5, attributes)
-        for operator in box.stack.operators:
-            yield from _card(view.operators[operator.id], box, number, (x + column, tops[operator.id]))
+        yield from links(box.stack, (x + column, y + PAD), box.card, attributes)
+        for one in box.stack.cards:
+            yield from _card(view.operators[one.operator.id], one, number, (x + column, y + PAD + one.top), box.card)
     if box.hidden:
         *_, before, last = box.columns.values()
         middle = x + (before + box.card + last) / 2
@@ -160,14 +147,13 @@ def _subtasks(view: ChannelsView, box: _Box, place: Point) -> Iterator[str]:
             yield f'<text x="{middle:.1f}" y="{top:.1f}" text-anchor="middle">{text}</text>'
 
 
-def _card(shown: OperatorChannels, box: _Box, subtask: int, place: Point) -> Iterator[str]:
+def _card(shown: OperatorChannels, one: Card, subtask: int, place: Point, width: float) -> Iterator[str]:
     operator = shown.operator
-    room = box.card - 2 * PAD - width_of(f" {subtask}", 13, bold=True)
+    room = width - 2 * PAD - width_of(f" {subtask}", 13, bold=True)
     title = f"{cut(printable(operator.title), room, 13, bold=True)} {subtask}"
     tooltip = "\n".join((f"{operator.title}, subtask {subtask}", *shown.roles))
     yield f'<g data-subtask="{operator.id}.{subtask}"><title>{xml_text(tooltip, lines=True)}</title>'
-    size = Size(box.card, box.height_of(operator.id))
-    yield from card(operator.kind, place, size, title, box.lines[operator.id])
+    yield from card(operator.kind, place, Size(width, one.height), title, one.lines)
     yield "</g>"
 
 
@@ -213,7 +199,7 @@ def _labels(
             text = edges[number].label
             if len(leaving) > 1:
                 place = f" input {edges[number].edge.input + 1}" if arriving > 1 else ""
-                text = f"{boxes[target].stack.operators[0].title}{place}: {text}"
+                text = f"{boxes[target].stack.cards[0].operator.title}{place}: {text}"
             yield _label(text, boxes[head], layout.places[head], boxes[head].height + 14 + LINE * line)
             line += 1
 
