@@ -42,11 +42,10 @@ class ClientLog:
             period = self._periods.get(kind)
             suppressed = 0
             if period is None or now - period.began >= _PERIOD_SECONDS:
-                suppressed = 0 if period is None else period.suppressed
+                suppressed = 0 if period is None else max(0, period.logged - _BURST)
                 period = self._periods[kind] = _Period(now)
             period.logged += 1
             if period.logged > _BURST:
-                period.suppressed += 1
                 return
         more = f" (similar messages suppressed: {suppressed})" if suppressed else ""
         self._logger.log(level, "%s%s", message, more)
@@ -57,5 +56,4 @@ class _Period:
 
     def __init__(self, began: float) -> None:
         self.began = began
-        self.logged = 0
-        self.suppressed = 0
+        self.logged = 0  # including the suppressed ones

@@ -9,9 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from dsv2.arguments import as_milliseconds
 from dsv2.errors import CorruptDataError
@@ -119,29 +121,13 @@ class AssignmentStateSerializer(Generic[SplitT]):
 
     def from_json(self, json: JsonValue, /) -> AssignmentState[SplitT]:
         """Restore a state from the result of ``to_json``. Raises ``CorruptDataError`` for anything else."""
+        try:
+            stored = msgspec.convert(json, AssignmentState[Any], str_keys=True)
+        except msgspec.ValidationError as error:
+            raise CorruptDataError(f"{json} is not the state of an AssigningEnumerator: {error}.") from error
         read = self._splits.from_json
-        match json:
-            case {
-                "parallelism": int(parallelism),
-                "discovered": bool(discovered),
-                "owners": dict(owners),
-                "pending": dict(pending),
-                "unassigned": list(unassigned),
-                "finished": list(finished),
-            }:
-                return AssignmentState(
-                    parallelism,
-                    discovered,
-                    {split_id: subtask for split_id, subtask in owners.items() if isinstance(subtask, int)},
-                    {
-                        int(subtask): tuple(map(read, splits))
-                        for subtask, splits in pending.items()
-                        if isinstance(splits, list)
-                    },
-                    tuple(map(read, unassigned)),
-                    tuple(split_id for split_id in finished if isinstance(split_id, str)),
-                )
-        raise CorruptDataError(f"{json} is not the state of an AssigningEnumerator.")
+        pending = {subtask: tuple(map(read, splits)) for subtask, splits in stored.pending.items()}
+        return replace(stored, pending=pending, unassigned=tuple(map(read, stored.unassigned)))
 
 
 class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Generic[SplitT]):

@@ -7,6 +7,7 @@ entry holds the parallelism of the sink. Transactions share its lock, so it chan
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeVar
@@ -48,12 +49,9 @@ class BatchLedger:
         Raises:
             JobError: The micro-batch cannot be written exactly once, or the server does not answer.
         """
-        server = Server(self.connection)
-        try:
+        with closing(Server(self.connection)) as server:
             server.run(f"Cannot create table {self.table}", self._create)
             server.run(f"Cannot use table {self.table}", lambda connection: self._begin(connection, batch_id))
-        finally:
-            server.close()
 
     def _create(self, connection: Connection) -> None:
         if connection.execute("SELECT to_regclass($1)", [named(self.table).as_string()]).fetchone() == (None,):

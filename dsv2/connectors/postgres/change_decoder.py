@@ -156,17 +156,17 @@ def columns_of(relation: Relation, key: Sequence[KeyColumn], as_text: Collection
         places = {column.name: index for index, column in enumerate(columns)}
         newest = (next((name for name in own.names if name in places), None) for own in by_number)
         found = [places[name] for name in newest if name is not None]
-    if len(found) != len(key) or any(columns[i].name not in own.names for i, own in zip(found, by_number, strict=True)):
+    place = dict(zip(by_number, found, strict=False))
+    if len(found) != len(key) or any(columns[index].name not in own.names for own, index in place.items()):
         raise JobError(another_key(relation.name, key, [columns[index].name for index in found]))
-    for index, own in zip(found, by_number, strict=True):
+    for own, index in place.items():
         if not is_same_conversion(types[index], own.type):
             raise JobError(
                 f"The type of column {columns[index].name} of {relation.name}, which is part of the primary key, was "
                 f"changed after the job began. Rows that it has read have other keys. To read all rows with their new "
                 f"keys, start the job with a new checkpoint."
             )
-    place = {own.number: index for index, own in zip(found, by_number, strict=True)}
-    return TableColumns([column.name for column in columns], types, [place[own.number] for own in key], as_text)
+    return TableColumns([column.name for column in columns], types, [place[own] for own in key], as_text)
 
 
 def _base_type(column: Column) -> int:

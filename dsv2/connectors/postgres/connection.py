@@ -59,8 +59,7 @@ class PostgresConnection:
         return PostgresConnection(conninfo, retry_timeout_ms)
 
     def __repr__(self) -> str:
-        parts = _parts(self.conninfo)
-        return " ".join(f"{part.name}={part.value if part.is_shown else HIDDEN}" for part in parts)
+        return " ".join(f"{part.name}={part.value if part.is_shown else HIDDEN}" for part in _parts(self.conninfo))
 
     def redacted(self, text: str) -> str:
         """Return ``text`` with everything hidden that may be a password."""

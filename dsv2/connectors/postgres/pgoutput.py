@@ -122,18 +122,14 @@ def changes(messages: Iterable[bytes]) -> Iterator[RelationChange | Truncation]:
             bases[oid] = "" if schema else name  # pg_catalog is sent as an empty name
         elif kind in "IUD":
             (oid,) = reader.unpack(">I")
-            yield _change(reader, kind, _known(relations, oid), commit_lsn, commit_ms)
+            if oid not in relations:
+                raise CorruptDataError(f"Received a change for table OID {oid} before its Relation message.")
+            yield _change(reader, kind, relations[oid], commit_lsn, commit_ms)
         elif kind == "T":
             count, _ = reader.unpack(">ib")
             yield Truncation(reader.unpack(f">{count}I"), commit_lsn)
         elif kind not in "COM":  # Commit, Origin and Message are not needed
             raise CorruptDataError(f"Received a pgoutput message of kind {kind!r}, which version 1 does not have.")
-
-
-def _known(relations: Mapping[int, Relation], oid: int) -> Relation:
-    if oid not in relations:
-        raise CorruptDataError(f"Received a change for table OID {oid} before its Relation message.")
-    return relations[oid]
 
 
 def _relation(reader: _Reader, bases: Mapping[int, str]) -> Relation:

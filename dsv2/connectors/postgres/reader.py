@@ -7,8 +7,6 @@ from functools import partial
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from psycopg import sql
-
 from dsv2.connectors.postgres.change import RowChange
 from dsv2.connectors.postgres.change_decoder import Change, ChangeDecoder, TableColumns, columns_of
 from dsv2.connectors.postgres.log import Log
@@ -48,18 +46,16 @@ class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]
     def _read_snapshot(
         self, connection: Connection, start: PostgresSplit, stop: int
     ) -> Iterator[RecordBatch[RowChange[T_co]]]:
-        copy, number = copy_of(connection, self._settings), sql.Identifier(ROW_NUMBER)
+        copy = copy_of(connection, self._settings)
         described = connection.execute(statement("SELECT * FROM {} LIMIT 0", copy)).description or []
         names, types = zip(*((column.name, column.type_code) for column in described[1:]), strict=True)
         key = [names.index(column.names[-1]) for column in start.key]
         columns = TableColumns(names, types, key, self._decoder.text_columns)
         query = statement(
-            "DECLARE dsv2_snapshot CURSOR FOR SELECT {0} FROM {1} WHERE {2} > {3} AND {2} <= {4} ORDER BY {2}",
+            f"DECLARE dsv2_snapshot CURSOR FOR SELECT {{}} FROM {{}} "
+            f"WHERE {ROW_NUMBER} > {start.position} AND {ROW_NUMBER} <= {stop} ORDER BY {ROW_NUMBER}",
             listed(names),
             copy,
-            number,
-            sql.Literal(start.position),
-            sql.Literal(stop),
         )
         with connection.transaction():
             connection.execute(query)

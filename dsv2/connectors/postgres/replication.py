@@ -123,7 +123,7 @@ class Replication:
                 f"The replication slot {slot} already exists. If another job uses it, choose another slot_name. If an "
                 f"earlier start of this job left it behind, set if_slot_exists='replace'."
             )
-        count = statement("SELECT coalesce(max({}), 0) FROM {}", sql.Identifier(ROW_NUMBER), copy)
+        count = statement(f"SELECT coalesce(max({ROW_NUMBER}), 0) FROM {{}}", copy)
         ((rows,),) = connection.execute(count).fetchall()
         return rows, _log(table, lsn)
 
@@ -183,11 +183,10 @@ class Replication:
         return rows, _log(table, parse_lsn(lsn))
 
     def _copy(self, connection: Connection, table: Table, snapshot: str, lsn: int) -> int:
-        copy, number = self._copy_of(table), sql.Identifier(ROW_NUMBER)
+        copy = self._copy_of(table)
         select = statement(
-            "SELECT row_number() OVER (ORDER BY {}) AS {}, {} FROM ONLY {}",
+            f"SELECT row_number() OVER (ORDER BY {{}}) AS {ROW_NUMBER}, {{}} FROM ONLY {{}}",
             listed(column.name for column in table.key),
-            number,
             listed(column.name for column in table.columns if not column.is_generated),
             table.identifier,
         )
@@ -195,7 +194,7 @@ class Replication:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             connection.execute(statement("SET TRANSACTION SNAPSHOT {}", sql.Literal(snapshot)))
             rows = connection.execute(statement("CREATE TABLE {} AS {}", copy, select)).rowcount
-            connection.execute(statement("ALTER TABLE {} ADD PRIMARY KEY ({})", copy, number))
+            connection.execute(statement(f"ALTER TABLE {{}} ADD PRIMARY KEY ({ROW_NUMBER})", copy))
             connection.execute(statement("COMMENT ON TABLE {} IS {}", copy, sql.Literal(_mark(table, lsn))))
         return rows
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dsv2.connectors.postgres.connection import PostgresConnection
@@ -75,7 +76,7 @@ class PostgresSink(ParallelSink[T], Generic[T]):
         self._connection = PostgresConnection.checked("PostgresSink", conninfo, retry_timeout)
         self._writer = TableWriter(table, tuple(columns), row, tuple(key), deletes)
         self._batch_table = batch_table
-        self._checker = Resource(partial(_row_checker, self._connection, self._writer), close=_close)
+        self._checker = Resource(partial(_row_checker, self._connection, self._writer), close=methodcaller("close"))
 
     def __repr__(self) -> str:
         return f"PostgresSink({self._writer.table} at {self._connection})"
@@ -105,7 +106,3 @@ def _row_checker(connection: PostgresConnection, writer: TableWriter[T]) -> RowC
     from dsv2.connectors.postgres.table_rows import RowChecker
 
     return RowChecker(connection, writer)
-
-
-def _close(checker: RowChecker[T]) -> None:
-    checker.close()

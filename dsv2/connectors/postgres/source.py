@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
+from contextlib import closing
 from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -211,8 +212,5 @@ def drop_replication(conninfo: str, table: str, slot_name: str, publication: str
     connection = PostgresConnection.checked("drop_replication", conninfo, _RETIRING_TIMEOUT)
     from dsv2.connectors.postgres.replication import Replication
 
-    replication = Replication(ReplicationSettings(connection, table, slot_name, publication))
-    try:
+    with closing(Replication(ReplicationSettings(connection, table, slot_name, publication))) as replication:
         replication.drop()
-    finally:
-        replication.close()

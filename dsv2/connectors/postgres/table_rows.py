@@ -40,7 +40,6 @@ class TableRows(Generic[T]):
         insert: Inserts a row.
         upsert: Inserts a row, or replaces that with the same key.
         delete: Deletes the row with a key.
-        select: Compares a key with those of all rows.
     """
 
     def __init__(self, connection: Connection, writer: TableWriter[T], table: sql.Identifier | None = None) -> None:
@@ -56,7 +55,6 @@ class TableRows(Generic[T]):
         self._rules = [rule_of(column.type, column.modifier) if column else _sent for column in self._columns]
         has_key = statement("({}) = ({})", listed(writer.key), _parameters(len(writer.key)))
         self.delete = statement("DELETE FROM {} WHERE {}", table, has_key)
-        self.select = statement("SELECT FROM {} WHERE {}", table, has_key)
         self._key = [writer.columns.index(name) for name in writer.key]
 
     def row_of(self, record: T) -> Sequence[Any]:
@@ -64,7 +62,7 @@ class TableRows(Generic[T]):
         return self._values(record, range(len(self._rules)))
 
     def key_of(self, record: T) -> Sequence[Any]:
-        """Return the parameters of ``delete`` and ``select``. Raises ``RowError``."""
+        """Return the parameters of ``delete``. Raises ``RowError``."""
         return self._values(record, self._key)
 
     def _values(self, record: T, indices: Sequence[int]) -> Sequence[Any]:
@@ -128,7 +126,7 @@ class RowChecker(Generic[T]):
             self._prepare(connection)
             self._prepared = connection
         if self._writer.deletes is not None and self._writer.deletes(record):
-            query, values = self._rows.select, self._rows.key_of(record)
+            query, values = self._rows.delete, self._rows.key_of(record)
         else:
             query, values = self._rows.insert, self._rows.row_of(record)
         try:
