@@ -96,6 +96,11 @@ class AssignmentState(Generic[SplitT]):
     unassigned: tuple[SplitT, ...]
     finished: tuple[str, ...]
 
+    @property
+    def unfinished(self) -> list[str]:
+        """The ids of all discovered splits that have not been read to their end."""
+        return [*self.owners, *(split.split_id for split in self.unassigned)]
+
 
 class AssignmentStateSerializer(Generic[SplitT]):
     """Serializes an ``AssignmentState`` to JSON.

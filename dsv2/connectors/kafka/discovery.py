@@ -192,9 +192,7 @@ def _portion(split: KafkaSplit, latest: int, limit: int | None) -> Portion[Kafka
 
 def _known(restored: AssignmentState[KafkaSplit]) -> list[TopicPartition]:
     """The partitions that an earlier run of the job has discovered."""
-    waiting = (*restored.unassigned, *(split for splits in restored.pending.values() for split in splits))
-    names = (*restored.owners, *restored.finished, *(split.split_id for split in waiting))
-    return [TopicPartition.named(name) for name in dict.fromkeys(names)]
+    return [TopicPartition.named(name) for name in (*restored.unfinished, *restored.finished)]
 
 
 def _stand_in(partition: TopicPartition) -> KafkaSplit:

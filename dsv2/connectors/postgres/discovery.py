@@ -51,7 +51,10 @@ class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
         self._copy_dropped = False
 
     def discover(self) -> Collection[PostgresSplit]:
-        splits = self._begin() if self._restored is None else _known(self._restored)
+        if self._restored is None:
+            splits = self._begin()
+        else:  # placeholders: the positions are in the checkpoint
+            splits = [PostgresSplit(name, 0, 0) for name in self._restored.unfinished]
         self._unread = {split.name for split in splits if split.name != LOG}
         return splits
 
@@ -119,10 +122,3 @@ class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
 
     def close(self) -> None:
         self._replication.close()
-
-
-def _known(restored: AssignmentState[PostgresSplit]) -> list[PostgresSplit]:
-    """Placeholders for the unfinished splits, whose positions are in the checkpoint."""
-    waiting = (*restored.unassigned, *(split for splits in restored.pending.values() for split in splits))
-    names = dict.fromkeys([*restored.owners, *(split.name for split in waiting)])
-    return [PostgresSplit(name, 0, 0) for name in names]

@@ -39,8 +39,8 @@ FROM pg_publication WHERE pubname = $2 AND EXISTS (
 )
 """
 _COPIES = """
-SELECT nspname, relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-WHERE relname = $1 AND relkind = 'r'
+SELECT nspname, relname, obj_description(pg_class.oid, 'pg_class')
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relname = $1 AND relkind = 'r'
 """
 _DROP_TABLE = "DROP TABLE {}"
 _DROP_SLOT = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1"
@@ -115,20 +115,16 @@ class Replication:
             )
 
     def _reuse(self, connection: Connection, table: Table, lsn: int) -> tuple[int, PostgresSplit]:
-        copy = self._copy_of(table)
-        query = "SELECT obj_description(to_regclass($1), 'pg_class')"
-        if connection.execute(query, [copy.as_string()]).fetchone() != (_mark(table, lsn),):
+        unclaimed = [copy for copy, comment in _copies(connection, self._settings) if comment == _mark(table, lsn)]
+        if not unclaimed:
             slot = self._settings.slot
             raise JobError(
                 f"The replication slot {slot} already exists. If another job uses it, choose another slot_name. If an "
                 f"earlier start of this job left it behind, set if_slot_exists='replace'."
             )
-        count = statement(f"SELECT coalesce(max({ROW_NUMBER}), 0) FROM {{}}", copy)
+        count = statement(f"SELECT coalesce(max({ROW_NUMBER}), 0) FROM {{}}", unclaimed[0])
         ((rows,),) = connection.execute(count).fetchall()
         return rows, _log(table, lsn)
-
-    def _copy_of(self, table: Table) -> sql.Identifier:
-        return sql.Identifier(table.schema, self._settings.copy)
 
     def _publish(self, connection: Connection, table: Table) -> None:
         if self._is_published(connection, table):
@@ -183,7 +179,7 @@ class Replication:
         return rows, _log(table, parse_lsn(lsn))
 
     def _copy(self, connection: Connection, table: Table, snapshot: str, lsn: int) -> int:
-        copy = self._copy_of(table)
+        copy = sql.Identifier(table.schema, self._settings.copy)
         select = statement(
             f"SELECT row_number() OVER (ORDER BY {{}}) AS {ROW_NUMBER}, {{}} FROM ONLY {{}}",
             listed(column.name for column in table.key),
@@ -200,7 +196,7 @@ class Replication:
 
     def _for_copies(self, connection: Connection, text: str) -> None:
         """Run a statement for the copy if it exists (or for several copies, in different schemas)."""
-        for copy in _copies(connection, self._settings):
+        for copy, _ in _copies(connection, self._settings):
             connection.execute(statement(text, copy))
 
     def _drop(self, connection: Connection) -> None:
@@ -212,7 +208,7 @@ class Replication:
 
 def copy_of(connection: Connection, settings: ReplicationSettings) -> sql.Identifier:
     """Look up the copy of the table, which remains in its schema when the table is moved. Raises ``JobError``."""
-    for copy in _copies(connection, settings):
+    for copy, _ in _copies(connection, settings):
         return copy
     raise JobError(
         f"The table {settings.copy}, from which the snapshot of {settings.table} is read, was dropped. Start the job "
@@ -220,8 +216,10 @@ def copy_of(connection: Connection, settings: ReplicationSettings) -> sql.Identi
     )
 
 
-def _copies(connection: Connection, settings: ReplicationSettings) -> list[sql.Identifier]:
-    return [sql.Identifier(*found) for found in connection.execute(_COPIES, [settings.copy]).fetchall()]
+def _copies(connection: Connection, settings: ReplicationSettings) -> list[tuple[sql.Identifier, str | None]]:
+    """The tables with the name of the copy, in all schemas, and their comments."""
+    found = connection.execute(_COPIES, [settings.copy]).fetchall()
+    return [(sql.Identifier(schema, name), comment) for schema, name, comment in found]
 
 
 def _log(table: Table, lsn: int) -> PostgresSplit:

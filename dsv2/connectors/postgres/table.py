@@ -15,7 +15,7 @@ __all__ = ("Table", "TableColumn", "replicated_table", "table_of")
 
 _TABLE = """
 WITH RECURSIVE found AS (
-    SELECT pg_class.oid, nspname, relname, relkind::text, relpersistence::text, relreplident::text
+    SELECT pg_class.oid, nspname, relname, relkind = 'r' AND relpersistence = 'p', relreplident::text
     FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
     WHERE pg_class.oid = coalesce($1::oid, to_regclass($2)::oid)
 ), own (number, type, modifier) AS (
@@ -72,8 +72,7 @@ class Table:
         oid: The OID, which survives renaming but not dropping the table.
         schema: The name of the schema.
         name: The name of the table.
-        kind: The kind of relation, as in the catalog.
-        persistence: The persistence, as in the catalog.
+        is_ordinary: Whether it is neither a view nor partitioned, unlogged or temporary.
         identity: The replica identity, as in the catalog.
         columns: The columns in their order.
     """
@@ -81,8 +80,7 @@ class Table:
     oid: int
     schema: str
     name: str
-    kind: str
-    persistence: str
+    is_ordinary: bool
     identity: str
     columns: Sequence[TableColumn]
 
@@ -108,9 +106,9 @@ def table_of(connection: Connection, name: sql.Identifier, oid: int | None = Non
     found = connection.execute(_TABLE, [oid, name.as_string()]).fetchall()
     if not found:
         return None
-    oid, schema, name_in_schema, kind, persistence, identity, *first = found[0]
+    oid, schema, name_in_schema, is_ordinary, identity, *first = found[0]
     columns = [TableColumn(*row[-len(first) :]) for row in found if first[0] is not None]
-    return Table(oid, schema, name_in_schema, kind, persistence, identity, columns)
+    return Table(oid, schema, name_in_schema, is_ordinary, identity, columns)
 
 
 def replicated_table(connection: Connection, name: str, oid: int | None = None) -> Table:
@@ -118,7 +116,7 @@ def replicated_table(connection: Connection, name: str, oid: int | None = None) 
     table = table_of(connection, named(name), oid)
     if table is None:
         raise JobError(f"Table {name} does not exist, or is no longer the table that the job began with.")
-    if (table.kind, table.persistence) != ("r", "p"):
+    if not table.is_ordinary:
         raise JobError(
             f"{name} is not an ordinary table. Views and partitioned, unlogged or temporary tables cannot be "
             f"replicated."

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import psycopg
 from psycopg import errors, sql
 
-from dsv2.connectors.postgres.adapters import plain, rule_of
+from dsv2.connectors.postgres.adapters import ColumnRule, plain, rule_of
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.server import Connection, Server, listed, named, statement
 from dsv2.connectors.postgres.table import table_of
@@ -52,31 +52,32 @@ class TableRows(Generic[T]):
         found = table_of(connection, table)
         columns = {column.name: column for column in found.columns} if found else {}
         self._columns = [columns.get(name) for name in writer.columns]  # None: the server reports that it is missing
-        self._rules = [rule_of(column.type, column.modifier) if column else _sent for column in self._columns]
+        rules = [rule_of(column.type, column.modifier) if column else _sent for column in self._columns]
         has_key = statement("({}) = ({})", listed(writer.key), _parameters(len(writer.key)))
         self.delete = statement("DELETE FROM {} WHERE {}", table, has_key)
-        self._key = [writer.columns.index(name) for name in writer.key]
+        self._all = list(enumerate(rules))
+        self._key = [self._all[writer.columns.index(name)] for name in writer.key]
 
     def row_of(self, record: T) -> Sequence[Any]:
         """Return the parameters of ``insert`` and ``upsert``. Raises ``RowError``."""
-        return self._values(record, range(len(self._rules)))
+        return self._values(record, self._all)
 
     def key_of(self, record: T) -> Sequence[Any]:
         """Return the parameters of ``delete``. Raises ``RowError``."""
         return self._values(record, self._key)
 
-    def _values(self, record: T, indices: Sequence[int]) -> Sequence[Any]:
-        row, rules = tuple(self.writer.row(record)), self._rules
-        if len(row) != len(rules):
+    def _values(self, record: T, rules: Sequence[tuple[int, ColumnRule]]) -> Sequence[Any]:
+        row = tuple(self.writer.row(record))
+        if len(row) != len(self._all):
             raise RowError(f"A row has {len(row)} values for the columns {', '.join(self.writer.columns)}: {row!r}.")
         try:
-            return [None if (value := row[index]) is None else rules[index](value) for index in indices]
+            return [None if (value := row[index]) is None else rule(value) for index, rule in rules]
         except Exception:  # a value that cannot be kept, or a scalar of NumPy or pandas
-            return [self._kept(index, plain(row[index])) for index in indices]
+            return [self._kept(index, rule, plain(row[index])) for index, rule in rules]
 
-    def _kept(self, index: int, value: Any) -> Any:
+    def _kept(self, index: int, rule: ColumnRule, value: Any) -> Any:
         try:
-            return None if value is None else self._rules[index](value)
+            return None if value is None else rule(value)
         except Exception as error:
             column = self._columns[index]
             assert column is not None
