@@ -78,6 +78,17 @@ def test_changes_have_the_key_and_columns_of_their_time(table: Table, identity: 
     assert later.batch() == [RowChange("delete", (2,), None)]
 
 
+@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
+def test_key_columns_that_exchange_their_names(new_table: NewTable, identity: str) -> None:
+    table = new_table("a int, b int, c int, PRIMARY KEY (b, a)")
+    table.execute(f"ALTER TABLE {{}} REPLICA IDENTITY {identity}", "INSERT INTO {} VALUES (1, 2, 0)")
+    run = Run(table.source(decode=dict))
+    assert keys(run.snapshot()) == [("snapshot", (2, 1))]
+    renames = [f"ALTER TABLE {{}} RENAME {old} TO {new}" for old, new in (("a", "t"), ("b", "a"), ("t", "b"))]
+    table.execute("UPDATE {} SET c = 1", *renames, "UPDATE {} SET c = 2")
+    assert keys(run.batch()) == [("update", (2, 1)), ("update", (2, 1))]
+
+
 def test_changes_before_another_key_are_read(table: Table) -> None:
     run = Run(table.source(decode=dict, log_bytes_per_batch=100_000))
     run.snapshot()

@@ -16,8 +16,8 @@ from dsv2 import CollectSink, DeadLetter, ErrorPolicy, RecordBatch, RecordPositi
 from dsv2.connectors.postgres import PostgresSink, RowChange, drop_replication
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.log import Log
-from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.server import Server
+from dsv2.connectors.postgres.settings import ReplicationSettings
 from dsv2.job import Trigger
 from dsv2.runtime.sources.offsets import orders
 from dsv2.sinks import SinkBatch, SinkInfo

@@ -154,8 +154,8 @@ def columns_of(relation: Relation, key: Sequence[KeyColumn], as_text: Collection
     by_number = sorted(key, key=lambda column: column.number)
     if relation.whole:
         places = {column.name: index for index, column in enumerate(columns)}
-        newest = (next((name for name in own.names if name in places), None) for own in by_number)
-        found = [places[name] for name in newest if name is not None]
+        newest = (next((name for name in own.names if name in places), None) for own in key)
+        found = sorted({places[name] for name in newest if name is not None})  # columns are in the order of numbers
     place = dict(zip(by_number, found, strict=False))
     if len(found) != len(key) or any(columns[index].name not in own.names for own, index in place.items()):
         raise JobError(another_key(relation.name, key, [columns[index].name for index in found]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsv2.connectors.postgres.pgoutput import RelationChange, changes
-from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.server import Connection, Server
+from dsv2.connectors.postgres.settings import ReplicationSettings
 from dsv2.connectors.postgres.split import lsn_text, parse_lsn
 from dsv2.errors import JobError
 

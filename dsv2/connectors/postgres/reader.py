@@ -12,8 +12,8 @@ from dsv2.connectors.postgres.change_decoder import Change, ChangeDecoder, Table
 from dsv2.connectors.postgres.log import Log
 from dsv2.connectors.postgres.pgoutput import Relation
 from dsv2.connectors.postgres.replication import ROW_NUMBER, copy_of
-from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.server import Connection, Server, listed, statement
+from dsv2.connectors.postgres.settings import ReplicationSettings
 from dsv2.connectors.postgres.split import LOG, PostgresSplit, lsn_text
 from dsv2.record_batch import RecordBatch
 from dsv2.sources import SourceReader, SplitBatch

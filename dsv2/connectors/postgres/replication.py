@@ -15,8 +15,8 @@ from psycopg import sql
 
 from dsv2.connectors.postgres.change_decoder import another_key
 from dsv2.connectors.postgres.log import Log, confirmed_lsn
-from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.server import Connection, Server, listed, named, opened, statement
+from dsv2.connectors.postgres.settings import ReplicationSettings
 from dsv2.connectors.postgres.split import LOG, KeyColumn, PostgresSplit, lsn_text, parse_lsn
 from dsv2.connectors.postgres.table import Table, replicated_table
 from dsv2.errors import JobError

@@ -13,9 +13,8 @@ from dsv2.arguments import as_choice, check_at_least_one
 from dsv2.connectors.postgres.change import RowChange, UndecodedValue
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.discovery import PostgresDiscovery
-from dsv2.connectors.postgres.replication_settings import ReplicationSettings
+from dsv2.connectors.postgres.settings import ReplicationSettings, parse_table_name
 from dsv2.connectors.postgres.split import LOG, PostgresSplit, lsn_text, parse_lsn
-from dsv2.connectors.postgres.table_name import parse_table_name
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.record_position import Offset, SplitName

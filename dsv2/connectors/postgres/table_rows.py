@@ -11,8 +11,8 @@ from psycopg import errors, sql
 from dsv2.connectors.postgres.adapters import ColumnRule, plain, rule_of
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.server import Connection, Server, listed, named, statement
+from dsv2.connectors.postgres.settings import TableWriter
 from dsv2.connectors.postgres.table import table_of
-from dsv2.connectors.postgres.table_writer import TableWriter
 
 __all__ = ("RowChecker", "RowError", "TableRows")
 
