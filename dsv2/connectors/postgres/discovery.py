@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from dsv2.connectors.postgres.replication import Replication
+from dsv2.connectors.postgres.settings import ReplicationSettings
 from dsv2.connectors.postgres.split import LOG, PostgresSplit
 from dsv2.sources import AssignmentState, Portion, SplitDiscovery, SplitEnumeratorContext
 from dsv2.watermark import Watermark
-
-if TYPE_CHECKING:
-    from dsv2.connectors.postgres.replication import Replication
 
 __all__ = ("PostgresDiscovery",)
 
@@ -23,7 +21,6 @@ _QUIET_BYTES = 4 << 20
 class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
     """Created on the driver for each run of the job.
 
-    ``replace``: see ``Replication.begin``. ``log_bytes_per_batch``: the maximum bytes of the log in a micro-batch.
     ``at_end_of_snapshot``: a watermark that all readers emit after the snapshot, and once in every later run.
     """
 
@@ -31,17 +28,13 @@ class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
         self,
         ctx: SplitEnumeratorContext[PostgresSplit],
         restored: AssignmentState[PostgresSplit] | None,
-        replication: Replication,
-        *,
-        replace: bool,
-        log_bytes_per_batch: int,
+        settings: ReplicationSettings,
         at_end_of_snapshot: Watermark | None,
     ) -> None:
         self._ctx = ctx
         self._restored = restored if restored is not None and restored.discovered else None
-        self._replication = replication
-        self._replace = replace
-        self._log_bytes_per_batch = log_bytes_per_batch
+        self._replication = Replication(settings)
+        self._log_bytes_per_batch = settings.log_bytes_per_batch
         self._pending_watermark = at_end_of_snapshot
         self._unread: set[str] = set()  # splits of the snapshot
         self._snapshot_is_over = False  # complete in an earlier micro-batch
@@ -59,7 +52,7 @@ class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
         return splits
 
     def _begin(self) -> list[PostgresSplit]:
-        rows, log = self._replication.begin(replace=self._replace)
+        rows, log = self._replication.begin()
         count = max(1, min(self._ctx.parallelism, rows))
         bounds = [rows * number // count for number in range(count + 1)]
         snapshot = [

@@ -54,11 +54,8 @@ class Replication:
         self._server = Server(settings.connection)
         self.log = Log(self._server, settings)
 
-    def begin(self, *, replace: bool) -> tuple[int, PostgresSplit]:
+    def begin(self) -> tuple[int, PostgresSplit]:
         """Create the objects, or reuse those of a failed start that never called ``claim``.
-
-        Args:
-            replace: Drop an existing slot and copy instead of raising an error.
 
         Returns:
             The number of rows of the copy, and the log at its beginning.
@@ -66,7 +63,7 @@ class Replication:
         Raises:
             JobError: The slot exists already, or the objects cannot be created.
         """
-        return self._run("replicate", lambda connection: self._begin(connection, replace=replace))
+        return self._run("replicate", self._begin)
 
     def check(self, split: PostgresSplit) -> tuple[KeyColumn, ...]:
         """Return the key of ``split`` with the current names of its columns.
@@ -95,11 +92,11 @@ class Replication:
     def _run(self, what: str, call: Callable[[Connection], T]) -> T:
         return self._server.run(f"Cannot {what} table {self._settings.table}", call)
 
-    def _begin(self, connection: Connection, *, replace: bool) -> tuple[int, PostgresSplit]:
+    def _begin(self, connection: Connection) -> tuple[int, PostgresSplit]:
         self._check_level(connection)
         table = replicated_table(connection, self._settings.table)
         confirmed = confirmed_lsn(connection, self._settings.slot)
-        if confirmed is not None and not replace:
+        if confirmed is not None and not self._settings.replaces_slot:
             return self._reuse(connection, table, confirmed)
         connection.execute(_DROP_SLOT, [self._settings.slot])
         self._for_copies(connection, _DROP_TABLE)

@@ -10,9 +10,11 @@ from typing import Any, Generic, TypeVar
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.errors import ConfigurationError
 
-__all__ = ("ReplicationSettings", "TableWriter", "parse_table_name")
+__all__ = ("LOG_BYTES_PER_BATCH", "ReplicationSettings", "TableWriter", "parse_table_name")
 
 T = TypeVar("T")
+
+LOG_BYTES_PER_BATCH = 64 << 20
 
 _PART = r'"(?:[^"]|"")+"|[^".][^.]*'
 _NAME = re.compile(rf"(?:({_PART})\.)?({_PART})")
@@ -36,12 +38,23 @@ def parse_table_name(name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class ReplicationSettings:
-    """A table, the name of its replication slot, and the publication of the user, if there is one."""
+    """The replication of a table.
+
+    Attributes:
+        connection: The connection.
+        table: The table, as the user wrote it.
+        slot: The name of the replication slot.
+        own_publication: The publication of the user, if there is one.
+        replaces_slot: Whether a first start drops an existing slot instead of raising an error.
+        log_bytes_per_batch: The maximum bytes of the log in a micro-batch.
+    """
 
     connection: PostgresConnection
     table: str
     slot: str
     own_publication: str | None = None
+    replaces_slot: bool = False
+    log_bytes_per_batch: int = LOG_BYTES_PER_BATCH
 
     @property
     def publication(self) -> str:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from dsv2.arguments import as_choice, check_at_least_one
 from dsv2.connectors.postgres.change import RowChange, UndecodedValue
 from dsv2.connectors.postgres.connection import PostgresConnection
-from dsv2.connectors.postgres.discovery import PostgresDiscovery
-from dsv2.connectors.postgres.settings import ReplicationSettings, parse_table_name
+from dsv2.connectors.postgres.settings import LOG_BYTES_PER_BATCH, ReplicationSettings, parse_table_name
 from dsv2.connectors.postgres.split import LOG, PostgresSplit, lsn_text, parse_lsn
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
@@ -85,7 +84,7 @@ class PostgresSource(
         if_slot_exists: IfSlotExists | Literal["fail", "replace"] = IfSlotExists.FAIL,
         sends_use_processing_time: bool = True,
         records_per_batch: int | None = None,
-        log_bytes_per_batch: int = 64 << 20,
+        log_bytes_per_batch: int = LOG_BYTES_PER_BATCH,
         retry_timeout: timedelta = timedelta(minutes=2),
     ) -> None:
         """Create the source.
@@ -124,13 +123,12 @@ class PostgresSource(
         check_at_least_one(records_per_batch=records_per_batch, log_bytes_per_batch=log_bytes_per_batch)
         parse_table_name(table)
         connection = PostgresConnection.checked("PostgresSource", conninfo, retry_timeout)
-        self._settings = ReplicationSettings(connection, table, slot_name, publication)
+        replaces = as_choice(IfSlotExists, if_slot_exists, "if_slot_exists") is IfSlotExists.REPLACE
+        self._settings = ReplicationSettings(connection, table, slot_name, publication, replaces, log_bytes_per_batch)
         self._decode = decode
         self._text_columns = frozenset(text_columns)
-        self._replace = as_choice(IfSlotExists, if_slot_exists, "if_slot_exists") is IfSlotExists.REPLACE
         self._sends_flag = sends_use_processing_time
         self._records_per_batch = records_per_batch
-        self._log_bytes_per_batch = log_bytes_per_batch
 
     def __repr__(self) -> str:
         return f"PostgresSource({self._settings.table} at {self._settings.connection})"
@@ -169,16 +167,10 @@ class PostgresSource(
     def create_enumerator(
         self, ctx: SplitEnumeratorContext[PostgresSplit], restored: AssignmentState[PostgresSplit] | None, /
     ) -> SplitEnumerator[PostgresSplit, AssignmentState[PostgresSplit]]:
-        from dsv2.connectors.postgres.replication import Replication
+        from dsv2.connectors.postgres.discovery import PostgresDiscovery
 
-        discovery = PostgresDiscovery(
-            ctx,
-            restored,
-            Replication(self._settings),
-            replace=self._replace,
-            log_bytes_per_batch=self._log_bytes_per_batch,
-            at_end_of_snapshot=_USE_PROCESSING_TIME.new_watermark(True) if self._sends_flag else None,
-        )
+        flag = _USE_PROCESSING_TIME.new_watermark(True) if self._sends_flag else None
+        discovery = PostgresDiscovery(ctx, restored, self._settings, flag)
         assigner = RoundRobinSplitAssigner()
         limit = self._records_per_batch
         return AssigningEnumerator(ctx, restored, discovery, assigner, bounded=False, limit_per_batch=limit)
