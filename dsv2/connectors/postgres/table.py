@@ -137,7 +137,7 @@ def replicated_table(connection: Connection, name: str, oid: int | None = None) 
     if table.identity not in (_BY_KEY, _WHOLE):
         raise JobError(
             f"The server's log does not identify the changed rows of {name}, because its replica identity is not the "
-            f"primary key. Run ALTER TABLE {table.identifier.as_string()} REPLICA IDENTITY DEFAULT."
+            f"primary key. Run ALTER TABLE {table.schema}.{table.name} REPLICA IDENTITY DEFAULT."
         )
     generated = _generated(table.columns)
     if table.is_whole and generated and connection.info.server_version >= _CHECKS_GENERATED:
