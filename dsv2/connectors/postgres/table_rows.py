@@ -37,6 +37,7 @@ class TableRows(Generic[T]):
 
     Attributes:
         writer: The mapping of records to rows.
+        columns: The columns of the table.
         insert: Inserts a row.
         upsert: Inserts a row, or replaces that with the same key.
         delete: Deletes the row with a key.
@@ -50,11 +51,12 @@ class TableRows(Generic[T]):
         )
         self.upsert = self._upsert()
         found = table_of(connection, table)
-        columns = {column.name: column for column in found.columns} if found else {}
+        self.columns = found.columns if found else ()
+        columns = {column.name: column for column in self.columns}
         self._columns = [columns.get(name) for name in writer.columns]  # None: the server reports that it is missing
         rules = [rule_of(column.type, column.modifier) if column else _sent for column in self._columns]
-        has_key = statement("({}) = ({})", listed(writer.key), _parameters(len(writer.key)))
-        self.delete = statement("DELETE FROM {} WHERE {}", table, has_key)
+        key, values = listed(writer.key), _parameters(len(writer.key))
+        self.delete = statement("DELETE FROM {} WHERE ({}) = ({})", table, key, values)
         self._all = list(enumerate(rules))
         self._key = [self._all[writer.columns.index(name)] for name in writer.key]
 
@@ -144,9 +146,7 @@ class RowChecker(Generic[T]):
         like = "CREATE TEMPORARY TABLE {} (LIKE {} INCLUDING CONSTRAINTS) ON COMMIT DELETE ROWS"
         connection.execute(statement(like, _TABLE, named(self._writer.table)))
         self._rows = TableRows(connection, self._writer, _TABLE)
-        made = table_of(connection, _TABLE)
-        assert made is not None
-        for column in made.columns:
+        for column in self._rows.columns:
             if column.is_not_null and column.name not in self._writer.columns:  # the table may have a default
                 alter = "ALTER TABLE {} ALTER COLUMN {} DROP NOT NULL"
                 connection.execute(statement(alter, _TABLE, sql.Identifier(column.name)))
