@@ -130,7 +130,7 @@ def choose_generation(
     check_incomplete_batch(current, plan)
     if not current.numbers("commits"):
         return chosen(current, starts_over=bool(found))
-    _check(spark, current, plan, layout, options)
+    _check(spark, current, plan, found, options)
     if replay is not None:
         check_pending(current, plan, replay, state_key)
     _log(root, found, replay)
@@ -181,19 +181,17 @@ def _has_spark_state(generation: Folder) -> bool:
     return before is not None and has_spark_state(before)
 
 
-def _check(spark: SparkSession, current: Folder, plan: Plan, layout: Layout, options: RunOptions) -> None:
+def _check(spark: SparkSession, current: Folder, plan: Plan, found: Sequence[Difference], options: RunOptions) -> None:
     """Check that the program can start from a savepoint of ``current``, before one is taken."""
     basis = read_basis(current)
-    found = _differences(current, plan, layout)
     carried_differences(
         "checkpoint",
         current.path,
         plan,
         basis.programs,
-        TypeRegistry.of(plan),
+        found,
         allow_dropped_state=options.allow_dropped_state,
         fields=basis.notes.fields,
-        others=found,
     )
     check_positions(plan, basis.sources, options.continued_sources)
     owner = OutputOwner(basis.job_id, _ancestry(current, str(basis.checkpoint_id)).checkpoint_id)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
-from binascii import Error as NotBase64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
+
+import msgspec
 
 from dsv2.errors import CorruptDataError
 from dsv2.program.checked_json import from_json, to_json
@@ -70,24 +70,6 @@ class StoredLetter:
         return f"Letter {self.id} of operator {self.operator!r}"
 
 
-_TYPES: Mapping[str, Any] = {
-    "operator": str,
-    "subtask": int,
-    "parallelism": int,
-    "callback": str,
-    "input": int | None,
-    "key": str | None,
-    "record": str | None,
-    "timestamp": int | None,
-    "error_type": str,
-    "error_message": str,
-    "traceback": str,
-    "location": str,
-    "position": dict | None,
-    "obstacle": str | None,
-}
-
-
 def encoded(letters: Sequence[Mapping[str, Any]]) -> bytes:
     """Encode the letters of a micro-batch from ``LetterBox``: one in each line, with a checksum and their number."""
     return b"".join(to_json({**letter, _OF: len(letters)}) + b"\n" for letter in letters)
@@ -117,18 +99,7 @@ def _parsed(line: bytes, job_id: str, batch_id: int, number: int, count: int, pl
         entry = from_json(line)
         if entry.get(_OF, count) != count:
             raise ValueError(f"it is one of {entry[_OF]}, but the file has {count}")
-        fields = {name: entry[name] for name in _TYPES}
-        for name, kind in _TYPES.items():
-            if not isinstance(fields[name], kind):
-                raise ValueError(f"{name} is {fields[name]!r}")
-        payload = entry["payload"]
-        return StoredLetter(
-            f"{batch_id}.{number}.{sha256(line.rstrip()).hexdigest()[:_DIGEST]}",
-            job_id,
-            batch_id,
-            **fields,
-            time=datetime.fromisoformat(entry["time"]),
-            payload=None if payload is None else b64decode(payload, validate=True),
-        )
-    except (KeyError, TypeError, ValueError, RecursionError, NotBase64) as error:
-        raise CorruptDataError(f"{place}, line {number + 1}, is not a dead letter: {error!r}. {_RESTORE}") from error
+        letter_id = f"{batch_id}.{number}.{sha256(line.rstrip()).hexdigest()[:_DIGEST]}"
+        return msgspec.convert({**entry, "id": letter_id, "job_id": job_id, "batch_id": batch_id}, StoredLetter)
+    except ValueError as error:
+        raise CorruptDataError(f"{place}, line {number + 1}, is not a dead letter: {error}. {_RESTORE}") from error

@@ -81,7 +81,8 @@ class DeadLetters:
     @property
     def job_names(self) -> Mapping[str, str]:
         """The names of the jobs with letters, by id."""
-        return {job_id: str(of_job.description().get("job_name", "")) for job_id, of_job in self._jobs.items()}
+        found = {job_id: of_job.description() for job_id, of_job in self._jobs.items()}
+        return {job_id: "" if job is None else job.job_name for job_id, job in found.items()}
 
     def status(self, letter: StoredLetter) -> LetterStatus:
         """Return what has become of a letter."""

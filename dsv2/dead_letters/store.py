@@ -24,7 +24,7 @@ from dsv2.dead_letters.letter import StoredLetter, encoded, parsed
 from dsv2.dead_letters.letter_ids import LetterIds
 from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.folders import Folder
-from dsv2.program.checked_json import from_json, to_json
+from dsv2.program.checked_json import read_document, write_document
 
 __all__ = ("FOLDER", "JobLetters", "LetterWriter", "ReplayRequest", "jobs_in")
 
@@ -35,7 +35,29 @@ _JOB = "job.json"
 _LETTERS = "letters"
 _REPLAYS = "replays"
 _SUFFIX = ".jsonl"
+_REMEDY = "Delete it."
 _ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class JobDescription:
+    """The job whose letters a folder has, and the path of its checkpoint, or None."""
+
+    job_name: str
+    checkpoint: str | None
+
+
+@dataclass(frozen=True)
+class _Letters:
+    """A request, or what was processed again for one.
+
+    Attributes:
+        letters: The ids of letters; of those that were processed again, entries of ``LetterIds``.
+        requested_at: When they were requested; None: they were processed again.
+    """
+
+    letters: Sequence[str]
+    requested_at: str | None = None
 
 
 @dataclass(frozen=True)
@@ -75,13 +97,13 @@ class JobLetters:
         """The path of its folder."""
         return self._folder.path
 
-    def description(self) -> dict[str, Any]:
-        """Return the name of the job and its checkpoint; empty if it has no letters."""
-        return self._json(_JOB) or {}
+    def description(self) -> JobDescription | None:
+        """Return the description of the job; None if it has no letters."""
+        return read_document(self._folder, _JOB, JobDescription, _REMEDY)
 
-    def describe(self, description: Mapping[str, Any]) -> None:
+    def describe(self, description: JobDescription) -> None:
         """Write the description."""
-        self._folder.write(_JOB, to_json(description))
+        write_document(self._folder, _JOB, description)
 
     def batches(self) -> list[int]:
         """Return the micro-batches with letters."""
@@ -118,8 +140,8 @@ class JobLetters:
         found = []
         for name in sorted(names):
             stem, _, suffix = name.rpartition(".")
-            if suffix == "json" and (entry := self._json(f"{_REPLAYS}/{name}")) is not None:
-                found.append(ReplayRequest(stem, list(map(str, entry["letters"])), f"{stem}.done" in names))
+            if suffix == "json" and (entry := self._replay(name)) is not None:
+                found.append(ReplayRequest(stem, entry.letters, f"{stem}.done" in names))
         return found
 
     def replayed(self) -> LetterIds:
@@ -128,14 +150,14 @@ class JobLetters:
         Raises:
             CorruptDataError: A file is damaged.
         """
-        done = [self._json(f"{_REPLAYS}/{name}") for name in self._folder.sizes(_REPLAYS) if name.endswith(".done")]
-        return LetterIds(str(letter) for entry in done if entry is not None for letter in entry["letters"])
+        done = [self._replay(name) for name in self._folder.sizes(_REPLAYS) if name.endswith(".done")]
+        return LetterIds(letter for entry in done if entry is not None for letter in entry.letters)
 
     def request(self, letters: Sequence[str]) -> str:
         """Request to process letters again, and return the name of the request."""
         name = str(uuid4())
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        self._folder.write(f"{_REPLAYS}/{name}.json", to_json({"letters": list(letters), "requested_at": now}))
+        write_document(self._folder, f"{_REPLAYS}/{name}.json", _Letters(letters, now))
         return name
 
     def withdraw(self, name: str) -> None:
@@ -156,19 +178,10 @@ class JobLetters:
             self._write_done(str(uuid4()), others)
 
     def _write_done(self, name: str, letters: Sequence[str]) -> None:
-        self._folder.write(f"{_REPLAYS}/{name}.done", to_json({"letters": list(letters)}))
+        write_document(self._folder, f"{_REPLAYS}/{name}.done", _Letters(letters))
 
-    def _json(self, name: str) -> dict[str, Any] | None:
-        data = self._folder.read(name)
-        if data is None:
-            return None
-        try:
-            entry = from_json(data)
-            if name != _JOB and not isinstance(entry["letters"], list):
-                raise ValueError("it has no letters")
-            return entry
-        except (KeyError, ValueError) as error:
-            raise CorruptDataError(f"{self._folder.place(name)} is damaged: {error}. Delete it.") from error
+    def _replay(self, name: str) -> _Letters | None:
+        return read_document(self._folder, f"{_REPLAYS}/{name}", _Letters, _REMEDY)
 
 
 def _file(batch_id: int) -> str:
@@ -178,7 +191,7 @@ def _file(batch_id: int) -> str:
 def jobs_in(folder: Folder) -> list[JobLetters]:
     """Return the letters of each job in a folder."""
     found = (JobLetters(folder, job_id) for job_id in sorted(folder.sizes()) if _ID.fullmatch(job_id))
-    return [letters for letters in found if letters.description()]
+    return [letters for letters in found if letters.description() is not None]
 
 
 class LetterWriter:
@@ -192,7 +205,7 @@ class LetterWriter:
 
     def __init__(self, letters: JobLetters, job_name: str, checkpoint: str | None) -> None:
         self._letters = letters
-        self._description = {"job_name": job_name, "checkpoint": checkpoint}
+        self._description = JobDescription(job_name, checkpoint)
         self._has_begun = False
 
     def write(self, batch_id: int, letters: Iterable[Mapping[str, Any]]) -> None:
@@ -207,12 +220,12 @@ class LetterWriter:
         if not in_order:
             return
         found = self._letters.description()
-        if not found:
+        if found is None:
             self._letters.describe(self._description)
-        elif found["checkpoint"] != self._description["checkpoint"]:
+        elif found.checkpoint != self._description.checkpoint:
             raise ConfigurationError(
                 f"The dead letters in {self._letters.path} are written by a job that started from a savepoint of this "
-                f"one, from the checkpoint {found['checkpoint']}. Stop one of them. To run both, start from the "
+                f"one, from the checkpoint {found.checkpoint}. Stop one of them. To run both, start from the "
                 f"savepoint with as_new_job=True."
             )
         self._letters.write(batch_id, in_order)
@@ -221,6 +234,6 @@ class LetterWriter:
         # Another program may have written the letters of this micro-batch, and it may be older than its letters. Not
         # before the sinks have accepted the micro-batch: they refuse a checkpoint that is too old.
         self._letters.delete_from(first_batch)
-        if self._letters.description():
+        if self._letters.description() is not None:
             self._letters.describe(self._description)
         self._has_begun = True

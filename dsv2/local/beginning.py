@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from uuid import uuid4
 
 from dsv2.dead_letters.replay import Replays, check_replays, pending_replay
-from dsv2.errors import ConfigurationError, DroppedStateWarning, IncompatibleCheckpointError
+from dsv2.errors import IncompatibleCheckpointError
 from dsv2.file_log.completion import has_batch
 from dsv2.folders import LocalFolder
 from dsv2.graph import Operator, OperatorKind, Plan
@@ -21,17 +20,17 @@ from dsv2.paths import local_folder
 from dsv2.program.description import Description, describe
 from dsv2.program.dropped import dropped_state
 from dsv2.program.file_folders import folders_of
-from dsv2.program.key_samples import KeySample, changed_keys, readable_samples
+from dsv2.program.key_samples import KeySample, readable_samples
 from dsv2.program.restart import refusal, refuse_or_warn_of_dropped, restart_differences
-from dsv2.program.savepoint_check import carried_differences, check_savepoint, lost_records
+from dsv2.program.savepoint_check import carried_differences, lost_records, warn_of_dropped
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.continuation import check_kind
 from dsv2.runtime.state.rows import StateRow, rows_of
 from dsv2.savepoint.metadata import SourcePosition
-from dsv2.savepoint.next_batch import check_next_batch
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.source_replays import with_values
+from dsv2.savepoint.start import check_began_with, check_next_batch, check_start
 from dsv2.sinks.paths import normalized
 
 __all__ = ("Beginning", "State", "beginning_of", "on_disk")
@@ -111,12 +110,8 @@ def beginning_of(
     """
     savepoint = None if options.savepoint is None else on_disk(options.savepoint).path
     if stored is not None:
-        if savepoint not in (None, stored.savepoint):
-            began = "without a savepoint" if stored.savepoint is None else f"from the savepoint {stored.savepoint}"
-            raise ConfigurationError(
-                f"The checkpoint {options.checkpoint_location} began {began}, so it cannot start from the savepoint "
-                f"{savepoint}. Use a new checkpoint_location, or omit savepoint to continue from the checkpoint."
-            )
+        if savepoint is not None:
+            check_began_with(str(options.checkpoint_location), stored.savepoint, savepoint)
         pending = None if is_written else _pending(plan, stored, allow_dropped_state=options.allow_dropped_state)
         return _from_checkpoint(plan, options, stored, pending)
     if savepoint is not None:
@@ -126,19 +121,8 @@ def beginning_of(
 
 def _from_savepoint(plan: Plan, options: RunOptions, path: str, job_id: str) -> Beginning:
     savepoint = SavepointReader(on_disk(path))
-    info, types = savepoint.info, TypeRegistry.of(plan)
-    check_savepoint(
-        path,
-        plan,
-        info.programs,
-        types,
-        allow_dropped_state=options.allow_dropped_state,
-        fields=info.fields,
-        holding=info.holding,
-        changed_keys=changed_keys(plan, readable_samples(plan, list(info.keys), Codec(types))),
-    )
-    offsets = {uid: position.offset for uid, position in info.sources.items()}
-    check_replays(plan, savepoint.replays(), types, offsets=offsets)
+    info = savepoint.info
+    check_start(plan, savepoint, allow_dropped_state=options.allow_dropped_state)
     _check_sources(plan, info.sources)
     # Without a checkpoint, a run is an experiment, which must not write to the sinks of the job.
     continues = options.checkpoint_location is not None and not options.as_new_job
@@ -229,14 +213,11 @@ def _check_program(plan: Plan, options: RunOptions, path: str, stored: StoredBat
         path,
         plan,
         programs,
-        types,
+        [*found, *lost_records(plan, programs[-1], stored.holding)],
         allow_dropped_state=options.allow_dropped_state,
         fields=stored.fields,
-        others=[*found, *lost_records(plan, programs[-1], stored.holding)],
     )
-    for difference in carried:
-        if difference.drops_state:
-            warnings.warn(f"{path}: {difference}.", DroppedStateWarning, stacklevel=2)
+    warn_of_dropped(path, carried)
     _LOG.warning("The program has changed: %s. Migrating the checkpoint %s.", "; ".join(map(str, found)), path)
 
 

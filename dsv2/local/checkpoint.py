@@ -15,14 +15,17 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import IO, Any, NamedTuple
 from zlib import crc32
+
+import msgspec
 
 from dsv2.dead_letters.replay import Replays
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import LocalFolder
-from dsv2.program.checked_json import from_json, to_json
+from dsv2.program.checked_json import encoded, from_json
 from dsv2.program.description import Description
 from dsv2.program.folder_kinds import LOCAL_FILES, FolderKind, check_no_savepoint, kind_of_folder
 from dsv2.program.key_samples import KeySample
@@ -103,17 +106,14 @@ class StoredBatch:
 
     def encoded(self) -> bytes:
         """Return the content of the file of the micro-batch."""
-        blobs = b"".join([*(state.snapshot for state in self.states), *(output.records for output in self.outputs)])
-        plain = replace(self, states=(), outputs=())
-        header = {
-            **asdict(plain),
-            "version": _VERSION,
-            "dsv2": __version__,
-            "blobs_crc32": crc32(blobs),
-            "states": [[*state[:-1], len(state.snapshot)] for state in self.states],
-            "outputs": [[*output[:-1], len(output.records)] for output in self.outputs],
-        }
-        return b"\n".join([to_json(header), blobs])
+        blobs = [*(state.snapshot for state in self.states), *(output.records for output in self.outputs)]
+        plain = replace(
+            self,
+            states=[state._replace(snapshot=b"") for state in self.states],
+            outputs=[output._replace(records=b"") for output in self.outputs],
+        )
+        data = b"".join(blobs)
+        return b"\n".join([encoded(_Header(_VERSION, __version__, crc32(data), list(map(len, blobs)), plain)), data])
 
     @staticmethod
     def decoded(data: bytes, place: str) -> StoredBatch:
@@ -125,11 +125,11 @@ class StoredBatch:
         """
         head, _, rest = data.partition(b"\n")
         try:
-            header: dict[str, Any] = from_json(head)
-            version, writer = header.pop("version"), header.pop("dsv2")
+            header = from_json(head)
+            version, writer = header["version"], header["dsv2"]
             if version == _VERSION:
-                return _decoded(header, rest)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+                return _decoded(msgspec.convert(header, _Header), rest)
+        except (KeyError, ValueError) as error:
             raise CorruptDataError(f"{place} is damaged: {error!r}. {_RESTORE}") from error
         raise IncompatibleCheckpointError(
             f"{place} has version {version}, which this version of dsv2 ({__version__}) does not know. Use the version "
@@ -137,25 +137,37 @@ class StoredBatch:
         )
 
 
-def _decoded(header: dict[str, Any], rest: bytes) -> StoredBatch:
-    states, outputs = header["states"], header["outputs"]
-    sizes = [size for *_, size in (*states, *outputs)]
+@dataclass(frozen=True)
+class _Header:
+    """What precedes the states and the outputs in a file.
+
+    Attributes:
+        version: The version of the format.
+        dsv2: The version of dsv2 that wrote it.
+        blobs_crc32: The checksum of the states and outputs.
+        sizes: The number of bytes of each state, then of each output.
+        batch: The micro-batch, with empty states and outputs.
+    """
+
+    version: int
+    dsv2: str
+    blobs_crc32: int
+    sizes: list[int]
+    batch: StoredBatch
+
+
+def _decoded(header: _Header, rest: bytes) -> StoredBatch:
+    batch, sizes, states = header.batch, header.sizes, len(header.batch.states)
     if sum(sizes) != len(rest):
         raise ValueError(f"it has {len(rest)} bytes of state and output instead of {sum(sizes)}")
-    if header.pop("blobs_crc32") != crc32(rest):
+    if header.blobs_crc32 != crc32(rest):
         raise ValueError("its state or output was changed")
-    ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
-    blobs = [rest[end - size : end] for end, size in zip(ends, sizes, strict=True)]
-    there = {
-        "replays": Replays(**header["replays"]),
-        "sources": {uid: SourcePosition(**position) for uid, position in header["sources"].items()},
-        "states": [SubtaskState(uid, index, blob) for (uid, index, _), blob in zip(states, blobs, strict=False)],
-        "outputs": [
-            SinkOutput(uid, parallelism, subtask, blob)
-            for (uid, parallelism, subtask, _), blob in zip(outputs, blobs[len(states) :], strict=True)
-        ],
-    }
-    return StoredBatch(**header | there)
+    blobs = [rest[end - size : end] for end, size in zip(accumulate(sizes), sizes, strict=True)]
+    return replace(
+        batch,
+        states=[state._replace(snapshot=blob) for state, blob in zip(batch.states, blobs[:states], strict=True)],
+        outputs=[output._replace(records=blob) for output, blob in zip(batch.outputs, blobs[states:], strict=True)],
+    )
 
 
 class LocalCheckpoint:

@@ -10,13 +10,14 @@ from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
 from dsv2.graph import Plan
 from dsv2.program.description import Description, describe
 from dsv2.program.difference import Difference, listed
-from dsv2.program.differences import differences
 from dsv2.program.dropped import dropped_state
+from dsv2.program.key_samples import KeySample
 from dsv2.program.operator_differences import at
-from dsv2.program.stored_classes import unreadable_classes
+from dsv2.program.restart import restart_differences
+from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.runtime.serde.type_registry import TypeRegistry
 
-__all__ = ("carried_differences", "check_savepoint", "lost_records")
+__all__ = ("carried_differences", "check_savepoint", "lost_records", "warn_of_dropped")
 
 
 def check_savepoint(
@@ -28,7 +29,7 @@ def check_savepoint(
     allow_dropped_state: bool,
     fields: Mapping[str, Sequence[str]] | None = None,
     holding: Sequence[str] = (),
-    changed_keys: Iterable[Difference] = (),
+    keys: Sequence[KeySample] = (),
 ) -> list[Difference]:
     """Check that ``plan`` can start from a savepoint. Called before anything runs. Warns of state that is dropped.
 
@@ -40,7 +41,7 @@ def check_savepoint(
         allow_dropped_state: Whether operators, states and fields may be missing in ``plan``.
         fields: For each uid, the names of the stored fields of its function.
         holding: The uids of operators that hold back records.
-        changed_keys: The result of ``changed_keys`` for the samples of keys in the savepoint.
+        keys: Samples of keys in the savepoint.
 
     Returns:
         All differences, which the start carries.
@@ -49,20 +50,20 @@ def check_savepoint(
         IncompatibleCheckpointError: A change is not carried, or state would be dropped; the message lists every
             difference.
     """
+    changed = restart_differences(plan, programs, describe(plan), types, keys)
+    changed += lost_records(plan, programs[-1], holding)
     found = carried_differences(
-        "savepoint",
-        savepoint,
-        plan,
-        programs,
-        types,
-        allow_dropped_state=allow_dropped_state,
-        fields=fields,
-        others=[*changed_keys, *lost_records(plan, programs[-1], holding)],
+        "savepoint", savepoint, plan, programs, changed, allow_dropped_state=allow_dropped_state, fields=fields
     )
+    warn_of_dropped(savepoint, found)
+    return found
+
+
+def warn_of_dropped(path: str, found: Iterable[Difference]) -> None:
+    """Warn about the state that the program drops. ``path``: Where the state is."""
     for difference in found:
         if difference.drops_state:
-            warnings.warn(f"{savepoint}: {difference}.", DroppedStateWarning, stacklevel=2)
-    return found
+            warnings.warn(f"{path}: {difference}.", DroppedStateWarning, stacklevel=3)
 
 
 def carried_differences(
@@ -70,30 +71,29 @@ def carried_differences(
     path: str,
     plan: Plan,
     programs: Sequence[Description],
-    types: TypeRegistry,
+    changed: Iterable[Difference],
     *,
     allow_dropped_state: bool,
     fields: Mapping[str, Sequence[str]] | None = None,
-    others: Iterable[Difference] = (),
 ) -> list[Difference]:
-    """Like ``check_savepoint``, without warnings, also for a checkpoint of which a savepoint is to be taken.
+    """Check that a savepoint carries the changes of a program, also for a checkpoint of which one is to be taken.
 
     Args:
         stored_in: Where the state is.
         path: Its path.
         plan: The program that is to start.
         programs: The programs that wrote the state, oldest first.
-        types: The classes of ``plan``.
+        changed: The differences of the program (``restart_differences``), and those that were found otherwise.
         allow_dropped_state: Whether operators, states and fields may be missing in ``plan``.
         fields: For each uid, the names of the stored fields of its function.
-        others: Differences that were found otherwise.
+
+    Returns:
+        These differences, and one for each operator whose state is dropped.
 
     Raises:
         IncompatibleCheckpointError: As for ``check_savepoint``.
     """
-    now = describe(plan)
-    found = [difference for program in programs for difference in differences(program, now)]
-    found = list(dict.fromkeys([*found, *unreadable_classes(programs, now, types), *others]))
+    found = list(changed)
     found += [
         Difference(
             operator.uid,
@@ -104,7 +104,7 @@ def carried_differences(
         )
         for operator, what in dropped_state(plan, programs, fields or {})
     ]
-    if stored_in == "checkpoint" and programs[-1]["format_version"] != now["format_version"]:
+    if stored_in == "checkpoint" and programs[-1]["format_version"] != FORMAT_VERSION:
         advice = "Only the version that wrote it can read it: take a savepoint with that version, and start from it."
     elif not all(difference.carried for difference in found):
         advice = "Undo the changes that a savepoint does not carry"

@@ -8,22 +8,17 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from dsv2.dead_letters.replay import check_replays
 from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.folders import Folder
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.job import RunOptions
 from dsv2.program.description import describe
-from dsv2.program.key_samples import changed_keys, readable_samples
-from dsv2.program.savepoint_check import check_savepoint
 from dsv2.runtime.operator.time_sender import SentBefore
-from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.continuation import check_kind
 from dsv2.runtime.sources.sent_before import sent_before
 from dsv2.savepoint.metadata import SavepointInfo, SourcePosition
-from dsv2.savepoint.next_batch import check_next_batch
 from dsv2.savepoint.reader import SavepointReader
+from dsv2.savepoint.start import check_began_with, check_next_batch, check_start
 from dsv2.sources import DataFrameSource
 from runtime_spark.failures import usable
 from runtime_spark.folders import open_folder
@@ -32,15 +27,7 @@ from runtime_spark.notes import Notes
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.savepoint.tables import file_digests
 
-__all__ = ("OpenSavepoint", "Restoration", "check_digests", "check_positions", "restoration_of")
-
-
-@dataclass(frozen=True)
-class OpenSavepoint:
-    """A savepoint whose files are complete."""
-
-    folder: Folder
-    info: SavepointInfo
+__all__ = ("Restoration", "check_digests", "check_positions", "restoration_of")
 
 
 @dataclass(frozen=True)
@@ -53,7 +40,7 @@ class Restoration:
     """
 
     origin: CheckpointOrigin
-    savepoint: OpenSavepoint | None
+    savepoint: SavepointReader | None
 
     def notes(self, plan: Plan) -> Notes:
         """Return the notes that the savepoint holds, for a new checkpoint."""
@@ -95,12 +82,8 @@ def restoration_of(
     if options.savepoint is not None:
         with usable(f"The path {options.savepoint} of the savepoint"):
             path = open_folder(spark, options.savepoint).path
-        if began_with != path and (begun or ancestry is not None):
-            began = "without a savepoint" if began_with is None else f"from the savepoint {began_with}"
-            raise ConfigurationError(
-                f"The checkpoint {checkpoint.path} began {began}, so it cannot start from the savepoint {path}. Use a "
-                f"new checkpoint_location, or omit savepoint to continue from the checkpoint."
-            )
+        if begun or ancestry is not None:
+            check_began_with(checkpoint.path, began_with, path)
         began_with = path
     if committed:
         return None if origin is None else Restoration(origin, None)
@@ -111,24 +94,19 @@ def restoration_of(
             folder = open_folder(spark, began_with)
     else:
         return None
-    savepoint = _open(spark, folder)
+    savepoint = SavepointReader(folder)
+    check_digests(spark, folder, savepoint.info)
     if begun and origin is not None and origin.savepoint_id != savepoint.info.savepoint_id:
         raise ConfigurationError(
             f"The checkpoint {checkpoint.path} began from another savepoint in the folder {folder.path}. Use a new "
             f"checkpoint_location."
         )
     info, as_new_job = savepoint.info, options.as_new_job and ancestry is None
-    _check(plan, savepoint, options)
+    check_start(plan, savepoint, allow_dropped_state=options.allow_dropped_state)
+    check_positions(plan, info.sources, options.continued_sources)
     if ancestry is None and not as_new_job:  # otherwise the checkpoint was checked
         check_next_batch(folder.path, plan, info)
     return Restoration(CheckpointOrigin.of(began_with, info, describe(plan), as_new_job=as_new_job), savepoint)
-
-
-def _open(spark: SparkSession, folder: Folder) -> OpenSavepoint:
-    """Open a savepoint and compare the digests of its files."""
-    info = SavepointReader(folder).info
-    check_digests(spark, folder, info)
-    return OpenSavepoint(folder, info)
 
 
 def check_digests(spark: SparkSession, folder: Folder, info: SavepointInfo) -> None:
@@ -139,23 +117,6 @@ def check_digests(spark: SparkSession, folder: Folder, info: SavepointInfo) -> N
             raise CorruptDataError(
                 f"{folder.place(name)} was changed since the savepoint was taken. Restore the savepoint from a backup."
             )
-
-
-def _check(plan: Plan, savepoint: OpenSavepoint, options: RunOptions) -> None:
-    info, types = savepoint.info, TypeRegistry.of(plan)
-    check_savepoint(
-        savepoint.folder.path,
-        plan,
-        info.programs,
-        types,
-        allow_dropped_state=options.allow_dropped_state,
-        fields=info.fields,
-        holding=info.holding,
-        changed_keys=changed_keys(plan, readable_samples(plan, list(info.keys), Codec(types))),
-    )
-    offsets = {uid: position.offset for uid, position in info.sources.items()}
-    check_replays(plan, SavepointReader(savepoint.folder).replays(), types, offsets=offsets)
-    check_positions(plan, info.sources, options.continued_sources)
 
 
 def check_positions(plan: Plan, positions: Mapping[str, SourcePosition], continued: Collection[str]) -> None:

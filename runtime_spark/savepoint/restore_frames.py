@@ -13,11 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from dsv2.folders import literal_path
 from dsv2.runtime.state.row_routing import RowRouter
+from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import COLUMNS
 from runtime_spark.failures import marked_failures
 from runtime_spark.rows import COLUMNS as FRAME_COLUMNS
 from runtime_spark.rows import MAX_FRAME_BYTES, OUTPUT_BYTES, RESTORE_CHANNEL, ROW_SCHEMA, Row, literal_rows, to_arrow
-from runtime_spark.savepoint.restoration import OpenSavepoint
 from runtime_spark.savepoint.row_payload import EMPTY_ROWS, encode_rows
 from runtime_spark.worker import load_job
 
@@ -32,7 +32,9 @@ _SEQ = -1  # before all frames
 _ROUTED = ("subtask", "kind", "key_bytes")
 
 
-def restore_frames(spark: SparkSession, savepoint: OpenSavepoint | None, packed: bytes, ticks: DataFrame) -> DataFrame:
+def restore_frames(
+    spark: SparkSession, savepoint: SavepointReader | None, packed: bytes, ticks: DataFrame
+) -> DataFrame:
     """Return the frames that restore the state of a job.
 
     Args:
@@ -64,7 +66,7 @@ def empty_frames(packed: bytes) -> list[Row]:
     ]
 
 
-def _frames(spark: SparkSession, savepoint: OpenSavepoint, packed: bytes) -> DataFrame:
+def _frames(spark: SparkSession, savepoint: SavepointReader, packed: bytes) -> DataFrame:
     folder, tables = savepoint.folder, savepoint.info.tables
     by_uid: dict[str, list[str]] = {}
     for table in tables:

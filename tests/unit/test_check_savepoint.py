@@ -13,6 +13,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.program.description import describe
 from dsv2.program.difference import Difference
+from dsv2.program.restart import restart_differences
 from dsv2.program.savepoint_check import carried_differences, check_savepoint
 from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.runtime.serde.type_registry import TypeRegistry
@@ -131,8 +132,10 @@ def test_values_of_unknown_classes_are_refused() -> None:
 
 
 def test_permission_to_drop_state_allows_nothing_else() -> None:
-    changed = Difference("keep", "the keys have changed", carried=False)
-    assert refusal(PROGRAM, allow_dropped_state=True, changed_keys=[changed])[1:] == [
+    plan, changed = PROGRAM.plan(), Difference("keep", "the keys have changed", carried=False)
+    with pytest.raises(IncompatibleCheckpointError) as refused:
+        carried_differences("savepoint", "/savepoint", plan, [describe(plan)], [changed], allow_dropped_state=True)
+    assert str(refused.value).splitlines()[1:] == [
         "  - the keys have changed. A savepoint does not carry this change.",
         "Undo the changes that a savepoint does not carry.",
     ]
@@ -141,8 +144,8 @@ def test_permission_to_drop_state_allows_nothing_else() -> None:
 def test_checkpoint_of_another_state_format_is_refused() -> None:
     plan = PROGRAM.plan()
     before = describe(plan) | {"format_version": FORMAT_VERSION - 1}
-    options: dict[str, Any] = {"allow_dropped_state": False}
+    changed = restart_differences(plan, [before], describe(plan), TypeRegistry.of(plan), [])
     with pytest.raises(IncompatibleCheckpointError, match="take a savepoint with that version, and start from it"):
-        carried_differences("checkpoint", "/checkpoint", plan, [before], TypeRegistry.of(plan), **options)
-    (found,) = carried_differences("savepoint", "/savepoint", plan, [before], TypeRegistry.of(plan), **options)
+        carried_differences("checkpoint", "/checkpoint", plan, [before], changed, allow_dropped_state=False)
+    (found,) = carried_differences("savepoint", "/savepoint", plan, [before], changed, allow_dropped_state=False)
     assert found.subject == "format version"

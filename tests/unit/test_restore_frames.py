@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
 from dsv2 import CorruptDataError
-from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.runtime.serde.codec import Codec
@@ -19,13 +19,14 @@ from dsv2.runtime.sources.offsets import NOTHING_SENT
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.metadata import Origin, SavepointInfo, SourcePosition
+from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclarations
 from runtime_spark.layout import Layout
 from runtime_spark.rows import MAX_FRAME_BYTES, RESTORE_CHANNEL
 from runtime_spark.savepoint import restore_frames
 from runtime_spark.savepoint.origin import CheckpointOrigin
-from runtime_spark.savepoint.restoration import OpenSavepoint, Restoration
+from runtime_spark.savepoint.restoration import Restoration
 from runtime_spark.savepoint.restore_frames import FrameMaker, empty_frames
 from runtime_spark.savepoint.row_payload import EMPTY_ROWS, decode_rows, encode_rows
 from runtime_spark.savepoint.state_rows import to_row_batches
@@ -162,5 +163,5 @@ def test_subtasks_of_sources_that_had_ended(parallelism: int, offset: dict[str, 
     programs: list[dict[str, Any]] = [{"operators": {}}]
     info = SavepointInfo("id", Origin("job", "id", 0), programs, [], {"in": SourcePosition(offset)}, {}, {})
     origin = CheckpointOrigin.of(None, info, programs[0], as_new_job=True)
-    restoration = Restoration(origin, OpenSavepoint(LocalFolder("/savepoint"), info))
+    restoration = Restoration(origin, cast(SavepointReader, SimpleNamespace(info=info)))
     assert restoration.notes(env.build_plan()).ended == ({} if ended is None else {"in": ended})

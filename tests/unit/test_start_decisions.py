@@ -42,9 +42,9 @@ def test_savepoint_that_was_replaced_is_refused(tmp_path: Path, monkeypatch: pyt
     checkpoint, path = LocalFolder(str(tmp_path / "c")), str(tmp_path / "s")
     CheckpointOrigin(path, "first", describe(PLAN), [], {}, None, 0).write(checkpoint)
     monkeypatch.setattr(restoration, "open_folder", lambda spark, path: LocalFolder(path))
-    monkeypatch.setattr(
-        restoration, "_open", lambda spark, folder: SimpleNamespace(info=SimpleNamespace(savepoint_id="second"))
-    )
+    second = SimpleNamespace(info=SimpleNamespace(savepoint_id="second"))
+    monkeypatch.setattr(restoration, "SavepointReader", lambda folder: second)
+    monkeypatch.setattr(restoration, "check_digests", lambda *_: None)
     with pytest.raises(ConfigurationError, match=rf"began from another savepoint in the folder {path}\."):
         restoration_of(NO_SESSION, checkpoint, PLAN, RunOptions(), begun=True, committed=False)
 

@@ -1,0 +1,81 @@
+"""Checks before a job runs whether it can start from a savepoint, on every runtime."""
+
+from __future__ import annotations
+
+from dsv2.dead_letters.replay import check_replays
+from dsv2.errors import ConfigurationError, IncompatibleCheckpointError
+from dsv2.graph import Plan
+from dsv2.program.savepoint_check import check_savepoint
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.savepoint.metadata import SavepointInfo
+from dsv2.savepoint.reader import SavepointReader
+from dsv2.sinks import Sink
+
+__all__ = ("check_began_with", "check_next_batch", "check_start")
+
+
+def check_start(plan: Plan, savepoint: SavepointReader, *, allow_dropped_state: bool) -> None:
+    """Compare ``plan`` with the programs in a savepoint, and check the dead letters that it processes again.
+
+    Raises:
+        IncompatibleCheckpointError: The program cannot start from it.
+        CorruptDataError: A file is damaged; names it.
+    """
+    info, types = savepoint.info, TypeRegistry.of(plan)
+    check_savepoint(
+        savepoint.folder.path,
+        plan,
+        info.programs,
+        types,
+        allow_dropped_state=allow_dropped_state,
+        fields=info.fields,
+        holding=info.holding,
+        keys=info.keys,
+    )
+    offsets = {uid: position.offset for uid, position in info.sources.items()}
+    check_replays(plan, savepoint.replays(), types, offsets=offsets)
+
+
+def check_began_with(checkpoint: str, savepoint: str | None, asked: str) -> None:
+    """Check that a checkpoint with state began with the savepoint that the start names.
+
+    Args:
+        checkpoint: The checkpoint.
+        savepoint: The savepoint with which it began, or None.
+        asked: The savepoint that the start names.
+
+    Raises:
+        ConfigurationError: It began otherwise.
+    """
+    if savepoint != asked:
+        began = "without a savepoint" if savepoint is None else f"from the savepoint {savepoint}"
+        raise ConfigurationError(
+            f"The checkpoint {checkpoint} began {began}, so it cannot start from the savepoint {asked}. Use a new "
+            f"checkpoint_location, or omit savepoint to continue from the checkpoint."
+        )
+
+
+def check_next_batch(path: str, plan: Plan, info: SavepointInfo) -> None:
+    """Check that ``plan`` may continue the job of a savepoint, as ``check_incomplete_batch`` does for a checkpoint.
+
+    Args:
+        path: The savepoint, for errors.
+        plan: The program that starts.
+        info: The description of the savepoint.
+
+    Raises:
+        IncompatibleCheckpointError: A sink may have written a part of the next micro-batch, and relies on getting the
+            same records.
+    """
+    if not info.has_begun_next:
+        return
+    for operator in plan.operators:
+        sink = operator.body
+        if isinstance(sink, Sink) and not sink.accepts_other_records and operator.uid in info.sinks:
+            raise IncompatibleCheckpointError(
+                f"The sink {operator}, defined at {operator.location}, may have written a part of micro-batch "
+                f"{info.origin.batch_id + 1}, which had begun when the savepoint {path} was taken. A start from the "
+                f"savepoint may give it other records with the same batch id. Start the job once from its checkpoint, "
+                f"which completes the micro-batch, and take the savepoint with stop_with_savepoint. If that is "
+                f"impossible, start with as_new_job=True and other outputs."
+            )
