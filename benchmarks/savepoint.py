@@ -32,7 +32,7 @@ from dsv2.sources import DataGeneratorSource
 from runtime_spark import SparkRuntime, StateLayout, create_savepoint
 from runtime_spark.folders import open_folder
 from runtime_spark.query import StreamingJob
-from runtime_spark.savepoint.basis import read_basis
+from runtime_spark.record import read_record
 from runtime_spark.savepoint.state_entries import state_entries
 
 __all__ = ("main",)
@@ -164,7 +164,7 @@ def run(
 
 def copy_entries(spark: SparkSession, location: str, path: str) -> None:
     """The peer of taking a savepoint."""
-    state_entries(spark, read_basis(open_folder(spark, location))).write.parquet(path)
+    state_entries(spark, read_record(open_folder(spark, location))).write.parquet(path)
 
 
 def copy_tables(spark: SparkSession, savepoint: str, path: str) -> None:

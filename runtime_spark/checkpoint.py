@@ -12,18 +12,16 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from dsv2.clock import Clock
-from dsv2.dead_letters.replay import Replays
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.job import RunOptions
 from dsv2.program.description import describe_sinks
 from dsv2.program.dropped import dropped_state
 from dsv2.program.file_folders import folders_of, left_folders
-from dsv2.program.restart import refuse_or_warn_of_dropped
+from dsv2.program.restart import refusal, refuse_or_warn_of_dropped
 from dsv2.program.run_history import begin_run
 from dsv2.program.unblocking import Unblocking
 from dsv2.record_position import RecordPosition
-from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.ranges import has_read, ranges_read
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import SinkRunInfo
@@ -34,18 +32,18 @@ from runtime_spark.file_outputs import check_outputs, check_owned, completion, o
 from runtime_spark.folders import jvm_process, open_folder
 from runtime_spark.generations import (
     SAVEPOINT,
-    Ancestry,
     current_generation,
     delete_generation,
     delete_other_generations,
 )
 from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
-from runtime_spark.manifest import Manifest, manifest_of, read_checkpoint_id, read_manifest, write_manifest
+from runtime_spark.manifest import write_manifest
 from runtime_spark.migration import ChosenGeneration, another_driver
-from runtime_spark.notes import NoteBook, Notes, notes_of
+from runtime_spark.notes import NoteBook, Notes
 from runtime_spark.placement import Placement, SourceStreams, positions_at
-from runtime_spark.restart import check_restart
+from runtime_spark.restart import continued_notes
+from runtime_spark.savepoint.origin import NO_ORIGIN
 from runtime_spark.savepoint.restoration import restoration_of
 from runtime_spark.state_history import StateHistory, StateLedger
 from runtime_spark.state_metadata import check_state_metadata, relocate_state_metadata
@@ -80,32 +78,30 @@ class Checkpoint:
         self._sources = {op.uid: op.parallelism for op in plan.operators if op.kind is OperatorKind.SOURCE}
         self._chosen = chosen
         self._has_others = True
-        self.folder = chosen.folder
-        before = None if chosen.starts_over else read_manifest(self.folder)
-        self._is_new = before is None
-        self._found = beginning_of(self.folder)
-        self._beginning = Beginning(0, repeats=False) if chosen.starts_over else self._found
+        record = chosen.record
+        self.folder = record.folder
+        self._is_new = chosen.starts_over or record.manifest is None
+        self._beginning = Beginning(0, repeats=False) if chosen.starts_over else record.beginning
         check_state_metadata(self.folder)
         self._note_book = NoteBook(self.folder)
-        committed, begun = self._beginning.batch_id > 0, before is not None
-        self.restoration = restoration_of(spark, self.folder, plan, options, begun=begun, committed=committed)
-        notes = self._new_notes() if before is None else self._compare(before, options.allow_dropped_state)
+        committed, begun = self._beginning.batch_id > 0, not self._is_new
+        self.restoration = restoration_of(spark, record, plan, options, begun=begun, committed=committed)
+        notes = self._new_notes() if self._is_new else self._continued_notes(options.allow_dropped_state)
         self._has_begun = notes.is_begun(self._beginning)
         self._file_folders = folders_of(plan, partial(open_folder, spark))
         self._notes = replace(notes, sinks=describe_sinks(plan, self._file_folders), unwritten=None)
-        self.id = uuid4() if self._is_new and not chosen.starts_over else read_checkpoint_id(self.folder)
+        self.id = uuid4() if self._is_new and not chosen.starts_over else record.checkpoint_id
         retained = int(spark.conf.get(_RETAINED, None) or 100)
         self.ledger = StateLedger(self.folder, plan, self._beginning.batch_id, retained)
         self.history = StateHistory(self.id, self._beginning.batch_id, self.ledger.written)
-        origin = None if self.restoration is None else self.restoration.origin
-        self.job_id = str(self.id) if origin is None or origin.job_id is None else origin.job_id
+        origin = NO_ORIGIN if self.restoration is None else self.restoration.origin
+        self.job_id = origin.job_id or str(self.id)
         """Identifies the job for sinks. A checkpoint that begins with a savepoint continues the job."""
-        self.first_batch = 0 if origin is None else origin.first_batch
+        self.first_batch = origin.first_batch
         """The number that sinks give to the first micro-batch of the checkpoint."""
-        ancestry = Ancestry.read(self.folder)
-        self._owner = OutputOwner(self.job_id, str(self.id) if ancestry is None else ancestry.checkpoint_id)
-        replays = Replays() if origin is None else origin.replays
-        self._letters = CheckpointLetters(spark, chosen.root, plan, options, self.job_id, replays)
+        first = str(self.id) if record.ancestry is None else record.ancestry.checkpoint_id
+        self._owner = OutputOwner(self.job_id, first)
+        self._letters = CheckpointLetters(spark, chosen.root, plan, options, self.job_id, origin.replays)
         self.unblocking = Unblocking(chosen.root, options.skip_records, self.next_batch)
         check_outputs(spark, plan, self._owner, self.next_batch, takes_over=self._is_new)
         self._completion = completion(spark, self._owner, self.next_batch, clock, options)
@@ -149,7 +145,7 @@ class Checkpoint:
 
     def _complete_former_outputs(self, run_id: str) -> None:
         """Complete the folders of file sinks that the program no longer has, before the notes forget them."""
-        own = [*self._chosen.discarded_folders, *notes_of(self.folder).file_folders()]
+        own = [*self._chosen.discarded_folders, *self._chosen.record.notes.file_folders()]
         continued = []
         if self.restoration is not None and self.restoration.savepoint is not None and self.first_batch > 0:
             continued = [(uid, sink.folder) for uid, sink in self.restoration.savepoint.info.sinks.items()]
@@ -161,7 +157,9 @@ class Checkpoint:
     def _has_changed(self) -> bool:
         """Whether another driver has used the checkpoint since this start read it."""
         chosen = self._chosen
-        if current_generation(chosen.root).path != chosen.current.path or beginning_of(self.folder) != self._found:
+        if current_generation(chosen.root).path != chosen.current.folder.path:
+            return True
+        if beginning_of(self.folder) != chosen.record.beginning:
             return True
         if chosen.is_current:
             return False
@@ -281,12 +279,13 @@ class Checkpoint:
     def _new_notes(self) -> Notes:
         return Notes() if self.restoration is None else self.restoration.notes(self._plan)
 
-    def _compare(self, before: Manifest, allow_dropped_state: bool) -> Notes:
+    def _continued_notes(self, allow_dropped_state: bool) -> Notes:
         """Check that the program can continue from the checkpoint, and return the notes to continue with."""
+        record = self._chosen.record
         self._note_book.read()
-        now, types = manifest_of(self._plan, self._layout), TypeRegistry.of(self._plan)
-        earlier = () if self.restoration is None else self.restoration.origin.earlier
-        notes = check_restart(self.folder.path, self._plan, before, now, self._note_book.notes, types, earlier)
-        dropped = dropped_state(self._plan, [*earlier, before["program"], *notes.programs], notes.fields)
+        if self._chosen.differences:
+            raise refusal(self.folder.path, self._chosen.differences)
+        notes = continued_notes(self._plan, record.programs, record.notes)
+        dropped = dropped_state(self._plan, record.programs, notes.fields)
         refuse_or_warn_of_dropped(self.folder.path, dropped, allowed=allow_dropped_state)
         return notes

@@ -20,9 +20,9 @@ from runtime_spark.failures import job_failure, usable
 from runtime_spark.file_merges import SparkMerger
 from runtime_spark.folders import open_folder
 from runtime_spark.generations import current_generation
-from runtime_spark.layout import Layout, StateLayout
+from runtime_spark.layout import Layout
+from runtime_spark.record import JobRecord, read_record
 from runtime_spark.runtime import SparkRuntime
-from runtime_spark.savepoint.basis import SavepointBasis, read_basis
 from runtime_spark.savepoint.create import create_savepoint
 from runtime_spark.savepoint.state_entries import state_entries
 from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker
@@ -82,12 +82,12 @@ def compact(path: str, target_bytes: int, settings: Mapping[str, str]) -> int:
     return replaced
 
 
-def last(checkpoint: str, settings: Mapping[str, str]) -> tuple[SavepointBasis, Mapping[str, Any]]:
+def last(checkpoint: str, settings: Mapping[str, str]) -> tuple[JobRecord, Mapping[str, Any]]:
     """Return a checkpoint as of its last complete micro-batch, and the layout of its state."""
     spark = session(settings)
     with usable(f"The checkpoint {checkpoint}"):
-        basis = read_basis(current_generation(open_folder(spark, checkpoint)))
-    return basis, basis.manifest["layout"]
+        record = read_record(current_generation(open_folder(spark, checkpoint)))
+    return record, record.layout
 
 
 def verify(checkpoint: str, settings: Mapping[str, str], key_file: str | None) -> dict[str, Any]:
@@ -106,18 +106,17 @@ def verify(checkpoint: str, settings: Mapping[str, str], key_file: str | None) -
     spark = session(settings)
     with usable(f"The checkpoint {checkpoint}"):
         folder = current_generation(open_folder(spark, checkpoint))
-        basis = read_basis(folder)
+        record = read_record(folder)
         check_state_metadata(folder)
-    in_map = basis.manifest["layout"]["state"] == StateLayout.MAP.value
-    make = RowMaker(basis.placement.addresses, basis.history, in_map, key)
+    make = RowMaker(record.placement.addresses, record.history, record.has_pages, key)
     size = F.coalesce(F.length("key_bytes"), F.lit(0)) + F.coalesce(F.length("value_bytes"), F.lit(0))
     try:
-        rows = state_entries(spark, basis).mapInArrow(make, ROWS_SCHEMA)
+        rows = state_entries(spark, record).mapInArrow(make, ROWS_SCHEMA)
         counted = rows.groupBy("uid").agg(F.count("*").alias("rows"), F.sum(size).alias("bytes")).collect()
     except Exception as error:
-        raise job_failure(error, basis.job_name) from error
+        raise job_failure(error, record.job_name) from error
     operators = [{"operator": row["uid"], "rows": row["rows"], "bytes": row["bytes"]} for row in counted]
-    return {"batch_id": basis.batch_id, "operators": sorted(operators, key=lambda row: str(row["operator"]))}
+    return {"batch_id": record.batch_id, "operators": sorted(operators, key=lambda row: str(row["operator"]))}
 
 
 def state_key(key_file: str | None) -> StateKey | None:

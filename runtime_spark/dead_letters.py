@@ -16,13 +16,9 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.job import RunOptions
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.savepoint.source_replays import with_values
-from runtime_spark.checkpoint_log import beginning_of
 from runtime_spark.failures import usable
 from runtime_spark.folders import open_folder
-from runtime_spark.manifest import read_checkpoint_id, read_manifest
-from runtime_spark.notes import NoteBook
-from runtime_spark.savepoint.basis import read_basis
-from runtime_spark.savepoint.origin import CheckpointOrigin
+from runtime_spark.record import JobRecord
 from runtime_spark.state_key import StateKey
 
 __all__ = ("CheckpointLetters", "batch_letters", "check_pending", "is_withdrawn", "letters_in", "pending_in")
@@ -81,7 +77,7 @@ class CheckpointLetters:
 
 
 def pending_in(
-    spark: SparkSession, root: Folder, current: Folder, plan: Plan, options: RunOptions
+    spark: SparkSession, root: Folder, current: JobRecord, plan: Plan, options: RunOptions
 ) -> PendingReplay | None:
     """Return the letters that a start has to process again; None if there are none.
 
@@ -92,12 +88,10 @@ def pending_in(
         plan: The program that starts.
         options: The options of the start.
     """
-    if read_manifest(current) is None:
+    if current.manifest is None:
         return None
-    origin = CheckpointOrigin.read(current)
-    letters = _job_letters(spark, root, plan, options, _job_id(current, origin))
-    first_batch = (0 if origin is None else origin.first_batch) + beginning_of(current).batch_id
-    found = pending_replay(letters, Replays() if origin is None else origin.replays, first_batch)
+    letters = _job_letters(spark, root, plan, options, current.job_id)
+    found = pending_replay(letters, current.replays, current.next_batch)
     if found is not None and found.dropped:
         _LOG.warning(
             "%s: dead letters that are not processed again, because their micro-batch is repeated, they were processed "
@@ -109,37 +103,29 @@ def pending_in(
 
 
 def is_withdrawn(
-    spark: SparkSession, root: Folder, current: Folder, begun: Folder, plan: Plan, options: RunOptions
+    spark: SparkSession, root: Folder, current: JobRecord, begun: JobRecord, plan: Plan, options: RunOptions
 ) -> bool:
     """Whether the generation ``begun`` processes letters again for a request that was withdrawn since."""
-    before, after = CheckpointOrigin.read(current), CheckpointOrigin.read(begun)
-    done = set() if before is None else set(before.replays.requests)
-    own = set() if after is None else set(after.replays.requests) - done
+    own = set(begun.replays.requests) - set(current.replays.requests)
     if not own:
         return False
-    letters = _job_letters(spark, root, plan, options, _job_id(current, before))
+    letters = _job_letters(spark, root, plan, options, current.job_id)
     return not own <= {request.name for request in letters.requests()}
 
 
-def check_pending(current: Folder, plan: Plan, pending: PendingReplay, state_key: StateKey | None) -> None:
+def check_pending(current: JobRecord, plan: Plan, pending: PendingReplay, state_key: StateKey | None) -> None:
     """Check that ``plan`` can process letters again, before a savepoint is taken.
 
     Raises:
         IncompatibleCheckpointError: It cannot.
         CorruptDataError: A letter was changed.
     """
-    notes = NoteBook(current)
-    notes.read()
     sources = [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
-    ended = {op.uid for op in sources if all(notes.notes.ended_subtasks(op.uid, op.parallelism))}
+    ended = {op.uid for op in sources if all(current.notes.ended_subtasks(op.uid, op.parallelism))}
     key = None if state_key is None else state_key.value
-    positions = with_values(read_basis(current).sources, pending.values(key))
+    positions = with_values(current.sources, pending.values(key))
     offsets = {uid: position.offset for uid, position in positions.items()}
     check_replays(plan, pending.rows(key), TypeRegistry.of(plan), ended, offsets)
-
-
-def _job_id(generation: Folder, origin: CheckpointOrigin | None) -> str:
-    return str(read_checkpoint_id(generation)) if origin is None or origin.job_id is None else origin.job_id
 
 
 def _job_letters(spark: SparkSession, root: Folder, plan: Plan, options: RunOptions, job_id: str) -> JobLetters:

@@ -20,7 +20,6 @@ from dsv2.graph import Plan
 from dsv2.job import RunOptions
 from dsv2.program.difference import Difference
 from dsv2.program.savepoint_check import carried_differences
-from dsv2.runtime.serde.type_registry import TypeRegistry
 from runtime_spark.checkpoint_log import beginning_of
 from runtime_spark.dead_letters import check_pending, is_withdrawn, pending_in
 from runtime_spark.driver_processes import describe_driver
@@ -28,21 +27,15 @@ from runtime_spark.file_outputs import check_outputs
 from runtime_spark.folders import jvm_process
 from runtime_spark.generations import (
     SAVEPOINT,
-    Ancestry,
     begun_generation,
     current_generation,
     delete_generation,
     next_generation,
 )
-from runtime_spark.incomplete_batch import begun_batch, check_incomplete_batch
 from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
-from runtime_spark.manifest import has_spark_state, manifest_of, read_manifest
-from runtime_spark.notes import NoteBook, notes_of
-from runtime_spark.restart import restart_differences
-from runtime_spark.savepoint.basis import read_basis
+from runtime_spark.record import JobRecord
 from runtime_spark.savepoint.create import take_savepoint
-from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.savepoint.restoration import check_positions
 from runtime_spark.state_key import StateKey
 
@@ -58,32 +51,34 @@ class ChosenGeneration:
     Attributes:
         root: The checkpoint.
         current: Its current generation when the start chose.
-        folder: The generation in which the start continues: the current one or the next.
+        record: The generation in which the start continues: the current one or the next.
         starts_over: Whether the micro-batch that has begun is discarded, because it is the first one of the checkpoint
             and the program has changed.
         discarded_folders: The file sinks of a generation that has begun and is discarded: uids and folders.
+        differences: Why the program cannot continue there.
     """
 
     root: Folder
-    current: Folder
-    folder: Folder
+    current: JobRecord
+    record: JobRecord
     starts_over: bool = False
     discarded_folders: Sequence[tuple[str, str]] = ()
+    differences: Sequence[Difference] = ()
 
     @property
     def path_below_root(self) -> str:
         """What to append to the path of the checkpoint, such as ``/generations/1``."""
-        return self.folder.path.removeprefix(self.root.path)
+        return self.record.folder.path.removeprefix(self.root.path)
 
     @property
     def is_first(self) -> bool:
         """Whether the start continues in the first generation."""
-        return self.folder.path == self.root.path
+        return self.record.folder.path == self.root.path
 
     @property
     def is_current(self) -> bool:
         """Whether the start continues in the current generation."""
-        return self.folder.path == self.current.path
+        return self.record.folder.path == self.current.folder.path
 
 
 def choose_generation(
@@ -110,32 +105,33 @@ def choose_generation(
         CorruptDataError: A file of the checkpoint is damaged.
         JobError: The savepoint cannot be taken.
     """
-    current, begun = current_generation(root), begun_generation(root)
+    current, later = JobRecord(current_generation(root)), begun_generation(root)
+    begun = None if later is None else JobRecord(later)
     if begun is not None and _continues(spark, root, current, begun, plan, layout, options):
         return ChosenGeneration(root, current, begun)
-    discarded = () if begun is None else notes_of(begun).file_folders()
+    discarded = () if begun is None else begun.notes.file_folders()
     chosen = partial(ChosenGeneration, root, current, discarded_folders=discarded)
-    found = _differences(current, plan, layout)
-    if found and (options.on_change == "refuse" or _has_spark_state(current)):
-        return chosen(current)  # where it will be refused
+    found = current.differences(plan, layout)
+    if found and (options.on_change == "refuse" or current.has_spark_state):
+        return chosen(current, differences=found)  # where it will be refused
     if begun is not None:
-        check_incomplete_batch(begun, plan)
+        begun.check_incomplete_batch(plan)
     replay = pending_in(spark, root, current, plan, options)
-    if replay is not None and not found and begun_batch(current) is not None:
+    if replay is not None and not found and current.has_begun_next:
         # Otherwise its sinks would get other records with the same batch id.
         _LOG.warning("%s: a micro-batch is not complete, so dead letters wait for the next start.", root.path)
         replay = None
     if not found and replay is None:
         return chosen(current)
-    check_incomplete_batch(current, plan)
-    if not current.numbers("commits"):
+    current.check_incomplete_batch(plan)
+    if not current.folder.numbers("commits"):
         return chosen(current, starts_over=bool(found))
     _check(spark, current, plan, found, options)
     if replay is not None:
         check_pending(current, plan, replay, state_key)
     _log(root, found, replay)
     _migrate(spark, root, current, state_key, replay)
-    return chosen(next_generation(root))
+    return chosen(JobRecord(next_generation(root)))
 
 
 @contextmanager
@@ -158,44 +154,35 @@ def another_driver(root: Folder) -> ConfigurationError:
 
 
 def _continues(
-    spark: SparkSession, root: Folder, current: Folder, begun: Folder, plan: Plan, layout: Layout, options: RunOptions
+    spark: SparkSession,
+    root: Folder,
+    current: JobRecord,
+    begun: JobRecord,
+    plan: Plan,
+    layout: Layout,
+    options: RunOptions,
 ) -> bool:
     """Whether the program continues the generation ``begun``: it began it, and its replays were not withdrawn."""
-    return not _differences(begun, plan, layout) and not is_withdrawn(spark, root, current, begun, plan, options)
+    return not begun.differences(plan, layout) and not is_withdrawn(spark, root, current, begun, plan, options)
 
 
-def _differences(generation: Folder, plan: Plan, layout: Layout) -> Sequence[Difference]:
-    """List the differences with which the program cannot continue in ``generation``."""
-    before = read_manifest(generation)
-    if before is None:
-        return ()
-    note_book, origin = NoteBook(generation), CheckpointOrigin.read(generation)
-    note_book.read()
-    earlier = () if origin is None else origin.earlier
-    types = TypeRegistry.of(plan)
-    return restart_differences(plan, before, manifest_of(plan, layout), note_book.notes, types, earlier)
-
-
-def _has_spark_state(generation: Folder) -> bool:
-    before = read_manifest(generation)
-    return before is not None and has_spark_state(before)
-
-
-def _check(spark: SparkSession, current: Folder, plan: Plan, found: Sequence[Difference], options: RunOptions) -> None:
+def _check(
+    spark: SparkSession, current: JobRecord, plan: Plan, found: Sequence[Difference], options: RunOptions
+) -> None:
     """Check that the program can start from a savepoint of ``current``, before one is taken."""
-    basis = read_basis(current)
+    current.check_savepoint()
     carried_differences(
         "checkpoint",
-        current.path,
+        current.folder.path,
         plan,
-        basis.programs,
+        current.programs,
         found,
         allow_dropped_state=options.allow_dropped_state,
-        fields=basis.notes.fields,
+        fields=current.notes.fields,
     )
-    check_positions(plan, basis.sources, options.continued_sources)
-    owner = OutputOwner(basis.job_id, _ancestry(current, str(basis.checkpoint_id)).checkpoint_id)
-    check_outputs(spark, plan, owner, basis.first_batch + basis.batch_id + 1, takes_over=True)
+    check_positions(plan, current.sources, options.continued_sources)
+    owner = OutputOwner(current.job_id, current.inherited.checkpoint_id)
+    check_outputs(spark, plan, owner, current.next_batch, takes_over=True)
 
 
 def _log(root: Folder, found: Sequence[Difference], replay: PendingReplay | None) -> None:
@@ -208,20 +195,14 @@ def _log(root: Folder, found: Sequence[Difference], replay: PendingReplay | None
 
 
 def _migrate(
-    spark: SparkSession, root: Folder, current: Folder, state_key: StateKey | None, replay: PendingReplay | None
+    spark: SparkSession, root: Folder, current: JobRecord, state_key: StateKey | None, replay: PendingReplay | None
 ) -> None:
     """Begin the next generation with a savepoint of ``current``. Discards an earlier attempt."""
-    before = beginning_of(current)
+    folder = current.folder
     with lease_on(spark, root):
-        if current_generation(root).path != current.path or beginning_of(current) != before:
+        if current_generation(root).path != folder.path or beginning_of(folder) != current.beginning:
             raise another_driver(root)
         after = next_generation(root)
         delete_generation(root, after)
-        _ancestry(current, str(read_basis(current).checkpoint_id)).write(after)
-        take_savepoint(spark, current, after.subfolder(SAVEPOINT), state_key, replay)
-
-
-def _ancestry(generation: Folder, checkpoint_id: str) -> Ancestry:
-    """Return what the generation after ``generation``, which has ``checkpoint_id``, inherits."""
-    origin = CheckpointOrigin.read(generation)
-    return Ancestry.read(generation) or Ancestry(checkpoint_id, None if origin is None else origin.path)
+        current.inherited.write(after)
+        take_savepoint(spark, folder, after.subfolder(SAVEPOINT), state_key, replay)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from dsv2.dead_letters.replay import check_replays
 from dsv2.errors import ConfigurationError, IncompatibleCheckpointError
 from dsv2.graph import Plan
@@ -11,7 +13,7 @@ from dsv2.savepoint.metadata import SavepointInfo
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import Sink
 
-__all__ = ("check_began_with", "check_next_batch", "check_start")
+__all__ = ("check_began_with", "check_next_batch", "check_repeated_batch", "check_start")
 
 
 def check_start(plan: Plan, savepoint: SavepointReader, *, allow_dropped_state: bool) -> None:
@@ -56,7 +58,7 @@ def check_began_with(checkpoint: str, savepoint: str | None, asked: str) -> None
 
 
 def check_next_batch(path: str, plan: Plan, info: SavepointInfo) -> None:
-    """Check that ``plan`` may continue the job of a savepoint, as ``check_incomplete_batch`` does for a checkpoint.
+    """Check that ``plan`` may continue the job of a savepoint.
 
     Args:
         path: The savepoint, for errors.
@@ -69,13 +71,34 @@ def check_next_batch(path: str, plan: Plan, info: SavepointInfo) -> None:
     """
     if not info.has_begun_next:
         return
+    check_repeated_batch(
+        plan,
+        info.sinks,
+        info.origin.batch_id + 1,
+        f"which had begun when the savepoint {path} was taken. A start from the savepoint may give it other records "
+        f"with the same batch id. Start the job once from its checkpoint, which completes the micro-batch, and take "
+        f"the savepoint with stop_with_savepoint. If that is impossible, start with as_new_job=True and other outputs.",
+    )
+
+
+def check_repeated_batch(plan: Plan, sinks: Collection[str], batch_id: int, remedy: str) -> None:
+    """Check that the sinks of ``plan`` may get other records of a micro-batch that an earlier run has begun.
+
+    ``FileSink``, ``KafkaSink`` and ``PostgresSink`` notice themselves what they have written of it.
+
+    Args:
+        plan: The program that starts.
+        sinks: The uids of the sinks of the earlier run.
+        batch_id: The micro-batch, as sinks know it.
+        remedy: Why they would get other records, and what to do. Ends the error.
+
+    Raises:
+        IncompatibleCheckpointError: A sink relies on getting the same records.
+    """
     for operator in plan.operators:
         sink = operator.body
-        if isinstance(sink, Sink) and not sink.accepts_other_records and operator.uid in info.sinks:
+        if isinstance(sink, Sink) and not sink.accepts_other_records and operator.uid in sinks:
             raise IncompatibleCheckpointError(
                 f"The sink {operator}, defined at {operator.location}, may have written a part of micro-batch "
-                f"{info.origin.batch_id + 1}, which had begun when the savepoint {path} was taken. A start from the "
-                f"savepoint may give it other records with the same batch id. Start the job once from its checkpoint, "
-                f"which completes the micro-batch, and take the savepoint with stop_with_savepoint. If that is "
-                f"impossible, start with as_new_job=True and other outputs."
+                f"{batch_id}, {remedy}"
             )

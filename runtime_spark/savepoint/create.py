@@ -17,8 +17,7 @@ from runtime_spark.connect import check_classic
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.folders import open_folder
 from runtime_spark.generations import current_generation
-from runtime_spark.layout import StateLayout
-from runtime_spark.savepoint.basis import SavepointBasis, read_basis
+from runtime_spark.record import JobRecord, read_record
 from runtime_spark.savepoint.state_entries import state_entries
 from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker, local_rows
 from runtime_spark.savepoint.tables import file_digests, holding_operators, write_tables
@@ -93,13 +92,13 @@ def take_savepoint(
         CorruptDataError: A file of the checkpoint or the state in it is damaged.
         JobError: Spark cannot read the state or write the savepoint.
     """
-    basis = read_basis(checkpoint)
+    record = read_record(checkpoint)
     check_state_metadata(checkpoint)
     relocate_state_metadata(checkpoint)
     try:
-        _write(spark, basis, folder, state_key, replay)
+        _write(spark, record, folder, state_key, replay)
     except Exception as error:
-        raise job_failure(error, basis.job_name) from error
+        raise job_failure(error, record.job_name) from error
 
 
 def check_unused_path(spark: SparkSession, path: str | PathLike[str]) -> Folder:
@@ -112,15 +111,14 @@ def check_unused_path(spark: SparkSession, path: str | PathLike[str]) -> Folder:
 
 def _write(
     spark: SparkSession,
-    basis: SavepointBasis,
+    record: JobRecord,
     folder: Folder,
     state_key: StateKey | None,
     replay: PendingReplay | None,
 ) -> None:
-    in_map = basis.manifest["layout"]["state"] == StateLayout.MAP.value
-    make = RowMaker(basis.placement.addresses, basis.history, in_map, state_key)
-    rows = state_entries(spark, basis).mapInArrow(make, ROWS_SCHEMA)
-    sources, replays = basis.sources, basis.replays
+    make = RowMaker(record.placement.addresses, record.history, record.has_pages, state_key)
+    rows = state_entries(spark, record).mapInArrow(make, ROWS_SCHEMA)
+    sources, replays = record.sources, record.replays
     if replay is not None:
         key = None if state_key is None else state_key.value
         rows = rows.unionAll(local_rows(spark, replay.rows(key)))
@@ -128,26 +126,26 @@ def _write(
         replays = replay.after
     rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        with settings(spark, {_ENTRIES_AT_ONCE: str(_PAGES if in_map else _BLOBS)}):
+        with settings(spark, {_ENTRIES_AT_ONCE: str(_PAGES if record.has_pages else _BLOBS)}):
             rows.count()
-        tables = write_tables(rows, folder, basis.programs[-1])
-        holding = holding_operators(rows, basis.programs[-1])
+        tables = write_tables(rows, folder, record.programs[-1])
+        holding = holding_operators(rows, record.programs[-1])
     finally:
         rows.unpersist()
-    origin = Origin(basis.job_name, basis.job_id, basis.first_batch + basis.batch_id)
+    origin = Origin(record.job_name, record.job_id, record.next_batch - 1)
     info = SavepointInfo(
         str(uuid4()),
         origin,
-        basis.programs,
+        record.programs,
         tables,
         sources,
-        sink_positions(basis.notes.sinks, origin),
+        sink_positions(record.notes.sinks, origin),
         file_digests(spark, folder, tables),
-        basis.notes.keys,
-        basis.notes.fields,
+        record.notes.keys,
+        record.notes.fields,
         holding,
         replays,
-        basis.has_begun_next,
+        record.has_begun_next,
         spark=spark.version,
     )
     write_info(folder, info)

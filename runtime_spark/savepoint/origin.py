@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from dsv2.dead_letters.replay import Replays
 from dsv2.folders import Folder
@@ -12,7 +13,7 @@ from dsv2.program.description import Description
 from dsv2.program.history import continued_programs
 from dsv2.savepoint.metadata import SavepointInfo, SourcePosition
 
-__all__ = ("CheckpointOrigin",)
+__all__ = ("NO_ORIGIN", "CheckpointOrigin")
 
 _NAME = "dsv2/origin.json"
 
@@ -71,3 +72,7 @@ class CheckpointOrigin:
         """
         remedy = "It records the savepoint with which the checkpoint began. Restore it from a backup."
         return read_document(checkpoint, _NAME, CheckpointOrigin, remedy)
+
+
+NO_ORIGIN: Final = CheckpointOrigin(None, "", {}, (), {}, None, 0)
+"""For a checkpoint that began without a savepoint."""

@@ -22,9 +22,10 @@ from dsv2.savepoint.start import check_began_with, check_next_batch, check_start
 from dsv2.sources import DataFrameSource
 from runtime_spark.failures import usable
 from runtime_spark.folders import open_folder
-from runtime_spark.generations import SAVEPOINT, Ancestry
+from runtime_spark.generations import SAVEPOINT
 from runtime_spark.notes import Notes
-from runtime_spark.savepoint.origin import CheckpointOrigin
+from runtime_spark.record import JobRecord
+from runtime_spark.savepoint.origin import NO_ORIGIN, CheckpointOrigin
 from runtime_spark.savepoint.tables import file_digests
 
 __all__ = ("Restoration", "check_digests", "check_positions", "restoration_of")
@@ -56,13 +57,13 @@ class Restoration:
 
 
 def restoration_of(
-    spark: SparkSession, checkpoint: Folder, plan: Plan, options: RunOptions, *, begun: bool, committed: bool
+    spark: SparkSession, record: JobRecord, plan: Plan, options: RunOptions, *, begun: bool, committed: bool
 ) -> Restoration | None:
-    """Return what a start from ``checkpoint`` restores; None if it did not begin with a savepoint.
+    """Return what a start from a checkpoint restores; None if it did not begin with a savepoint.
 
     Args:
         spark: The session.
-        checkpoint: The checkpoint.
+        record: The generation of the checkpoint.
         plan: The program that starts.
         options: The options of the start.
         begun: Whether a micro-batch has begun in the checkpoint.
@@ -74,11 +75,8 @@ def restoration_of(
         IncompatibleCheckpointError: The program cannot start from the savepoint.
         CorruptDataError: The savepoint is damaged.
     """
-    origin, ancestry = CheckpointOrigin.read(checkpoint), Ancestry.read(checkpoint)
-    if ancestry is not None:
-        began_with: str | None = ancestry.savepoint
-    else:
-        began_with = None if origin is None else origin.path
+    checkpoint, origin, ancestry = record.folder, record.origin, record.ancestry
+    began_with = origin.path if ancestry is None else ancestry.savepoint
     if options.savepoint is not None:
         with usable(f"The path {options.savepoint} of the savepoint"):
             path = open_folder(spark, options.savepoint).path
@@ -86,7 +84,7 @@ def restoration_of(
             check_began_with(checkpoint.path, began_with, path)
         began_with = path
     if committed:
-        return None if origin is None else Restoration(origin, None)
+        return None if origin == NO_ORIGIN else Restoration(origin, None)
     if ancestry is not None:
         folder = checkpoint.subfolder(SAVEPOINT)
     elif began_with is not None:
@@ -96,7 +94,7 @@ def restoration_of(
         return None
     savepoint = SavepointReader(folder)
     check_digests(spark, folder, savepoint.info)
-    if begun and origin is not None and origin.savepoint_id != savepoint.info.savepoint_id:
+    if begun and origin.savepoint_id not in (NO_ORIGIN.savepoint_id, savepoint.info.savepoint_id):
         raise ConfigurationError(
             f"The checkpoint {checkpoint.path} began from another savepoint in the folder {folder.path}. Use a new "
             f"checkpoint_location."

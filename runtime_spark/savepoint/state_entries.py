@@ -14,9 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder, LocalFolder
 from runtime_spark.folders import driver_folder
-from runtime_spark.layout import StateLayout
 from runtime_spark.map_stage import JOURNAL, PAGES, SUBTASK
-from runtime_spark.savepoint.basis import SavepointBasis
+from runtime_spark.record import JobRecord
 
 __all__ = ("BLOB", "EXPECTED", "IN_JOURNAL", "PAGE", "state_entries")
 
@@ -33,27 +32,27 @@ PAGE: Final = 3
 """One of its pages."""
 
 
-def state_entries(spark: SparkSession, basis: SavepointBasis) -> DataFrame:
+def state_entries(spark: SparkSession, record: JobRecord) -> DataFrame:
     """Return the stored state of all slots.
 
     Columns: ``slot``, ``kind``, ``map`` and ``number`` of a page or a place of the journal, and ``data``. The entries
     of a slot are together in one partition, in the order of these columns.
     """
     _ = spark.streams  # Spark 4.2 starts the coordinator of state stores with it, and tasks that read state need that
-    slots = sorted(basis.placement.addresses)
+    slots = sorted(record.placement.addresses)
     expected = spark.createDataFrame([(slot,) for slot in slots], "slot int")
     found = [expected.select("slot", *_entry(F.lit(EXPECTED), F.lit(None), F.lit(None), F.lit(None)))]
-    layout, location = basis.manifest["layout"], _location(spark, basis.checkpoint)
-    for level in basis.checkpoint.numbers("state"):
-        reader = spark.read.format("statestore").option("operatorId", level).option("batchId", basis.batch_id)
-        if layout["state"] == StateLayout.BLOB.value:
+    location = _location(spark, record.folder)
+    for level in record.folder.numbers("state"):
+        reader = spark.read.format("statestore").option("operatorId", level).option("batchId", record.batch_id)
+        if not record.has_pages:
             states = reader.load(location)
             found.append(_blobs(states, F.col("value.groupState.blob")))
         else:
             blobs = reader.option("stateVarName", SUBTASK).load(location)
             pages = reader.option("stateVarName", PAGES).load(location)
             found += [_blobs(blobs, F.col("value.blob")), _pages(pages)]
-    grouped = reduce(DataFrame.unionAll, found).repartition(layout["partitions"], "slot")
+    grouped = reduce(DataFrame.unionAll, found).repartition(record.layout["partitions"], "slot")
     return grouped.sortWithinPartitions("slot", "kind", "map", "number")
 
 

@@ -21,7 +21,7 @@ from dsv2.program.differences import differences
 from dsv2.program.dropped import dropped_state
 from dsv2.program.fingerprint import PYTHON
 from dsv2.program.key_samples import KeySample, KeySampler, add_samples, changed_keys, readable_samples
-from dsv2.program.restart import refuse_or_warn_of_dropped
+from dsv2.program.restart import refusal, refuse_or_warn_of_dropped
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import stable_hash
@@ -30,7 +30,7 @@ from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark.layout import Layout
 from runtime_spark.manifest import Manifest, layout_differences, manifest_of
 from runtime_spark.notes import Notes
-from runtime_spark.restart import check_restart
+from runtime_spark.restart import continued_notes, restart_differences
 from tests.durations import ms
 
 
@@ -241,10 +241,17 @@ def test_unreadable_samples_are_ignored() -> None:
 # --- A start --------------------------------------------------------------------------------------------------------
 
 
+def check_restart(plan: Plan, before: Manifest, now: Manifest, notes: Notes) -> Notes:
+    """Start ``plan`` from a checkpoint, and return the notes with which it continues."""
+    if found := restart_differences(plan, before, now, notes, TypeRegistry.of(plan)):
+        raise refusal("/checkpoint", found)
+    return continued_notes(plan, [before["program"], *notes.programs], notes)
+
+
 def start(program: Program, before: Program, notes: Notes) -> Notes:
     """Start ``program`` from the checkpoint of ``before`` and return the notes as they are read back."""
     plan = program.plan()
-    notes = check_restart("/checkpoint", plan, before.manifest(), program.manifest(), notes, TypeRegistry.of(plan))
+    notes = check_restart(plan, before.manifest(), program.manifest(), notes)
     return Notes(**json.loads(json.dumps(vars(notes))))
 
 
@@ -267,7 +274,7 @@ def test_savepoint_is_offered_if_it_carries_everything() -> None:
     now = PROGRAM.manifest()
     other = now | {"layout": {"partitions": 5, "state": "blob"}}
     with pytest.raises(IncompatibleCheckpointError) as refused:
-        check_restart("/checkpoint", PROGRAM.plan(), other, now, Notes(), TypeRegistry.of(PROGRAM.plan()))
+        check_restart(PROGRAM.plan(), other, now, Notes())
     _, difference, advice = str(refused.value).splitlines()
     assert difference == "  - the number of state partitions was 5 and is now 1. A savepoint carries this change."
     assert advice.startswith("Undo the changes, or start with on_change='migrate'")
@@ -305,11 +312,11 @@ def test_values_of_unknown_classes_are_refused() -> None:
 def test_selectors_are_compared_again_under_another_python() -> None:
     plan, old = PROGRAM.plan(), PROGRAM.manifest()
     old["program"]["python"] = "3.1"
-    notes = check_restart("/checkpoint", plan, old, PROGRAM.manifest(), Notes(), TypeRegistry.of(plan))
+    notes = check_restart(plan, old, PROGRAM.manifest(), Notes())
     assert [program["python"] for program in notes.programs] == [PYTHON]
     changed = Program(key=author)
     with pytest.raises(IncompatibleCheckpointError, match="has changed"):
-        check_restart("/checkpoint", changed.plan(), old, changed.manifest(), notes, TypeRegistry.of(plan))
+        check_restart(changed.plan(), old, changed.manifest(), notes)
 
 
 def test_layout_is_compared() -> None:
@@ -320,7 +327,7 @@ def test_layout_is_compared() -> None:
         ("the number of state partitions was 5 and is now 1", True),
     ]
     with pytest.raises(IncompatibleCheckpointError, match="partitions was 5 and is now 1"):
-        check_restart("/checkpoint", PROGRAM.plan(), other, now, Notes(), TypeRegistry.of(PROGRAM.plan()))
+        check_restart(PROGRAM.plan(), other, now, Notes())
 
 
 def test_equal_program_is_not_noted() -> None:

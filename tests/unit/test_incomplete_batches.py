@@ -13,8 +13,8 @@ from dsv2.folders import LocalFolder
 from dsv2.graph import Plan
 from dsv2.program.description import describe_sinks
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, ParallelSink, PrintSink, Sink, SinkBatch
-from runtime_spark.incomplete_batch import check_incomplete_batch
 from runtime_spark.notes import NoteBook, Notes
+from runtime_spark.record import JobRecord
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from tests.support import local_environment
 
@@ -31,6 +31,10 @@ def plan_of(sink: Sink[Any], uid: str = "out") -> Plan:
     env = local_environment()
     env.from_collection([1]).with_uid("in").to_sink(sink).with_uid(uid)
     return env.build_plan("sinks")
+
+
+def check_incomplete_batch(folder: LocalFolder, plan: Plan) -> None:
+    JobRecord(folder).check_incomplete_batch(plan)
 
 
 def begun(path: Path, plan: Plan, *, commit: bool = False, first_batch: int | None = None) -> LocalFolder:

@@ -276,12 +276,12 @@ def test_state_that_spark_cannot_read_is_an_error_of_the_job(monkeypatch: pytest
     def unreadable(*_: object) -> None:
         raise OSError("a block is missing")
 
-    basis = SimpleNamespace(manifest={"layout": {"state": "blob"}}, placement=Mock(), history=None, job_name="words")
+    record = SimpleNamespace(has_pages=False, placement=Mock(), history=None, job_name="words")
     for name, replacement in (
         ("session", lambda settings: None),
         ("F", MagicMock()),
         ("open_folder", lambda spark, path: LocalFolder(path)),
-        ("read_basis", lambda folder: basis),
+        ("read_record", lambda folder: record),
         ("state_entries", unreadable),
     ):
         monkeypatch.setattr(command_line, name, replacement)

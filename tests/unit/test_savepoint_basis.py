@@ -17,13 +17,13 @@ from dsv2.program.checked_json import to_json
 from dsv2.runtime.sources.sent_before import has_ended
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sinks import CollectSink
+from runtime_spark import record
 from runtime_spark.checkpoint_log import beginning_of
 from runtime_spark.layout import Layout
 from runtime_spark.manifest import read_manifest, write_manifest
 from runtime_spark.notes import NoteBook, Notes
 from runtime_spark.placement import Placement
-from runtime_spark.savepoint import basis
-from runtime_spark.savepoint.basis import SavepointBasis, read_basis
+from runtime_spark.record import JobRecord, read_record
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from tests.support import local_environment
 
@@ -65,8 +65,8 @@ class Checkpoint:
     def report(self, batch_id: int, reports: Any) -> None:
         self.folder.write(f"dsv2/reports/{batch_id}.json", to_json({"reports": reports}))
 
-    def basis(self) -> SavepointBasis:
-        return read_basis(self.folder)
+    def basis(self) -> JobRecord:
+        return read_record(self.folder)
 
 
 @pytest.fixture
@@ -120,8 +120,8 @@ def test_basis_of_a_running_job_is_read_again_if_the_job_moves_on(
     found = beginning_of(checkpoint.folder)
     before = replace(found, batch_id=found.batch_id - 1)
     seen = iter([before, found, found, found])  # a micro-batch is completed while the basis is first read
-    monkeypatch.setattr(basis, "beginning_of", lambda folder: next(seen))
-    assert read_basis(checkpoint.folder).batch_id == found.batch_id - 1
+    monkeypatch.setattr(record, "beginning_of", lambda folder: next(seen))
+    assert read_record(checkpoint.folder).batch_id == found.batch_id - 1
     assert next(seen, None) is None
 
 
@@ -135,22 +135,22 @@ def test_file_that_a_running_job_replaces_is_read_again(
             raise errors.pop()
         return read(folder)
 
-    monkeypatch.setattr(basis, "read_manifest", replaced)
-    assert read_basis(checkpoint.folder).checkpoint_id == CHECKPOINT
-    errors += [CorruptDataError("damaged") for _ in range(basis._ATTEMPTS)]
+    monkeypatch.setattr(record, "read_manifest", replaced)
+    assert read_record(checkpoint.folder).checkpoint_id == CHECKPOINT
+    errors += [CorruptDataError("damaged") for _ in range(record._ATTEMPTS)]
     with pytest.raises(CorruptDataError, match="damaged"):
-        read_basis(checkpoint.folder)
+        read_record(checkpoint.folder)
 
 
 def test_state_of_spark_is_in_no_savepoint(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(basis, "has_spark_state", lambda manifest: True)
+    monkeypatch.setattr(record, "has_spark_state", lambda manifest: True)
     with pytest.raises(ConfigurationError, match="A savepoint cannot contain their state"):
-        read_basis(checkpoint.folder)
+        read_record(checkpoint.folder)
 
 
 def test_checkpoint_without_a_complete_micro_batch_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="not a checkpoint with a complete micro-batch"):
-        read_basis(LocalFolder(str(tmp_path / "none")))
+        read_record(LocalFolder(str(tmp_path / "none")))
     checkpoint = Checkpoint(tmp_path)
     checkpoint.begin(0, None, None, None, None)
     with pytest.raises(ConfigurationError, match="not a checkpoint with a complete micro-batch"):

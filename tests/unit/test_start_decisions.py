@@ -15,6 +15,7 @@ from dsv2.program.description import describe
 from runtime_spark import migration
 from runtime_spark.layout import Layout
 from runtime_spark.migration import ChosenGeneration, choose_generation
+from runtime_spark.record import JobRecord
 from runtime_spark.savepoint import restoration
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.savepoint.restoration import restoration_of
@@ -46,7 +47,7 @@ def test_savepoint_that_was_replaced_is_refused(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(restoration, "SavepointReader", lambda folder: second)
     monkeypatch.setattr(restoration, "check_digests", lambda *_: None)
     with pytest.raises(ConfigurationError, match=rf"began from another savepoint in the folder {path}\."):
-        restoration_of(NO_SESSION, checkpoint, PLAN, RunOptions(), begun=True, committed=False)
+        restoration_of(NO_SESSION, JobRecord(checkpoint), PLAN, RunOptions(), begun=True, committed=False)
 
 
 @pytest.mark.parametrize("master", ["yarn", "local[2]", None])
