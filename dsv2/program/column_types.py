@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any, NewType, TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
-from typing_extensions import TypeAliasType, is_typeddict
+from typing_extensions import is_typeddict
+
+from dsv2.state.types import resolved
 
 __all__ = ("ColumnType", "column_type", "column_type_of_value", "is_column_type")
 
@@ -49,13 +51,8 @@ class _Forms:
         self._inside: list[type] = []
 
     def of(self, form: Any) -> ColumnType | None:
-        if isinstance(form, NewType):
-            return self.of(form.__supertype__)
-        if isinstance(form, TypeAliasType):
-            return self.of(form.__value__)
+        form = resolved(form)
         origin, arguments = typing.get_origin(form), typing.get_args(form)
-        if origin is typing.Annotated:
-            return self.of(arguments[0])
         if origin is not None:
             return self._of_generic(origin, arguments)
         if form in _PLAIN:
@@ -99,24 +96,29 @@ class _Forms:
         return {"struct": found} if found and all(kind is not None for _, kind in found) else None
 
 
-def column_type_of_value(value: object) -> ColumnType | None:
-    """Return the column type for values like ``value``, for keys, whose type is not declared."""
-    kind = type(value)
+def column_type_of_value(
+    value: object, of_part: Callable[[object], ColumnType | None] | None = None
+) -> ColumnType | None:
+    """Return the column type for values like ``value``, for keys, whose type is not declared.
+
+    ``of_part``: Returns the column type of a field or element. None (default): this function.
+    """
+    kind, of_part = type(value), of_part or column_type_of_value
     if isinstance(value, Enum):
         return "string"
     if kind in _PLAIN:
         return _PLAIN[kind]
     if isinstance(value, tuple):
         names = getattr(kind, "_fields", None) or [f"_{number}" for number in range(1, len(value) + 1)]
-        return _struct_of(names, value)
+        return _struct_of(names, map(of_part, value))
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind)]
-        return _struct_of(names, [getattr(value, name, None) for name in names])
+        return _struct_of(names, [of_part(getattr(value, name, None)) for name in names])
     return None
 
 
-def _struct_of(names: Iterable[str], values: Iterable[object]) -> ColumnType | None:
-    found = [[name, column_type_of_value(value)] for name, value in zip(names, values, strict=True)]
+def _struct_of(names: Iterable[str], columns: Iterable[ColumnType | None]) -> ColumnType | None:
+    found = [[name, column] for name, column in zip(names, columns, strict=True)]
     return {"struct": found} if found and all(kind is not None for _, kind in found) else None
 
 

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable
-from typing import Any, NewType, TypeAlias
+from typing import Any, TypeAlias
 
-from typing_extensions import TypeAliasType
-
-from dsv2.state.types import UNIONS
+from dsv2.state.types import UNIONS, resolved
 
 __all__ = ("Renamed", "Shape", "fits_into", "is_shape", "name_of", "shape_of", "shown")
 
@@ -28,15 +26,10 @@ _WIDER = {"builtins.int": ("builtins.float", "builtins.complex"), "builtins.floa
 
 def shape_of(form: object) -> Shape:
     """Describe the type ``form``, as in an annotation. Aliases are replaced by what they stand for."""
-    if isinstance(form, NewType):
-        return shape_of(form.__supertype__)
-    if isinstance(form, TypeAliasType):
-        return shape_of(form.__value__)
+    form = resolved(form)
     if isinstance(form, list):
         return [_PARAMETERS, *map(shape_of, form)]
     origin, args = typing.get_origin(form), typing.get_args(form)
-    if origin is typing.Annotated:
-        return shape_of(args[0])
     if origin in UNIONS:
         return _union([shape_of(arg) for arg in args])
     if origin is typing.Literal:

@@ -195,17 +195,4 @@ def _column_of(value: Any) -> ColumnType | None:
         pairs = ([_column_of(key), _column_of(element)] for key, element in value.items())
         found: Iterator[ColumnType] = ({"map": pair} for pair in pairs if None not in pair)
         return next(found, None)
-    if isinstance(value, tuple) or dataclasses.is_dataclass(value):
-        return _struct_of(value)
-    return column_type_of_value(value)
-
-
-def _struct_of(value: Any) -> ColumnType | None:
-    if isinstance(value, tuple):
-        names = getattr(value, "_fields", None) or [f"_{number}" for number in range(1, len(value) + 1)]
-        parts = list(value)
-    else:
-        names = [field.name for field in dataclasses.fields(value)]
-        parts = [getattr(value, name, None) for name in names]
-    found = [[name, _column_of(part)] for name, part in zip(names, parts, strict=True)]
-    return {"struct": found} if found and all(kind is not None for _, kind in found) else None
+    return column_type_of_value(value, _column_of)

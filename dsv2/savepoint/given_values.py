@@ -7,12 +7,12 @@ import typing
 from collections.abc import Callable
 from datetime import UTC, datetime, time, timedelta
 from enum import Enum
-from typing import Any, NewType, TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
-from typing_extensions import TypeAliasType, is_typeddict
+from typing_extensions import is_typeddict
 
-from dsv2.state.types import UNIONS
+from dsv2.state.types import UNIONS, resolved
 
 __all__ = ("value_maker",)
 
@@ -24,13 +24,8 @@ def value_maker(form: object) -> _Make:
 
     A value that does not fit is returned as it is, or raises any exception. The caller checks the results.
     """
-    if isinstance(form, NewType):
-        return value_maker(form.__supertype__)
-    if isinstance(form, TypeAliasType):
-        return value_maker(form.__value__)
+    form = resolved(form)
     origin, arguments = typing.get_origin(form), typing.get_args(form)
-    if origin is typing.Annotated:
-        return value_maker(arguments[0])
     if origin in UNIONS:
         present = [part for part in arguments if part is not type(None)]
         return _or_none(value_maker(present[0])) if len(present) == 1 else _itself

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from dsv2.errors import CorruptDataError
@@ -20,12 +18,11 @@ from dsv2.savepoint.columns import arrow_type, to_array
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ("COLUMNS", "SavepointTable", "TableId", "parquet_files", "rows_in", "table_in", "without_expiry")
+__all__ = ("COLUMNS", "SavepointTable", "TableId", "rows_in", "table_in", "without_expiry")
 
 COLUMNS = ("subtask", "kind", "state", "key_bytes", "value_bytes")
 """The columns of every table: the fields of ``StateRow``. Typed columns follow, ``key`` and ``value``."""
 
-_ROWS_PER_FILE = 1 << 20
 _ROWS_PER_BATCH = 1 << 15
 _OF_ONE_STATE = (RowKind.KEYED, RowKind.EXPIRING, RowKind.SUBTASK_STATE)
 
@@ -131,22 +128,6 @@ def _declared_column(table: TableId, program: Description) -> ColumnType | None:
     return column
 
 
-def parquet_files(table: SavepointTable, rows: Iterable[StateRow], codec: Codec) -> Iterator[bytes]:
-    """Yield the contents of Parquet files with ``rows``. Memory is bounded by one file."""
-    import pyarrow.parquet as pq
-
-    schema, left = table.schema(), iter(rows)
-    while some := list(islice(left, _ROWS_PER_BATCH)):
-        data = io.BytesIO()
-        written = 0
-        with pq.ParquetWriter(data, schema, compression="zstd") as writer:
-            while some:
-                writer.write_batch(table.batch(some, codec))
-                written += len(some)
-                some = list(islice(left, _ROWS_PER_BATCH)) if written < _ROWS_PER_FILE else []
-        yield data.getvalue()
-
-
 # Both read without threads: one of Arrow that still refers to ``data`` when Python ends would abort the process.
 
 
@@ -159,7 +140,7 @@ def table_in(data: bytes, name: str, columns: Sequence[str]) -> pa.Table:
         columns: The names of the columns.
 
     Raises:
-        CorruptDataError: The file is not one that ``parquet_files`` made.
+        CorruptDataError: The file is not one of a savepoint.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -179,7 +160,7 @@ def rows_in(data: bytes, name: str) -> Iterator[StateRow]:
         name: The file, for errors.
 
     Raises:
-        CorruptDataError: The file is not one that ``parquet_files`` made.
+        CorruptDataError: The file is not one of a savepoint.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

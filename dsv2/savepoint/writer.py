@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
+from itertools import count, islice
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from dsv2.dead_letters.replay import Replays
@@ -21,9 +25,15 @@ from dsv2.savepoint.metadata import (
     sink_positions,
     write_info,
 )
-from dsv2.savepoint.tables import SavepointTable, TableId, parquet_files
+from dsv2.savepoint.tables import SavepointTable, TableId
 
-__all__ = ("SavepointWriter", "check_unused", "folders_of")
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+__all__ = ("SavepointWriter", "TableWriter", "check_unused")
+
+_ROWS_AT_ONCE = 1 << 14
+_ROWS_PER_FILE = 1 << 20
 
 
 def check_unused(folder: Folder) -> None:
@@ -36,10 +46,93 @@ def check_unused(folder: Folder) -> None:
         raise ConfigurationError(f"{folder.path} is not empty. A savepoint needs a folder of its own.")
 
 
-def folders_of(tables: Iterable[TableId]) -> dict[TableId, str]:
-    """Return a folder for each table."""
-    in_order = sorted(tables, key=lambda table: (table.uid, table.kind, table.state or ""))
-    return {table: f"state/{table.folder(number)}" for number, table in enumerate(in_order)}
+class TableWriter:
+    """Writes the tables of a savepoint. Memory is bounded by a file of each table that is open.
+
+    Args:
+        folder: The savepoint.
+        program: The last program, which has the types of states.
+        codec: Decodes the values of typed columns.
+    """
+
+    def __init__(self, folder: Folder, program: Description, codec: Codec) -> None:
+        self._folder = folder
+        self._program = program
+        self._codec = codec
+        self._tables: dict[TableId, SavepointTable] = {}
+        self._numbers = count()
+        self._open: dict[TableId, _File] = {}
+        self._written: dict[str, SavepointFile] = {}
+        self._parts: dict[TableId, Iterator[int]] = {}
+
+    def add(self, rows: Iterable[tuple[str, StateRow]]) -> None:
+        """Add the rows of one table, which may have become rows of others."""
+        left = iter(rows)
+        while some := list(islice(left, _ROWS_AT_ONCE)):
+            by_table: dict[TableId, list[StateRow]] = {}
+            for uid, row in some:
+                by_table.setdefault(TableId.of(uid, row.kind, row.state), []).append(row)
+            for table, of_table in by_table.items():
+                self._add_to(table, of_table)
+        for table in list(self._open):
+            self._finish(table)
+
+    def copy(self, table: SavepointTable, contents: Iterable[bytes]) -> None:
+        """Copy the files of a table that has not changed, apart from the name of its operator."""
+        found = self._table(table.id, lambda folder: replace(table, folder=folder))
+        for data in contents:
+            self._write(found, data)
+
+    def finish(self) -> tuple[list[SavepointTable], dict[str, SavepointFile]]:
+        """Return the tables and the files by name."""
+        return list(self._tables.values()), self._written
+
+    def _add_to(self, table_id: TableId, rows: Sequence[StateRow]) -> None:
+        table = self._table(
+            table_id, lambda folder: SavepointTable.of(table_id, folder, rows[0], self._program, self._codec)
+        )
+        file = self._open.get(table_id)
+        if file is None:
+            file = self._open[table_id] = _File(table)
+        file.add(rows, self._codec)
+        if file.rows >= _ROWS_PER_FILE:
+            self._finish(table_id)
+
+    def _table(self, table: TableId, make: Callable[[str], SavepointTable]) -> SavepointTable:
+        if table not in self._tables:
+            self._tables[table] = make(f"state/{table.folder(next(self._numbers))}")
+            self._parts[table] = count()
+        return self._tables[table]
+
+    def _finish(self, table: TableId) -> None:
+        self._write(self._tables[table], self._open.pop(table).finish())
+
+    def _write(self, table: SavepointTable, data: bytes) -> None:
+        name = f"{table.folder}/part-{next(self._parts[table.id]):05}.parquet"
+        self._folder.write(name, data)
+        self._written[name] = SavepointFile(len(data), sha256(data).hexdigest())
+
+
+class _File:
+    """A Parquet file that is being written."""
+
+    def __init__(self, table: SavepointTable) -> None:
+        import pyarrow.parquet as pq
+
+        self._table = table
+        self._data = io.BytesIO()
+        self._writer: pq.ParquetWriter = pq.ParquetWriter(self._data, table.schema(), compression="zstd")
+        self.rows = 0
+
+    def add(self, rows: Sequence[StateRow], codec: Codec) -> None:
+        """Add rows."""
+        self._writer.write_batch(self._table.batch(rows, codec))
+        self.rows += len(rows)
+
+    def finish(self) -> bytes:
+        """Return the content of the file."""
+        self._writer.close()
+        return self._data.getvalue()
 
 
 class SavepointWriter:
@@ -58,25 +151,15 @@ class SavepointWriter:
         check_unused(folder)
         self._folder = folder
         self._programs = programs
-        self._codec = codec
-        self._tables: list[SavepointTable] = []
-        self._files: dict[str, SavepointFile] = {}
+        self._tables = TableWriter(folder, programs[-1], codec)
 
     def write(self, rows: Iterable[tuple[str, StateRow]]) -> None:
         """Write the state of all operators. Called once with the rows and their uids, in any order."""
         by_table: dict[TableId, list[StateRow]] = {}
         for uid, row in rows:
             by_table.setdefault(TableId.of(uid, row.kind, row.state), []).append(row)
-        for table, folder in folders_of(by_table).items():
-            self._write_table(table, folder, by_table[table])
-
-    def _write_table(self, table_id: TableId, folder: str, rows: Sequence[StateRow]) -> None:
-        table = SavepointTable.of(table_id, folder, rows[0], self._programs[-1], self._codec)
-        self._tables.append(table)
-        for number, data in enumerate(parquet_files(table, rows, self._codec)):
-            file = f"{folder}/part-{number:05}.parquet"
-            self._folder.write(file, data)
-            self._files[file] = SavepointFile(len(data), sha256(data).hexdigest())
+        for table in sorted(by_table, key=lambda table: (table.uid, table.kind, table.state or "")):
+            self._tables.add((table.uid, row) for row in by_table[table])
 
     def finish(
         self,
@@ -88,7 +171,7 @@ class SavepointWriter:
         replays: Replays | None = None,
     ) -> SavepointInfo:
         """Write the description (see ``SavepointInfo``) and return it. ``sinks``: The result of ``describe_sinks``."""
-        tables, files = self._tables, self._files
+        tables, files = self._tables.finish()
         info = SavepointInfo(
             str(uuid4()),
             origin,

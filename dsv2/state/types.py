@@ -12,7 +12,7 @@ from typing_extensions import TypeAliasType, is_typeddict
 
 from dsv2.errors import StateDeclarationError
 
-__all__ = ("UNIONS", "check_type", "classes_in", "fits")
+__all__ = ("UNIONS", "check_type", "classes_in", "fits", "resolved")
 
 UNIONS = (typing.Union, types.UnionType)
 
@@ -27,6 +27,15 @@ def check_type(form: object, owner: str) -> None:
         raise StateDeclarationError(f"{owner}: {form!r} is not a type. {advice}.")
     for part in _parts(form):
         check_type(part, owner)
+
+
+def resolved(form: object) -> object:
+    """Return the type that a ``NewType``, an alias or an ``Annotated`` stands for; others as they are."""
+    if isinstance(form, NewType):
+        return resolved(form.__supertype__)
+    if isinstance(form, TypeAliasType):
+        return resolved(form.__value__)
+    return resolved(typing.get_args(form)[0]) if typing.get_origin(form) is typing.Annotated else form
 
 
 def classes_in(form: object) -> set[type]:
@@ -77,11 +86,8 @@ def _parts(form: object) -> Iterator[object]:
 
 
 def _collect(form: object, found: set[type]) -> None:
-    if isinstance(form, NewType):
-        _collect(form.__supertype__, found)
-    elif isinstance(form, TypeAliasType):
-        _collect(form.__value__, found)
-    elif typing.get_origin(form) is not None:
+    form = resolved(form)
+    if typing.get_origin(form) is not None:
         for part in _parts(form):
             _collect(part, found)
     elif isinstance(form, type) and form is not Any and form not in found:
