@@ -17,7 +17,7 @@ from dsv2.arrow import records_of
 from dsv2.arrow.schema import can_be_columns
 from dsv2.graph import Operator
 from dsv2.record_batch import RecordBatch
-from dsv2.runtime.sources.indexed_pace import DEFAULT_RECORDS_PER_BATCH
+from dsv2.runtime.sources.indexed_planner import DEFAULT_RECORDS_PER_BATCH
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.sources import DataFrameSource

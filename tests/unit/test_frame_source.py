@@ -20,7 +20,7 @@ from dsv2.clock import Clock, SystemClock
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import END, START, Control
 from dsv2.runtime.serde.type_registry import TypeRegistry
-from dsv2.runtime.sources.indexed_pace import DEFAULT_RECORDS_PER_BATCH
+from dsv2.runtime.sources.indexed_planner import DEFAULT_RECORDS_PER_BATCH
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, DataGeneratorSource, IndexedSource
 from runtime_spark.closures import from_bytes, to_bytes
