@@ -1,10 +1,10 @@
-"""Combiners for any type of values and any combination function. Those of numbers have a faster one.
+"""Combiners that deliver a value on every arrival that changes it, for any type of values and any combination function.
 
 They follow the rules of ``dsv2.watermark.combiner``. What a channel that becomes inactive means depends on the
 combination:
 
-* MIN, MAX, UNION, INTERSECTION: the result can only advance. For sets that is a superset, for vectors one with no
-  smaller entry.
+* MIN, MAX, AND, OR, UNION, INTERSECTION: the result can only advance. For sets that is a superset, for vectors one with
+  no smaller entry.
 * SUM, COUNT, quantiles, "at least k channels" and functions of the program: the result of the channels that are left
   is delivered if it differs. If none is left, the last result stays.
 * LAST: nothing. The last value stays, whoever has sent it.
@@ -12,7 +12,8 @@ combination:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import gt, lt
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
@@ -20,13 +21,14 @@ from typing_extensions import TypeVar
 from dsv2.errors import JobError
 from dsv2.watermark.combination import Combination
 from dsv2.watermark.delivery import DeliverWhen, Delivery, WatermarkDelivery
+from dsv2.watermark.extremum import Extremum
 
-__all__ = ("GeneralCombiner", "LastCombiner")
+__all__ = ("ArrivedValues", "Deliveries", "LastCombiner", "WatermarkCombiner")
 
 V = TypeVar("V")
 
 
-class _Deliveries(Generic[V]):
+class Deliveries(Generic[V]):
     """Decides which combined values are delivered, and remembers the last one."""
 
     def __init__(self, identifier: str, delivery: Delivery[V]) -> None:
@@ -54,8 +56,43 @@ class _Deliveries(Generic[V]):
             ) from error
 
 
-class GeneralCombiner(Generic[V]):
-    """Combines the values of all channels on every arrival, in the order of their arrival."""
+class ArrivedValues(Generic[V]):
+    """The last values of a set of channels in the order of their arrival. The interface is that of ``Extremum``."""
+
+    def __init__(self, combine: Callable[[Sequence[V]], V | None], values: Iterable[tuple[int, V]]) -> None:
+        self._combine = combine
+        self._values = dict(values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def put(self, channel: int, value: V) -> None:
+        """Set the value of ``channel``, which may be a new one."""
+        self._values.pop(channel, None)
+        self._values[channel] = value
+
+    def discard(self, channel: int) -> None:
+        """Remove the value of ``channel`` if it has one."""
+        self._values.pop(channel, None)
+
+    def value(self, others: Sequence[V] = ()) -> V | None:
+        """Return the combination of ``others`` and the values. There must be one."""
+        return self._combine([*others, *self._values.values()])
+
+
+class WatermarkCombiner(Generic[V]):
+    """Combines the last values of all channels on every arrival.
+
+    Args:
+        identifier: The identifier of the watermark.
+        combination: The combination.
+        delivery: Which results are delivered.
+        wait: Whether nothing is delivered until every active channel has a value.
+        channels: The number of channels.
+        inactive: Those that start inactive.
+        of_numbers: Whether the result is the least or the greatest of numbers, and delivered if it differs. Then
+            arrivals cost little, and those that change nothing are skipped. AND is a minimum, and OR is a maximum.
+    """
 
     aligned = False
 
@@ -67,38 +104,82 @@ class GeneralCombiner(Generic[V]):
         wait: bool,
         channels: int,
         inactive: Iterable[int],
+        *,
+        of_numbers: bool = False,
     ) -> None:
         self._combination = combination
-        self._deliveries = _Deliveries(identifier, delivery)
+        self._deliveries = Deliveries(identifier, delivery)
         self._wait = wait
         self._channels = channels
         self._inactive = set(inactive)
-        self._values: dict[int, V] = {}  # by arrival, without those of ended channels
+        self._of_numbers = of_numbers
+        self._values: dict[int, V] = {}  # without those of ended channels; by arrival, unless they are numbers
+        self._present = self._present_values()
         self._pending: set[int] = set()  # channels whose value is not part of any combination yet
-        self._pending_of_ended: list[V] = []
+        self._pending_of_ended: list[V] = []  # pending values of ended channels
         self._due = False  # whether a channel has sent a value or become active since the last combination
         self._absent_counted = False  # whether the last delivered value includes values of inactive channels
 
     def update(self, channel: int, value: V) -> V | None:
         """``channel`` sent ``value``. Returns the value to deliver, or None."""
-        self._values.pop(channel, None)
+        if not self._of_numbers:
+            self._values.pop(channel, None)
         self._values[channel] = value
+        if channel not in self._inactive:
+            self._present.put(channel, value)
         self._pending.add(channel)
         self._due = True
         return self._combine(arrived=True)
 
     def effective(self, channel: int, values: Sequence[V]) -> Iterator[V]:
-        """All of ``values``: each may change the result."""
-        return iter(values)
+        """Yield those of ``values`` that must be passed to ``update`` one by one, if ``channel`` sends all at once.
+
+        The others are superseded before they could change anything: they are not delivered, and leave no trace. Each
+        value must be passed on before the next one is requested.
+        """
+        if not self._of_numbers:
+            yield from values
+            return
+        *earlier, last = values
+        index, count = 0, len(earlier)
+        better: Callable[[Any, Any], bool] = gt if self._combination.is_greatest else lt
+        while index < count:
+            if self._is_waiting_without(channel):
+                break
+            if self._cannot_change_result(channel):
+                reached = self._present.value()
+                while index < count and not better(earlier[index], reached):
+                    index += 1
+            if index < count:
+                yield earlier[index]
+                index += 1
+        yield last
+
+    def _is_waiting_without(self, channel: int) -> bool:
+        """Whether nothing is delivered before another channel has sent a value."""
+        missing = self._channels - len(self._present) - (channel not in self._values)
+        return self._wait and not self._inactive and missing > 0
+
+    def _cannot_change_result(self, channel: int) -> bool:
+        """Whether the value of another channel is the combined one, and outdoes that of ``channel``."""
+        if self._inactive or self._pending_of_ended or not self._present:
+            return False
+        own, reached = self._values.get(channel), self._present.value()
+        return reached == self._deliveries.last and own != reached
 
     def deactivate(self, channel: int) -> V | None:
         """``channel`` became idle. Returns the value to deliver, or None."""
         self._inactive.add(channel)
+        self._present.discard(channel)
         return self._combine()
 
     def activate(self, channel: int) -> V | None:
         """An idle ``channel`` became active, so its last value counts again. Returns the value to deliver, or None."""
         self._inactive.discard(channel)
+        if not self._of_numbers:
+            self._present = self._present_values()  # in the order of arrival
+        elif channel in self._values:
+            self._present.put(channel, self._values[channel])
         self._due = True
         return self._combine()
 
@@ -138,8 +219,9 @@ class GeneralCombiner(Generic[V]):
         if everything:
             self._pending_of_ended.clear()
         self._values = {channel: value for channel, value in self._values.items() if channel not in channels}
+        self._present = self._present_values()
         self._pending.difference_update(channels)
-        if not self._present():
+        if not self._present:
             self._deliveries.last = None  # so that the next value is delivered, whatever it is
         return self._deliveries.pass_on(self._current())
 
@@ -149,67 +231,65 @@ class GeneralCombiner(Generic[V]):
         current = self._current()
         return current if current == self._deliveries.last else None
 
-    def _present(self) -> list[V]:
-        return [value for channel, value in self._values.items() if channel not in self._inactive]
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether an active channel has no value, and is waited for."""
+        return self._wait and len(self._present) < self._channels - len(self._inactive)
+
+    def _present_values(self) -> ArrivedValues[V] | Extremum[Any]:
+        """The values of the active channels."""
+        values = ((channel, value) for channel, value in self._values.items() if channel not in self._inactive)
+        if self._of_numbers:
+            return Extremum[Any](self._combination.is_greatest, values)
+        return ArrivedValues(self._combination.combine, values)
 
     def _current(self) -> V | None:
         """The combination of the active channels. None: there is none, or one that is waited for has no value."""
-        present = self._present()
-        waits = self._wait and len(present) < self._channels - len(self._inactive)
-        return self._combination.combine(present) if present and not waits else None
+        return self._present.value() if self._present and not self._is_waiting else None
 
     def _combine(self, *, arrived: bool = False) -> V | None:
-        present = self._present()
-        if self._wait and len(present) < self._channels - len(self._inactive):
+        if self._is_waiting:
             return None
         if not self._due:
             return self._of_those_left()
-        absent = [value for channel, value in self._values.items() if channel in self._pending & self._inactive]
-        counted = [*self._pending_of_ended, *absent, *present]
-        if not counted:
+        absent = self._pending_of_ended
+        if self._inactive:
+            uncounted = self._pending & self._inactive
+            absent = [*absent, *(value for channel, value in self._values.items() if channel in uncounted)]
+        if not self._present and not absent:
             return None
-        self._absent_counted = len(counted) > len(present)
+        self._absent_counted = bool(absent)
         self._due = False
         self._pending.clear()
-        self._pending_of_ended.clear()
-        delivered = self._deliveries.pass_on(self._combination.combine(counted), arrived=arrived)
+        self._pending_of_ended = []
+        delivered = self._deliveries.pass_on(self._present.value(absent), arrived=arrived)
         return self.following() if delivered is None else delivered
 
     def _of_those_left(self) -> V | None:
-        present = self._present()
-        combined = self._combination.combine(present) if present else None
+        combined = self._present.value() if self._present else None
         if combined is None or not self._combination.follows(combined, self._deliveries.last):
             return None
         return self._deliveries.pass_on(combined)
 
     def snapshot(self) -> tuple[Any, ...]:
         """The state as built-in values and values of the watermark, for ``restore``."""
+        values: Iterable[tuple[int, Any]] = self._values.items()
+        ended: Iterable[Any] = self._pending_of_ended
+        if self._of_numbers:  # their order has no meaning
+            values, ended = sorted(values), sorted(ended)
         inactive, pending = tuple(sorted(self._inactive)), tuple(sorted(self._pending))
-        last = self._deliveries.last
-        return tuple(self._values.items()), inactive, pending, tuple(self._pending_of_ended), self._due, last
+        return tuple(values), inactive, pending, tuple(ended), self._due, self._deliveries.last
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Restore the state of a ``snapshot``."""
         values, inactive, pending, ended, self._due, self._deliveries.last = state
         self._values, self._inactive, self._pending = dict(values), set(inactive), set(pending)
         self._pending_of_ended = list(ended)
+        self._present = self._present_values()
 
 
-class LastCombiner(Generic[V]):
+class LastCombiner(WatermarkCombiner[V]):
     """Delivers the value that arrived last, from whichever channel. Inactive channels change nothing."""
-
-    aligned = False
-
-    def __init__(self, identifier: str, delivery: Delivery[V], inactive: Iterable[int]) -> None:
-        self._deliveries = _Deliveries(identifier, delivery)
-        self._inactive = set(inactive)
-        self._values: dict[int, V] = {}  # by arrival
-
-    def update(self, channel: int, value: V) -> V | None:
-        """``channel`` sent ``value``. Returns it if it is delivered, else None."""
-        self._values.pop(channel, None)
-        self._values[channel] = value
-        return self._deliveries.pass_on(value, arrived=True)
 
     def forget(self, channels: Collection[int], *, everything: bool = False) -> V | None:
         """The values of ``channels`` have expired. Returns the last one of the others if it is delivered, or None."""
@@ -223,44 +303,7 @@ class LastCombiner(Generic[V]):
         """The last one of the values that count, or None."""
         return next(reversed(self._values.values()), None)
 
-    def effective(self, channel: int, values: Sequence[V]) -> Iterator[V]:
-        """All of ``values``: each may be delivered."""
-        return iter(values)
-
-    def deactivate(self, channel: int) -> None:
-        """``channel`` became idle."""
-        self._inactive.add(channel)
-
-    def activate(self, channel: int) -> None:
-        """An idle ``channel`` became active."""
-        self._inactive.discard(channel)
-
-    def end(self, channel: int) -> None:
-        """``channel`` has ended."""
-        self._values.pop(channel, None)
-        self._inactive.add(channel)
-
-    def is_uncounted(self, channel: int) -> bool:
-        """Never: every value is delivered by itself."""
-        return False
-
-    def following(self) -> None:
-        """Nothing follows a delivery."""
-
-    @property
-    def combined(self) -> V | None:
-        """The value delivered last, or None."""
-        return self._deliveries.last
-
-    def sent(self) -> Mapping[int, V]:
-        """The last values of the channels that have not ended."""
-        return self._values
-
-    def snapshot(self) -> tuple[Any, ...]:
-        """The state in the form of ``GeneralCombiner.snapshot``."""
-        return tuple(self._values.items()), tuple(sorted(self._inactive)), (), (), False, self._deliveries.last
-
-    def restore(self, state: tuple[Any, ...]) -> None:
-        """Restore the state of a ``snapshot``."""
-        values, inactive, _, _, _, self._deliveries.last = state
-        self._values, self._inactive = dict(values), set(inactive)
+    def _combine(self, *, arrived: bool = False) -> V | None:
+        self._pending.clear()
+        self._due = False
+        return self._deliveries.pass_on(self.standing, arrived=True) if arrived else None

@@ -55,6 +55,11 @@ class Combination(Generic[V]):
         return self.family in ("min", "max", "and", "or")
 
     @property
+    def is_greatest(self) -> bool:
+        """Whether an extremum is the greatest value."""
+        return self.family in ("max", "or")
+
+    @property
     def takes_last(self) -> bool:
         """Whether the result is the value that arrived last."""
         return self.family == "last"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from dsv2.watermark.general_combiner import GeneralCombiner, LastCombiner
+from dsv2.watermark.arrival_combiner import WatermarkCombiner
 
 __all__ = ("ExpiringCombiner",)
 
@@ -34,7 +34,7 @@ class ExpiringCombiner(Generic[V]):
 
     aligned = False
 
-    def __init__(self, inner: GeneralCombiner[V] | LastCombiner[V], lifetime_ms: int, now: Callable[[], int]) -> None:
+    def __init__(self, inner: WatermarkCombiner[V], lifetime_ms: int, now: Callable[[], int]) -> None:
         self._inner = inner
         self._lifetime = lifetime_ms
         self._now = now
@@ -69,7 +69,7 @@ class ExpiringCombiner(Generic[V]):
         return min(self._deadlines.values(), default=None)
 
     def effective(self, channel: int, values: Sequence[V]) -> Iterator[V]:
-        """See ``GeneralCombiner``. All values arrive at the same time, so the last one sets when it expires."""
+        """See ``WatermarkCombiner``. All values arrive at the same time, so the last one sets when it expires."""
         return self._inner.effective(channel, values)
 
     def deactivate(self, channel: int) -> V | None:
@@ -87,7 +87,7 @@ class ExpiringCombiner(Generic[V]):
         return self._noted(change(channel))
 
     def following(self) -> V | None:
-        """See ``GeneralCombiner``."""
+        """See ``WatermarkCombiner``."""
         return self._inner.following()
 
     @property

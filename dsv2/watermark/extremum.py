@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
@@ -48,8 +48,10 @@ class Extremum(Generic[V]):
         """Remove the value of ``channel`` if it has one."""
         self._values.pop(channel, None)
 
-    def value(self) -> V:
-        """The least or the greatest value. There must be a channel."""
+    def value(self, others: Sequence[V] = ()) -> V:
+        """Return the least or the greatest value, and of ``others``. There must be one."""
+        if others:
+            return self._best([*others, self.value()] if self._values else others)
         values = self._values
         if len(values) <= _FEW:
             if self._heap:

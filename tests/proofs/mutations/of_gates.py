@@ -9,7 +9,8 @@ from typing import Any
 from dsv2.runtime.exchange import gate
 from dsv2.runtime.exchange.frames import WATERMARK, Control
 from dsv2.runtime.exchange.gate import InputGate
-from dsv2.watermark.combiner import AlignedWatermarkCombiner, WatermarkCombiner
+from dsv2.watermark.arrival_combiner import Deliveries, WatermarkCombiner
+from dsv2.watermark.combiner import AlignedWatermarkCombiner
 from dsv2.watermark.event_time import EventTimeCombiner
 from tests.proofs.mutations.mutation import Mutation, nothing, wait_for_idle, without
 
@@ -41,11 +42,11 @@ def _idle_only_for_the_input(original: Any) -> Any:
 
 
 def _deliver_always(original: Any) -> Any:
-    def changed(self: Any, combined: Any) -> Any:
-        self._last = combined
+    def pass_on(self: Any, combined: Any, *, arrived: bool = False) -> Any:
+        self.last = combined
         return combined
 
-    return changed
+    return pass_on
 
 
 def _keep_values_of_ended(original: Any) -> Any:
@@ -206,8 +207,8 @@ GATES = [
         "an unchanged value is delivered",
         "gate, 2 channels, MAX (wait for none)",
         "change",
-        WatermarkCombiner,
-        "_changed",
+        Deliveries,
+        "pass_on",
         _deliver_always,
     ),
     Mutation(
