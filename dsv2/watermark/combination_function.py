@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -14,6 +15,7 @@ __all__ = (
     "CombinationFunction",
     "CustomCombination",
     "GeneralCombinationFunction",
+    "NamedByValue",
     "Quantile",
     "family_of",
     "is_idempotent",
@@ -34,6 +36,22 @@ class CombinationFunction(Protocol):
         """Its name in plans, such as ``min`` or ``quantile(0.5)``."""
 
 
+class NamedByValue(ABC):
+    """Has a name and a value, like a member of an enumeration."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """Its name in the description of a program."""
+        return self.value.upper()
+
+    @property
+    @abstractmethod
+    def value(self) -> str:
+        """Its name in plans."""
+
+
 class GeneralCombinationFunction(Enum):
     """How the values of several channels are combined, further than minimum, maximum, AND and OR."""
 
@@ -45,54 +63,36 @@ class GeneralCombinationFunction(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Quantile:
+class Quantile(NamedByValue):
     """The value of a channel such that the fraction ``quantile`` of the channels has no greater one."""
 
     quantile: float
 
     @property
-    def name(self) -> str:
-        """Its name in the description of a program."""
-        return self.value.upper()
-
-    @property
     def value(self) -> str:
-        """Its name in plans."""
         return f"quantile({self.quantile:g})"
 
 
 @dataclass(frozen=True, slots=True)
-class AtLeastChannels:
+class AtLeastChannels(NamedByValue):
     """The greatest value that at least ``channels`` channels have reached."""
 
     channels: int
 
     @property
-    def name(self) -> str:
-        """Its name in the description of a program."""
-        return self.value.upper()
-
-    @property
     def value(self) -> str:
-        """Its name in plans."""
         return f"at_least({self.channels})"
 
 
 @dataclass(frozen=True, slots=True)
-class CustomCombination(Generic[V]):
+class CustomCombination(NamedByValue, Generic[V]):
     """A function of the program. ``idempotent``: whether the combination of a value with itself is that value."""
 
     function: Callable[[V, V], V]
     idempotent: bool
 
     @property
-    def name(self) -> str:
-        """Its name in the description of a program."""
-        return self.value.upper()
-
-    @property
     def value(self) -> str:
-        """Its name in plans."""
         return f"combine({getattr(self.function, '__qualname__', type(self.function).__qualname__)})"
 
 

@@ -9,6 +9,8 @@ from typing import Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
+from dsv2.watermark.combination_function import NamedByValue
+
 __all__ = ("DeliverWhen", "Delivery", "WatermarkDelivery")
 
 V = TypeVar("V")
@@ -22,19 +24,13 @@ class WatermarkDelivery(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class DeliverWhen(Generic[V]):
+class DeliverWhen(NamedByValue, Generic[V]):
     """A changed value is delivered when ``predicate(value, delivered)`` holds. ``delivered``: the last one, or None."""
 
     predicate: Callable[[V, V | None], bool]
 
     @property
-    def name(self) -> str:
-        """Its name in the description of a program."""
-        return self.value.upper()
-
-    @property
     def value(self) -> str:
-        """Its name in plans."""
         return f"when {getattr(self.predicate, '__qualname__', type(self.predicate).__qualname__)}"
 
 

@@ -47,25 +47,14 @@ class ValueType(ABC, Generic[V]):
 
     __slots__ = ()
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """How plans and messages show the type, such as ``long``."""
-
-    @property
-    @abstractmethod
-    def requirement(self) -> str:
-        """What a value must be, such as ``a signed 64-bit integer``."""
-
-    @property
-    @abstractmethod
-    def kind(self) -> type[Any]:
-        """The class of the values."""
-
-    @property
-    @abstractmethod
-    def combinations(self) -> tuple[str, ...]:
-        """The families of combination functions that accept values of this type."""
+    name: str
+    """How plans and messages show the type, such as ``long``."""
+    requirement: str
+    """What a value must be, such as ``a signed 64-bit integer``."""
+    kind: type[Any]
+    """The class of the values."""
+    combinations: tuple[str, ...]
+    """The families of combination functions that accept values of this type."""
 
     @abstractmethod
     def admits(self, value: object) -> bool:
@@ -107,21 +96,10 @@ class LongType(ValueType[int]):
 
     __slots__ = ()
 
-    @property
-    def name(self) -> str:
-        return "long"
-
-    @property
-    def requirement(self) -> str:
-        return "a signed 64-bit integer"
-
-    @property
-    def kind(self) -> type[int]:
-        return int
-
-    @property
-    def combinations(self) -> tuple[str, ...]:
-        return (*_ORDERED, "sum", "count", *_FOR_ALL)
+    name = "long"
+    requirement = "a signed 64-bit integer"
+    kind = int
+    combinations = (*_ORDERED, "sum", "count", *_FOR_ALL)
 
     def admits(self, value: object) -> bool:
         return (type(value) is int or is_whole_number(value)) and LONG_MIN <= value <= LONG_MAX
@@ -132,21 +110,10 @@ class BoolType(ValueType[bool]):
 
     __slots__ = ()
 
-    @property
-    def name(self) -> str:
-        return "bool"
-
-    @property
-    def requirement(self) -> str:
-        return "True or False"
-
-    @property
-    def kind(self) -> type[bool]:
-        return bool
-
-    @property
-    def combinations(self) -> tuple[str, ...]:
-        return ("and", "or", "at_least", *_FOR_ALL)
+    name = "bool"
+    requirement = "True or False"
+    kind = bool
+    combinations = ("and", "or", "at_least", *_FOR_ALL)
 
     def admits(self, value: object) -> bool:
         return isinstance(value, bool)
@@ -160,21 +127,10 @@ class FloatType(ValueType[float]):
 
     __slots__ = ()
 
-    @property
-    def name(self) -> str:
-        return "float"
-
-    @property
-    def requirement(self) -> str:
-        return "a finite number"
-
-    @property
-    def kind(self) -> type[float]:
-        return float
-
-    @property
-    def combinations(self) -> tuple[str, ...]:
-        return (*_ORDERED, "sum", *_FOR_ALL)
+    name = "float"
+    requirement = "a finite number"
+    kind = float
+    combinations = (*_ORDERED, "sum", *_FOR_ALL)
 
     def admits(self, value: object) -> bool:
         return type(value) is float and isfinite(value)
@@ -191,21 +147,10 @@ class StrType(ValueType[str]):
 
     __slots__ = ()
 
-    @property
-    def name(self) -> str:
-        return "str"
-
-    @property
-    def requirement(self) -> str:
-        return "a str"
-
-    @property
-    def kind(self) -> type[str]:
-        return str
-
-    @property
-    def combinations(self) -> tuple[str, ...]:
-        return (*_ORDERED, *_FOR_ALL)
+    name = "str"
+    requirement = "a str"
+    kind = str
+    combinations = (*_ORDERED, *_FOR_ALL)
 
     def admits(self, value: object) -> bool:
         return type(value) is str
@@ -216,21 +161,10 @@ class VectorType(ValueType[Mapping[str, int]]):
 
     __slots__ = ()
 
-    @property
-    def name(self) -> str:
-        return "vector"
-
-    @property
-    def requirement(self) -> str:
-        return "a mapping of strings to signed 64-bit integers"
-
-    @property
-    def kind(self) -> type[VectorClock]:
-        return VectorClock
-
-    @property
-    def combinations(self) -> tuple[str, ...]:
-        return ("min", "max", *_FOR_ALL)
+    name = "vector"
+    requirement = "a mapping of strings to signed 64-bit integers"
+    kind = VectorClock
+    combinations = ("min", "max", *_FOR_ALL)
 
     def admits(self, value: object) -> bool:
         return isinstance(value, VectorClock) and all(
@@ -250,35 +184,23 @@ class VectorType(ValueType[Mapping[str, int]]):
 class SetType(ValueType[Set[T]]):
     """Sets with members of one class. Any set is converted to a ``frozenset``."""
 
-    __slots__ = ("member",)
+    __slots__ = ("member", "name", "requirement")
+    kind = frozenset
+    combinations = ("union", "intersection", *_FOR_ALL)
 
     def __init__(self, member: type[T]) -> None:
         _check_immutable(member, "type_set", builtin=(str, int, bool, float, bytes))
         self.member = member
-
-    @property
-    def name(self) -> str:
-        return f"set of {self.member.__qualname__}"
+        self.name = f"set of {member.__qualname__}"
+        self.requirement = f"a {self.name}"
 
     @property
     def builder_call(self) -> str:
         return f"type_set({self.member.__qualname__})"
 
     @property
-    def requirement(self) -> str:
-        return f"a set of {self.member.__qualname__}"
-
-    @property
-    def kind(self) -> type[frozenset[Any]]:
-        return frozenset
-
-    @property
     def classes(self) -> tuple[type, ...]:
         return (frozenset, self.member)
-
-    @property
-    def combinations(self) -> tuple[str, ...]:
-        return ("union", "intersection", *_FOR_ALL)
 
     def admits(self, value: object) -> bool:
         return type(value) is frozenset and all(self._admits_member(member) for member in value)
@@ -297,39 +219,23 @@ class SetType(ValueType[Set[T]]):
 class DataType(ValueType[V]):
     """Instances of a frozen dataclass or a NamedTuple class. They are ordered if the class defines an order."""
 
-    __slots__ = ("data_class",)
+    __slots__ = ("combinations", "is_ordered", "kind", "name", "requirement")
 
     def __init__(self, data_class: type[V]) -> None:
         _check_immutable(data_class, "type_of")
-        self.data_class = data_class
-
-    @property
-    def name(self) -> str:
-        return self.data_class.__qualname__
+        self.kind = data_class
+        self.name = data_class.__qualname__
+        self.requirement = f"an instance of {self.name} that is hashable"
+        self.is_ordered = data_class.__lt__ is not object.__lt__  # type: ignore[operator]
+        """Whether the class defines ``<``."""
+        self.combinations = (*_ORDERED, *_FOR_ALL) if self.is_ordered else _FOR_ALL
 
     @property
     def builder_call(self) -> str:
         return f"type_of({self.name})"
 
-    @property
-    def requirement(self) -> str:
-        return f"an instance of {self.name} that is hashable"
-
-    @property
-    def kind(self) -> type[V]:
-        return self.data_class
-
-    @property
-    def is_ordered(self) -> bool:
-        """Whether the class defines ``<``."""
-        return self.data_class.__lt__ is not object.__lt__  # type: ignore[operator]
-
-    @property
-    def combinations(self) -> tuple[str, ...]:
-        return (*_ORDERED, *_FOR_ALL) if self.is_ordered else _FOR_ALL
-
     def admits(self, value: object) -> bool:
-        if type(value) is not self.data_class:
+        if type(value) is not self.kind:
             return False
         try:
             hash(value)
