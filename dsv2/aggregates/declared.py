@@ -16,6 +16,7 @@ from dsv2.errors import PlanError, SchemaError
 __all__ = (
     "Aggregate",
     "Count",
+    "FieldPart",
     "First",
     "Key",
     "Last",
@@ -69,13 +70,19 @@ class Part:
         return f"{type(self).__name__}({', '.join(arguments)})"
 
 
-def _check_field(part: Part, field: object) -> None:
-    if not isinstance(field, str):
-        raise PlanError(f"aggregate: {type(part).__name__} takes the name of a field, not {field!r}.")
+@dataclass(frozen=True)
+class FieldPart(Part):
+    """A part of the result that is computed from a field of the records."""
+
+    field: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.field, str):
+            raise PlanError(f"aggregate: {type(self).__name__} takes the name of a field, not {self.field!r}.")
 
 
 @dataclass(frozen=True)
-class Aggregate(Part):
+class Aggregate(FieldPart):
     """An aggregate of a field of the records. Records whose field is None are left out.
 
     Args:
@@ -85,12 +92,8 @@ class Aggregate(Part):
         PlanError: ``field`` is not a string.
     """
 
-    field: str
     how: ClassVar[str]
     """How columns are aggregated, see ``ArrowKeyedState.aggregate``."""
-
-    def __post_init__(self) -> None:
-        _check_field(self, self.field)
 
     def first(self, value: Any) -> Any:
         """Return the aggregate of one value."""
@@ -195,7 +198,7 @@ class Last(Aggregate):
 
 
 @dataclass(frozen=True)
-class Mean(Part):
+class Mean(FieldPart):
     """The mean of a number field: ``Sum`` divided by ``Count``, as a float. Records whose field is None are left out.
 
     Args:
@@ -204,11 +207,6 @@ class Mean(Part):
     Raises:
         PlanError: ``field`` is not a string.
     """
-
-    field: str
-
-    def __post_init__(self) -> None:
-        _check_field(self, self.field)
 
     @staticmethod
     def of(total: Any, count: int) -> float | None:

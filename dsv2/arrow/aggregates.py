@@ -156,21 +156,7 @@ class RunningColumns(ColumnAggregate[IN, OUT], KeepsAggregates):
 
 
 class WindowAggregate(ColumnAggregate[IN, OUT]):
-    """Base class of the functions that aggregate the columns of windows."""
-
-    def __init__(
-        self,
-        result: DeclaredResult[OUT],
-        kind: type[IN],
-        key_names: Sequence[str],
-        strategy: SlidingWindowStrategy,
-    ) -> None:
-        super().__init__(result, kind, key_names)
-        self.strategy = strategy
-
-
-class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAggregates):
-    """Emits the results of windows when event time has reached their end.
+    """Base class of the functions that aggregate the columns of windows.
 
     Args:
         result: As for ``ColumnAggregate``.
@@ -188,10 +174,15 @@ class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAgg
         strategy: SlidingWindowStrategy,
         of_records: str = "",
     ) -> None:
-        super().__init__(result, kind, key_names, strategy)
+        super().__init__(result, kind, key_names)
+        self.strategy = strategy
         self._of_records = of_records
         if of_records:
             self.fields |= {of_records}
+
+
+class WindowColumns(WindowAggregate[IN, OUT], EventTimeProcessFunction, KeepsAggregates):
+    """Emits the results of windows when event time has reached their end."""
 
     @property
     def state_layout(self) -> str:

@@ -7,7 +7,8 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from dsv2.aggregates import Aggregate, Mean, Part
+from dsv2.aggregates import Part
+from dsv2.aggregates.declared import FieldPart
 from dsv2.aggregates.field_types import field_types, fits, shown
 from dsv2.aggregates.result import DeclaredResult
 from dsv2.aggregates.rows import EmitWindow, FoldedRecords, RunningAggregate
@@ -128,7 +129,7 @@ def _declare(
 def _check_fields(kind: type[Any], types: Mapping[str, Any], declared: Any, parts: Mapping[str, Part]) -> None:
     """Check that the records have the fields that are aggregated, and those of their class."""
     for name, part in parts.items():
-        field = part.field if isinstance(part, Aggregate | Mean) else ""
+        field = part.field if isinstance(part, FieldPart) else ""
         if field and field not in types and not isinstance(getattr(kind, field, None), property | cached_property):
             fields = ", ".join(types)
             raise PlanError(f"{name} aggregates {field!r}, but {kind.__qualname__} has the fields {fields}.")
