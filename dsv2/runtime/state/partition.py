@@ -110,54 +110,53 @@ def _without_key(handle: Handle) -> Handle:
     return handle
 
 
-class PartitionTimers:
-    """``ProcessingTimeManager``: timers of the current key."""
+class KeyTimers:
+    """Timers of the current key."""
 
-    __slots__ = ("_partition", "_time", "_timers")
+    __slots__ = ("_partition", "_timers")
 
-    def __init__(self, partition: PartitionState, timers: TimerService, time: BatchTime) -> None:
+    def __init__(self, partition: PartitionState, timers: TimerService) -> None:
         self._partition = partition
         self._timers = timers
-        self._time = time
 
     def register_timer(self, timestamp: int) -> None:
-        """Call ``on_processing_timer`` for the current key at ``timestamp`` ms."""
+        """Call the function for the current key when time has reached ``timestamp`` ms."""
         check_timestamp(timestamp)
         self._timers.register(self._partition.current_key, timestamp)
 
     def delete_timer(self, timestamp: int) -> None:
         """Delete the timer of the current key at ``timestamp`` ms."""
         self._timers.delete(self._partition.current_key, timestamp)
+
+
+class PartitionTimers(KeyTimers):
+    """``ProcessingTimeManager``: timers of the current key."""
+
+    __slots__ = ("_time",)
+
+    def __init__(self, partition: PartitionState, timers: TimerService, time: BatchTime) -> None:
+        super().__init__(partition, timers)
+        self._time = time
 
     def current_time(self) -> int:
         """Return processing time in ms since the epoch."""
         return self._time.now_ms
 
 
-class EventTimers(Reference):
+class EventTimers(KeyTimers, Reference):
     """``EventTimeManager``: event timers of the current key. A function may store it in a field."""
 
-    __slots__ = ("_inputs", "_partition", "_timers")
+    __slots__ = ("_inputs",)
 
     reference_kind = "event time manager"
 
     def __init__(self, partition: PartitionState, timers: TimerService, inputs: EventTimeOfInputs) -> None:
-        self._partition = partition
-        self._timers = timers
+        super().__init__(partition, timers)
         self._inputs = inputs
 
     @property
     def reference_name(self) -> str:
         return ""
-
-    def register_timer(self, timestamp: int) -> None:
-        """Call ``on_event_timer`` for the current key when event time has reached ``timestamp`` ms."""
-        check_timestamp(timestamp)
-        self._timers.register(self._partition.current_key, timestamp)
-
-    def delete_timer(self, timestamp: int) -> None:
-        """Delete the timer of the current key at ``timestamp`` ms."""
-        self._timers.delete(self._partition.current_key, timestamp)
 
     def current_time(self) -> int:
         """Return the event time of the operator in ms."""
