@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from datetime import timedelta
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
 from dsv2.arguments import as_choice, as_milliseconds
 from dsv2.callables import takes
@@ -29,6 +29,13 @@ K = TypeVar("K", bound=Hashable)
 IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")
+
+
+class _LateCallbacks(TypedDict, Generic[IN1, IN2, OUT], total=False):
+    """The callbacks for late records, see ``interval_join``."""
+
+    on_late_left: LateRecord[IN1, OUT] | None
+    on_late_right: LateRecord[IN2, OUT] | None
 
 
 def join(
@@ -90,9 +97,7 @@ def interval_join(
     lower: timedelta,
     upper: timedelta,
     join_type: Literal[JoinType.INNER, "inner"] = JoinType.INNER,
-    *,
-    on_late_left: LateRecord[IN1, OUT] | None = None,
-    on_late_right: LateRecord[IN2, OUT] | None = None,
+    **late: Unpack[_LateCallbacks[IN1, IN2, OUT]],
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
 @overload
 def interval_join(
@@ -100,9 +105,7 @@ def interval_join(
     lower: timedelta,
     upper: timedelta,
     join_type: Literal[JoinType.LEFT, "left"],
-    *,
-    on_late_left: LateRecord[IN1, OUT] | None = None,
-    on_late_right: LateRecord[IN2, OUT] | None = None,
+    **late: Unpack[_LateCallbacks[IN1, IN2, OUT]],
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
 @overload
 def interval_join(
@@ -110,9 +113,7 @@ def interval_join(
     lower: timedelta,
     upper: timedelta,
     join_type: Literal[JoinType.RIGHT, "right"],
-    *,
-    on_late_left: LateRecord[IN1, OUT] | None = None,
-    on_late_right: LateRecord[IN2, OUT] | None = None,
+    **late: Unpack[_LateCallbacks[IN1, IN2, OUT]],
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
 @overload
 def interval_join(
@@ -120,9 +121,7 @@ def interval_join(
     lower: timedelta,
     upper: timedelta,
     join_type: Literal[JoinType.FULL, "full"],
-    *,
-    on_late_left: LateRecord[IN1, OUT] | None = None,
-    on_late_right: LateRecord[IN2, OUT] | None = None,
+    **late: Unpack[_LateCallbacks[IN1, IN2, OUT]],
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
 @overload
 def interval_join(
@@ -130,9 +129,7 @@ def interval_join(
     lower: timedelta,
     upper: timedelta,
     join_type: Literal[JoinType.SEMI, JoinType.ANTI, "semi", "anti"],
-    *,
-    on_late_left: LateRecord[IN1, OUT] | None = None,
-    on_late_right: LateRecord[IN2, OUT] | None = None,
+    **late: Unpack[_LateCallbacks[IN1, IN2, OUT]],
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
 def interval_join(
     function: Joining[Any, Any, Any],
@@ -178,45 +175,35 @@ def window_join(
     strategy: WindowStrategy,
     function: Joining[IN1, IN2, OUT],
     join_type: Literal[JoinType.INNER, "inner"] = JoinType.INNER,
-    *,
-    on_late_left: LateRecord[IN1, OUT] | None = None,
-    on_late_right: LateRecord[IN2, OUT] | None = None,
+    **late: Unpack[_LateCallbacks[IN1, IN2, OUT]],
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
 @overload
 def window_join(
     strategy: WindowStrategy,
     function: Joining[IN1, IN2 | None, OUT],
     join_type: Literal[JoinType.LEFT, "left"],
-    *,
-    on_late_left: LateRecord[IN1, OUT] | None = None,
-    on_late_right: LateRecord[IN2, OUT] | None = None,
+    **late: Unpack[_LateCallbacks[IN1, IN2, OUT]],
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
 @overload
 def window_join(
     strategy: WindowStrategy,
     function: Joining[IN1 | None, IN2, OUT],
     join_type: Literal[JoinType.RIGHT, "right"],
-    *,
-    on_late_left: LateRecord[IN1, OUT] | None = None,
-    on_late_right: LateRecord[IN2, OUT] | None = None,
+    **late: Unpack[_LateCallbacks[IN1, IN2, OUT]],
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
 @overload
 def window_join(
     strategy: WindowStrategy,
     function: Joining[IN1 | None, IN2 | None, OUT],
     join_type: Literal[JoinType.FULL, "full"],
-    *,
-    on_late_left: LateRecord[IN1, OUT] | None = None,
-    on_late_right: LateRecord[IN2, OUT] | None = None,
+    **late: Unpack[_LateCallbacks[IN1, IN2, OUT]],
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
 @overload
 def window_join(
     strategy: WindowStrategy,
     function: Joining[IN1, None, OUT],
     join_type: Literal[JoinType.SEMI, JoinType.ANTI, "semi", "anti"],
-    *,
-    on_late_left: LateRecord[IN1, OUT] | None = None,
-    on_late_right: LateRecord[IN2, OUT] | None = None,
+    **late: Unpack[_LateCallbacks[IN1, IN2, OUT]],
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
 def window_join(
     strategy: WindowStrategy,
