@@ -10,7 +10,7 @@ from dsv2.record_position import Offset, SplitName
 from dsv2.runtime.sources.offsets import SourceOffset
 from dsv2.sources import IndexedSource, Source
 
-__all__ = ("has_read", "indexed_range", "ranges_read")
+__all__ = ("has_read", "ranges_read")
 
 
 def ranges_read(operator: Operator, before: SourceOffset | None, offset: SourceOffset) -> list[str]:
@@ -27,14 +27,9 @@ def ranges_read(operator: Operator, before: SourceOffset | None, offset: SourceO
     if isinstance(source, Source):
         return list(_of_splits(operator, source, offset))
     if isinstance(source, IndexedSource):
-        return indexed_range(operator, 0 if before is None else before["position"], offset["position"])
+        start, stop = 0 if before is None else max(before["position"], 0), offset["position"]
+        return [f"source {operator.uid!r}, split 0: offset {start} to {stop - 1}"] if stop > start else []
     return [f"source {operator.uid!r}: rows of a DataFrame, which have no offsets"]
-
-
-def indexed_range(operator: Operator, start: int, stop: int) -> list[str]:
-    """Return the range of an indexed source from ``start`` to ``stop`` (excluded), or nothing if it is empty."""
-    first = max(start, 0)
-    return [f"source {operator.uid!r}, split 0: offset {first} to {stop - 1}"] if stop > first else []
 
 
 def has_read(operator: Operator, position: SourceOffset, split: SplitName, offset: Offset) -> bool:
