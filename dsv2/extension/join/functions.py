@@ -5,18 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from enum import Enum
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 from dsv2.callables import takes
 from dsv2.context import Collector, RuntimeContext
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.functions import ProcessFunction
 from dsv2.output_tag import OutputTag
-from dsv2.spi import FailedCallbackError, Position, check_returned
+from dsv2.spi import FailedCallbackError, Position, WrappingFunction, check_returned
 
 __all__ = (
     "CallableJoinFunction",
     "JoinFunction",
+    "JoinProcessFunction",
     "JoinType",
     "JoinTypeChoice",
     "Joining",
@@ -112,6 +113,39 @@ def written_by_user(function: JoinFunction[IN1, IN2, OUT], *others: object) -> C
     """The user's own parts of a join: ``function``, or the callable in it, and those ``others`` that are not None."""
     own = function.function if isinstance(function, CallableJoinFunction) else function
     return [own, *(other for other in others if other is not None)]
+
+
+class JoinProcessFunction(WrappingFunction):
+    """Base class of joins, which call a join function with pairs of records."""
+
+    dsv2_remember_keys = False
+    _described: ClassVar[str]
+    """The join in error messages."""
+
+    def __init__(self, function: JoinFunction[Any, Any, Any]) -> None:
+        self._function = function
+
+    def _on_late(self) -> Collection[object]:
+        """The callables for late records; None for those that are not given."""
+        return ()
+
+    @property
+    def wrapped(self) -> JoinFunction[Any, Any, Any]:
+        return self._function
+
+    @property
+    def written_by_user(self) -> Collection[object]:
+        return written_by_user(self._function, *self._on_late())
+
+    @property
+    def dsv2_reading_declares(self) -> bool:
+        return reading_declares(self._function, *self._on_late())
+
+    def dsv2_check_position(self, position: Position) -> None:
+        require_keyed(self._described, position)
+
+    def declare_outputs(self) -> Collection[OutputTag[Any]]:
+        return self._function.declare_outputs()
 
 
 def take_late(

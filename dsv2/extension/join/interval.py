@@ -18,15 +18,12 @@ from dsv2.extension.join.buffer import BufferedRecord, JoinBuffer
 from dsv2.extension.join.contents import BUFFERED_ROWS, MATCHED, RECORD, TIME
 from dsv2.extension.join.functions import (
     JoinFunction,
+    JoinProcessFunction,
     JoinType,
     LateRecord,
-    reading_declares,
-    require_keyed,
     take_late,
-    written_by_user,
 )
 from dsv2.extension.join.stamping import Stamping
-from dsv2.output_tag import OutputTag
 from dsv2.record_batch import RecordBatch
 from dsv2.spi import (
     FailedCallbackError,
@@ -34,8 +31,6 @@ from dsv2.spi import (
     KeyedBatchFunction,
     PaneFunction,
     PartitionAccess,
-    Position,
-    WrappingFunction,
     check_returned,
     partition_access,
     refuse_returned,
@@ -71,7 +66,7 @@ class Side(Generic[T, OUT]):
 
 
 class IntervalJoin(
-    WrappingFunction,
+    JoinProcessFunction,
     TwoInputNonBroadcastEventTimeStreamProcessFunction[IN1, IN2, OUT],
     KeyedBatchFunction,
     PaneFunction,
@@ -79,7 +74,7 @@ class IntervalJoin(
 ):
     """Base class of interval joins: lateness, buffering and eviction. Created by ``new_interval_join``."""
 
-    dsv2_remember_keys = False
+    _described = "An interval join"
 
     def __init__(
         self,
@@ -88,7 +83,7 @@ class IntervalJoin(
         left: Side[IN1, OUT],
         right: Side[IN2, OUT],
     ) -> None:
-        self._function = function
+        super().__init__(function)
         self._type = join_type
         self._sides: tuple[Side[Any, OUT], Side[Any, OUT]] = left, right
         self._time: EventTimeManager
@@ -97,13 +92,8 @@ class IntervalJoin(
         self._key: PartitionAccess
         self._stamping: Stamping[OUT]
 
-    @property
-    def wrapped(self) -> JoinFunction[Any, Any, OUT]:
-        return self._function
-
-    @property
-    def written_by_user(self) -> Collection[object]:
-        return written_by_user(self._function, *(side.on_late for side in self._sides))
+    def _on_late(self) -> Collection[object]:
+        return [side.on_late for side in self._sides]
 
     @property
     def state_layout(self) -> str:
@@ -112,16 +102,6 @@ class IntervalJoin(
     @property
     def contents(self) -> str:
         return BUFFERED_ROWS
-
-    def dsv2_check_position(self, position: Position) -> None:
-        require_keyed("An interval join", position)
-
-    @property
-    def dsv2_reading_declares(self) -> bool:
-        return reading_declares(self._function, *(side.on_late for side in self._sides))
-
-    def declare_outputs(self) -> Collection[OutputTag[Any]]:
-        return self._function.declare_outputs()
 
     def init_event_time_process_function(self, manager: EventTimeManager) -> None:
         self._time = manager

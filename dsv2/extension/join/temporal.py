@@ -17,11 +17,10 @@ from dsv2.context import Collector, NonPartitionedContext, PartitionedContext, R
 from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join.contents import LATEST, LATEST_ROWS, WAITING
-from dsv2.extension.join.functions import JoinFunction, JoinType, reading_declares, require_keyed, written_by_user
+from dsv2.extension.join.functions import JoinFunction, JoinProcessFunction, JoinType, written_by_user
 from dsv2.extension.join.stamping import Stamping
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
-from dsv2.output_tag import OutputTag
-from dsv2.spi import FailedCallbackError, FailedRecordError, Position, WrappingFunction, check_returned
+from dsv2.spi import FailedCallbackError, FailedRecordError, check_returned
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from dsv2.watermark.event_time import LONG_MAX
 
@@ -46,10 +45,12 @@ class OnSnapshotTimeout(Enum):
     FAIL = "fail"
 
 
-class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
+class TemporalJoin(
+    JoinProcessFunction, TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]
+):
     """The join that ``processing_time_temporal_join`` creates. ``timeout`` is in ms."""
 
-    dsv2_remember_keys = False
+    _described = "A processing-time temporal join"
     dsv2_refuses_error_policy = (
         "one callback joins all records that have waited for the snapshot. Check the records in a function before it."
     )
@@ -63,17 +64,13 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
         timeout: int,
         on_timeout: OnSnapshotTimeout,
     ) -> None:
-        self._function = function
+        super().__init__(function)
         self._pads = join_type is JoinType.LEFT
         self._is_deletion = is_deletion
         self._timeout = timeout
         self._on_timeout = on_timeout
         self._is_over = False  # the snapshot of the build side
         self._warned_at: int | None = None
-
-    @property
-    def wrapped(self) -> JoinFunction[Any, Any, OUT]:
-        return self._function
 
     @property
     def written_by_user(self) -> Collection[object]:
@@ -86,16 +83,6 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
     @property
     def contents(self) -> str:
         return LATEST_ROWS
-
-    def dsv2_check_position(self, position: Position) -> None:
-        require_keyed("A processing-time temporal join", position)
-
-    @property
-    def dsv2_reading_declares(self) -> bool:
-        return reading_declares(self._function)
-
-    def declare_outputs(self) -> Collection[OutputTag[Any]]:
-        return self._function.declare_outputs()
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         # Declared so that on_watermark receives them, even if a source emits idleness without declaring it.

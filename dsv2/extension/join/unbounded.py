@@ -7,10 +7,9 @@ from itertools import product
 from typing import Any, Generic, TypeVar
 
 from dsv2.context import Collector, PartitionedContext
-from dsv2.extension.join.functions import JoinFunction, reading_declares, require_keyed, written_by_user
+from dsv2.extension.join.functions import JoinFunction, JoinProcessFunction
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
-from dsv2.output_tag import OutputTag
-from dsv2.spi import FailedCallbackError, Position, WrappingFunction, refuse_returned
+from dsv2.spi import FailedCallbackError, refuse_returned
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
 
 __all__ = ("UnboundedJoin",)
@@ -20,40 +19,24 @@ IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")
 
 
-class UnboundedJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
+class UnboundedJoin(
+    JoinProcessFunction, TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]
+):
     """The join that ``join`` creates.
 
     A new record is joined with the records of the other side in the order of their arrival, then stored.
     """
 
-    dsv2_remember_keys = False
+    _described = "A join"
 
     def __init__(self, function: JoinFunction[IN1, IN2, OUT], ttl: StateTtl | None) -> None:
-        self._function = function
+        super().__init__(function)
         self._left: ListStateDeclaration[Any] = StateDeclarations.list_state("left", object, ttl=ttl)
         self._right: ListStateDeclaration[Any] = StateDeclarations.list_state("right", object, ttl=ttl)
 
     @property
-    def wrapped(self) -> JoinFunction[IN1, IN2, OUT]:
-        return self._function
-
-    @property
-    def written_by_user(self) -> Collection[object]:
-        return written_by_user(self._function)
-
-    @property
     def state_layout(self) -> str:
         return "the records of both sides of a join"
-
-    def dsv2_check_position(self, position: Position) -> None:
-        require_keyed("A join", position)
-
-    @property
-    def dsv2_reading_declares(self) -> bool:
-        return reading_declares(self._function)
-
-    def declare_outputs(self) -> Collection[OutputTag[Any]]:
-        return self._function.declare_outputs()
 
     def uses_states(self) -> Collection[StateDeclaration]:
         return self._left, self._right
