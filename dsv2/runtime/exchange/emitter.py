@@ -17,6 +17,7 @@ __all__ = (
     "EmitStamped",
     "Emitter",
     "EndGuard",
+    "InspectingEmitter",
     "KeyGuard",
     "NowhereEmitter",
     "Observer",
@@ -164,7 +165,7 @@ def _each_stamped(emits: Sequence[EmitStamped]) -> EmitStamped:
     return emit_to_each
 
 
-class _Wrapper(Emitter):
+class InspectingEmitter(Emitter):
     """Calls ``look(record)`` before it emits a record to ``inner``."""
 
     __slots__ = ("_inner",)
@@ -191,7 +192,7 @@ class _Wrapper(Emitter):
         return self._inner.records_sent
 
 
-class Tap(_Wrapper):
+class Tap(InspectingEmitter):
     """Passes every record to an observer."""
 
     __slots__ = ("_observe",)
@@ -210,7 +211,7 @@ class Tap(_Wrapper):
         self._inner.emit_batch(batch)
 
 
-class KeyGuard(_Wrapper):
+class KeyGuard(InspectingEmitter):
     """Guards a key-preserving output: rejects records whose key is not the current key."""
 
     __slots__ = ()
@@ -229,7 +230,7 @@ class KeyGuard(_Wrapper):
         super().__init__(inner, check)
 
 
-class EndGuard(_Wrapper):
+class EndGuard(InspectingEmitter):
     """Guards an output of a function that declares to emit nothing before the end of its input."""
 
     __slots__ = ()

@@ -10,7 +10,7 @@ from dsv2.errors import InvalidKeyError
 from dsv2.graph import Edge, KeySelector, Operator
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.edges import not_hashable
-from dsv2.runtime.exchange.emitter import Emitter
+from dsv2.runtime.exchange.emitter import Emitter, InspectingEmitter
 from dsv2.runtime.exchange.traced import Origin
 from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.state.key_groups import subtask_of
@@ -20,32 +20,21 @@ __all__ = ("KeyCheck",)
 _CHECKED_KEYS = 1 << 18
 
 
-class KeyCheck(Emitter):
+class KeyCheck(InspectingEmitter):
     """Emits to a keyed operator in the same subtask. An invalid key fails as a failure of the key selector."""
 
-    __slots__ = ("_checked", "_columns", "_inner", "_origin", "_select", "_subtask", "_target")
+    __slots__ = ("_checked", "_columns", "_origin", "_select", "_subtask", "_target")
 
     def __init__(self, inner: Emitter, edge: Edge, target: Operator, subtask: int, origin: Origin | None) -> None:
         """``inner``: An emitter to ``target``. ``origin``: If records are traced."""
         assert edge.key_selector is not None
-        self._inner = inner
+        super().__init__(inner, self._check)
         self._target = target
         self._subtask = subtask
         self._origin = origin
         self._select: KeySelector = edge.key_selector
         self._columns = column_names(edge.key_selector)
         self._checked: set[Any] = set()
-        check, emit, emit_stamped = self._check, inner.emit, inner.emit_stamped
-
-        def emit_checked(record: Any) -> None:
-            check(record)
-            emit(record)
-
-        def emit_stamped_checked(record: Any, timestamp: int | None) -> None:
-            check(record)
-            emit_stamped(record, timestamp)
-
-        super().__init__(emit_checked, emit_stamped_checked)
 
     def emit_batch(self, batch: RecordBatch[Any]) -> None:
         if not self._has_valid_columns(batch):
@@ -53,13 +42,6 @@ class KeyCheck(Emitter):
             for record in batch.rows():
                 check(record)
         self._inner.emit_batch(batch)
-
-    def control(self, kind: int, identifier: str, value: Any) -> None:
-        self._inner.control(kind, identifier, value)
-
-    @property
-    def records_sent(self) -> int:
-        return self._inner.records_sent
 
     def _has_valid_columns(self, batch: RecordBatch[Any]) -> bool:
         if self._columns is not None and batch.is_columnar:
