@@ -27,20 +27,27 @@ from dsv2.watermark.combiner import combination_of, new_combiner
 from dsv2.watermark.combiner_rules import CombinerRules, State, in_all, renumbered
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, EventTimeCombiner
 
-__all__ = ("AlignedRules", "EventTimeRules", "ExpiringRules", "PlainRules", "rules_of")
+__all__ = ("AlignedRules", "DeclaredRules", "EventTimeRules", "ExpiringRules", "PlainRules", "rules_of")
 
 
-class PlainRules(CombinerRules):
-    """For ``WatermarkCombiner``."""
+class DeclaredRules(CombinerRules):
+    """Base class of the rules for combiners of a declaration."""
 
     def __init__(self, declaration: WatermarkDeclaration) -> None:
         self._declaration = declaration
-        self._combination = combination_of(declaration)
-        self._least = declaration.value_type.least
-        self._wait = declaration.combination_policy.combine_wait_for_all_channels
 
     def new(self, channels: int, idle: Collection[int], ended: Collection[int]) -> State:
         return new_combiner(self._declaration, channels, {*idle, *ended}).snapshot()
+
+
+class PlainRules(DeclaredRules):
+    """For ``WatermarkCombiner``."""
+
+    def __init__(self, declaration: WatermarkDeclaration) -> None:
+        super().__init__(declaration)
+        self._combination = combination_of(declaration)
+        self._least = declaration.value_type.least
+        self._wait = declaration.combination_policy.combine_wait_for_all_channels
 
     def renumbered(self, state: State, numbers: Mapping[int, int]) -> State:
         values, inactive, pending, of_ended, due, last = state
@@ -87,15 +94,12 @@ class PlainRules(CombinerRules):
         return kept, (*new_inactive, *gone), uncounted, as_ended, due, last
 
 
-class ExpiringRules(CombinerRules):
+class ExpiringRules(DeclaredRules):
     """For ``ExpiringCombiner``. A new channel has the time that is left to the last of the old ones."""
 
     def __init__(self, declaration: WatermarkDeclaration) -> None:
-        self._declaration = declaration
+        super().__init__(declaration)
         self._inner = PlainRules(declaration)
-
-    def new(self, channels: int, idle: Collection[int], ended: Collection[int]) -> State:
-        return new_combiner(self._declaration, channels, {*idle, *ended}).snapshot()
 
     def renumbered(self, state: State, numbers: Mapping[int, int]) -> State:
         inner, deadlines, *rest = state
@@ -121,14 +125,8 @@ class ExpiringRules(CombinerRules):
         return replaced, (*((channel, latest) for channel in started), *sorted(kept)), sent_at, repeats
 
 
-class AlignedRules(CombinerRules):
+class AlignedRules(DeclaredRules):
     """For ``AlignedWatermarkCombiner``. A value of an unfinished round belongs to a blocked channel."""
-
-    def __init__(self, declaration: WatermarkDeclaration) -> None:
-        self._declaration = declaration
-
-    def new(self, channels: int, idle: Collection[int], ended: Collection[int]) -> State:
-        return new_combiner(self._declaration, channels, {*idle, *ended}).snapshot()
 
     def renumbered(self, state: State, numbers: Mapping[int, int]) -> State:
         rounds, inactive = state
