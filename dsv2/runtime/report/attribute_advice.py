@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Mapping, Sequence
 
 from dsv2.errors import ContractError
 
 __all__ = ("as_misuse",)
 
-_COLLECT = "output.collect(record)"
-_STATE = "ctx.state_manager.get_state(declaration)"
-_TIMERS = "ctx.processing_time_manager, or in event time the EventTimeManager of the function"
 _WATERMARKS = "ctx.non_partitioned_context.watermark_manager"
-_INSTEAD: Mapping[str, str] = MappingProxyType(
-    {
-        "append": _COLLECT,
-        "apply_to_all_partitions": "ctx.non_partitioned_context.apply_to_all_partitions(function)",
-        "collect": f"{_COLLECT}, or ctx.output(tag, record) for a side output",
-        "current_key": "ctx.state_manager.current_key",
-        "emit": _COLLECT,
-        "emit_watermark": f"{_WATERMARKS}.emit_watermark(watermark)",
-        "get_current_key": "ctx.state_manager.current_key",
-        "get_list_state": _STATE,
-        "get_map_state": _STATE,
-        "get_state": _STATE,
-        "get_value_state": _STATE,
-        "register_event_time_timer": _TIMERS,
-        "register_processing_time_timer": _TIMERS,
-        "send": _COLLECT,
-        "timer_service": _TIMERS,
-        "watermark_manager": _WATERMARKS,
-        "write": _COLLECT,
-    }
-)
+_NAMES_BY_ADVICE: Mapping[str, Sequence[str]] = {
+    "output.collect(record)": ("append", "emit", "send", "write"),
+    "output.collect(record), or ctx.output(tag, record) for a side output": ("collect",),
+    "ctx.non_partitioned_context.apply_to_all_partitions(function)": ("apply_to_all_partitions",),
+    "ctx.state_manager.current_key": ("current_key", "get_current_key"),
+    "ctx.state_manager.get_state(declaration)": ("get_list_state", "get_map_state", "get_state", "get_value_state"),
+    "ctx.processing_time_manager, or in event time the EventTimeManager of the function": (
+        "register_event_time_timer",
+        "register_processing_time_timer",
+        "timer_service",
+    ),
+    f"{_WATERMARKS}.emit_watermark(watermark)": ("emit_watermark",),
+    _WATERMARKS: ("watermark_manager",),
+}
+_INSTEAD = {name: advice for advice, names in _NAMES_BY_ADVICE.items() for name in names}
 
 
 def as_misuse(error: AttributeError) -> Exception:
