@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from types import NoneType
 from typing import Any, TypeAlias, get_args, get_origin
 
 from dsv2.connectors.formats.avro_values import primitive_of
@@ -148,9 +147,6 @@ class _Reading(Matching):
             return None
         if len(by_type) == 1:
             return next(iter(converted.values()))
-        if set(by_type) - set(converted) == {NoneType} and len(converted) == 1:
-            only = next(iter(converted.values()))
-            return lambda value: None if value is None else only(value)
         return lambda value: value if (found := converted.get(type(value))) is None else found(value)
 
     def _record(self, kind: type, node: Any) -> Convert | None:

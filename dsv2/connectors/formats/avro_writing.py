@@ -57,7 +57,7 @@ class _Writing(Matching):
     def convert(self, hint: Any, schema: Schema, place: str) -> Convert:
         nodes = branches_of(schema, self._named)
         branches = [(kind, _checked(take)) for kind, take in self._matched(nodes, hint, place)]
-        if not _is_union(schema):
+        if len(branches) == 1:
             return branches[0][1]
         names = [str(node["name"] if node["type"] in _NAMED else node["type"]) for node in nodes]
         if len(set(names)) < len(names):
@@ -125,12 +125,6 @@ class _Writing(Matching):
 
     def _primitive(self, node: Any, place: str) -> Convert:
         return taker_of_primitive(node, place)
-
-
-def _is_union(schema: Schema) -> bool:
-    if isinstance(schema, dict) and not isinstance(schema["type"], str):
-        return _is_union(schema["type"])
-    return isinstance(schema, list)
 
 
 def _checked(take: Convert | None) -> Convert:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
@@ -59,21 +58,15 @@ def fields_of(kind: type) -> tuple[Field, ...]:
 
 def alternatives(hint: Any) -> list[Any]:
     """Return the members of a union, or ``hint`` itself; ``ANYTHING`` for what cannot be checked."""
-    return list(_flat(hint))
-
-
-def _flat(hint: Any) -> Iterator[Any]:
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
-        for member in get_args(hint):
-            yield from _flat(member)
-    elif origin is Annotated:
-        yield from _flat(hint.__origin__)
-    elif hasattr(hint, "__supertype__"):  # a NewType
-        yield from _flat(hint.__supertype__)
-    elif hint in (Any, object) or isinstance(hint, TypeVar | str) or origin is typing.Literal:
-        yield ANYTHING
-    elif hasattr(hint, "__value__"):  # a type alias
-        yield from _flat(hint.__value__)
-    else:
-        yield types.NoneType if hint is None else hint
+        return [part for member in get_args(hint) for part in alternatives(member)]
+    if origin is Annotated:
+        return alternatives(hint.__origin__)
+    if hasattr(hint, "__supertype__"):  # a NewType
+        return alternatives(hint.__supertype__)
+    if hint in (Any, object) or isinstance(hint, TypeVar | str) or origin is typing.Literal:
+        return [ANYTHING]
+    if hasattr(hint, "__value__"):  # a type alias
+        return alternatives(hint.__value__)
+    return [types.NoneType if hint is None else hint]
