@@ -294,6 +294,14 @@ NAMES = {
 }
 
 
+class One(NamedTuple):
+    x: float
+
+
+class Other(NamedTuple):
+    x: float
+
+
 class Names(NamedTuple):
     a: int
     b: int | None
@@ -313,6 +321,12 @@ def test_avro_refuses_dicts_that_do_not_match(row: Any, told: str) -> None:
     with pytest.raises(FormatError) as refused:
         AvroEncoder(dict, NAMES)(row)
     assert told in str(refused.value)
+
+
+def test_avro_refuses_dicts_in_place_of_records() -> None:
+    schema = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "double"}]}
+    with pytest.raises(FormatError, match=r"\{'x': 0.5\} is a dict and not a One"):
+        AvroEncoder[Any](One | Other, schema)({"x": 0.5})  # type: ignore[arg-type]
 
 
 def test_avro_refuses_classes_that_do_not_match() -> None:

@@ -11,7 +11,7 @@ from dsv2.connectors.formats.avro_values import refused, taker_of_primitive, tru
 from dsv2.connectors.formats.error import FormatError, shown
 from dsv2.connectors.formats.fast_path import Encode, with_fast_path
 from dsv2.connectors.formats.plain_values import plain
-from dsv2.connectors.formats.record_classes import Field, fields_of, is_record_class
+from dsv2.connectors.formats.record_classes import Field, alternatives, fields_of, is_record_class
 
 __all__ = ("taker_of", "with_trusted_records")
 
@@ -39,10 +39,12 @@ def with_trusted_records(
     if not isinstance(schema, dict) or schema["type"] != "record":
         return checked
     conditions = {field["name"]: _conditions(branches_of(field["type"], named)) for field in schema["fields"]}
-    if not is_record_class(hint):
-        return with_fast_path(encode, checked, dict, conditions, as_dict=False)
-    written = {field.name: conditions[field.name] for field in fields_of(hint)}
-    return with_fast_path(encode, checked, hint, written, as_dict=True)
+    if is_record_class(hint):
+        written = {field.name: conditions[field.name] for field in fields_of(hint)}
+        return with_fast_path(encode, checked, hint, written, as_dict=True)
+    if any(map(is_record_class, alternatives(hint))):
+        return checked
+    return with_fast_path(encode, checked, dict, conditions, as_dict=False)
 
 
 def _conditions(branches: list[Any]) -> list[str]:
