@@ -300,6 +300,8 @@ def test_tuples_are_written_by_position_and_others_by_name() -> None:
         (Point, Point("a", 1), "Could not convert 'a' with type str"),  # type: ignore[arg-type]
         (Point, Point(None, 1), "field 'x' must not be None"),  # type: ignore[arg-type]
         (Point, Point(1.5, 1), "field 'x' is int64: the float 1.5 would be changed"),  # type: ignore[arg-type]
+        (Point, Point(Decimal("1.5"), 1), "field 'x' is int64: the Decimal .* would be changed"),  # type: ignore[arg-type]
+        (table(day=DAY), (Decimal("1.5"),), r"field 'day' is date32\[day\]: the Decimal .* would be changed"),
         (Point, Point(2**63, 1), "int too large"),
         (Point, (1, 2, 3), ": it has 3 values$"),
         (Point, (1,), ": it has 1 values$"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, tzinfo
+from numbers import Integral, Number
 from operator import attrgetter
 from typing import Any
 
@@ -13,14 +14,14 @@ from dsv2.errors import SchemaError
 
 __all__ = ("RecordWriter",)
 
-# Arrow converts values of these classes to others without a word.
-_CHANGED: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...]], ...] = (
-    (pa.types.is_integer, (float,)),
-    (pa.types.is_floating, (bool,)),
-    (pa.types.is_date, (datetime, int)),
-    (pa.types.is_timestamp, (int,)),
-    (pa.types.is_string, (bytes, bytearray)),
-    (pa.types.is_binary, (str,)),
+# Arrow converts values of these classes to others without a word, but not those of the second ones.
+_CHANGED: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...], tuple[type, ...]], ...] = (
+    (pa.types.is_integer, (Number,), (Integral,)),
+    (pa.types.is_floating, (bool,), ()),
+    (pa.types.is_date, (datetime, Number), ()),
+    (pa.types.is_timestamp, (Number,), ()),
+    (pa.types.is_string, (bytes, bytearray, memoryview), ()),
+    (pa.types.is_binary, (str,), ()),
 )
 _ENDS = (MINYEAR, MAXYEAR)
 
@@ -122,9 +123,9 @@ def _refuse_changed(values: Sequence[Any], kind: pa.DataType, name: str) -> None
         _refuse_changed(inner_values, inner, name)
     if pa.types.is_nested(kind):
         return
-    changed = next((classes for applies, classes in _CHANGED if applies(kind)), ())
+    changed, kept = next((classes for applies, *classes in _CHANGED if applies(kind)), ((), ()))
     for of in set(map(type, values)):
-        if issubclass(of, changed):
+        if issubclass(of, changed) and not issubclass(of, kept):
             value = next(value for value in values if type(value) is of)
             raise TypeError(f"field {name!r} is {kind}: the {of.__name__} {value!r:.100} would be changed. Convert it")
         if hasattr(of, "nanosecond") and any(type(value) is of and value.nanosecond for value in values):
