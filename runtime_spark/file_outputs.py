@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -26,9 +26,7 @@ def check_outputs_unused(spark: SparkSession, plan: Plan) -> None:
     Raises:
         ConfigurationError: Another run has written to a folder.
     """
-    for place, _ in _places(spark, plan):
-        with usable(place.where):
-            place.check_unused()
+    _each(spark, plan, lambda place, _: place.check_unused())
 
 
 def check_outputs(spark: SparkSession, plan: Plan, owner: OutputOwner, first_batch: int, *, takes_over: bool) -> None:
@@ -47,9 +45,11 @@ def check_outputs(spark: SparkSession, plan: Plan, owner: OutputOwner, first_bat
         CorruptDataError: The log of a folder is damaged.
         IncompatibleCheckpointError: A folder has a micro-batch that is newer than the checkpoint.
     """
-    for place, sink in _places(spark, plan):
-        with usable(place.where):
-            place.check(sink.format.value, sink.partition_by, owner, first_batch, takes_over=takes_over)
+
+    def check(place: SinkPlace, sink: FileSink[object]) -> None:
+        place.check(sink.format.value, sink.partition_by, owner, first_batch, takes_over=takes_over)
+
+    _each(spark, plan, check)
 
 
 def check_owned(spark: SparkSession, plan: Plan, owner: OutputOwner) -> None:
@@ -58,16 +58,12 @@ def check_owned(spark: SparkSession, plan: Plan, owner: OutputOwner) -> None:
     Raises:
         ConfigurationError: One has.
     """
-    for place, _ in _places(spark, plan):
-        with usable(place.where):
-            place.check_owned(owner)
+    _each(spark, plan, lambda place, _: place.check_owned(owner))
 
 
 def own_outputs(spark: SparkSession, plan: Plan, owner: OutputOwner) -> None:
     """Record in the folders that they belong to this checkpoint."""
-    for place, _ in _places(spark, plan):
-        with usable(place.where):
-            place.own(owner)
+    _each(spark, plan, lambda place, _: place.own(owner))
 
 
 def completion(
@@ -78,10 +74,10 @@ def completion(
     return Completion(opened, merger, owner, first_batch, clock, options.allow_dropped_state)
 
 
-def _places(spark: SparkSession, plan: Plan) -> Iterator[tuple[SinkPlace, FileSink[object]]]:
+def _each(spark: SparkSession, plan: Plan, call: Callable[[SinkPlace, FileSink[object]], None]) -> None:
+    """Call ``call`` with the folder of each file sink."""
     for operator in plan.operators:
         if isinstance(sink := operator.body, FileSink):
             where = f"The sink {operator}, defined at {operator.location}: {sink.path}"
             with usable(where):
-                place = SinkPlace(open_folder(spark, sink.path), sink.path, where)
-            yield place, sink
+                call(SinkPlace(open_folder(spark, sink.path), sink.path, where), sink)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,6 +15,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from dsv2.arrow.records import ArrowRecords
+from dsv2.arrow.schema import maker_of
 from dsv2.connectors.files.python_values import python_values
 from dsv2.connectors.files.record_writer import RecordWriter as FileRecordWriter
 from dsv2.errors import SchemaError
@@ -75,8 +75,8 @@ class RecordReader:
 
     def __init__(self, record_type: type, columns: Sequence[str]) -> None:
         self.columns = names = list(columns) if record_type in (dict, Row) else list(fields_of(record_type))
-        self._make: Callable[..., Any] = record_type
-        if record_type in (dict, Row) or _takes_keywords(record_type):
+        self._make = maker_of(record_type)
+        if record_type in (dict, Row):
             self._make = lambda *values: record_type(**dict(zip(names, values, strict=True)))
 
     def read(self, batch: pa.RecordBatch) -> list[Any]:
@@ -132,7 +132,3 @@ def _fits(hint: Any, column: t.DataType) -> bool:
         return any(_fits(hint, column) for hint in arguments)
     # No column is read as an object of another class. Hints such as Literal are not checked.
     return origin in (typing.Any, object) or not isinstance(origin, type)
-
-
-def _takes_keywords(record_type: type) -> bool:
-    return dataclasses.is_dataclass(record_type) and any(field.kw_only for field in dataclasses.fields(record_type))

@@ -21,6 +21,7 @@ __all__ = (
     "can_be_columns",
     "field_names",
     "fitted",
+    "maker_of",
     "names_without_none",
     "refuse_nulls",
     "rows_to_table",
@@ -172,11 +173,12 @@ def fitted(table: pa.Table, kind: type, *, keeps_decimals: bool = False) -> pa.T
 def table_to_rows(table: pa.Table, kind: type) -> list[Any]:
     """Convert the rows of a table with the schema of ``kind`` to records."""
     columns = [column.to_pylist() for column in table.columns]
-    return list(map(_maker(kind), *columns))
+    return list(map(maker_of(kind), *columns))
 
 
 @cache
-def _maker(kind: type) -> Callable[..., Any]:
+def maker_of(kind: type) -> Callable[..., Any]:
+    """Return what creates a record of ``kind`` from the values of its fields, in order."""
     if dataclasses.is_dataclass(kind) and any(field.kw_only for field in dataclasses.fields(kind)):
         names = field_names(kind)
         return lambda *values: kind(**dict(zip(names, values, strict=True)))

@@ -62,15 +62,8 @@ class SourceFile(ABC):
         """Open the file for Arrow's own readers. Raises ``FileNotFoundError``."""
 
 
-class Directory(ABC):
-    """A directory from which files are read.
-
-    Attributes:
-        path: The path, for errors.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.path = path
+class Directory(ReadableFolder):
+    """A directory from which files are read. ``path`` is for errors."""
 
     @abstractmethod
     def exists(self) -> bool:
@@ -83,10 +76,6 @@ class Directory(ABC):
     @abstractmethod
     def file(self, name: str) -> SourceFile:
         """Return a file, which need not exist."""
-
-    @abstractmethod
-    def folder(self) -> ReadableFolder:
-        """Return the folder that reads whole files."""
 
 
 class FileLocation:
@@ -175,7 +164,7 @@ class LocalFile(SourceFile):
             return pa.OSFile(self.path)
 
 
-class _LocalDirectory(Directory):
+class _LocalDirectory(LocalFolder, Directory):
     def exists(self) -> bool:
         return Path(self.path).is_dir()
 
@@ -185,9 +174,6 @@ class _LocalDirectory(Directory):
 
     def file(self, name: str) -> SourceFile:
         return LocalFile(str(Path(self.path, name)))
-
-    def folder(self) -> LocalFolder:
-        return LocalFolder(self.path)
 
 
 class _ArrowFile(SourceFile):
@@ -235,16 +221,6 @@ class _ArrowDirectory(Directory):
 
     def file(self, name: str) -> SourceFile:
         return _ArrowFile(f"{self.path}/{name}", self._filesystem, f"{self._inner}/{name}")
-
-    def folder(self) -> ReadableFolder:
-        return _ArrowFolder(self.path, self._filesystem, self._inner)
-
-
-class _ArrowFolder(ReadableFolder):
-    def __init__(self, path: str, filesystem: pafs.FileSystem, inner: str) -> None:
-        super().__init__(path)
-        self._filesystem = filesystem
-        self._inner = inner
 
     def sizes(self, name: str = "") -> dict[str, int]:
         import pyarrow.fs as pafs

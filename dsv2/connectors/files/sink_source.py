@@ -101,7 +101,7 @@ class FileSinkSource(SplitSource[T_co, MicroBatches], Generic[T_co]):
         return DataclassSerializer(MicroBatches)
 
     def refresh(self) -> None:
-        self._available = read_log(self._location.open().folder()).last_batch
+        self._available = read_log(self._location.open()).last_batch
 
     def discover(self) -> list[MicroBatches]:
         return [MicroBatches(last=self._available if self.bounded else None)]

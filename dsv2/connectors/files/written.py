@@ -47,7 +47,7 @@ class WrittenFiles:
         Raises:
             ConfigurationError: A file also has records of micro-batches that are not in the range.
         """
-        folder = self._directory().folder()
+        folder = self._directory()
         parts = list(self._parts(folder))
         if any(part.start > 0 or part.stop is not None for part in parts):
             raise ConfigurationError(
@@ -85,7 +85,7 @@ class WrittenFiles:
         """Return the records as a table. Raises as ``batches`` does."""
         import pyarrow as pa
 
-        return pa.Table.from_batches(self.batches(), table_schema(_describe(self._directory().folder()).schemas[-1]))
+        return pa.Table.from_batches(self.batches(), table_schema(_describe(self._directory()).schemas[-1]))
 
     def _directory(self) -> Directory:
         return FileLocation(self.path, self.filesystem, "read_files").open()
@@ -95,10 +95,9 @@ class WrittenFiles:
 
     def _batches_now(self) -> Iterator[pa.RecordBatch]:
         directory = self._directory()
-        folder = directory.folder()
-        description = _describe(folder)
+        description = _describe(directory)
         schema = table_schema(description.schemas[-1])
-        for part in self._parts(folder):
+        for part in self._parts(directory):
             for batch in read_part(directory, description, part):
                 yield _with_schema(batch, schema)
 
@@ -124,7 +123,7 @@ def read_files(
     """
     require_client_library("pyarrow", "files", "read_files")
     location = FileLocation(path, filesystem, "read_files")
-    folder = location.open().folder()
+    folder = location.open()
     _describe(folder)
     last = read_log(folder).last_batch
     if after > last:
