@@ -103,18 +103,16 @@ class LocalFileSink(FileSinkWriter):
 
     def write(self, batches: Sequence[RecordBatch[Any]], batch_id: int) -> None:
         """Write and publish a micro-batch. Raises ``JobError``, or ``SchemaError`` if a record does not fit."""
-        failed = f"failed on batch {batch_id}"
-        with self.named(failed):
+        with self.named(f"failed on batch {batch_id}"):
             if self._owner is not None:
                 self._place.check_owned(self._owner)
             records = [record for batch in batches for record in batch.rows()]
-        if not records or self._folder.state.last_batch >= batch_id:
-            return
-        name, format = self._name.rstrip(","), self.sink.format.value
-        parts = partitions(table_of(records, self._columns, name), self.sink.partition_by, name)
-        with self.named(failed):
+            if not records or self._folder.state.last_batch >= batch_id:
+                return
+            name, format = self._name.rstrip(","), self.sink.format.value
+            table = table_of(records, self._columns, name)
             staging = self._folder.stage(batch_id)
-            for folder, part in parts.items():
+            for folder, part in partitions(table, self.sink.partition_by, name).items():
                 file = "/".join(filter(None, (staging, folder, f"part-00000.{format}")))
                 self._place.folder.write(file, encoded(part, format))
             self._folder.prepare(batch_id, staging, self._schema)

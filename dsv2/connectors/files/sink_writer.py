@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dsv2.clock import Clock
 from dsv2.connectors.files.table_files import check_folder_names
-from dsv2.errors import Dsv2Error, JobError
+from dsv2.errors import Dsv2Error, JobError, SchemaError
 from dsv2.file_log import Merger, Rolling, SinkFolder
 from dsv2.file_log.description import Description
 from dsv2.folders import Folder
@@ -83,6 +83,8 @@ class FileSinkWriter:
         """Name the sink in errors, and what it was doing."""
         try:
             yield
+        except SchemaError:  # of records, which names the sink
+            raise
         except Dsv2Error as error:
             raise type(error)(f"{self._name} {what}: {error}") from error
         except Exception as error:
