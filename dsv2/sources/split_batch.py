@@ -46,24 +46,13 @@ class SplitBatch(RecordBatch[T_co], Generic[T_co]):
         decode_all: Callable[[], Sequence[T_co | None]] | None = None,
         omits_none: bool = False,
     ) -> None:
-        # The base class is frozen. Its fields are derived from these.
-        vars(self).update(
-            values=values,
-            decode=decode,
-            own_timestamps=timestamps,
-            offsets=offsets,
-            raw=raw,
-            decode_all=decode_all,
-            omits_none=omits_none,
-        )
-
-    values: Sequence[Any]
-    decode: Callable[[Any], T_co | None] | None
-    own_timestamps: Timestamps
-    offsets: Callable[[], Sequence[Offset]] | None
-    raw: Callable[[Any], object] | None
-    decode_all: Callable[[], Sequence[T_co | None]] | None
-    omits_none: bool
+        self.values = values
+        self.decode = decode
+        self.own_timestamps = timestamps
+        self.offsets = offsets
+        self.raw = raw
+        self.decode_all = decode_all
+        self.omits_none = omits_none
 
     @cached_property
     def kept(self) -> Sequence[int] | None:
