@@ -1,4 +1,4 @@
-"""Text from records, shown without characters that control a terminal: records are not trusted."""
+"""Text from records, which are not trusted: shown without characters that control a terminal, and without errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from typing import Final
 
-__all__ = ("printable", "printable_json", "printable_lines")
+__all__ = ("printable", "printable_json", "printable_lines", "safe_repr")
 
 _LINE_BREAKS_AND_TABS: Final = re.compile("([\n\t])")
 
@@ -26,3 +26,11 @@ def printable_lines(text: str) -> str:
 def printable_json(text: str) -> str:
     """Return a JSON document in one line with JSON's own escapes for characters that are not printable."""
     return text if text.isprintable() else "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
+
+
+def safe_repr(value: object) -> str:
+    """Return ``repr(value)``. Never raises: it may be code of the program, and refuses ints of thousands of digits."""
+    try:
+        return repr(value)
+    except Exception as error:
+        return f"<{type(value).__qualname__} whose __repr__ raised {type(error).__qualname__}>"

@@ -56,7 +56,7 @@ MAY_IMPORT = {
     | {"aggregates", "callables", "columnar", "connectors", "extension"}
     | {"optional_types", "runtime.serde", "runtime.state"},
     "file_log": {"clock", "errors", "folders", "optional_types", "program"},
-    "connectors": {"arguments", "clock", "errors", "extension", "record_batch", "record_position"}
+    "connectors": {"arguments", "clock", "errors", "extension", "printable", "record_batch", "record_position"}
     | {"file_log", "folders", "resource", "sinks", "sources", "watermark"},
     "sinks": {"arguments", "errors", "printable", "record_batch", "watermark"},
     "sources": {"arguments", "clock", "errors", "record_batch", "record_position", "watermark"},

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from dsv2.errors import SchemaError
+from dsv2.printable import safe_repr
 
 __all__ = ("RecordWriter",)
 
@@ -62,7 +63,7 @@ class RecordWriter:
         except Exception as error:
             reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
             raise SchemaError(
-                f"{self._sink}: record {record!r:.200} does not fit the schema {self._described()}: {reason}"
+                f"{self._sink}: record {safe_repr(record):.200} does not fit the schema {self._described()}: {reason}"
             ) from error
 
     def _described(self) -> str:

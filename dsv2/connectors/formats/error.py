@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dsv2.printable import safe_repr
+
 __all__ = ("FormatError", "reason_of", "shown")
 
 
@@ -20,7 +22,4 @@ def reason_of(error: Exception) -> str:
 
 def shown(value: object, most: int = 200) -> str:
     """Return the representation of a value for an error, of at most so many characters."""
-    try:
-        return f"{value!r:.{most}}"
-    except Exception as error:  # it may be code of the program, and refuses whole numbers of thousands of digits
-        return f"<{type(value).__qualname__} whose __repr__ raised {type(error).__qualname__}>"
+    return f"{safe_repr(value):.{most}}"

@@ -19,6 +19,7 @@ from dsv2.connectors.kafka.encoder import MessageEncoder, checked_timestamp
 from dsv2.connectors.kafka.pool import Pool
 from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.errors import JobError
+from dsv2.printable import safe_repr
 from dsv2.record_batch import RecordBatch
 
 __all__ = ("RecordProducer", "TransactionalProducer", "producers")
@@ -65,7 +66,8 @@ class RecordProducer:
             except JobError:
                 raise
             except Exception as error:
-                raise JobError(f"Cannot write the record {record!r:.200}: {type(error).__name__}: {error}") from error
+                reason = f"{type(error).__name__}: {error}"
+                raise JobError(f"Cannot write the record {safe_repr(record):.200}: {reason}") from error
         self._poll(0)
 
     def close(self) -> None:

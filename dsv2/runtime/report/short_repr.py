@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsv2.printable import printable_lines
+from dsv2.printable import printable_lines, safe_repr
 
 __all__ = ("shorten",)
 
@@ -13,8 +13,5 @@ _LONGEST = 200
 
 def shorten(value: Any) -> str:
     """Return ``repr(value)``, truncated to a readable length, without control characters. Never raises."""
-    try:
-        text = printable_lines(repr(value))
-    except Exception as error:
-        text = f"<{type(value).__qualname__} whose __repr__ raised {type(error).__qualname__}>"
+    text = printable_lines(safe_repr(value))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"
