@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dsv2.explain.edge_lines import Column, RoutedLine, routed
-from dsv2.explain.layout import Point, Size, lay_out
+from dsv2.explain.layout import Layout, Point, Size, lay_out
 from dsv2.explain.measure import cut, width_of
 from dsv2.explain.model import EdgeView, OperatorView, PlanView
 from dsv2.explain.stack import Card, Stack, links, stacked
@@ -49,20 +49,11 @@ class _Box:
         return Column(x, self.width, y, bottom, x + self.width - PAD, bottom, _TURNS, middles)
 
 
-@dataclass(frozen=True, slots=True)
-class _Graph:
-    """The operators and edges of a plan: their size and elements."""
-
-    width: float
-    height: float
-    parts: Sequence[str]
-
-
 def to_svg(view: PlanView) -> str:
     """Return the plan as an SVG document."""
-    graph = _graph(view, {operator.id: _lines(operator) for operator in view.operators}, _MOST)
+    layout, graph = _graph(view, {operator.id: _lines(operator) for operator in view.operators}, _MOST)
     title = printable(f"{view.job_name}: {headline(view)}")
-    width = max(graph.width, width_of(title, 16, bold=True)) + 2 * _MARGIN
+    width = max(layout.width, width_of(title, 16, bold=True)) + 2 * _MARGIN
     error = (
         [] if view.error is None else textwrap.wrap(printable(view.error), max(40, int((width - 2 * _MARGIN) / 7.5)))
     )
@@ -73,11 +64,11 @@ def to_svg(view: PlanView) -> str:
             f'<text class="error" x="{_MARGIN}" y="{48 + LINE * n}">{xml_text(line)}</text>'
             for n, line in enumerate(error)
         ),
-        f'<g transform="translate({(width - graph.width) / 2:.1f} {header})">',
-        *graph.parts,
+        f'<g transform="translate({(width - layout.width) / 2:.1f} {header})">',
+        *graph,
         "</g>",
     ]
-    return svg_document(width, graph.height + header + _MARGIN, title, to_text(view), parts)
+    return svg_document(width, layout.height + header + _MARGIN, title, to_text(view), parts)
 
 
 def graph_svg(view: PlanView, free_lines: int) -> str:
@@ -85,13 +76,13 @@ def graph_svg(view: PlanView, free_lines: int) -> str:
 
     ``free_lines``: The height that each operator has below its title, in lines, for what the page adds.
     """
-    graph = _graph(view, {operator.id: [""] * free_lines for operator in view.operators}, _ALONE)
-    width, height = graph.width + 2 * _MARGIN, graph.height + 2 * _MARGIN
+    layout, graph = _graph(view, {operator.id: [""] * free_lines for operator in view.operators}, _ALONE)
+    width, height = layout.width + 2 * _MARGIN, layout.height + 2 * _MARGIN
     start = f'<svg xmlns="http://www.w3.org/2000/svg" class="dsv2-plan" width="{width:.0f}" height="{height:.0f}">'
-    return "\n".join((start, f'<g transform="translate({_MARGIN} {_MARGIN})">', *graph.parts, "</g></svg>"))
+    return "\n".join((start, f'<g transform="translate({_MARGIN} {_MARGIN})">', *graph, "</g></svg>"))
 
 
-def _graph(view: PlanView, lines: Mapping[int, Sequence[str]], most: int) -> _Graph:
+def _graph(view: PlanView, lines: Mapping[int, Sequence[str]], most: int) -> tuple[Layout, list[str]]:
     """Draw the operators with their ``lines``, which have at most the width ``most``, and the edges between chains."""
     boxes = {head: _box(view, chain, lines, most) for head, chain in view.chains.items()}
     edges = [edge for edge in view.edges if view.operators[edge.source].chain != view.operators[edge.target].chain]
@@ -116,7 +107,7 @@ def _graph(view: PlanView, lines: Mapping[int, Sequence[str]], most: int) -> _Gr
         ),
         *(line for head, box in boxes.items() for line in _drawn(view, box, layout.places[head])),
     ]
-    return _Graph(layout.width, layout.height, parts)
+    return layout, parts
 
 
 def _box(view: PlanView, chain: Sequence[OperatorView], lines: Mapping[int, Sequence[str]], most: int) -> _Box:

@@ -32,28 +32,23 @@ def check_waits(plan: Plan) -> None:
     """Raise ``PlanError`` if an operator waits for a watermark that nothing declares, or that one channel can send."""
     for operator in plan.operators:
         name = None if operator.broadcast_wait is None else operator.broadcast_wait.identifier
-        if name is not None and name not in plan.declarations:
-            raise PlanError(
-                f"{operator} at {operator.location} waits for the watermark {name!r} of its broadcast side, but no "
-                f"function or source of the job declares it."
+        if name is None:
+            continue
+        what, problem = "watermark", ""
+        if name not in plan.declarations:
+            problem = "but no function or source of the job declares it."
+        elif plan.declarations[name].combination_policy.barrier is not None:
+            what = "barrier"
+            problem = (
+                "which itself waits for the other input. Wait for another watermark. A barrier needs no "
+                "WaitForBroadcast: both inputs stop at it."
             )
-        if name is not None and plan.declarations[name].combination_policy.barrier is not None:
-            raise PlanError(
-                f"{operator} at {operator.location} waits for the barrier {name!r} of its broadcast side, which itself "
-                f"waits for the other input. Wait for another watermark. A barrier needs no WaitForBroadcast: both "
-                f"inputs stop at it."
+        elif name in operator.passes_on:
+            problem = (
+                f"which is addressed to other operators. Address it to this one as well: deliver_to({operator.uid!r})."
             )
-        if name in operator.passes_on:
-            raise PlanError(
-                f"{operator} at {operator.location} waits for the watermark {name!r} of its broadcast side, which is "
-                f"addressed to other operators. Address it to this one as well: deliver_to({operator.uid!r})."
-            )
-        if name not in (None, EVENT_TIME) and not _waits_for_all(plan, name):
-            raise PlanError(
-                f"{operator} at {operator.location} waits for the watermark {name!r} of its broadcast side, which the "
-                f"first subtask can send alone. Declare it with combine_wait_for_all_channels(True)."
-            )
-
-
-def _waits_for_all(plan: Plan, identifier: str) -> bool:
-    return plan.declarations[identifier].combination_policy.combine_wait_for_all_channels
+        elif name != EVENT_TIME and not plan.declarations[name].combination_policy.combine_wait_for_all_channels:
+            problem = "which the first subtask can send alone. Declare it with combine_wait_for_all_channels(True)."
+        if problem:
+            who = f"{operator} at {operator.location}"
+            raise PlanError(f"{who} waits for the {what} {name!r} of its broadcast side, {problem}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dsv2.errors import WatermarkDeclarationError
 from dsv2.graph.keys import can_be_keys
-from dsv2.graph.plan import Operator
+from dsv2.graph.plan import Operator, Plan
 from dsv2.spi import AsyncFunction, ColumnarFunction
 from dsv2.watermark import KeyedWatermarkDeclaration
 
@@ -28,48 +28,36 @@ def key_callback(callback: str) -> str:
 
 def check_per_key(flow: Flow) -> None:
     """Raise ``WatermarkDeclarationError`` if a per-key watermark meets an operator that cannot handle it."""
-    plan = flow.plan
-    for declaration in plan.declarations.values():
-        if not isinstance(declaration, KeyedWatermarkDeclaration):
-            continue
-        for operator in flow.receivers(declaration.identifier):
-            if receives_keys(operator):
-                _check_keyed(operator, declaration)
-            elif sum(plan.channels_of(edge) for edge in plan.edges_into[operator.id]) > 1:
-                raise _error(
-                    operator,
-                    declaration,
-                    "which has several channels but no keys, so it cannot combine what they send for one key. Emit the "
-                    "watermark directly before key_by, or behind this operator.",
-                )
-            if operator.broadcast_wait is not None and operator.broadcast_wait.identifier == declaration.identifier:
-                raise _error(operator, declaration, "which waits for it. Wait for a watermark that is not about a key.")
+    for declaration in flow.plan.declarations.values():
+        if isinstance(declaration, KeyedWatermarkDeclaration):
+            for operator in flow.receivers(declaration.identifier):
+                if (problem := _problem(flow.plan, operator, declaration)) is not None:
+                    raise WatermarkDeclarationError(
+                        f"The per-key watermark {declaration.identifier!r} reaches {operator} at {operator.location}, "
+                        f"{problem}"
+                    )
 
 
-def _check_keyed(operator: Operator, declaration: KeyedWatermarkDeclaration) -> None:
-    for kind, name in ((ColumnarFunction, "a function on tables"), (AsyncFunction, "an async function")):
-        if isinstance(operator.body, kind):
-            raise _error(
-                operator,
-                declaration,
-                f"which is {name}: it has no partition in which a watermark can be handled. Address the watermark to "
-                f"other operators (deliver_to), or use a function that processes records one by one.",
-            )
-    key_type = declaration.scope.key_type
-    if not can_be_keys(operator, key_type):
-        raise _error(
-            operator,
-            declaration,
-            f"whose key selector returns another type than {_name_of(key_type)}. Declare the "
-            f"watermark with the type of the keys.",
+def _problem(plan: Plan, operator: Operator, declaration: KeyedWatermarkDeclaration) -> str | None:
+    """Why an operator cannot handle a per-key watermark that reaches it, and what to do about it."""
+    keyed, key_type = receives_keys(operator), declaration.scope.key_type
+    if not keyed and sum(plan.channels_of(edge) for edge in plan.edges_into[operator.id]) > 1:
+        return (
+            "which has several channels but no keys, so it cannot combine what they send for one key. Emit the "
+            "watermark directly before key_by, or behind this operator."
         )
-
-
-def _error(operator: Operator, declaration: KeyedWatermarkDeclaration, problem: str) -> WatermarkDeclarationError:
-    return WatermarkDeclarationError(
-        f"The per-key watermark {declaration.identifier!r} reaches {operator} at {operator.location}, {problem}"
-    )
-
-
-def _name_of(kind: object) -> str:
-    return getattr(kind, "__qualname__", str(kind))
+    for kind, name in ((ColumnarFunction, "a function on tables"), (AsyncFunction, "an async function")):
+        if keyed and isinstance(operator.body, kind):
+            return (
+                f"which is {name}: it has no partition in which a watermark can be handled. Address the watermark to "
+                f"other operators (deliver_to), or use a function that processes records one by one."
+            )
+    if keyed and not can_be_keys(operator, key_type):
+        kind_of_keys = getattr(key_type, "__qualname__", str(key_type))
+        return (
+            f"whose key selector returns another type than {kind_of_keys}. Declare the watermark with the type of the "
+            f"keys."
+        )
+    if operator.broadcast_wait is not None and operator.broadcast_wait.identifier == declaration.identifier:
+        return "which waits for it. Wait for a watermark that is not about a key."
+    return None
