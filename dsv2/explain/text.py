@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
+from dsv2.explain.channels.roles import is_blocked
 from dsv2.explain.model import OperatorView, PlanView, WatermarkView
 from dsv2.explain.wording import (
     about,
@@ -92,13 +93,9 @@ def _watermark(view: PlanView, watermark: WatermarkView) -> Iterator[str]:
 
 
 def _blocking(view: PlanView, watermark: WatermarkView) -> list[int]:
-    """The operators with several channels."""
-    found = []
-    for operator in (view.operators[number] for number in watermark.received_by):
-        edges = view.edges_into(operator)
-        if len(edges) > 1 or any((edge.channels or 1) > 1 for edge in edges):
-            found.append(operator.id)
-    return found
+    """The operators of which the barrier blocks channels."""
+    edges = [edge for edge in view.edges if is_blocked(view, edge, watermark)]
+    return [number for number in watermark.received_by if any(edge.target == number for edge in edges)]
 
 
 def _titles(view: PlanView, operators: Iterable[int]) -> str:

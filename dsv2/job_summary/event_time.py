@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dsv2.job_summary.splits import active_splits
 from dsv2.progress import InputProgress, OperatorProgress, SplitProgress, SubtaskProgress
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN, USE_PROCESSING_TIME
 from dsv2.watermark.shown import ShownValue, greatest_shown, least_shown
@@ -106,7 +107,7 @@ def event_time_of_splits(splits: Sequence[SplitProgress]) -> Slowest | None:
     """Return the event time of the active splits of a source. None: it assigns no event time to splits."""
     if all(split.event_time is None for split in splits):
         return None
-    return _slowest([split.event_time for split in splits if not (split.idle or split.ended)])
+    return _slowest([split.event_time for split in active_splits(splits)])
 
 
 def watermark_of(operator: OperatorProgress, identifier: str) -> Slowest | None:

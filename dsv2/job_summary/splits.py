@@ -7,7 +7,7 @@ from typing import Final
 
 from dsv2.progress import JobProgress, SplitProgress
 
-__all__ = ("RECENT_MS", "moved_lately_ms", "status_of", "trouble_with")
+__all__ = ("RECENT_MS", "active_splits", "moved_lately_ms", "status_of", "trouble_with")
 
 RECENT_MS: Final = 10_000
 """What has moved within this time is moving. If micro-batches take longer: within two of them."""
@@ -28,6 +28,11 @@ def status_of(split: SplitProgress) -> str:
     return "idle" if split.idle else "active"
 
 
+def active_splits(splits: Sequence[SplitProgress]) -> list[SplitProgress]:
+    """Return the splits that are neither idle nor ended, so that they hold event time back."""
+    return [split for split in splits if not (split.idle or split.ended)]
+
+
 def trouble_with(split: SplitProgress, splits: Sequence[SplitProgress], progress: JobProgress) -> str:
     """Return how a split holds the event time of its source back; "" if it does not.
 
@@ -36,7 +41,7 @@ def trouble_with(split: SplitProgress, splits: Sequence[SplitProgress], progress
         splits: All splits of the source.
         progress: The progress of the job.
     """
-    active = [one for one in splits if not (one.idle or one.ended)]
+    active = active_splits(splits)
     times = [one.event_time for one in active if one.event_time is not None]
     if split not in active or split.paused or len(active) < 2 or not times:
         return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dsv2.explain import OperatorView
+from dsv2.job_summary.splits import active_splits
 from dsv2.progress import SplitProgress
 from dsv2.watermark_report.model import Cause
 
@@ -13,12 +14,12 @@ __all__ = ("cause_in_split", "has_no_records", "slowest_in_group", "split_for_re
 
 def split_for_time(splits: Sequence[SplitProgress]) -> SplitProgress | None:
     """The split whose event time holds its reader back: the least, and before that one without event time."""
-    return min(_live(splits), key=_rank, default=None)
+    return min(active_splits(splits), key=_rank, default=None)
 
 
 def split_for_records(splits: Sequence[SplitProgress]) -> SplitProgress | None:
     """The split that explains best why no records arrive: a backlog, otherwise what has been read last."""
-    live = [split for split in _live(splits) if not split.paused] or list(_live(splits))
+    live = [split for split in active_splits(splits) if not split.paused] or active_splits(splits)
     return max(live, key=lambda split: (split.lag or 0, split.moved_at_ms or 0), default=None)
 
 
@@ -41,10 +42,6 @@ def slowest_in_group(sources: Iterable[tuple[OperatorView, Sequence[SplitProgres
 def has_no_records(splits: Sequence[SplitProgress]) -> bool:
     """Whether a source with these splits has not had any record."""
     return not any(split.moved_at_ms is not None or split.lag for split in splits)
-
-
-def _live(splits: Sequence[SplitProgress]) -> list[SplitProgress]:
-    return [split for split in splits if not split.idle and not split.ended]
 
 
 def _rank(split: SplitProgress) -> tuple[bool, int, int]:
