@@ -74,11 +74,6 @@ class Record:
         self._snapshot = Snapshot()
         self._history = History()
 
-    @property
-    def revision(self) -> int:
-        """The number of changes."""
-        return self._snapshot.revision
-
     def snapshot(self) -> Snapshot:
         """Return what is known now."""
         return self._snapshot

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dsv2.dashboard.jobs import Snapshot, WatchedJob
-from dsv2.dashboard.lines import Line, line_of
-from dsv2.dashboard.texts import watermark_text
+from dsv2.dashboard.lines import Line, line_of, watermark_text
 from dsv2.explain import Finding, OperatorView, PlanView
 from dsv2.explain.svg import graph_svg
 from dsv2.explain.wording import about, details, headline, short_location
@@ -76,7 +75,6 @@ class PlanPage:
 class StatePage:
     """The state of a job: numbers of its summary, and those of each operator by its id in the plan."""
 
-    revision: int
     name: str
     status: str
     error: str
@@ -121,7 +119,6 @@ def state_page(snapshot: Snapshot, actions: tuple[str, ...]) -> StatePage:
     summary = snapshot.summary()
     views = {view.uid or "": view for view in (() if snapshot.plan is None else snapshot.plan.operators)}
     return StatePage(
-        revision=snapshot.revision,
         name=snapshot.name,
         status=snapshot.status.value,
         error=snapshot.error,
@@ -169,7 +166,6 @@ def _summary(summary: JobSummary, *, is_known: bool) -> Line:
         "duration_ms": summary.batch.duration_ms if is_known and summary.batch is not None else None,
         "lag": summary.lag,
         "state_bytes": summary.state_bytes,
-        "held": summary.held,
         "late": summary.late,
         "errors": summary.errors,
         "event_time": "" if slowest is None else _time_text(slowest),

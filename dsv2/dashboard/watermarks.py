@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from dsv2.clock import SystemClock
 from dsv2.dashboard.jobs import Snapshot, Status
-from dsv2.dashboard.lines import Line, line_of
-from dsv2.dashboard.texts import watermark_text
+from dsv2.dashboard.lines import Line, line_of, watermark_text
 from dsv2.explain import OperatorView, PlanView
 from dsv2.watermark.event_time import EVENT_TIME, RESERVED
 from dsv2.watermark.shown import greatest_shown

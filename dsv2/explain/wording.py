@@ -202,4 +202,4 @@ def duration(milliseconds: int) -> str:
 
 def counted(number: int, what: str) -> str:
     """A number of things, such as ``2 channels``."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dsv2.explain import OperatorView
+from dsv2.explain.wording import counted
 from dsv2.job_summary.event_time import has_ended
 from dsv2.printable import printable
 from dsv2.progress import SubtaskProgress
@@ -144,7 +145,7 @@ def _blocked(facts: Facts) -> str:
     if waiting is None:
         return ""
     one = waiting.channels == 1
-    who = "1 channel" if one else f"{waiting.channels} channels"
+    who = counted(waiting.channels, "channel")
     if facts.lasted_ms is None:
         return f", for which {who} {'waits' if one else 'wait'}"
     return f", for which {who} {'has' if one else 'have'} waited for {duration_text(facts.lasted_ms)}"
@@ -238,7 +239,7 @@ def _not_emitted(facts: Facts, it: str) -> str:
     if trace.split is not None:
         return f"the new records of its split {trace.split.split!r} have no greater timestamps"
     declares = "declares it" if route.declares(trace.at) else "emits it"
-    received = "" if facts.records_in is None else f", has received {_count(facts.records_in)}"
+    received = "" if facts.records_in is None else f", has received {counted(facts.records_in, 'record')}"
     return f"{it} {declares}{received}, and has not emitted {_missing(facts)}"
 
 
@@ -247,7 +248,7 @@ def _split(facts: Facts) -> str:
     split = trace.split
     assert split is not None
     if trace.cause is Cause.BACKLOG:
-        return f"has a backlog of {_count(split.lag or 0)}"
+        return f"has a backlog of {counted(split.lag or 0, 'record')}"
     if trace.cause is Cause.PAUSED_SPLIT:
         behind = "another source" if trace.behind is None else f"the source {_title(trace.behind)}"
         if trace.behind is trace.at:
@@ -295,8 +296,7 @@ def _held_records(facts: Facts) -> str:
         return ""
     is_plain = facts.trace.cause is Cause.BROADCAST_WAIT or facts.route.is_barrier
     why = "" if is_plain else "The watermark is aligned: "
-    wait = "record waits" if held == 1 else "records wait"
-    return f" {why}{held:,} {wait} for it."
+    return f" {why}{counted(held, 'record')} {'waits' if held == 1 else 'wait'} for it."
 
 
 def _name(route: Route) -> str:
@@ -318,10 +318,6 @@ def _subtask(operator: OperatorView, subtask: int | None) -> str:
     return (
         _title(operator) if subtask is None or operator.parallelism == 1 else f"{_title(operator)}, subtask {subtask}"
     )
-
-
-def _count(number: int) -> str:
-    return f"{number:,} record" if number == 1 else f"{number:,} records"
 
 
 def _is_withheld(facts: Facts) -> bool:

@@ -17,9 +17,9 @@ from dsv2 import CollectSink, ConfigurationError
 from dsv2.dashboard import letters, stored
 from dsv2.dashboard.jobs import Board, Record, Status
 from dsv2.dashboard.letters import last_letters
+from dsv2.dashboard.lines import watermark_text
 from dsv2.dashboard.pages import state_page
 from dsv2.dashboard.stored import CheckpointJob
-from dsv2.dashboard.texts import watermark_text
 from dsv2.dashboard.watermarks import watermark_page
 from dsv2.dead_letters.store import FOLDER, JobLetters
 from dsv2.explain import PlanView
@@ -278,7 +278,7 @@ def test_stored_job(tmp_path: Path) -> None:
     assert list(snapshot.history) == list(live.history)
     assert snapshot.configuration == (Section("Job", (Setting("name", "x"),)),)
     before = snapshot.revision
-    assert looking(job).record.revision == before, "nothing has changed"
+    assert looking(job).record.snapshot().revision == before, "nothing has changed"
     log.add(fake_progress(3))
     assert looking(job).record.snapshot().history[-1].batch.batch_id == 3
 

@@ -27,7 +27,7 @@ from dsv2 import (
     new_builder,
     on,
 )
-from dsv2.dashboard.texts import watermark_text
+from dsv2.dashboard.lines import watermark_text
 from dsv2.errors import ContractError
 from dsv2.metrics.samples import samples_of
 from dsv2.progress import JobProgress
