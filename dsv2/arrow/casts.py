@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from datetime import date, datetime
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -54,9 +55,12 @@ def array_of(values: Sequence[Any], kind: pa.DataType, where: str) -> pa.Array:
 
 def _lists(values: Sequence[Any], kind: pa.DataType, where: str) -> pa.Array:
     _check_classes(values, (list,), kind, where)
-    offsets = np.cumsum([0, *(0 if value is None else len(value) for value in values)], dtype=np.int32)
-    inner = array_of([one for value in values if value for one in value], kind.value_type, where)
-    absent = pa.array([value is None for value in values], pa.bool_())
+    absent = None
+    if None in values:
+        absent = pa.array([value is None for value in values], pa.bool_())
+        values = [value or () for value in values]
+    offsets = np.cumsum(np.fromiter(chain((0,), map(len, values)), np.int32), dtype=np.int32)
+    inner = array_of(list(chain.from_iterable(values)), kind.value_type, where)
     return pa.ListArray.from_arrays(pa.array(offsets), inner, type=kind, mask=absent)
 
 
