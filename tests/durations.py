@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-__all__ = ("ms",)
+__all__ = ("LONG", "ms")
+
+# Seconds until a hanging test fails. The timeout in pyproject.toml is longer, so the failure says what was awaited.
+# On a busy machine, a job on Spark needs more than a minute to its first micro-batch.
+LONG = 240.0
 
 
 def ms(milliseconds: float) -> timedelta:

@@ -31,6 +31,7 @@ from dsv2.runtime.state.page_store import in_entries
 from dsv2.runtime.state.rows import StateRow, rows_of
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sinks import CollectSink
+from tests.durations import LONG
 
 __all__ = (
     "ACTIVE",
@@ -295,7 +296,7 @@ def our_files(traceback_text: str) -> list[str]:
     return [file for file in files if any(Path(file).is_relative_to(package) for package in _OUR_PACKAGES)]
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = LONG) -> None:
     """Wait for something that another thread or process does. Fails after ``seconds``."""
     deadline = time.monotonic() + seconds
     while not condition():

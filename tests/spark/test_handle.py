@@ -25,12 +25,12 @@ from dsv2.sources import DataGeneratorSource
 from dsv2.watermark import WatermarkDeclaration, new_builder
 from runtime_spark import query
 from runtime_spark.query import StreamingJob
-from tests.durations import ms
+from tests.durations import LONG, ms
 from tests.listening import Told
+from tests.support import wait_until
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
 HIGHEST = new_builder("highest").type_long().combine_function_max().build()
-LONG = 60.0  # seconds until a hanging test fails
 
 
 class Announce(OneInputStreamProcessFunction[int, int]):
@@ -232,6 +232,7 @@ def test_source_that_ended_in_an_earlier_run_is_not_waited_for(
     assert gate.entered.wait(LONG)
     stopping = threading.Thread(target=job.stop)
     stopping.start()
+    wait_until(lambda: isinstance(job, StreamingJob) and job._refuse_batches)
     gate.opened.set()
     stopping.join(LONG)
     assert (status_of(job), sorted(direct.results)) == (JobStatus.STOPPED, [0, 1, 2, 3])

@@ -11,28 +11,25 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from dsv2 import ExecutionEnvironment, IncompatibleCheckpointError, JobError, JobHandle
+from dsv2 import ExecutionEnvironment, IncompatibleCheckpointError, JobError, JobHandle, JobStatus
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from runtime_spark import query
 from runtime_spark.query import StreamingJob
 from tests.spark.test_migration import Count, Word, itself, word
+from tests.support import wait_until
 
-LONG = 60.0  # seconds until a hanging test fails
 COUNT, PER_BATCH = 60, 15
 
 
 class Sink:
-    """Holds the job in its first micro-batch until ``opened`` is set. Fails in the micro-batch ``fails_in``."""
+    """Keeps the records of each micro-batch. Fails in the micro-batch ``fails_in``."""
 
     def __init__(self) -> None:
-        self.entered, self.opened = threading.Event(), threading.Event()
         self.written: dict[int, list[Word]] = {}
         self.fails_in: int | None = None
 
     def __call__(self, records: list[Word], batch_id: int) -> None:
-        self.entered.set()
-        assert self.opened.wait(LONG)
         if batch_id == self.fails_in:
             raise OSError("unreachable")
         assert batch_id not in self.written
@@ -40,10 +37,11 @@ class Sink:
 
 
 class Job:
-    """A job in ``folder`` that is stopped after its first micro-batch."""
+    """A job in ``folder``, which can be stopped in a micro-batch that Spark has planned."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._spark = spark
+        self._monkeypatch = monkeypatch
         self.checkpoint = folder / "checkpoint"
         self.savepoint = folder / "savepoint"
         self.sink = Sink()
@@ -55,17 +53,30 @@ class Job:
         counted.with_parallelism(parallelism).to_sink(ForeachBatchSink(self.sink)).with_uid("out")
         return env.execute_async("words", checkpoint_location=self.checkpoint, savepoint=savepoint)
 
-    def stop_after_the_first(self, *, with_savepoint: bool) -> None:
-        handle = self.start(2)
-        assert self.sink.entered.wait(LONG)
-        stop = (lambda: handle.stop_with_savepoint(self.savepoint)) if with_savepoint else handle.stop
-        stopping = threading.Thread(target=stop)
-        stopping.start()
-        self.sink.opened.set()
-        stopping.join(LONG)
-        assert list(self.sink.written) == [0]
-        assert (self.checkpoint / "offsets" / "1").exists(), "Spark has planned the next micro-batch"
-        assert not (self.checkpoint / "commits" / "1").exists()
+    def stop_in(self, held: int, *, with_savepoint: bool = False) -> None:
+        """Start the job, and stop it when Spark begins the micro-batch ``held``, which sinks do not get."""
+        begun = threading.Event()
+        write_batch = StreamingJob.write_batch
+
+        def wait_for_the_stop(job: StreamingJob, frames: DataFrame, batch_id: int) -> None:
+            if batch_id == held:
+                begun.set()
+                wait_until(lambda: job._refuse_batches)
+            write_batch(job, frames, batch_id)
+
+        with self._monkeypatch.context() as context:
+            context.setattr(query, "_PATIENCE_SECONDS", 0.0)
+            context.setattr(StreamingJob, "write_batch", wait_for_the_stop)
+            handle = self.start(2)
+            wait_until(lambda: begun.is_set() or handle.status is not JobStatus.RUNNING)
+            if with_savepoint:
+                handle.stop_with_savepoint(self.savepoint)
+            else:
+                handle.stop()
+        assert handle.status is JobStatus.STOPPED
+        assert list(self.sink.written) == list(range(held))
+        assert (self.checkpoint / "offsets" / f"{held}").exists(), "Spark has planned the micro-batch"
+        assert not (self.checkpoint / "commits" / f"{held}").exists()
 
     def assert_complete(self) -> None:
         times: dict[str, int] = {}
@@ -78,37 +89,27 @@ class Job:
 
 @pytest.fixture
 def job(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    monkeypatch.setattr(query, "_PATIENCE_SECONDS", 0.0)
-    return Job(spark, tmp_path)
+    return Job(spark, tmp_path, monkeypatch)
 
 
 def test_changed_program_continues(job: Job) -> None:
-    job.stop_after_the_first(with_savepoint=False)
+    job.stop_in(1)
     job.start(3).result()
     job.assert_complete()
 
 
 def test_savepoint_of_the_stop_is_continued(job: Job, tmp_path: Path) -> None:
-    job.stop_after_the_first(with_savepoint=True)
+    job.stop_in(1, with_savepoint=True)
     job.checkpoint = tmp_path / "other"
     job.start(3, savepoint=job.savepoint).result()
     job.assert_complete()
 
 
-def test_micro_batch_that_failed_before_is_not_changed(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    job.sink.opened.set()
+def test_micro_batch_that_failed_before_is_not_changed(job: Job) -> None:
     job.sink.fails_in = 0
     with pytest.raises(JobError, match="unreachable"):
         job.start(2).result()
-    write_batch = StreamingJob.write_batch
-
-    def refuse(self: StreamingJob, frames: DataFrame, batch_id: int) -> None:
-        self._refuse_batches = True
-        write_batch(self, frames, batch_id)
-
-    with monkeypatch.context() as context:
-        context.setattr(StreamingJob, "write_batch", refuse)
-        job.start(2).await_termination()
+    job.stop_in(0)
     job.sink.fails_in = None
     with pytest.raises(IncompatibleCheckpointError, match="may have written a part of micro-batch 0"):
         job.start(3)
@@ -117,7 +118,7 @@ def test_micro_batch_that_failed_before_is_not_changed(job: Job, monkeypatch: py
 
 
 def test_micro_batch_that_has_failed_since_is_not_changed(job: Job) -> None:
-    job.stop_after_the_first(with_savepoint=False)
+    job.stop_in(1)
     job.sink.fails_in = 1
     with pytest.raises(JobError, match="unreachable"):
         job.start(2).result()

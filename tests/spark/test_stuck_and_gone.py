@@ -18,11 +18,10 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.report import base_job, job_waiting
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource, Portion
-from tests.durations import ms
+from tests.durations import LONG, ms
 from tests.spans import Span, Spans
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
-LONG = 60.0  # seconds until a hanging test fails
 FOREVER = 600.0
 
 

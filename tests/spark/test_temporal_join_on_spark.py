@@ -14,9 +14,8 @@ from dsv2.extension.join import JoinType, OnSnapshotTimeout, processing_time_tem
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.testing import Crash, Interruption, Pause, Stop, TestSource
-from tests.durations import ms
+from tests.durations import LONG, ms
 
-LONG = 60.0  # seconds until a hanging test fails
 BY_CLOCK = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION
 
 

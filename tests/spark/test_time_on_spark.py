@@ -20,9 +20,8 @@ from dsv2.watermark import Watermark, WatermarkHandlingResult
 from dsv2.watermark_report import Cause
 from runtime_spark import SparkRuntime, StateLayout
 from runtime_spark.query import StreamingJob
-from tests.durations import ms
+from tests.durations import LONG, ms
 
-LONG = 60.0  # seconds until a hanging test fails
 QUIET = Pause(ms(600_000))  # longer than any test: no data, and no end
 SOON_MS = 1500
 INTERVAL_MS = 300
@@ -154,7 +153,8 @@ def test_generator_without_data_emits_and_becomes_idle(spark: SparkSession, chec
     builder = EventTimeExtension.new_watermark_generator_builder(int)
     builder.periodic_watermark(timedelta(seconds=1)).with_idleness(timedelta(seconds=2))
     generator = builder.build_as_process_function()
-    sink = Await(lambda records: ("EVENT_TIME_IDLE", True) in records)
+    last = [("EVENT_TIME", 8), ("EVENT_TIME_IDLE", True)]
+    sink = Await(lambda records: records[-2:] == last)
 
     def listen(stream: Any) -> Any:
         return stream.with_parallelism(1).process(generator).with_parallelism(1).global_().process(Idle())
@@ -165,9 +165,10 @@ def test_generator_without_data_emits_and_becomes_idle(spark: SparkSession, chec
         heard = sink.wait()
     finally:
         job.stop()
-    assert heard[-2:] == [("EVENT_TIME", 8), ("EVENT_TIME_IDLE", True)]
     assert [operator.cause for operator in job.watermarks().operators] == [Cause.IDLE]
-    assert heard[:-2] in ([], [("EVENT_TIME", 4)])
+    # On a busy machine, it is idle before it gets 9.
+    first = [("EVENT_TIME", 4), ("EVENT_TIME_IDLE", True), ("EVENT_TIME_IDLE", False)]
+    assert heard in (last, [*first[:1], *last], [*first, *last])
 
 
 class Both(OneInputEventTimeStreamProcessFunction[int, Any]):

@@ -26,8 +26,8 @@ from dsv2.sinks import ForeachBatchSink
 from dsv2.testing import Pause, TestSource
 from dsv2.watermark import KeyedWatermark
 from runtime_spark import SparkRuntime, StateLayout
+from tests.durations import LONG
 
-LONG = 60.0  # seconds until a hanging test fails
 QUIET = Pause(timedelta(minutes=10))  # longer than any test: no data, and no end
 LOAD = new_builder("load").type_long().combine_function_max().expire_after(timedelta(milliseconds=1500))
 OF_ALL, OF_KEY = LOAD.build(), new_builder("of key").type_long().combine_function_max()
