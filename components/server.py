@@ -13,7 +13,7 @@ from pathlib import Path
 
 __all__ = ("MissingComponentError", "Server", "free_ports", "listens")
 
-_READY_SECONDS = 60.0
+_READY_SECONDS = 180.0  # a server that ends is noticed at once; Kafka needs a minute on a busy machine
 _POLL_SECONDS = 0.05
 _LAST_CHARACTERS = 4000
 _PORTS = range(20_000, 32_000)  # below the ephemeral ports

@@ -270,14 +270,33 @@ def new_prometheus_server() -> Iterator[Callable[..., PrometheusServer]]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show the logs of the servers that a failed test used."""
     report = yield
     if report.failed:
+        if call.excinfo is not None and not isinstance(call.excinfo.value, Exception):
+            _close_connection_to_spark()
         for name, value in getattr(item, "funcargs", {}).items():
             if name in _SERVERS:
                 report.sections.append((f"log of {name}", value.log_tail))
     return report
+
+
+def _close_connection_to_spark() -> None:
+    """Close the connection of this thread, which opens another one with its next call.
+
+    A timeout interrupts a call while it waits for its answer. The next call would get that answer, and so each test
+    after it would fail.
+    """
+    if "pyspark" not in sys.modules:
+        return
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is not None and (connection := gateway._gateway_client.get_thread_connection()) is not None:
+        connection.close()
 
 
 @pytest.fixture
