@@ -6,7 +6,6 @@ with severity WARNING.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 
 from dsv2.aggregates.rows import EmitWindow, RunningAggregate
@@ -58,10 +57,8 @@ def warn_of_mistakes(plan: Plan) -> None:
     for finding in findings_of(Flow(plan), in_one_process=True):
         if finding.severity is Severity.WARNING:
             operator = plan.operators[finding.operators[0]]
-            file, _, line = operator.location.rpartition(":")
             kind = UnreadStreamWarning if finding.code == "unread-output" else PlanWarning
-            text = f"[{finding.code}] {operator} {finding.message} {finding.advice}"
-            warnings.warn_explicit(text, kind, file, int(line))
+            operator.warn(f"[{finding.code}] {operator} {finding.message} {finding.advice}", kind)
 
 
 def _waits_for_end(flow: Flow) -> Iterator[Finding]:

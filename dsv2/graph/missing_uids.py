@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 from dsv2.errors import ConfigurationError, MissingUidWarning
 from dsv2.graph.plan import Operator, OperatorKind, Plan
 from dsv2.graph.stateful import may_keep_state
@@ -27,12 +25,11 @@ def check_uids(plan: Plan) -> None:
         )
     for operator in unnamed:
         if operator.kind is not OperatorKind.SOURCE:  # Spark identifies sources by their order
-            file, _, line = operator.location.rpartition(":")
             text = (
                 f"{_shown(operator)} has state and no uid. The checkpoint identifies it by its class, its states and "
                 f"its inputs, so a restart is refused if one of these has changed. Set a uid: with_uid(...)."
             )
-            warnings.warn_explicit(text, MissingUidWarning, file, int(line))
+            operator.warn(text, MissingUidWarning)
 
 
 def _shown(operator: Operator) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
@@ -208,6 +209,11 @@ class Operator:
     def declares(self, identifier: str) -> bool:
         """Whether the function or source declares a watermark itself."""
         return any(declaration.identifier == identifier for declaration in self.declared_watermarks)
+
+    def warn(self, text: str, kind: type[Warning]) -> None:
+        """Warn at the line that created the operator."""
+        file, _, line = self.location.rpartition(":")
+        warnings.warn_explicit(text, kind, file, int(line))
 
     def __str__(self) -> str:
         return f"{self.name} (uid {self.uid!r})" if self.name != self.uid else self.uid

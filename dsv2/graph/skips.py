@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -69,9 +68,8 @@ def warn_of_missed_skips(plan: Plan, skipped: SkippedRecords) -> None:
 
 def warn_of_skip(operator: Operator, split: SplitName, offset: Offset, why: str) -> None:
     """Warn that a record of ``skip_records`` is not skipped."""
-    file, _, line = operator.location.rpartition(":")
     text = f"skip_records: split {split!r}, offset {offset!r} of {operator} was not skipped: {why}."
-    warnings.warn_explicit(text, RecordNotSkippedWarning, file, int(line))
+    operator.warn(text, RecordNotSkippedWarning)
 
 
 def _source(key: str, sources: Collection[Operator]) -> Operator:

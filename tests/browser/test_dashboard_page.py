@@ -83,6 +83,18 @@ def test_page_follows_the_job(job: FakeJob, server: DashboardServer, open_page: 
     expect(page.get_by_role("img", name="Latency, micro-batch 32")).to_be_visible()
 
 
+def test_graph_follows_the_job(job: FakeJob, server: DashboardServer, open_page: OpenPage) -> None:
+    page = open_page(server.url)
+    card = page.locator(operator(page, "join"))
+    expect(card).to_contain_text("holds 2,380")
+    expect(card).to_have_attribute("class", "operator high")
+    card.focus()
+    job.advance(3)
+    expect(card).to_contain_text("holds 2,800")
+    expect(card).to_be_focused()
+    expect(page.locator("[data-operator]")).to_have_count(7)
+
+
 def test_choosing_an_operator(server: DashboardServer, open_page: OpenPage) -> None:
     page = open_page(server.url)
     page.click(operator(page, "join"))
