@@ -72,7 +72,7 @@ def change_rows(conninfo: str, over: threading.Event) -> None:
             first = number * 7 % 1000
             connection.execute("UPDATE items SET name = name || '.' WHERE id BETWEEN %s AND %s", [first, first + 20])
             connection.execute("DELETE FROM items WHERE id = %s", [first + 3])
-            connection.execute("UPDATE items SET id = id + 5000 WHERE id = %s", [first + 5])
+            connection.execute("UPDATE items SET id = id + %s WHERE id = %s", [2000 * number, first + 5])
             connection.execute("INSERT INTO items VALUES (%s, 'new') ON CONFLICT DO NOTHING", [first])
             over.wait(0.02)
 
