@@ -7,10 +7,12 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum, StrEnum
+from functools import partial
 from typing import Any, Literal, NamedTuple, NewType
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -31,6 +33,8 @@ from dsv2.connectors.formats import (
     JsonEncoder,
     ProtobufDecoder,
     ProtobufEncoder,
+    avro_writing,
+    json_values,
 )
 
 ZONE = ZoneInfo("America/New_York")
@@ -516,6 +520,35 @@ def test_protobuf_refuses() -> None:
         ProtobufDecoder(UninterpretedOption.NamePart)(b"")
     with pytest.raises(FormatError, match=r"google.protobuf.StringValue"):
         ProtobufDecoder(StringValue)(b"\x0a\x01\xff")
+
+
+# --- Fast path ------------------------------------------------------------------------------------------------------
+
+
+def encoders(annotation: Any) -> list[tuple[Callable[[Any], bytes], Callable[[Any], Any]]]:
+    """Encoders of a field with this annotation, and how their records are created."""
+    kind = field_of(annotation)
+    schemas = [one_field(schema) for schema, described, _ in AVRO_KEPT if described == annotation]
+    avro = [(AvroEncoder(kind, schema), partial(kind, 1)) for schema in schemas]
+    dicts = [(AvroEncoder(dict, schema), lambda value: {"other": 1, "field": value}) for schema in schemas]
+    return [*avro, *dicts, (JsonEncoder(kind), partial(kind, 1))]
+
+
+def result(encode: Callable[[Any], bytes], record: Any) -> bytes | str:
+    try:
+        return encode(record)
+    except FormatError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("annotation", [bool, int, float, str, bytes, datetime, date, time, UUID, Decimal, str | None])
+def test_fast_path_has_the_result_of_the_checks(annotation: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [value for _, _, values in AVRO_KEPT for value in values if value != TEXTS[-1]]
+    values += [value for _, _, values, _ in AVRO_REFUSED for value in values]
+    fast = [[result(encode, record(value)) for value in values] for encode, record in encoders(annotation)]
+    for module in (avro_writing, json_values):
+        monkeypatch.setattr(module, "with_fast_path", lambda encode, checked, *args, **options: checked)
+    assert [[result(encode, record(value)) for value in values] for encode, record in encoders(annotation)] == fast
 
 
 # --- Processes -------------------------------------------------------------------------------------------------------
