@@ -19,17 +19,7 @@ if TYPE_CHECKING:
 
     from dsv2.connectors.files.record_writer import RecordWriter
 
-__all__ = (
-    "check_folder_names",
-    "check_writable",
-    "encoded",
-    "folder_of",
-    "joined",
-    "lines",
-    "partitions",
-    "table_of",
-    "writer_of",
-)
+__all__ = ("check_folder_names", "check_writable", "encoded", "joined", "lines", "partitions", "table_of", "writer_of")
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^")  # as Spark escapes them
@@ -68,7 +58,7 @@ def partitions(table: pa.Table, columns: Sequence[str], sink: str) -> dict[str, 
         return {"": table}
     indices: dict[str, list[int]] = {}
     for number, values in enumerate(zip(*(table.column(name).to_pylist() for name in columns), strict=True)):
-        folder = "/".join(folder_of(name, value, sink) for name, value in zip(columns, values, strict=True))
+        folder = "/".join(_folder_of(name, value, sink) for name, value in zip(columns, values, strict=True))
         indices.setdefault(folder, []).append(number)
     rest = table.drop_columns(list(columns))
     return {folder: rest.take(pa.array(found)) for folder, found in indices.items()}
@@ -78,10 +68,10 @@ def check_folder_names(rows: pa.RecordBatch, columns: Sequence[str], sink: str) 
     """Raise ``SchemaError`` if a value of ``columns`` cannot be the name of a folder."""
     for column in columns:
         for value in rows.column(column).unique().to_pylist():
-            folder_of(column, value, sink)
+            _folder_of(column, value, sink)
 
 
-def folder_of(column: str, value: Any, sink: str) -> str:
+def _folder_of(column: str, value: Any, sink: str) -> str:
     """Return the name of the folder for a value of a partition column. Raises ``SchemaError`` if it cannot have one."""
     if value in ("", _NULL_FOLDER):
         raise SchemaError(
