@@ -12,6 +12,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from dsv2.clock import Clock
+from dsv2.dead_letters.store import LetterWriter
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.job import RunOptions
@@ -26,7 +27,7 @@ from dsv2.runtime.sources.ranges import has_read, ranges_read
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import SinkRunInfo
 from runtime_spark.checkpoint_log import Beginning, beginning_of
-from runtime_spark.dead_letters import CheckpointLetters
+from runtime_spark.dead_letters import checkpoint_letters, letters_in
 from runtime_spark.driver_processes import describe_driver
 from runtime_spark.file_outputs import check_outputs, check_owned, completion, own_outputs
 from runtime_spark.folders import jvm_process, open_folder
@@ -83,7 +84,7 @@ class Checkpoint:
         self._is_new = chosen.starts_over or record.manifest is None
         self._beginning = Beginning(0, repeats=False) if chosen.starts_over else record.beginning
         check_state_metadata(self.folder)
-        self._note_book = NoteBook(self.folder)
+        self._note_book = NoteBook(self.folder) if self._is_new else record.note_book
         committed, begun = self._beginning.batch_id > 0, not self._is_new
         self.restoration = restoration_of(spark, record, plan, options, begun=begun, committed=committed)
         notes = self._new_notes() if self._is_new else self._continued_notes(options.allow_dropped_state)
@@ -101,7 +102,10 @@ class Checkpoint:
         """The number that sinks give to the first micro-batch of the checkpoint."""
         first = str(self.id) if record.ancestry is None else record.ancestry.checkpoint_id
         self._owner = OutputOwner(self.job_id, first)
-        self._letters = CheckpointLetters(spark, chosen.root, plan, options, self.job_id, origin.replays)
+        self._letters = LetterWriter(
+            checkpoint_letters(spark, chosen.root, plan, options, self.job_id), plan.job_name, chosen.root.path
+        )
+        self._replays = origin.replays
         self.unblocking = Unblocking(chosen.root, options.skip_records, self.next_batch)
         check_outputs(spark, plan, self._owner, self.next_batch, takes_over=self._is_new)
         self._completion = completion(spark, self._owner, self.next_batch, clock, options)
@@ -181,7 +185,7 @@ class Checkpoint:
     def record_replays(self) -> None:
         """Record for readers of the dead letters which ones were processed again, if a micro-batch is complete."""
         if self.has_commits():
-            self._letters.record_replays()
+            self._letters.record_replays(self._replays)
 
     def _warn_of_records_read(self) -> None:
         positions = positions_at(self.folder, Placement.read(self.folder), self._beginning.batch_id - 1)
@@ -220,8 +224,8 @@ class Checkpoint:
         if batch_id > 0 and self._has_others:
             self._delete_others()  # this generation has a complete micro-batch
         if batch_id > 0:
-            self._letters.record_replays()
-        self._letters.add(self.first_batch + batch_id, reports)
+            self._letters.record_replays(self._replays)
+        self._letters.write(self.first_batch + batch_id, letters_in(reports))
         ended = [(r["uid"], r["subtask"]) for r in reports if r.get("ended") and r["uid"] in self._sources]
         self._note_book.write(self._note_book.notes.with_reports(reports).with_ended(ended, self._sources))
         self.unblocking.note_skipped(self.first_batch + batch_id, reports)
@@ -282,7 +286,6 @@ class Checkpoint:
     def _continued_notes(self, allow_dropped_state: bool) -> Notes:
         """Check that the program can continue from the checkpoint, and return the notes to continue with."""
         record = self._chosen.record
-        self._note_book.read()
         if self._chosen.differences:
             raise refusal(self.folder.path, self._chosen.differences)
         notes = continued_notes(self._plan, record.programs, record.notes)

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from dsv2.dead_letters.location import letters_path
-from dsv2.dead_letters.replay import PendingReplay, Replays, check_replays, pending_replay
+from dsv2.dead_letters.replay import PendingReplay, check_replays, pending_replay
 from dsv2.dead_letters.store import JobLetters, LetterWriter
 from dsv2.folders import Folder
 from dsv2.graph import OperatorKind, Plan
@@ -21,7 +21,7 @@ from runtime_spark.folders import open_folder
 from runtime_spark.record import JobRecord
 from runtime_spark.state_key import StateKey
 
-__all__ = ("CheckpointLetters", "batch_letters", "check_pending", "is_withdrawn", "letters_in", "pending_in")
+__all__ = ("batch_letters", "check_pending", "checkpoint_letters", "is_withdrawn", "letters_in", "pending_in")
 
 _LOG = logging.getLogger("dsv2.spark.dead_letters")
 
@@ -41,8 +41,8 @@ def batch_letters(spark: SparkSession, plan: Plan, options: RunOptions, job_id: 
     return None if path is None else LetterWriter(JobLetters(_open(spark, path), job_id), plan.job_name, None)
 
 
-class CheckpointLetters:
-    """The letters of one run of a streaming job.
+def checkpoint_letters(spark: SparkSession, root: Folder, plan: Plan, options: RunOptions, job_id: str) -> JobLetters:
+    """Return the letters of a streaming job.
 
     Args:
         spark: The session.
@@ -50,30 +50,10 @@ class CheckpointLetters:
         plan: The job.
         options: The options of the start.
         job_id: The job, as sinks know it.
-        replays: What the job has processed again when the run has a complete micro-batch.
     """
-
-    def __init__(
-        self, spark: SparkSession, root: Folder, plan: Plan, options: RunOptions, job_id: str, replays: Replays
-    ) -> None:
-        self._letters = _job_letters(spark, root, plan, options, job_id)
-        self._writer = LetterWriter(self._letters, plan.job_name, root.path)
-        self._replays = replays
-        self._is_recorded = not replays.letters
-
-    def add(self, batch_id: int, reports: Iterable[dict[str, Any]]) -> None:
-        """Write the letters of a micro-batch, before Spark commits it.
-
-        Raises:
-            ConfigurationError: Another checkpoint has continued the job.
-        """
-        self._writer.write(batch_id, letters_in(reports))
-
-    def record_replays(self) -> None:
-        """Record for readers of the folder what was processed again. Called when a micro-batch is complete."""
-        if not self._is_recorded:
-            self._letters.finish(self._replays.requests, self._replays.letters)
-            self._is_recorded = True
+    path = letters_path(plan, options.dead_letters, root.path)
+    assert path is not None
+    return JobLetters(_open(spark, path), job_id)
 
 
 def pending_in(
@@ -90,7 +70,7 @@ def pending_in(
     """
     if current.manifest is None:
         return None
-    letters = _job_letters(spark, root, plan, options, current.job_id)
+    letters = checkpoint_letters(spark, root, plan, options, current.job_id)
     found = pending_replay(letters, current.replays, current.next_batch)
     if found is not None and found.dropped:
         _LOG.warning(
@@ -109,7 +89,7 @@ def is_withdrawn(
     own = set(begun.replays.requests) - set(current.replays.requests)
     if not own:
         return False
-    letters = _job_letters(spark, root, plan, options, current.job_id)
+    letters = checkpoint_letters(spark, root, plan, options, current.job_id)
     return not own <= {request.name for request in letters.requests()}
 
 
@@ -126,12 +106,6 @@ def check_pending(current: JobRecord, plan: Plan, pending: PendingReplay, state_
     positions = with_values(current.sources, pending.values(key))
     offsets = {uid: position.offset for uid, position in positions.items()}
     check_replays(plan, pending.rows(key), TypeRegistry.of(plan), ended, offsets)
-
-
-def _job_letters(spark: SparkSession, root: Folder, plan: Plan, options: RunOptions, job_id: str) -> JobLetters:
-    path = letters_path(plan, options.dead_letters, root.path)
-    assert path is not None
-    return JobLetters(_open(spark, path), job_id)
 
 
 def _open(spark: SparkSession, path: str) -> Folder:

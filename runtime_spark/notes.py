@@ -18,7 +18,7 @@ from dsv2.program.description import Description
 from dsv2.program.key_samples import KeySample, add_samples
 from runtime_spark.checkpoint_log import Beginning
 
-__all__ = ("NoteBook", "Notes", "notes_of")
+__all__ = ("NoteBook", "Notes")
 
 _FOLDER = "dsv2/notes"
 
@@ -110,13 +110,6 @@ class NoteBook:
         write_document(self._checkpoint, _name(self._number), notes)
         self._checkpoint.delete(_name(self._number - 1))
         self.notes = notes
-
-
-def notes_of(checkpoint: Folder) -> Notes:
-    """Read the notes of a checkpoint. Raises ``IncompatibleCheckpointError`` if the file is damaged."""
-    note_book = NoteBook(checkpoint)
-    note_book.read()
-    return note_book.notes
 
 
 def _name(number: int) -> str:

@@ -21,7 +21,7 @@ from runtime_spark.checkpoint_log import Beginning, beginning_of
 from runtime_spark.generations import Ancestry
 from runtime_spark.layout import Layout, StateLayout
 from runtime_spark.manifest import Manifest, has_spark_state, manifest_of, read_checkpoint_id, read_manifest
-from runtime_spark.notes import Notes, notes_of
+from runtime_spark.notes import NoteBook, Notes
 from runtime_spark.placement import Placement, positions_at
 from runtime_spark.restart import restart_differences
 from runtime_spark.savepoint.origin import NO_ORIGIN, CheckpointOrigin
@@ -80,9 +80,16 @@ class JobRecord:
         return self.manifest is not None and has_spark_state(self.manifest)
 
     @cached_property
+    def note_book(self) -> NoteBook:
+        """The notes, for a run that continues them."""
+        note_book = NoteBook(self.folder)
+        note_book.read()
+        return note_book
+
+    @property
     def notes(self) -> Notes:
         """The notes."""
-        return notes_of(self.folder)
+        return self.note_book.notes
 
     @cached_property
     def origin(self) -> CheckpointOrigin:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from dsv2.dead_letters.letter import StoredLetter, encoded, parsed
@@ -25,6 +25,9 @@ from dsv2.dead_letters.letter_ids import LetterIds
 from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.folders import Folder
 from dsv2.program.checked_json import read_document, write_document
+
+if TYPE_CHECKING:
+    from dsv2.dead_letters.replay import Replays
 
 __all__ = ("FOLDER", "JobLetters", "LetterWriter", "ReplayRequest", "jobs_in")
 
@@ -207,6 +210,7 @@ class LetterWriter:
         self._letters = letters
         self._description = JobDescription(job_name, checkpoint)
         self._has_begun = False
+        self._recorded: Replays | None = None
 
     def write(self, batch_id: int, letters: Iterable[Mapping[str, Any]]) -> None:
         """Write the letters of a micro-batch, before it is committed. Called for each one, even without letters.
@@ -229,6 +233,12 @@ class LetterWriter:
                 f"savepoint with as_new_job=True."
             )
         self._letters.write(batch_id, in_order)
+
+    def record_replays(self, replays: Replays) -> None:
+        """Record for readers of the folder what was processed again. Called when the checkpoint has it, too."""
+        if replays.letters and replays != self._recorded:
+            self._letters.finish(replays.requests, replays.letters)
+            self._recorded = replays
 
     def _begin(self, first_batch: int) -> None:
         # Another program may have written the letters of this micro-batch, and it may be older than its letters. Not

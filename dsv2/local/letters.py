@@ -42,9 +42,8 @@ class LocalLetters:
     def __init__(self, plan: Plan, options: RunOptions, job_id: str) -> None:
         checkpoint = options.checkpoint_location
         path = None if checkpoint is None else local_folder(checkpoint, _ONLY_LOCAL).path
-        self._letters = job_letters(plan, options, job_id)
-        self._writer = None if self._letters is None else LetterWriter(self._letters, plan.job_name, path)
-        self._recorded = Replays()
+        letters = job_letters(plan, options, job_id)
+        self._writer = None if letters is None else LetterWriter(letters, plan.job_name, path)
 
     def write(self, batch_id: int, letters: Iterable[Mapping[str, Any]]) -> None:
         """Write the letters of a micro-batch, after the sinks have it.
@@ -57,6 +56,5 @@ class LocalLetters:
 
     def record_replays(self, replays: Replays) -> None:
         """Record for readers of the folder what was processed again. Called when the checkpoint has it, too."""
-        if self._letters is not None and replays != self._recorded:
-            self._letters.finish(replays.requests, replays.letters)
-            self._recorded = replays
+        if self._writer is not None:
+            self._writer.record_replays(replays)

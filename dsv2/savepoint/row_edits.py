@@ -202,7 +202,7 @@ class FilterKeys(Edit):
     types: TypeRegistry
 
     def touches(self, table: TableId) -> bool:
-        return table.uid == self.uid and RowKind(table.kind).has_key
+        return table.uid == self.uid and table.kind.has_key
 
     def begin(self) -> EditRow:
         codec = Codec(self.types)
