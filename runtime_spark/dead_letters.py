@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from dsv2.dead_letters.location import letters_path
-from dsv2.dead_letters.replay import PendingReplay, check_replays, pending_replay
+from dsv2.dead_letters.replay import PendingReplay, pending_replay
 from dsv2.dead_letters.store import JobLetters, LetterWriter
 from dsv2.folders import Folder
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import RunOptions
-from dsv2.runtime.serde.type_registry import TypeRegistry
-from dsv2.savepoint.source_replays import with_values
+from dsv2.savepoint.source_replays import replayed
 from runtime_spark.failures import usable
 from runtime_spark.folders import open_folder
 from runtime_spark.record import JobRecord
 from runtime_spark.state_key import StateKey
 
 __all__ = ("batch_letters", "check_pending", "checkpoint_letters", "is_withdrawn", "letters_in", "pending_in")
-
-_LOG = logging.getLogger("dsv2.spark.dead_letters")
 
 
 def letters_in(reports: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -72,13 +68,6 @@ def pending_in(
         return None
     letters = checkpoint_letters(spark, root, plan, options, current.job_id)
     found = pending_replay(letters, current.replays, current.next_batch)
-    if found is not None and found.dropped:
-        _LOG.warning(
-            "%s: dead letters that are not processed again, because their micro-batch is repeated, they were processed "
-            "again already, or they no longer exist: %s",
-            letters.path,
-            ", ".join(found.dropped),
-        )
     return found if found is not None and found.letters else None
 
 
@@ -102,10 +91,7 @@ def check_pending(current: JobRecord, plan: Plan, pending: PendingReplay, state_
     """
     sources = [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
     ended = {op.uid for op in sources if all(current.notes.ended_subtasks(op.uid, op.parallelism))}
-    key = None if state_key is None else state_key.value
-    positions = with_values(current.sources, pending.values(key))
-    offsets = {uid: position.offset for uid, position in positions.items()}
-    check_replays(plan, pending.rows(key), TypeRegistry.of(plan), ended, offsets)
+    replayed(plan, pending, current.sources, ended, None if state_key is None else state_key.value)
 
 
 def _open(spark: SparkSession, path: str) -> Folder:

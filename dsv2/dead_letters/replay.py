@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -21,6 +22,7 @@ from dsv2.sources import Source
 
 __all__ = ("PendingReplay", "Replays", "check_replays", "pending_replay", "replay_rows", "replayed_values")
 
+_LOG = logging.getLogger(__name__)
 WITHDRAW = "dsv2 dead-letters replay --withdraw"
 
 
@@ -88,7 +90,7 @@ class PendingReplay:
 
 
 def pending_replay(letters: JobLetters, done: Replays, first_batch: int) -> PendingReplay | None:
-    """Return the requests that are not done; None if there are none.
+    """Return the requests that are not done; None if there are none. Warns of letters that are not processed again.
 
     Args:
         letters: The letters of the job.
@@ -115,7 +117,13 @@ def pending_replay(letters: JobLetters, done: Replays, first_batch: int) -> Pend
         if letter.id in wanted and letter.id not in before and letter.obstacle is None
     ]
     found = {letter.id for letter in chosen}
-    dropped = [one for one in wanted if one not in found]
+    if dropped := [one for one in wanted if one not in found]:
+        _LOG.warning(
+            "%s: dead letters that are not processed again, because their micro-batch is repeated, they were processed "
+            "again already, or they no longer exist: %s",
+            letters.path,
+            ", ".join(dropped),
+        )
     return PendingReplay(done.compacted(letters), [request.name for request in pending], chosen, dropped)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from uuid import uuid4
 
-from dsv2.dead_letters.replay import Replays, check_replays, pending_replay
+from dsv2.dead_letters.replay import Replays, pending_replay
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.file_log.completion import has_batch
 from dsv2.folders import LocalFolder
@@ -29,7 +29,7 @@ from dsv2.runtime.sources.continuation import check_kind
 from dsv2.runtime.state.rows import StateRow, rows_of
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.savepoint.reader import SavepointReader
-from dsv2.savepoint.source_replays import with_values
+from dsv2.savepoint.source_replays import replayed
 from dsv2.savepoint.start import check_began_with, check_next_batch, check_start
 from dsv2.sinks.paths import normalized
 
@@ -181,16 +181,7 @@ def _add_replays(
     pending = None if letters is None else pending_replay(letters, stored.replays, stored.batch_id + 1)
     if letters is None or pending is None:
         return stored.replays, stored.sources
-    if pending.dropped:
-        _LOG.warning(
-            "%s: dead letters that are not processed again, because they were processed again already, or they no "
-            "longer exist: %s",
-            letters.path,
-            ", ".join(pending.dropped),
-        )
-    found, positions = pending.rows(None), with_values(stored.sources, pending.values(None))
-    offsets = {uid: position.offset for uid, position in positions.items()}
-    check_replays(plan, found, TypeRegistry.of(plan), stored.ended, offsets)
+    found, positions = replayed(plan, pending, stored.sources, stored.ended, None)
     for uid, row in found:
         rows.setdefault(uid, []).append(row)
     if pending.letters:

@@ -1,14 +1,18 @@
-"""Positions of sources that also decode values of dead letters again."""
+"""Dead letters that a job processes again when it continues: rows, and values that its sources decode again."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from dsv2.dead_letters.replay import PendingReplay, check_replays
+from dsv2.graph import Plan
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.offsets import ReplayedValue, with_replays
+from dsv2.runtime.state.rows import StateRow
 from dsv2.savepoint.metadata import SourcePosition
 
-__all__ = ("with_values",)
+__all__ = ("replayed", "with_values")
 
 
 def with_values(
@@ -21,3 +25,29 @@ def with_values(
         for uid, of_source in values.items()
     }
     return {**positions, **changed}
+
+
+def replayed(
+    plan: Plan,
+    pending: PendingReplay,
+    positions: Mapping[str, SourcePosition],
+    ended: Collection[str],
+    key: bytes | None,
+) -> tuple[list[tuple[str, StateRow]], dict[str, SourcePosition]]:
+    """Return the rows and the positions by which a job processes dead letters again.
+
+    Args:
+        plan: The program that starts.
+        pending: The letters.
+        positions: The positions of the sources, by uid.
+        ended: The uids of the sources that have ended.
+        key: The key of the job, if its state is signed.
+
+    Raises:
+        IncompatibleCheckpointError: The program cannot process them again.
+        CorruptDataError: A letter was changed.
+    """
+    rows, after = pending.rows(key), with_values(positions, pending.values(key))
+    offsets = {uid: position.offset for uid, position in after.items()}
+    check_replays(plan, rows, TypeRegistry.of(plan), ended, offsets)
+    return rows, after
