@@ -20,10 +20,10 @@ from runtime_spark.layout import Layout
 
 __all__ = (
     "Manifest",
+    "checkpoint_id_of",
     "has_spark_state",
     "layout_differences",
     "manifest_of",
-    "read_checkpoint_id",
     "read_manifest",
     "write_manifest",
 )
@@ -90,13 +90,12 @@ def write_manifest(checkpoint: Folder, plan: Plan, layout: Layout, checkpoint_id
     checkpoint.write(_MANIFEST, to_json(manifest))
 
 
-def read_checkpoint_id(checkpoint: Folder) -> UUID:
-    """Return the id of a checkpoint that has a manifest.
+def checkpoint_id_of(checkpoint: Folder, manifest: Manifest) -> UUID:
+    """Return the id of ``checkpoint``, which has this manifest.
 
     Raises:
         IncompatibleCheckpointError: The manifest is damaged.
     """
-    manifest = _read(checkpoint) or {}
     try:
         return UUID(manifest["checkpoint_id"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -20,7 +20,7 @@ from dsv2.savepoint.start import check_repeated_batch
 from runtime_spark.checkpoint_log import Beginning, beginning_of
 from runtime_spark.generations import Ancestry
 from runtime_spark.layout import Layout, StateLayout
-from runtime_spark.manifest import Manifest, has_spark_state, manifest_of, read_checkpoint_id, read_manifest
+from runtime_spark.manifest import Manifest, checkpoint_id_of, has_spark_state, manifest_of, read_manifest
 from runtime_spark.notes import NoteBook, Notes
 from runtime_spark.placement import Placement, positions_at
 from runtime_spark.restart import restart_differences
@@ -108,8 +108,9 @@ class JobRecord:
 
     @cached_property
     def checkpoint_id(self) -> UUID:
-        """The id of the generation."""
-        return read_checkpoint_id(self.folder)
+        """The id of a generation that has begun."""
+        assert self.manifest is not None
+        return checkpoint_id_of(self.folder, self.manifest)
 
     @property
     def job_id(self) -> str:

@@ -14,7 +14,7 @@ from dsv2.graph import Plan
 from dsv2.program.checked_json import to_json
 from dsv2.sinks import CollectSink
 from runtime_spark.layout import Layout
-from runtime_spark.manifest import manifest_of, read_checkpoint_id, read_manifest, write_manifest
+from runtime_spark.manifest import checkpoint_id_of, manifest_of, read_manifest, write_manifest
 from runtime_spark.notes import NoteBook, Notes
 from tests.support import local_environment
 
@@ -36,9 +36,11 @@ def test_manifest_is_read_once_a_micro_batch_has_begun(folder: LocalFolder) -> N
     assert read_manifest(folder) is None
     write_manifest(folder, plan(), Layout.of(plan()), CHECKPOINT)
     assert read_manifest(folder) is None
-    assert read_checkpoint_id(folder) == CHECKPOINT
     folder.write("offsets/0", b"")
-    assert read_manifest(folder) == {"checkpoint_id": str(CHECKPOINT), **manifest_of(plan(), Layout.of(plan()))}
+    found = read_manifest(folder)
+    assert found is not None
+    assert checkpoint_id_of(folder, found) == CHECKPOINT
+    assert found == {"checkpoint_id": str(CHECKPOINT), **manifest_of(plan(), Layout.of(plan()))}
 
 
 @pytest.mark.parametrize("file", ["offsets/0", "metadata"])
@@ -67,9 +69,9 @@ def test_damaged_manifest_is_refused(folder: LocalFolder, content: bytes, said: 
 
 @pytest.mark.parametrize("checkpoint_id", [{}, {"checkpoint_id": 7}, {"checkpoint_id": "seven"}])
 def test_manifest_without_a_checkpoint_id_is_damaged(folder: LocalFolder, checkpoint_id: dict[str, Any]) -> None:
-    folder.write("dsv2/manifest.json", to_json({**manifest_of(plan(), Layout.of(plan())), **checkpoint_id}))
+    manifest = {**manifest_of(plan(), Layout.of(plan())), **checkpoint_id}
     with pytest.raises(IncompatibleCheckpointError, match="is damaged: it has no checkpoint id"):
-        read_checkpoint_id(folder)
+        checkpoint_id_of(folder, manifest)
 
 
 def notes_in(folder: LocalFolder) -> NoteBook:

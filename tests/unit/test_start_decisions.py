@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from dsv2.program.description import describe
 from runtime_spark import migration
 from runtime_spark.layout import Layout
 from runtime_spark.migration import ChosenGeneration, choose_generation
+from runtime_spark.notes import NoteBook, Notes
 from runtime_spark.record import JobRecord
 from runtime_spark.savepoint import restoration
 from runtime_spark.savepoint.origin import CheckpointOrigin
@@ -37,6 +39,31 @@ def test_dead_letters_wait_until_a_micro_batch_is_complete(
     chosen = choose_generation(NO_SESSION, checkpoint.folder, PLAN, Layout.of(PLAN), RunOptions(), None)
     assert chosen == ChosenGeneration(checkpoint.folder, chosen.current, chosen.current)
     assert "a micro-batch is not complete, so dead letters wait for the next start" in caplog.text
+
+
+def test_start_of_an_unchanged_program_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint, reads = Checkpoint(tmp_path), Counter[str]()
+    checkpoint.begin(0, None, None, None, {"start": 3})
+    checkpoint.commit(0)
+    CheckpointOrigin("/s", "first", describe(PLAN), [], {}, "job", 3).write(checkpoint.folder)
+    NoteBook(checkpoint.folder).write(Notes(fields={"f": ["a"]}))
+    read = LocalFolder.read
+
+    def counted(folder: LocalFolder, name: str) -> bytes | None:
+        reads[name] += 1
+        return read(folder, name)
+
+    monkeypatch.setattr(LocalFolder, "read", counted)
+    monkeypatch.setattr(migration, "pending_in", lambda *_: None)
+    chosen = choose_generation(NO_SESSION, checkpoint.folder, PLAN, Layout.of(PLAN), RunOptions(), None)
+    chosen.record.check_savepoint()
+    names = ("manifest.json", "notes/0.json", "origin.json", "placement.json", "states/0.json")
+    assert reads == {
+        "metadata": 1,
+        "commits/0": 1,
+        **{f"dsv2/{name}": 1 for name in names},
+        "offsets/0": reads["offsets/0"],
+    }
 
 
 def test_savepoint_that_was_replaced_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
