@@ -56,7 +56,7 @@ from dsv2.savepoint.editor_checks import (
     stored_as,
 )
 from dsv2.savepoint.given_state import GivenState, StateData, is_on_spark
-from dsv2.savepoint.metadata import PYTHON_VERSION, JsonObject, Origin, SavepointInfo, sink_positions
+from dsv2.savepoint.metadata import PYTHON_VERSION, JsonObject, Origin, SavepointInfo, own_states, sink_positions
 from dsv2.savepoint.row_edits import DropOperator, DropState, Edit, FilterKeys, MapState, RenameOperator, RenameState
 from dsv2.savepoint.source_positions import check_first_position, check_new_position
 from dsv2.savepoint.source_replays import with_values
@@ -85,8 +85,7 @@ class SavepointEditor:
     @property
     def operators(self) -> Mapping[str, Sequence[str]]:
         """The names of the declared states of each operator, by uid, after the changes so far."""
-        program: Mapping[str, Any] = self._draft.info.program["operators"]
-        return {uid: tuple(sorted(_own(program[uid]["states"]))) for uid in sorted(program)}
+        return self._draft.info.states
 
     @property
     def positions(self) -> Mapping[str, Mapping[str, Any]]:
@@ -366,7 +365,7 @@ class SavepointEditor:
     def _state(self, uid: str, name: str) -> JsonObject:
         states: Mapping[str, JsonObject] = self._operator(uid)["states"]
         if name not in states and f"{name}{FURTHER}" not in states:
-            raise ConfigurationError(f"Operator {uid!r} has no state {name!r}. It has: {listed(_own(states))}.")
+            raise ConfigurationError(f"Operator {uid!r} has no state {name!r}. It has: {listed(own_states(states))}.")
         if name not in states or name.endswith(FURTHER):
             raise ConfigurationError(
                 f"State {name.removesuffix(FURTHER)!r} of {uid!r} is kept in windows, so it cannot be edited."
@@ -391,11 +390,6 @@ class SavepointEditor:
         """The column type of the keys that the operator has."""
         columns = (table.key for becomes, table in self._draft.tables() if becomes.uid == uid)
         return next((column for column in columns if column is not None), None)
-
-
-def _own(states: Iterable[str]) -> list[str]:
-    """The states that are not kept in windows."""
-    return [name for name in states if not name.endswith(FURTHER)]
 
 
 def bootstrap(plan: Plan) -> SavepointEditor:

@@ -18,7 +18,6 @@ from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.migrations import split_name
-from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint.buckets import RowBuckets
 from dsv2.savepoint.given_state import GivenState, StateData, local_values
 from dsv2.savepoint.metadata import JsonObject, SavepointInfo
@@ -42,7 +41,6 @@ __all__ = (
     "stored_as",
 )
 
-_OF_STATES = (RowKind.KEYED, RowKind.EXPIRING, RowKind.SUBTASK_STATE)
 _FORM = ("kind", "mode", "time_to_live")
 
 
@@ -75,7 +73,7 @@ def check_callable(function: object, method: str, form: str) -> None:
 
 def check_versions(uid: str, name: str, stored: str, tables: Iterable[TableId]) -> None:
     """Check that a state has no values of an earlier version."""
-    found = {table.state for table in tables if table.uid == uid and table.kind in _OF_STATES}
+    found = {table.state for table in tables if table.uid == uid and table.kind.is_of_state}
     others = sorted(other for other in found if other and other != stored and split_name(other)[0] == name)
     if others:
         raise ConfigurationError(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -14,9 +15,11 @@ from dsv2.dead_letters.replay import Replays
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import Folder
 from dsv2.program.checked_json import from_json, to_json
+from dsv2.program.column_types import is_column_type
+from dsv2.program.description import FURTHER
+from dsv2.program.description_check import check_description
 from dsv2.program.folder_kinds import SAVEPOINT_FILE, FolderKind, kind_of_folder
 from dsv2.program.key_samples import KeySample
-from dsv2.savepoint.structure import check_structure
 from dsv2.savepoint.tables import SavepointTable
 from dsv2.version import __version__
 
@@ -29,6 +32,7 @@ __all__ = (
     "SavepointInfo",
     "SinkPosition",
     "SourcePosition",
+    "own_states",
     "read_info",
     "sink_positions",
     "write_info",
@@ -40,6 +44,10 @@ SAVEPOINT_VERSION: Final = 1
 PYTHON_VERSION: Final = "{}.{}.{}".format(*sys.version_info[:3])
 
 JsonObject: TypeAlias = dict[str, Any]
+
+_NAME = "[a-zA-Z0-9][a-zA-Z0-9._=-]*"  # all names that writers use, and none that a file system or Spark interprets
+_FOLDER = re.compile(f"state(/{_NAME})+")
+_FILE = re.compile(_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +161,17 @@ class SavepointInfo:
         """The last program."""
         return self.programs[-1]
 
+    @property
+    def states(self) -> dict[str, Sequence[str]]:
+        """The names of the declared states of each operator, by uid, without those that are kept in windows."""
+        operators = self.program["operators"]
+        return {uid: own_states(operators[uid]["states"]) for uid in sorted(operators)}
+
+
+def own_states(states: Iterable[str]) -> Sequence[str]:
+    """Return the names of the states that are not kept in windows, in order."""
+    return tuple(sorted(name for name in states if not name.endswith(FURTHER)))
+
 
 def write_info(folder: Folder, info: SavepointInfo) -> None:
     """Write the description. A folder becomes a savepoint with it, so it is written last."""
@@ -183,10 +202,42 @@ def read_info(folder: Folder) -> SavepointInfo:
         )
     try:
         info = msgspec.convert(entry, SavepointInfo)
-        check_structure(info)
+        _check_structure(info)
     except ValueError as error:
         raise CorruptDataError(f"{place} is damaged: {error}. Restore it from a backup.") from error
     return info
+
+
+def _check_structure(info: SavepointInfo) -> None:
+    """Check a description beyond its types. What passes names no file outside of the savepoint.
+
+    Raises:
+        ValueError: A part is not valid, or a name is that of a file outside of the savepoint.
+    """
+    for program in info.programs:
+        check_description(program)
+    for uid, source in info.sources.items():
+        counts = [source.offset[name] for name in ("position", "batch") if name in source.offset]
+        _check(f"the position of {uid!r}", source.offset, all(type(count) is int for count in counts))
+    _check("holding", info.holding, set(info.holding) <= info.program["operators"].keys())
+    for table in info.tables:
+        for column in (table.key, table.value):
+            _check("a column", column, column is None or is_column_type(column))
+    folders = {table.folder for table in info.tables}
+    for folder in folders:
+        nested = any(f"{folder}/".startswith(f"{other}/") for other in folders - {folder})
+        _check("a folder", folder, _FOLDER.fullmatch(folder) is not None and not nested)
+    _check("the tables", info.tables, len(folders) == len({table.id for table in info.tables}) == len(info.tables))
+    without = folders - {name.rpartition("/")[0] for name in info.files}
+    _check("a table without files", without, not without)
+    for name in info.files:
+        folder, _, own_name = name.rpartition("/")
+        _check("a file", name, folder in folders and _FILE.fullmatch(own_name) is not None)
+
+
+def _check(part: str, value: Any, valid: bool) -> None:
+    if not valid:
+        raise ValueError(f"{part} cannot be {str(value)[:200]!r}")
 
 
 def _no_savepoint(folder: Folder) -> ConfigurationError:

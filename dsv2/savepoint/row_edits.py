@@ -35,7 +35,6 @@ __all__ = (
 EditRow: TypeAlias = Callable[[str, StateRow], tuple[str, StateRow] | None]
 """Returns the uid and the row that replace a row; None if it is dropped."""
 
-_OF_STATES = (RowKind.KEYED, RowKind.EXPIRING, RowKind.SUBTASK_STATE)
 _EXPIRY = "expiry"
 _STATE_REFERENCE = "state"
 
@@ -241,7 +240,7 @@ class MapState(Edit):
     holds_several: bool
 
     def touches(self, table: TableId) -> bool:
-        return table.uid == self.uid and table.kind in _OF_STATES and table.state == self.stored
+        return table.uid == self.uid and table.kind.is_of_state and table.state == self.stored
 
     def moved(self, table: TableId) -> TableId | None:
         return replace(table, state=self.renamed) if self.touches(table) else table
@@ -250,7 +249,7 @@ class MapState(Edit):
         codec = Codec(self.types)
 
         def edit(uid: str, row: StateRow) -> tuple[str, StateRow] | None:
-            if uid != self.uid or row.kind not in _OF_STATES or row.state != self.stored:
+            if uid != self.uid or not row.kind.is_of_state or row.state != self.stored:
                 return uid, row
             owner = f"State {split_name(self.stored)[0]!r} of {uid}"
             key = None if row.key is None else _loaded(codec, row.key, owner)
@@ -354,8 +353,8 @@ class _AnyReference(Mapping[str, Callable[[str], Any]]):
         return len(self._found)
 
 
-def _is_of(kind: str, stored: str | None, name: str) -> bool:
-    return kind in _OF_STATES and stored is not None and split_name(stored)[0] == name
+def _is_of(kind: RowKind, stored: str | None, name: str) -> bool:
+    return kind.is_of_state and stored is not None and split_name(stored)[0] == name
 
 
 def _without_value(uid: str, row: StateRow) -> tuple[str, StateRow] | None:

@@ -18,6 +18,7 @@ from dsv2.savepoint.contents import ContentsTable, contents_of, window_state
 from dsv2.savepoint.difference import SavepointDifference, difference
 from dsv2.savepoint.draft import Draft
 from dsv2.savepoint.editor import SavepointEditor
+from dsv2.savepoint.editor_checks import listed
 from dsv2.savepoint.metadata import Origin, SavepointInfo, SinkPosition
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.state_table import StateTable
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ("Savepoint",)
-
-_OF_STATES = (RowKind.KEYED, RowKind.EXPIRING, RowKind.SUBTASK_STATE)
 
 
 class Savepoint:
@@ -75,11 +74,7 @@ class Savepoint:
     @property
     def operators(self) -> Mapping[str, Sequence[str]]:
         """The names of the declared states of each operator, by uid, without those of windows."""
-        program: Mapping[str, Any] = self.info.program["operators"]
-        return {
-            uid: tuple(sorted(name for name in program[uid]["states"] if not name.endswith(FURTHER)))
-            for uid in sorted(program)
-        }
+        return self.info.states
 
     @property
     def positions(self) -> Mapping[str, Mapping[str, Any]]:
@@ -108,13 +103,13 @@ class Savepoint:
         if (in_windows := operator["states"].get(f"{name}{FURTHER}")) is not None:
             return ContentsTable(self._folder, self._reader, uid, name, window_state(name, in_windows))
         if name not in self.operators[uid]:
-            raise ConfigurationError(f"Operator {uid!r} has no state {name!r}. It has: {_listed(self.operators[uid])}.")
+            raise ConfigurationError(f"Operator {uid!r} has no state {name!r}. It has: {listed(self.operators[uid])}.")
         if version is None:
             version = operator["states"][name].get("version", 1)
         tables = {
             of_version: table
             for table in self.info.tables
-            if table.id.uid == uid and table.id.kind in _OF_STATES
+            if table.id.uid == uid and table.id.kind.is_of_state
             for stored, of_version in [split_name(table.id.state or "")]
             if stored == name
         }
@@ -150,7 +145,7 @@ class Savepoint:
 
     def _operator(self, uid: str) -> Mapping[str, Any]:
         if uid not in self.operators:
-            raise ConfigurationError(f"{self.path} has no operator {uid!r}. It has: {_listed(self.operators)}.")
+            raise ConfigurationError(f"{self.path} has no operator {uid!r}. It has: {listed(self.operators)}.")
         operator: Mapping[str, Any] = self.info.program["operators"][uid]
         return operator
 
@@ -175,7 +170,3 @@ class Savepoint:
     def __repr__(self) -> str:
         origin = self.origin
         return f"<savepoint of {origin.job_name!r} after micro-batch {origin.batch_id}: {self.path}>"
-
-
-def _listed(names: Mapping[str, object] | Sequence[str]) -> str:
-    return ", ".join(map(repr, names)) or "none"

@@ -24,7 +24,6 @@ COLUMNS = ("subtask", "kind", "state", "key_bytes", "value_bytes")
 """The columns of every table: the fields of ``StateRow``. Typed columns follow, ``key`` and ``value``."""
 
 _ROWS_PER_BATCH = 1 << 15
-_OF_ONE_STATE = (RowKind.KEYED, RowKind.EXPIRING, RowKind.SUBTASK_STATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class TableId:
     @staticmethod
     def of(uid: str, kind: RowKind, state: str | None) -> TableId:
         """Return the table of a row."""
-        return TableId(uid, kind, state if kind in _OF_ONE_STATE else None)
+        return TableId(uid, kind, state if kind.is_of_state else None)
 
     def folder(self, number: int) -> str:
         """Return the name of a folder for the table. ``number`` makes it unique.

@@ -27,7 +27,7 @@ __all__ = ("file_digests", "holding_operators", "write_tables")
 
 _TABLE = "table"
 _ROWS_PER_FILE = 1 << 20
-_HAVE_STATE = [kind.value for kind in RowKind if TableId.of("", kind, "one").state is not None]
+_HAVE_STATE = [kind.value for kind in RowKind if kind.is_of_state]
 
 
 def write_tables(rows: DataFrame, folder: Folder, program: Description) -> list[SavepointTable]:

@@ -84,6 +84,11 @@ class RowKind(StrEnum):
         """Whether rows of this kind belong to a key."""
         return self in _OF_KEYS
 
+    @property
+    def is_of_state(self) -> bool:
+        """Whether rows of this kind hold values of a declared state."""
+        return self in (RowKind.KEYED, RowKind.EXPIRING, RowKind.SUBTASK_STATE)
+
 
 _OF_KEYS = {
     RowKind.KEYED,
