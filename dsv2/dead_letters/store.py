@@ -29,7 +29,7 @@ from dsv2.program.checked_json import read_document, write_document
 if TYPE_CHECKING:
     from dsv2.dead_letters.replay import Replays
 
-__all__ = ("FOLDER", "JobLetters", "LetterWriter", "ReplayRequest", "jobs_in")
+__all__ = ("FOLDER", "JobDescription", "JobLetters", "LetterWriter", "ReplayRequest", "jobs_in")
 
 FOLDER = "dead-letters"
 """The folder of letters in a checkpoint."""

@@ -21,7 +21,7 @@ from dsv2.dashboard.lines import watermark_text
 from dsv2.dashboard.pages import state_page
 from dsv2.dashboard.stored import CheckpointJob
 from dsv2.dashboard.watermarks import watermark_page
-from dsv2.dead_letters.store import FOLDER, JobLetters
+from dsv2.dead_letters.store import FOLDER, JobDescription, JobLetters
 from dsv2.explain import PlanView
 from dsv2.explain.svg import graph_svg
 from dsv2.folders import LocalFolder
@@ -396,7 +396,7 @@ def test_only_the_newest_dead_letters_are_shown(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(letters, "_MOST", 3)
     folder = LocalFolder(str(tmp_path))
     job = JobLetters(folder.subfolder(FOLDER), "0" * 8)
-    job.describe({"job_name": "orders", "checkpoint": str(tmp_path)})
+    job.describe(JobDescription("orders", str(tmp_path)))
     for batch_id in range(3):
         job.write(
             batch_id, [letter(number) | {"error_message": str(number)} for number in (10 * batch_id, 10 * batch_id + 1)]
@@ -410,7 +410,7 @@ def test_only_the_newest_dead_letters_are_shown(tmp_path: Path, monkeypatch: pyt
 def test_equal_errors_are_one_with_a_count(tmp_path: Path) -> None:
     folder = LocalFolder(str(tmp_path))
     job = JobLetters(folder.subfolder(FOLDER), "0" * 8)
-    job.describe({"job_name": "orders", "checkpoint": str(tmp_path)})
+    job.describe(JobDescription("orders", str(tmp_path)))
     for batch_id in range(50):
         other = letter(1000 + batch_id) | {"error_message": "another"}
         job.write(batch_id, [letter(batch_id), letter(batch_id), other])

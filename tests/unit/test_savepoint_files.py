@@ -101,12 +101,12 @@ def test_rows_and_description_are_read_back(folder: LocalFolder) -> None:
     assert {
         (table.id, table.key and str(table.key), table.value and str(table.value)) for table in savepoint.info.tables
     } == {
-        (TableId("a", "part", None), None, None),
-        (TableId("a", "keyed", "count"), "string", "int64"),
-        (TableId("a", "keyed", "Count"), "string", None),
-        (TableId("a", "expiring", "recent"), "string", "{'list': 'string'}"),
-        (TableId("a", "key", None), "{'struct': [['_1', 'int64'], ['_2', 'string']]}", None),
-        (TableId("../b c%/ü", "timers", None), "float64", "{'list': 'int64'}"),
+        (TableId("a", RowKind.PART, None), None, None),
+        (TableId("a", RowKind.KEYED, "count"), "string", "int64"),
+        (TableId("a", RowKind.KEYED, "Count"), "string", None),
+        (TableId("a", RowKind.EXPIRING, "recent"), "string", "{'list': 'string'}"),
+        (TableId("a", RowKind.KEY, None), "{'struct': [['_1', 'int64'], ['_2', 'string']]}", None),
+        (TableId("../b c%/ü", RowKind.TIMERS, None), "float64", "{'list': 'int64'}"),
     }
     assert all(Path(folder.path, "state") in file.parents for file in files(folder))
 
