@@ -28,7 +28,8 @@ EmitResult: TypeAlias = Callable[[RESULT, WindowContext, PartitionedContext[OUT]
 class IncrementalFunction(OneInputWindowStreamProcessFunction[IN, OUT], Generic[IN, OUT]):
     """Base class of the window functions of ``aggregate`` and ``reduce``."""
 
-    def __init__(self, emit: EmitResult[Any, OUT] | None) -> None:
+    def __init__(self, function: object, emit: EmitResult[Any, OUT] | None) -> None:
+        self._function = function
         self.emit = emit
         """Creates the emitted record from the result. None: the result is emitted."""
 
@@ -42,9 +43,9 @@ class IncrementalFunction(OneInputWindowStreamProcessFunction[IN, OUT], Generic[
         """Computes the result of a window from its content. None: the content is the result."""
 
     @property
-    @abstractmethod
     def written_by_user(self) -> Collection[object]:
         """See ``WrappingFunction``."""
+        return (self._function,) if self.emit is None else (self._function, self.emit)
 
     @abstractmethod
     def new_contents(self) -> Contents:
@@ -59,17 +60,14 @@ class IncrementalFunction(OneInputWindowStreamProcessFunction[IN, OUT], Generic[
 class AggregatingFunction(IncrementalFunction[IN, OUT], Generic[IN, ACC, RESULT, OUT]):
     """The window function of ``aggregate``."""
 
+    _function: AggregateFunction[IN, ACC, RESULT]
+
     def __init__(self, function: AggregateFunction[IN, ACC, RESULT], emit: EmitResult[RESULT, OUT] | None) -> None:
-        super().__init__(emit)
-        self._function = function
+        super().__init__(function, emit)
 
     @property
     def result_of(self) -> Callable[[Any], Any]:
         return self._function.get_result
-
-    @property
-    def written_by_user(self) -> Collection[object]:
-        return (self._function, *_if_any(self.emit))
 
     def new_contents(self) -> Contents:
         return accumulators(self._function)
@@ -79,18 +77,10 @@ class ReducingFunction(IncrementalFunction[T, OUT], Generic[T, OUT]):
     """The window function of ``reduce``."""
 
     result_of = None
+    _function: Callable[[T, T], T]
 
     def __init__(self, function: Callable[[T, T], T], emit: EmitResult[T, OUT] | None) -> None:
-        super().__init__(emit)
-        self._function = function
-
-    @property
-    def written_by_user(self) -> Collection[object]:
-        return (self._function, *_if_any(self.emit))
+        super().__init__(function, emit)
 
     def new_contents(self) -> Contents:
         return reduced_records(self._function)
-
-
-def _if_any(part: object) -> Collection[object]:
-    return () if part is None else (part,)
