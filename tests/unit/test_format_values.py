@@ -347,6 +347,14 @@ def test_avro_refuses_classes_that_do_not_match() -> None:
 # --- JSON ------------------------------------------------------------------------------------------------------------
 
 
+@dataclass
+class Vague:
+    x: float | None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vague)
+
+
 @dataclass(eq=False)
 class Point:
     x: float
@@ -409,6 +417,7 @@ JSON_REFUSED: list[tuple[Any, list[Any], str]] = [
     (object, [{"a": {"b": [0, math.inf]}}], "Kept.field['a']['b'][1] is inf, but would be read as None"),
     (object, [{("a", 1): 2}, object(), np.array([1]), {SURROGATE: 1}, 1j], "Kept.field is "),
     (Point | None, [Point(math.nan)], "$.field"),
+    (Vague, [Vague(math.nan)], "Kept.field.x is nan, but would be read as None"),
     (Literal["a", "b"], ["c"], "$.field"),
 ]
 
@@ -541,10 +550,13 @@ def result(encode: Callable[[Any], bytes], record: Any) -> bytes | str:
         return str(error)
 
 
-@pytest.mark.parametrize("annotation", [bool, int, float, str, bytes, datetime, date, time, UUID, Decimal, str | None])
+@pytest.mark.parametrize(
+    "annotation", [bool, int, float, str, bytes, datetime, date, time, UUID, Decimal, str | None, list[int], list[str]]
+)
 def test_fast_path_has_the_result_of_the_checks(annotation: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     values = [value for _, _, values in AVRO_KEPT for value in values if value != TEXTS[-1]]
     values += [value for _, _, values, _ in AVRO_REFUSED for value in values]
+    values += [value for _, values in JSON_KEPT for value in values if isinstance(value, list)] + [[True], [1, "a"]]
     fast = [[result(encode, record(value)) for value in values] for encode, record in encoders(annotation)]
     for module in (avro_writing, json_values):
         monkeypatch.setattr(module, "with_fast_path", lambda encode, checked, *args, **options: checked)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from datetime import date, datetime
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time
 from decimal import Decimal
-from types import NoneType, UnionType
+from types import FunctionType, NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 from uuid import UUID
 
@@ -29,6 +30,9 @@ _CONDITIONS: Mapping[Any, str] = {  # under which values are read as they were
     UUID: "type({0}) is UUID",
     date: "type({0}) is date",
     datetime: "type({0}) is datetime and ({0}.tzinfo is None or {0}.tzinfo is UTC)",
+    time: "type({0}) is time and {0}.tzinfo is None",
+    list[int]: "type({0}) is list and {{int}}.issuperset(map(type, {0}))",
+    list[str]: "type({0}) is list and {{str}}.issuperset(map(type, {0}))",
 }
 
 
@@ -43,11 +47,12 @@ def json_encoder(record_type: Any, read: Callable[[bytes], Any]) -> Callable[[An
         enc_hook=_plain,
         decimal_format="string",
         uuid_format="canonical",
-        order="deterministic" if _has_sets(record_type, set()) else None,  # sets depend on the hash seed
+        # The order of sets depends on the hash seed.
+        order="deterministic" if _any_class(record_type, lambda kind: issubclass(kind, Set), set()) else None,
     ).encode
     owner, is_record = getattr(record_type, "__qualname__", "record"), is_record_class(record_type)
     is_tuple = is_record and issubclass(record_type, tuple)  # would become an array
-    has_equality = not any(map(is_record_class, alternatives(record_type)))  # records may define another one
+    has_equality = not _any_class(record_type, _defines_equality, set())
 
     def checked(record: Any) -> bytes:
         if is_record and type(record) is not record_type:
@@ -126,14 +131,26 @@ def _differences(place: str, value: Any, found: Any) -> Iterator[tuple[str, Any,
         yield place, value, found  # NaN of Decimals, and times at the end of daylight saving, are equal as text only
 
 
-def _has_sets(hint: Any, seen: set[Any]) -> bool:
+def _any_class(hint: Any, matches: Callable[[type], bool], seen: set[Any]) -> bool:
+    """Return whether a class that ``hint`` or the fields of its records name matches."""
     for kind in alternatives(hint):
         origin = get_origin(kind) or kind
-        if isinstance(origin, type) and issubclass(origin, Set):
+        if isinstance(origin, type) and matches(origin):
             return True
         if kind not in seen:
             seen.add(kind)
             inner = [field.hint for field in fields_of(kind)] if is_record_class(kind) else get_args(kind)
-            if any(_has_sets(part, seen) for part in inner):
+            if any(_any_class(part, matches, seen) for part in inner):
                 return True
     return False
+
+
+def _defines_equality(kind: type) -> bool:
+    """Return whether records of a class may be equal although their fields differ, or differ although they are."""
+    if not is_record_class(kind):
+        return False
+    equality: object = kind.__eq__
+    if not is_dataclass(kind):
+        return equality is not tuple.__eq__
+    is_generated = isinstance(equality, FunctionType) and equality.__code__.co_filename == "<string>"
+    return not is_generated or not all(field.compare and field.init for field in fields(kind))

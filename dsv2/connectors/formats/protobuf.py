@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from dsv2.connectors.client_library import require_client_library
@@ -15,7 +16,7 @@ from dsv2.connectors.formats.wire import message_header, message_indexes, schema
 from dsv2.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor import Descriptor, FileDescriptor
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
     from google.protobuf.message import Message
 
 __all__ = ("ProtobufDecoder", "ProtobufEncoder")
@@ -51,7 +52,7 @@ class ProtobufDecoder(Generic[M_co]):
         _check("ProtobufDecoder", message_type)
         self._message_type = message_type
         self._registry = registry
-        self._requires = _requires(_descriptor_of(message_type), set())
+        self._requires = _any_field(_descriptor_of(message_type), lambda field: field.is_required, set())
         self._checked: set[bytes] = set()  # headers
         self._last = _NO_HEADER
 
@@ -133,12 +134,14 @@ class ProtobufEncoder(PreparedEncoder[M_contra], Generic[M_contra]):
 
     def _prepared(self) -> Callable[[M_contra], bytes]:
         kind, serialize = self._record_type, self._record_type.SerializeToString
+        if _any_field(_descriptor_of(kind), _is_map, set()):  # whose order depends on the process
+            serialize = partial(serialize, deterministic=True)
 
         def encode(record: M_contra) -> bytes:
             if type(record) is not kind:
                 raise FormatError(f"{shown(record)} is a {type(record).__qualname__} and not a {kind.__qualname__}")
             try:
-                return serialize(record, deterministic=True)  # the order of maps depends on the process
+                return serialize(record)
             except Exception as error:
                 raise FormatError(f"{shown(record)} cannot be encoded: {error}") from error
 
@@ -158,15 +161,19 @@ def _descriptor_of(message_type: type[Message]) -> Descriptor:
     return cast("Descriptor", descriptor)
 
 
-def _requires(descriptor: Descriptor, seen: set[str]) -> bool:
-    """Return True for a message with required fields (proto2), also in messages within it."""
+def _any_field(descriptor: Descriptor, matches: Callable[[FieldDescriptor], bool], seen: set[str]) -> bool:
+    """Return whether a field of a message, or of messages within it, matches."""
     if descriptor.full_name in seen:
         return False
     seen.add(descriptor.full_name)
     return any(
-        field.is_required or (field.message_type is not None and _requires(field.message_type, seen))
+        matches(field) or (field.message_type is not None and _any_field(field.message_type, matches, seen))
         for field in descriptor.fields
     )
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
 def _references(subject: Subject, file: FileDescriptor) -> tuple[Reference, ...]:
