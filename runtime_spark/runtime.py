@@ -61,13 +61,12 @@ from runtime_spark.source_reports import ReportArchive
 from runtime_spark.sources import SourceOptions, check_source, source_frames, source_streams, tick
 from runtime_spark.split_files import SplitFiles
 from runtime_spark.stage import STATE_SCHEMA, batch_stage, streaming_stage
-from runtime_spark.state_history import StateHistory
 from runtime_spark.state_key import StateKey
 from runtime_spark.versions import check_spark
 from runtime_spark.worker import RestoredProgram, pack_job, pack_part
 from runtime_spark.worker_logging import check_logging
 
-__all__ = ("CompiledPlan", "SparkRuntime", "compile_plan")
+__all__ = ("CompiledPlan", "SparkRuntime")
 
 _BATCH_JOBS = itertools.count()  # of this process
 
@@ -146,21 +145,14 @@ class SparkRuntime:
         self._worker_logging = None if worker_logging is None else check_logging(worker_logging)
 
     def compile(
-        self,
-        plan: Plan,
-        options: SourceOptions | None = None,
-        history: StateHistory | None = None,
-        restoration: Restoration | None = None,
-        traced_batch: int | None = None,
+        self, plan: Plan, options: SourceOptions | None = None, checkpoint: Checkpoint | None = None
     ) -> CompiledPlan:
-        """Convert ``plan`` to a DataFrame without running it.
+        """Convert ``plan`` to a DataFrame. Nothing runs, except to count rows of a batch DataFrame in a streaming job.
 
         Args:
             plan: The plan.
             options: How the sources of a streaming job read, if this runtime starts its query.
-            history: The history of the state in the checkpoint.
-            restoration: The savepoint with which the checkpoint began. None (default): there is none.
-            traced_batch: The micro-batch whose records are traced. None (default): there is none.
+            checkpoint: The checkpoint from which the query starts. None (default): there is none.
 
         Raises:
             PlanError: A source is not valid.
@@ -169,20 +161,50 @@ class SparkRuntime:
         """
         check_runs_on(self._spark, plan)
         try:
-            return compile_plan(
-                self._spark,
-                plan,
-                self._clock,
-                options or SourceOptions(),
-                self._layout_of(plan),
-                self._state_key,
-                history,
-                restoration,
-                traced_batch,
-                self._worker_logging,
-            )
+            return self._compiled(plan, options or SourceOptions(), checkpoint)
         except PySparkException as error:
             raise job_failure(error, plan.job_name) from error
+
+    def _compiled(self, plan: Plan, options: SourceOptions, checkpoint: Checkpoint | None) -> CompiledPlan:
+        spark, clock, layout = self._spark, self._clock, self._layout_of(plan)
+        restoration, history, traced_batch = (
+            (None, None, None)
+            if checkpoint is None
+            else (checkpoint.restoration, checkpoint.history, checkpoint.traced_batch)
+        )
+        use_this_python(spark)
+        for operator in plan.operators:
+            if operator.kind is OperatorKind.SOURCE:
+                check_source(operator)
+        registry = TypeRegistry.of(plan)
+        restores = restoration is not None and restoration.savepoint is not None
+        origin = None
+        if restoration is not None and restores:
+            origin = RestoredProgram(restoration.origin.program, restoration.sent(plan))
+        packed = pack_job(plan, layout, registry, self._state_key, history, origin, traced_batch, self._worker_logging)
+        job_key = hashlib.sha256(packed).hexdigest()[:16]
+        of_sources = pack_part(packed)
+        frames = source_frames(spark, plan, of_sources, job_key, clock, options)
+
+        def new_tick() -> DataFrame:
+            return tick(spark, of_sources, job_key, clock)
+
+        frames = _restored(frames, plan, layout, packed, restoration, 0, new_tick)
+        reports = PassedReports(spark) if plan.passages else None
+        ends = _ends_of_sections(plan, layout)
+        for level in range(len(layout.levels) + 1):
+            for section, end in enumerate(ends, start=1):
+                if end == level:
+                    assert reports is not None
+                    rows = passed(frames, plan, plan.passages[section - 1], layout, of_sources, reports)
+                    frames = source_frames(spark, plan, of_sources, job_key, clock, options, section, rows)
+                    frames = _restored(frames, plan, layout, packed, restoration, section, new_tick)
+            if level < len(layout.levels):
+                operators = {operator.id for head in layout.levels[level] for operator in plan.chains[head]}
+                frames = _level(frames, plan, layout, pack_part(packed, operators), level, clock)
+        reads_rows = any(isinstance(operator.body, DataFrameSource) for operator in plan.operators)
+        unchecked = reads_rows or len(layout.levels) > 1
+        return CompiledPlan(layout, of_sources, frames, unchecked=unchecked, restores=restores, reports=reports)
 
     def runtime_view(self, plan: Plan) -> RuntimeView:
         """Return how this runtime would run ``plan``, for ``ExecutionEnvironment.explain``. Nothing runs."""
@@ -270,7 +292,7 @@ class SparkRuntime:
             archive = ReportArchive(checkpoint.folder, plan, reports)
             archive.restore({uid: position.reports for uid, position in positions.items()})
         source_options = SourceOptions(reports, trigger.target_batch_ms, positions)
-        compiled = self.compile(plan, source_options, checkpoint.history, restoration, checkpoint.traced_batch)
+        compiled = self.compile(plan, source_options, checkpoint)
         with usable(f"The checkpoint_location {location}"):
             lease, run = checkpoint.begin(source_streams(plan, restores=restoration is not None))
         sinks = compiled.sink_writer(self._spark, plan, checkpoint.job_id, run, self._clock)
@@ -316,54 +338,6 @@ class SparkRuntime:
     def _layout_of(self, plan: Plan) -> Layout:
         layout = Layout.of(plan, self._partitions, self._state_layout)
         return replace(layout, dataframes=check_passages(self._spark, plan)) if plan.passages else layout
-
-
-def compile_plan(
-    spark: SparkSession,
-    plan: Plan,
-    clock: Clock,
-    options: SourceOptions,
-    layout: Layout,
-    state_key: StateKey | None = None,
-    history: StateHistory | None = None,
-    restoration: Restoration | None = None,
-    traced_batch: int | None = None,
-    logging: Mapping[str, Any] | None = None,
-) -> CompiledPlan:
-    """Convert ``plan`` to a DataFrame. Nothing runs, except to count rows of a batch DataFrame in a streaming job."""
-    use_this_python(spark)
-    for operator in plan.operators:
-        if operator.kind is OperatorKind.SOURCE:
-            check_source(operator)
-    registry = TypeRegistry.of(plan)
-    restores = restoration is not None and restoration.savepoint is not None
-    origin = None
-    if restoration is not None and restores:
-        origin = RestoredProgram(restoration.origin.program, restoration.sent(plan))
-    packed = pack_job(plan, layout, registry, state_key, history, origin, traced_batch, logging)
-    job_key = hashlib.sha256(packed).hexdigest()[:16]
-    of_sources = pack_part(packed)
-    frames = source_frames(spark, plan, of_sources, job_key, clock, options)
-
-    def new_tick() -> DataFrame:
-        return tick(spark, of_sources, job_key, clock)
-
-    frames = _restored(frames, plan, layout, packed, restoration, 0, new_tick)
-    reports = PassedReports(spark) if plan.passages else None
-    ends = _ends_of_sections(plan, layout)
-    for level in range(len(layout.levels) + 1):
-        for section, end in enumerate(ends, start=1):
-            if end == level:
-                assert reports is not None
-                rows = passed(frames, plan, plan.passages[section - 1], layout, of_sources, reports)
-                frames = source_frames(spark, plan, of_sources, job_key, clock, options, section, rows)
-                frames = _restored(frames, plan, layout, packed, restoration, section, new_tick)
-        if level < len(layout.levels):
-            operators = {operator.id for head in layout.levels[level] for operator in plan.chains[head]}
-            frames = _level(frames, plan, layout, pack_part(packed, operators), level, clock)
-    reads_rows = any(isinstance(operator.body, DataFrameSource) for operator in plan.operators)
-    unchecked = reads_rows or len(layout.levels) > 1
-    return CompiledPlan(layout, of_sources, frames, unchecked=unchecked, restores=restores, reports=reports)
 
 
 def _restored(

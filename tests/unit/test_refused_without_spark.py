@@ -88,7 +88,7 @@ def test_error_of_spark_while_it_compiles_names_the_job(monkeypatch: pytest.Monk
     def fail(*_: object) -> None:
         raise AnalysisException("no such column")
 
-    monkeypatch.setattr(runtime, "compile_plan", fail)
+    monkeypatch.setattr(runtime, "use_this_python", fail)
     env = ExecutionEnvironment.get_instance("local")
     env.from_collection([1]).to_sink(CollectSink())
     session: Any = None
