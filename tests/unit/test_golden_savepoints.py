@@ -17,12 +17,12 @@ VERSIONS = range(1, SAVEPOINT_VERSION + 1)
 
 @pytest.fixture(scope="module")
 def whole() -> tuple[JobHandle, list[Any]]:
-    return run()
+    return run(fast=True)
 
 
 @pytest.fixture(scope="module")
 def begun() -> tuple[JobHandle, list[Any]]:
-    return run(stop=READ)
+    return run(stop=READ, fast=True)
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 5])
