@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import itertools
 import json
+from array import array
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from ipaddress import IPv4Address
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+from uuid import UUID
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -261,6 +265,13 @@ def test_error_policy_applies_to_records_that_do_not_fit(tmp_path: Path) -> None
         ("long", 2**63),
         ("date", datetime(2024, 1, 1, 1)),
         ("date", 5),
+        ("date", np.bool_(True)),
+        ("date", UUID(int=1)),
+        ("int", np.bool_(True)),
+        ("int", UUID(int=1)),
+        ("long", np.datetime64(1, "ns")),
+        ("timestamp_ntz", UUID(int=1)),
+        ("timestamp_ntz", IPv4Address("10.0.0.1")),
         ("timestamp", 5),
         ("timestamp", datetime(1, 1, 1, tzinfo=timezone(ms(3_600_000)))),
         ("timestamp", pd.NaT),
@@ -270,6 +281,18 @@ def test_error_policy_applies_to_records_that_do_not_fit(tmp_path: Path) -> None
         ("decimal(10,2)", Decimal("NaN")),
         ("decimal(10,2)", Decimal("1E8")),
         ("array<long>", [1.5]),
+        ("array<int>", np.array([True])),
+        ("array<int>", b"ab"),
+        ("array<int>", bytearray(b"ab")),
+        ("array<int>", array("q", [1])),
+        ("array<double>", b"ab"),
+        ("array<string>", "ab"),
+        ("array<string>", {"a"}),
+        ("array<string>", {"a": 1}),
+        ("array<array<int>>", [b"ab"]),
+        ("map<string, array<string>>", {"a": "bc"}),
+        ("map<string, int>", ""),
+        ("struct<a: array<int>>", {"a": b"b"}),
         ("array<timestamp>", [datetime(2024, 1, 1)]),
         ("array<timestamp_ntz>", [datetime(2024, 1, 1, tzinfo=UTC)]),
         ("map<string, date>", {"a": datetime(2024, 1, 1)}),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Sequence, Set
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, tzinfo
+from ipaddress import IPv4Address, IPv6Address
 from numbers import Integral, Number
 from operator import attrgetter
-from typing import Any
+from typing import Any, SupportsInt
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -15,14 +18,18 @@ from dsv2.printable import safe_repr
 
 __all__ = ("RecordWriter",)
 
+_BYTES = (bytes, bytearray, memoryview)
+_NO_LISTS = (*_BYTES, str, array, Set)
 # Arrow converts values of these classes to others without a word, but not those of the second ones.
 _CHANGED: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...], tuple[type, ...]], ...] = (
-    (pa.types.is_integer, (Number,), (Integral,)),
+    (pa.types.is_integer, (SupportsInt,), (Integral,)),
     (pa.types.is_floating, (bool,), ()),
-    (pa.types.is_date, (datetime, Number), ()),
-    (pa.types.is_timestamp, (Number,), ()),
-    (pa.types.is_string, (bytes, bytearray, memoryview), ()),
+    (pa.types.is_date, (datetime, SupportsInt), ()),
+    (pa.types.is_timestamp, (Number, UUID, IPv4Address, IPv6Address), ()),  # but not np.datetime64
+    (pa.types.is_string, _BYTES, ()),
     (pa.types.is_binary, (str,), ()),
+    (pa.types.is_list, _NO_LISTS, ()),
+    (pa.types.is_map, _NO_LISTS, ()),
 )
 _ENDS = (MINYEAR, MAXYEAR)
 
@@ -120,16 +127,13 @@ class RecordWriter:
 
 def _refuse_changed(values: Sequence[Any], kind: pa.DataType, name: str) -> None:
     """Raise ``TypeError`` if Arrow would convert one of ``values`` to another value of type ``kind``."""
-    for inner, inner_values in _within(values, kind):
-        _refuse_changed(inner_values, inner, name)
-    if pa.types.is_nested(kind):
-        return
     changed, kept = next((classes for applies, *classes in _CHANGED if applies(kind)), ((), ()))
     for of in set(map(type, values)):
         if issubclass(of, changed) and not issubclass(of, kept):
             value = next(value for value in values if type(value) is of)
             raise TypeError(f"field {name!r} is {kind}: the {of.__name__} {value!r:.100} would be changed. Convert it")
-        if hasattr(of, "nanosecond") and any(type(value) is of and value.nanosecond for value in values):
+        is_pandas_time = hasattr(of, "nanosecond") and not pa.types.is_nested(kind)  # a DatetimeIndex may be a list
+        if is_pandas_time and any(type(value) is of and value.nanosecond for value in values):
             raise TypeError(f"field {name!r} is {kind}, which has no nanoseconds and no NaT. Round it, or use None")
     if pa.types.is_timestamp(kind):
         naive = kind.tz is None
@@ -138,6 +142,8 @@ def _refuse_changed(values: Sequence[Any], kind: pa.DataType, name: str) -> None
                 raise TypeError(f"field {name!r} is {kind}: {value!r:.100} {'has a' if naive else 'has no'} time zone")
             if value is not None and not naive and value.year in _ENDS:
                 _refuse_outside(value, kind, name)
+    for inner, inner_values in _within(values, kind):
+        _refuse_changed(inner_values, inner, name)
 
 
 def _refuse_outside(value: datetime, kind: pa.DataType, name: str) -> None:
