@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -16,6 +16,8 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.references import Reference
 from dsv2.runtime.serde.stand_ins import StandIns
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.fields import KEPT
+from dsv2.runtime.state.handles import Handle
 from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.tables import TableId, without_expiry
@@ -36,7 +38,6 @@ EditRow: TypeAlias = Callable[[str, StateRow], tuple[str, StateRow] | None]
 """Returns the uid and the row that replace a row; None if it is dropped."""
 
 _EXPIRY = "expiry"
-_STATE_REFERENCE = "state"
 
 
 class Edit(ABC):
@@ -273,39 +274,12 @@ class MapState(Edit):
         return after
 
 
-class _StateReference(Reference):
-    """A reference to a state, which a function keeps in a field."""
-
-    reference_kind = _STATE_REFERENCE
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    @property
-    def reference_name(self) -> str:
-        return self._name
-
-
-class _OtherReference(Reference):
-    """A reference to another object of the runtime."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    @property
-    def reference_name(self) -> str:
-        return self._name
-
-
-def _other(kind: str) -> Callable[[str], Reference]:
-    return type("Other", (_OtherReference,), {"reference_kind": kind})
-
-
 class _References:
     """Renames the references to a state in the fields of a function."""
 
     def __init__(self, old: str, new: str) -> None:
         self._codec = Codec(StandIns())
+        self._references = {**KEPT, Handle.reference_kind: self._reference}
         self._old = old
         self._new = new
         self._found = False
@@ -317,7 +291,7 @@ class _References:
 
     def _in_fields(self, data: bytes) -> bytes:
         self._found = False
-        state = self._codec.loads(data, "Fields of a function", _AnyReference(self._reference))
+        state = self._codec.loads(data, "Fields of a function", self._references)
         if self._found:
             return self._codec.dumps(state)
         if isinstance(state, tuple) and len(state) == 2 and isinstance(state[0], bytes):  # of a wrapped function
@@ -328,29 +302,11 @@ class _References:
         return data
 
     def _reference(self, name: str) -> Reference:
-        if name != self._old:
-            return _StateReference(name)
-        self._found = True
-        return _StateReference(self._new)
-
-
-class _AnyReference(Mapping[str, Callable[[str], Any]]):
-    """``References`` of every kind."""
-
-    def __init__(self, of_states: Callable[[str], Reference]) -> None:
-        self._found: dict[str, Callable[[str], Any]] = {_STATE_REFERENCE: of_states}
-
-    def __getitem__(self, kind: str) -> Callable[[str], Any]:
-        return self._found.setdefault(kind, _other(kind))
-
-    def get(self, kind: str, default: Any = None) -> Any:
-        return self[kind]
-
-    def __iter__(self) -> Any:
-        return iter(self._found)
-
-    def __len__(self) -> int:
-        return len(self._found)
+        if name == self._old:
+            self._found = True
+            name = self._new
+        kept: Reference = KEPT[Handle.reference_kind](name)
+        return kept
 
 
 def _is_of(kind: RowKind, stored: str | None, name: str) -> bool:

@@ -8,52 +8,18 @@ known whether they are equal in all, so they are not copied to several.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 from dsv2.errors import IncompatibleCheckpointError, InvalidKeyError, SerializationError
 from dsv2.graph import Operator
-from dsv2.runtime.report.metrics import DefaultCounter, DefaultHistogram
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.references import Reference
-from dsv2.runtime.state.fields import decode_fields, difference_of_fields, encode_fields
-from dsv2.runtime.state.handles import Handle
+from dsv2.runtime.state.fields import KEPT, decode_fields, difference_of_fields, encode_fields
 from dsv2.runtime.state.key_groups import subtask_of
-from dsv2.runtime.state.partition import EventTimers
 from dsv2.spi import WrappingFunction
 
 __all__ = ("rescaled_fields",)
-
-
-class _Kept(Reference):
-    """A reference to an object of the runtime, which does not exist here."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    @property
-    def reference_name(self) -> str:
-        return self._name
-
-
-class _KeptCounter(_Kept):
-    reference_kind: ClassVar[str] = DefaultCounter.reference_kind
-
-
-class _KeptHistogram(_Kept):
-    reference_kind: ClassVar[str] = DefaultHistogram.reference_kind
-
-
-class _KeptTimers(_Kept):
-    reference_kind: ClassVar[str] = EventTimers.reference_kind
-
-
-class _KeptHandle(_Kept):
-    reference_kind: ClassVar[str] = Handle.reference_kind
-
-
-_KEPT = {kind.reference_kind: kind for kind in (_KeptCounter, _KeptHistogram, _KeptTimers, _KeptHandle)}
-
 
 _WAYS_OUT = (
     "If it is a dict by partition key, name it in the function's attribute keyed_fields. Otherwise define "
@@ -81,7 +47,7 @@ def rescaled_fields(operator: Operator, parts: Sequence[bytes], codec: Codec) ->
         _check_equal(operator, parts, codec)
         _check_single(operator, parts, codec, ())
         return [parts[0]] * operator.parallelism
-    old = [decode_fields(operator, part, codec, _KEPT) for part in parts]
+    old = [decode_fields(operator, part, codec, KEPT) for part in parts]
     if any(codec.dumps(fields.of_wrapping) != codec.dumps(old[0].of_wrapping) for fields in old):
         _refuse(operator, "fields of the extension", 0, 1)
     states = [fields.state for fields in old]
@@ -192,12 +158,12 @@ def _check_single(operator: Operator, parts: Sequence[bytes], codec: Codec, keye
     """Refuse to copy the fields of one subtask to several."""
     if len(parts) > 1 or operator.parallelism == 1:
         return
-    fields = decode_fields(operator, parts[0], codec, _KEPT)
+    fields = decode_fields(operator, parts[0], codec, KEPT)
     if fields.is_custom:
         names = ["what __getstate__ returned"]
     else:
-        changed = (name for name, value in fields.state.items() if name not in keyed and not isinstance(value, _Kept))
-        names = [f"the field {name!r}" for name in sorted(changed)]
+        own = (name for name, value in fields.state.items() if not isinstance(value, Reference))
+        names = [f"the field {name!r}" for name in sorted(own) if name not in keyed]
     if names:
         raise IncompatibleCheckpointError(
             f"The only subtask of {operator}, defined at {operator.location}, has {', '.join(names)} of the function. "

@@ -16,11 +16,12 @@ from dsv2.runtime.report.metrics import DefaultCounter, DefaultHistogram
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec, References
 from dsv2.runtime.serde.nested import Nested, Undecoded
+from dsv2.runtime.serde.references import Reference
 from dsv2.runtime.state.handles import Handle
 from dsv2.runtime.state.partition import EventTimers
 from dsv2.spi import WrappingFunction
 
-__all__ = ("DecodedFields", "FunctionFields", "decode_fields", "difference_of_fields", "encode_fields")
+__all__ = ("KEPT", "DecodedFields", "FunctionFields", "decode_fields", "difference_of_fields", "encode_fields")
 
 # Descriptions of runtime objects for error messages.
 _SHOWN: References = {
@@ -32,6 +33,21 @@ _SHOWN: References = {
 _LARGE = 16 << 20  # bytes
 _SAMPLE = 1_000  # members of a container
 _ATOMS = (int, float, str, bytes, bool, complex, type(None), type)
+
+
+class _Kept(Reference):
+    """A reference to an object of the runtime, which does not exist here."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def reference_name(self) -> str:
+        return self._name
+
+
+KEPT: References = {kind: type("Kept", (_Kept,), {"reference_kind": kind}) for kind in _SHOWN}
+"""Keeps all references of a function, for programs that decode its fields without running it."""
 
 
 class FunctionFields:
