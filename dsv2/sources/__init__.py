@@ -21,11 +21,12 @@ from dsv2.sources.source import (
     SupportsSplitReassignmentOnRecovery,
 )
 from dsv2.sources.split_batch import SplitBatch
-from dsv2.sources.split_source import SplitSource
+from dsv2.sources.split_source import AssigningSource, SplitSource
 from dsv2.sources.watermarks import WatermarkAlignment, WatermarkStrategy
 
 __all__ = (
     "AssigningEnumerator",
+    "AssigningSource",
     "AssignmentState",
     "AssignmentStateSerializer",
     "BaseSource",

@@ -1,8 +1,8 @@
-"""A base class for simple sources with splits."""
+"""Base classes of sources whose splits an ``AssigningEnumerator`` assigns."""
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from datetime import timedelta
 from typing import Generic, TypeVar
 
@@ -20,25 +20,25 @@ from dsv2.sources.source import (
     SupportsSplitReassignmentOnRecovery,
 )
 
-__all__ = ("SplitSource",)
+__all__ = ("AssigningSource", "SplitSource")
 
 T_co = TypeVar("T_co", covariant=True)
 SplitT = TypeVar("SplitT", bound=SourceSplit)
 
 
-class SplitSource(
-    Source[T_co, SplitT, AssignmentState[SplitT]],
-    SplitDiscovery[SplitT],
-    SourceReader[T_co, SplitT],
-    SupportsSplitReassignmentOnRecovery,
-    ABC,
-    Generic[T_co, SplitT],
+class AssigningSource(
+    Source[T_co, SplitT, AssignmentState[SplitT]], SupportsSplitReassignmentOnRecovery, ABC, Generic[T_co, SplitT]
 ):
-    """A source that requires only ``bounded``, ``split_serializer``, ``discover``, ``advance`` and ``read``.
+    """A source whose enumerator is an ``AssigningEnumerator``.
 
-    ``discover``, ``refresh`` and ``advance`` are called on one copy of the source on the driver, ``read`` on other
-    copies in tasks. Keep open resources in fields that are not pickled; ``close`` is called on each copy.
+    It requires ``bounded``, ``split_serializer``, ``create_discovery`` and ``create_reader``.
     """
+
+    @abstractmethod
+    def create_discovery(
+        self, ctx: SplitEnumeratorContext[SplitT], restored: AssignmentState[SplitT] | None, /
+    ) -> SplitDiscovery[SplitT]:
+        """Create the source-specific part of the enumerator. See ``create_enumerator``."""
 
     @property
     def assigner(self) -> SplitAssigner[SplitT]:
@@ -66,7 +66,7 @@ class SplitSource(
         return AssigningEnumerator(
             ctx,
             restored,
-            self,
+            self.create_discovery(ctx, restored),
             self.assigner,
             bounded=self.bounded,
             discovery_interval=self.discovery_interval,
@@ -74,9 +74,24 @@ class SplitSource(
             least_per_batch=self.least_per_batch,
         )
 
-    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, SplitT]:
-        return self
-
     @property
     def enumerator_state_serializer(self) -> Serializer[AssignmentState[SplitT]]:
         return AssignmentStateSerializer(self.split_serializer)
+
+
+class SplitSource(
+    AssigningSource[T_co, SplitT], SplitDiscovery[SplitT], SourceReader[T_co, SplitT], ABC, Generic[T_co, SplitT]
+):
+    """A source that requires only ``bounded``, ``split_serializer``, ``discover``, ``advance`` and ``read``.
+
+    ``discover``, ``refresh`` and ``advance`` are called on one copy of the source on the driver, ``read`` on other
+    copies in tasks. Keep open resources in fields that are not pickled; ``close`` is called on each copy.
+    """
+
+    def create_discovery(
+        self, ctx: SplitEnumeratorContext[SplitT], restored: AssignmentState[SplitT] | None, /
+    ) -> SplitDiscovery[SplitT]:
+        return self
+
+    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, SplitT]:
+        return self

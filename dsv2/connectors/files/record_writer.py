@@ -132,8 +132,9 @@ def _refuse_changed(values: Sequence[Any], kind: pa.DataType, name: str) -> None
         if issubclass(of, changed) and not issubclass(of, kept):
             value = next(value for value in values if type(value) is of)
             raise TypeError(f"field {name!r} is {kind}: the {of.__name__} {value!r:.100} would be changed. Convert it")
-        is_pandas_time = hasattr(of, "nanosecond") and not pa.types.is_nested(kind)  # a DatetimeIndex may be a list
-        if is_pandas_time and any(type(value) is of and value.nanosecond for value in values):
+        if pa.types.is_nested(kind):
+            continue  # a DatetimeIndex may be a list
+        if hasattr(of, "nanosecond") and any(type(value) is of and value.nanosecond for value in values):
             raise TypeError(f"field {name!r} is {kind}, which has no nanoseconds and no NaT. Round it, or use None")
     if pa.types.is_timestamp(kind):
         naive = kind.tz is None

@@ -16,7 +16,7 @@ from dsv2.connectors.files.written import WrittenFiles
 from dsv2.errors import JobError
 from dsv2.file_log import read_log
 from dsv2.record_position import SplitName
-from dsv2.sources import DataclassSerializer, Portion, Serializer, SplitBatch, SplitSource
+from dsv2.sources import DataclassSerializer, Portion, SplitBatch, SplitSource
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
@@ -47,6 +47,11 @@ class FileSinkSource(SplitSource[T_co, MicroBatches], Generic[T_co]):
     subtask reads; distribute the records behind the source with ``shuffle`` or ``key_by``.
     """
 
+    split_serializer = DataclassSerializer(MicroBatches)
+    discovery_interval: timedelta | None = None
+    limit_per_batch: int = 100
+    least_per_batch = 1
+
     def __init__(
         self,
         path: str | PathLike[str],
@@ -76,29 +81,13 @@ class FileSinkSource(SplitSource[T_co, MicroBatches], Generic[T_co]):
             as_milliseconds(discovery_interval, "discovery_interval", at_least=1)
         self._location = FileLocation(path, filesystem, "FileSinkSource")
         self._decode = decode
-        self._interval = discovery_interval
-        self._limit = micro_batches_per_batch
+        self.discovery_interval = discovery_interval
+        self.limit_per_batch = micro_batches_per_batch
         self._available = -1
 
     @property
     def bounded(self) -> bool:
-        return self._interval is None
-
-    @property
-    def discovery_interval(self) -> timedelta | None:
-        return self._interval
-
-    @property
-    def limit_per_batch(self) -> int:
-        return self._limit
-
-    @property
-    def least_per_batch(self) -> int:
-        return 1
-
-    @property
-    def split_serializer(self) -> Serializer[MicroBatches]:
-        return DataclassSerializer(MicroBatches)
+        return self.discovery_interval is None
 
     def refresh(self) -> None:
         self._available = read_log(self._location.open()).last_batch

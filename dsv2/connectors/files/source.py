@@ -15,19 +15,14 @@ from dsv2.errors import ConfigurationError
 from dsv2.record_batch import RecordBatch
 from dsv2.record_position import SplitName
 from dsv2.sources import (
-    AssigningEnumerator,
+    AssigningSource,
     AssignmentState,
-    AssignmentStateSerializer,
     DataclassSerializer,
     RoundRobinSplitAssigner,
-    Serializer,
-    Source,
     SourceReader,
     SourceReaderContext,
     SplitBatch,
-    SplitEnumerator,
     SplitEnumeratorContext,
-    SupportsSplitReassignmentOnRecovery,
 )
 
 if TYPE_CHECKING:
@@ -41,15 +36,18 @@ _BYTES_PER_BATCH = 128 << 20
 _LEAST_BYTES = 64 << 10
 
 
-class FilesSource(
-    Source[T_co, FileSplit, AssignmentState[FileSplit]], SupportsSplitReassignmentOnRecovery, Generic[T_co]
-):
+class FilesSource(AssigningSource[T_co, FileSplit], Generic[T_co]):
     """Reads the files of a directory, in the order of their names.
 
     Files are assigned gradually, so the event time of a bounded source advances from file to file.
 
     Source: Flink ``FileSource``.
     """
+
+    split_serializer = DataclassSerializer(FileSplit)
+    assigner = RoundRobinSplitAssigner()
+    discovery_interval: timedelta | None = None
+    limit_per_batch: int = _BYTES_PER_BATCH
 
     def __init__(
         self,
@@ -92,35 +90,22 @@ class FilesSource(
         self._location = FileLocation(directory, filesystem, "FilesSource")
         self._format = file_format
         self._pattern = pattern
-        self._interval = discovery_interval
         self._by_files = files_per_batch is not None
-        self._limit = files_per_batch or bytes_per_batch or _BYTES_PER_BATCH
+        self.discovery_interval = discovery_interval
+        self.limit_per_batch = files_per_batch or bytes_per_batch or _BYTES_PER_BATCH
 
     @property
     def bounded(self) -> bool:
-        return self._interval is None
+        return self.discovery_interval is None
 
     @property
-    def split_serializer(self) -> Serializer[FileSplit]:
-        return DataclassSerializer(FileSplit)
+    def least_per_batch(self) -> int:
+        return 1 if self._by_files else _LEAST_BYTES
 
-    @property
-    def enumerator_state_serializer(self) -> Serializer[AssignmentState[FileSplit]]:
-        return AssignmentStateSerializer(self.split_serializer)
-
-    def create_enumerator(
+    def create_discovery(
         self, ctx: SplitEnumeratorContext[FileSplit], restored: AssignmentState[FileSplit] | None, /
-    ) -> SplitEnumerator[FileSplit, AssignmentState[FileSplit]]:
-        return AssigningEnumerator(
-            ctx,
-            restored,
-            FilesDiscovery(self._location.open(), self._format, self._pattern, by_files=self._by_files),
-            RoundRobinSplitAssigner(),
-            bounded=self.bounded,
-            discovery_interval=self._interval,
-            limit_per_batch=self._limit,
-            least_per_batch=1 if self._by_files else _LEAST_BYTES,
-        )
+    ) -> FilesDiscovery:
+        return FilesDiscovery(self._location.open(), self._format, self._pattern, by_files=self._by_files)
 
     def decode_again(self, value: Any, split: SplitName, /) -> SplitBatch[T_co]:
         return self._format.decode_again(self._location.open().file(str(split)), value)

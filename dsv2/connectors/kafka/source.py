@@ -19,21 +19,16 @@ from dsv2.connectors.secrets import OptionValue
 from dsv2.errors import ConfigurationError
 from dsv2.record_position import Offset, SplitName
 from dsv2.sources import (
-    AssigningEnumerator,
+    AssigningSource,
     AssignmentState,
-    AssignmentStateSerializer,
     DataclassSerializer,
     HashSplitAssigner,
     RoundRobinSplitAssigner,
-    Serializer,
-    Source,
     SourceReader,
     SourceReaderContext,
     SplitAssigner,
     SplitBatch,
-    SplitEnumerator,
     SplitEnumeratorContext,
-    SupportsSplitReassignmentOnRecovery,
 )
 
 __all__ = ("KafkaSource",)
@@ -46,9 +41,7 @@ _ASSIGNERS: Mapping[SplitAssignment, SplitAssigner[KafkaSplit]] = {
 }
 
 
-class KafkaSource(
-    Source[T_co, KafkaSplit, AssignmentState[KafkaSplit]], SupportsSplitReassignmentOnRecovery, Generic[T_co]
-):
+class KafkaSource(AssigningSource[T_co, KafkaSplit], Generic[T_co]):
     """Reads the messages of topics. A split is a partition, and its offset is part of the checkpoint.
 
     Records have the timestamps of their messages. The source reads committed messages only, unless
@@ -56,6 +49,10 @@ class KafkaSource(
 
     Source: Flink ``KafkaSource``.
     """
+
+    split_serializer = DataclassSerializer(KafkaSplit)
+    discovery_interval: timedelta | None = None
+    limit_per_batch: int | None = None
 
     def __init__(
         self,
@@ -131,9 +128,9 @@ class KafkaSource(
         )
         self._decode = decode
         self._commits = group_id is not None and commit_offsets is not False
-        self._discovery_interval = discovery_interval
+        self.discovery_interval = discovery_interval
         self._split_assigner = as_choice(SplitAssignment, split_assigner, "split_assigner")
-        self._records_per_batch = records_per_batch
+        self.limit_per_batch = records_per_batch
 
     def __repr__(self) -> str:
         return f"KafkaSource({self._subscription} at {self._connection.bootstrap_servers}, {self._connection.options})"
@@ -147,8 +144,8 @@ class KafkaSource(
         return (KafkaMessage,)
 
     @property
-    def split_serializer(self) -> Serializer[KafkaSplit]:
-        return DataclassSerializer(KafkaSplit)
+    def assigner(self) -> SplitAssigner[KafkaSplit]:
+        return _ASSIGNERS[self._split_assigner]
 
     def split_name(self, split: KafkaSplit, /) -> SplitName:
         names = self._subscription.topics
@@ -160,26 +157,13 @@ class KafkaSource(
     def has_read(self, split: KafkaSplit, offset: Offset, /) -> bool:
         return isinstance(offset, int) and offset < split.offset
 
-    @property
-    def enumerator_state_serializer(self) -> Serializer[AssignmentState[KafkaSplit]]:
-        return AssignmentStateSerializer(self.split_serializer)
-
-    def create_enumerator(
+    def create_discovery(
         self, ctx: SplitEnumeratorContext[KafkaSplit], restored: AssignmentState[KafkaSplit] | None, /
-    ) -> SplitEnumerator[KafkaSplit, AssignmentState[KafkaSplit]]:
+    ) -> KafkaDiscovery:
         from dsv2.connectors.kafka.broker import Broker
 
         broker = Broker(self._connection, ctx.clock)
-        discovery = KafkaDiscovery(broker, self._subscription, restored, commits=self._commits)
-        return AssigningEnumerator(
-            ctx,
-            restored,
-            discovery,
-            _ASSIGNERS[self._split_assigner],
-            bounded=self.bounded,
-            discovery_interval=self._discovery_interval,
-            limit_per_batch=self._records_per_batch,
-        )
+        return KafkaDiscovery(broker, self._subscription, restored, commits=self._commits)
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, KafkaSplit]:
         from dsv2.connectors.kafka.reader import KafkaReader

@@ -18,24 +18,20 @@ from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.record_position import Offset, SplitName
 from dsv2.sources import (
-    AssigningEnumerator,
+    AssigningSource,
     AssignmentState,
-    AssignmentStateSerializer,
     DataclassSerializer,
     RoundRobinSplitAssigner,
-    Serializer,
-    Source,
     SourceReader,
     SourceReaderContext,
     SplitBatch,
-    SplitEnumerator,
     SplitEnumeratorContext,
-    SupportsSplitReassignmentOnRecovery,
 )
 from dsv2.watermark import WatermarkDeclaration
 
 if TYPE_CHECKING:
     from dsv2.connectors.postgres.change_decoder import ChangeDecoder
+    from dsv2.connectors.postgres.discovery import PostgresDiscovery
 
 __all__ = ("IfSlotExists", "PostgresSource", "drop_replication")
 
@@ -54,11 +50,7 @@ class IfSlotExists(Enum):
     REPLACE = "replace"
 
 
-class PostgresSource(
-    Source[RowChange[T_co], PostgresSplit, AssignmentState[PostgresSplit]],
-    SupportsSplitReassignmentOnRecovery,
-    Generic[T_co],
-):
+class PostgresSource(AssigningSource[RowChange[T_co], PostgresSplit], Generic[T_co]):
     """Reads a PostgreSQL table: a snapshot of its rows when the job first starts, then all changes in order.
 
     All subtasks read the snapshot in parallel, and one subtask reads the changes. The changes come from logical
@@ -70,6 +62,10 @@ class PostgresSource(
     when the job is retired.
     """
 
+    bounded = False
+    split_serializer = DataclassSerializer(PostgresSplit)
+    assigner = RoundRobinSplitAssigner()
+    limit_per_batch: int | None = None
     dsv2_refuses_samples = "It would create the replication slot, from which the job starts. Query the table instead."
 
     def __init__(
@@ -128,14 +124,10 @@ class PostgresSource(
         self._decode = decode
         self._text_columns = frozenset(text_columns)
         self._sends_flag = sends_use_processing_time
-        self._records_per_batch = records_per_batch
+        self.limit_per_batch = records_per_batch
 
     def __repr__(self) -> str:
         return f"PostgresSource({self._settings.table} at {self._settings.connection})"
-
-    @property
-    def bounded(self) -> bool:
-        return False
 
     @property
     def record_types(self) -> Collection[type]:
@@ -143,10 +135,6 @@ class PostgresSource(
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         return (_USE_PROCESSING_TIME,) if self._sends_flag else ()
-
-    @property
-    def split_serializer(self) -> Serializer[PostgresSplit]:
-        return DataclassSerializer(PostgresSplit)
 
     def decode_again(self, value: RowChange[dict[str, Any]], split: SplitName, /) -> SplitBatch[RowChange[T_co]]:
         return SplitBatch([value], self._decoder().decoded_again)
@@ -160,20 +148,13 @@ class PostgresSource(
         lsn = _LSN.match(str(offset))
         return lsn is not None and parse_lsn(lsn.group()) < split.position
 
-    @property
-    def enumerator_state_serializer(self) -> Serializer[AssignmentState[PostgresSplit]]:
-        return AssignmentStateSerializer(self.split_serializer)
-
-    def create_enumerator(
+    def create_discovery(
         self, ctx: SplitEnumeratorContext[PostgresSplit], restored: AssignmentState[PostgresSplit] | None, /
-    ) -> SplitEnumerator[PostgresSplit, AssignmentState[PostgresSplit]]:
+    ) -> PostgresDiscovery:
         from dsv2.connectors.postgres.discovery import PostgresDiscovery
 
         flag = _USE_PROCESSING_TIME.new_watermark(True) if self._sends_flag else None
-        discovery = PostgresDiscovery(ctx, restored, self._settings, flag)
-        assigner = RoundRobinSplitAssigner()
-        limit = self._records_per_batch
-        return AssigningEnumerator(ctx, restored, discovery, assigner, bounded=False, limit_per_batch=limit)
+        return PostgresDiscovery(ctx, restored, self._settings, flag)
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[RowChange[T_co], PostgresSplit]:
         from dsv2.connectors.postgres.reader import PostgresReader
