@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from dsv2.cli.with_spark import add_settings, add_state_key, settings_of
+from dsv2.cli.with_spark import add_settings, add_state_key, settings_of, values_of
 from dsv2.errors import ConfigurationError
 
 __all__ = ("Configuration", "add_options", "add_run_options", "configuration_of")
@@ -155,15 +155,8 @@ def configuration_of(arguments: argparse.Namespace) -> Configuration:
 def _options(arguments: argparse.Namespace) -> _Layer:
     given = {name: getattr(arguments, name, None) for name in _Layer.__struct_fields__}
     options = {name: value for name, value in given.items() if value is not None}
-    pairs = dict(_pair(setting) for setting in arguments.set)
-    return _checked(options | {"settings": pairs, "spark": settings_of(arguments)}, _Layer, "the command line")
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not name or not separator:
-        raise ConfigurationError(f"--set {text}: write it as NAME=VALUE.")
-    return name, value
+    settings = {"settings": values_of("--set", arguments.set), "spark": settings_of(arguments)}
+    return _checked(options | settings, _Layer, "the command line")
 
 
 def _environment() -> _Layer:

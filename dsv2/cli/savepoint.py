@@ -64,7 +64,7 @@ def _show(arguments: argparse.Namespace) -> Report:
         }
         for uid, operator in sorted(program["operators"].items())
     ]
-    positions = [{"source": uid, "offset": json.dumps(source.offset)} for uid, source in sorted(info.sources.items())]
+    positions = [{"source": uid, "offset": json.dumps(offset)} for uid, offset in sorted(info.offsets.items())]
     sinks = {uid: asdict(sink) for uid, sink in sorted(info.sinks.items())}
     versions = f"dsv2 {info.dsv2}, Python {info.python}" + (f", Spark {info.spark}" if info.spark else "")
     text = [
@@ -78,15 +78,14 @@ def _show(arguments: argparse.Namespace) -> Report:
         "",
         *table([{"sink": uid, **sink} for uid, sink in sinks.items()]),
     ]
-    origin = {"job_name": info.origin.job_name, "job_id": info.origin.job_id, "batch_id": info.origin.batch_id}
-    versions_data = {"dsv2": info.dsv2, "python": info.python, "spark": info.spark}
-    offsets = {uid: source.offset for uid, source in info.sources.items()}
     data = {
         "id": info.savepoint_id,
-        "origin": origin,
-        **versions_data,
+        "origin": asdict(info.origin),
+        "dsv2": info.dsv2,
+        "python": info.python,
+        "spark": info.spark,
         "operators": operators,
-        "positions": offsets,
+        "positions": info.offsets,
         "sinks": sinks,
     }
     return Report(text, data)
@@ -119,14 +118,7 @@ def _diff(arguments: argparse.Namespace) -> Report:
     if not found:
         return Report(["The savepoints do not differ."], {"program": [], "positions": {}, "tables": [], "sinks": {}})
     tables = [
-        {
-            "operator": each.uid,
-            "rows": each.kind,
-            "state": each.state,
-            "added": counts.added,
-            "removed": counts.removed,
-            "changed": counts.changed,
-        }
+        {"operator": each.uid, "rows": each.kind, "state": each.state, **asdict(counts)}
         for each, counts in found.tables.items()
     ]
     positions = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
@@ -25,6 +25,7 @@ __all__ = (
     "settings_of",
     "spark_commands",
     "state_key_value",
+    "values_of",
 )
 
 
@@ -59,13 +60,18 @@ def state_key_value(file: str | None) -> bytes | None:
 
 def settings_of(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the settings of Spark. Raises ``ConfigurationError`` for one without a value."""
-    settings = {}
-    for setting in arguments.conf:
-        name, separator, value = setting.partition("=")
+    return values_of("--conf", arguments.conf)
+
+
+def values_of(option: str, given: Iterable[str]) -> dict[str, str]:
+    """Return the values by name that were given to an option. Raises ``ConfigurationError`` for one without a value."""
+    values = {}
+    for text in given:
+        name, separator, value = text.partition("=")
         if not name or not separator:
-            raise ConfigurationError(f"--conf {setting}: write it as NAME=VALUE.")
-        settings[name] = value
-    return settings
+            raise ConfigurationError(f"{option} {text}: write it as NAME=VALUE.")
+        values[name] = value
+    return values
 
 
 def session_for(path: str, arguments: argparse.Namespace) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dsv2.errors import ConfigurationError
@@ -12,8 +13,8 @@ from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.stand_ins import StandIns
 from dsv2.runtime.state.rows import StateRow, rows_of
-from dsv2.savepoint.metadata import Origin
-from dsv2.savepoint.writer import SavepointWriter
+from dsv2.savepoint.metadata import Origin, SavepointInfo, sink_positions
+from dsv2.savepoint.writer import write_savepoint
 
 __all__ = ("create", "last", "verify")
 
@@ -47,10 +48,11 @@ def create(checkpoint: str, path: str, settings: Mapping[str, str], key_file: st
                 f"there is nothing to continue."
             )
         codec = Codec(StandIns())
-        writer = SavepointWriter(on_disk(path), stored.programs, codec)
-        writer.write(_rows(stored, codec))
         origin = Origin(stored.job_name, stored.job_id, stored.batch_id)
-        writer.finish(origin, stored.sources, stored.sinks, stored.fields, stored.holding, stored.replays)
+        sinks = sink_positions(stored.sinks, origin)
+        info = SavepointInfo("", origin, stored.programs, [], stored.sources, sinks, {})
+        info = replace(info, fields=stored.fields, holding=stored.holding, replays=stored.replays)
+        write_savepoint(on_disk(path), info, _rows(stored, codec), codec)
     finally:
         opened.release()
     return on_disk(path).path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from dsv2.dead_letters.replay import Replays
 from dsv2.folders import Folder
@@ -16,8 +17,8 @@ from dsv2.runtime.rescale import ProgramSuccession
 from dsv2.runtime.sources.sent_before import sent_before
 from dsv2.runtime.state.row_routing import RowRouter
 from dsv2.runtime.state.rows import StateRow
-from dsv2.savepoint.metadata import Origin, SourcePosition
-from dsv2.savepoint.writer import SavepointWriter
+from dsv2.savepoint.metadata import Origin, SavepointInfo, SourcePosition, sink_positions
+from dsv2.savepoint.writer import write_savepoint
 
 __all__ = ("restart", "restore", "take")
 
@@ -38,10 +39,11 @@ def take(
     Raises:
         ConfigurationError: ``folder`` is in use.
     """
-    writer = SavepointWriter(folder, continued_programs(earlier, describe(plan)), run.codec)
-    writer.write(run.rows())
-    sinks, fields = describe_sinks(plan, folders_of(plan, on_disk)), run.kept_fields()
-    writer.finish(origin, run.positions(), sinks, fields, run.holding(), replays)
+    rows = list(run.rows())  # before the fields, which are those of the last snapshot
+    programs, sinks = continued_programs(earlier, describe(plan)), describe_sinks(plan, folders_of(plan, on_disk))
+    info = SavepointInfo("", origin, programs, [], run.positions(), sink_positions(sinks, origin), {})
+    info = replace(info, fields=run.kept_fields(), holding=run.holding(), replays=replays)
+    write_savepoint(folder, info, rows, run.codec)
 
 
 def restart(plan: Plan, run: LocalRun) -> None:

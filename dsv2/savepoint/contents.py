@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dsv2.errors import CorruptDataError
 from dsv2.extension.join.contents import BUFFERED_ROWS, LATEST, LATEST_ROWS, RECORD, TIME, WAITING
 from dsv2.extension.window.entry import CONTENTS, ENDS, STATES
-from dsv2.folders import Folder
 from dsv2.program.column_types import ColumnType, column_type_of_value
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.stand_ins import StandIns
@@ -112,8 +111,8 @@ _OF_WINDOWS: Mapping[str, Callable[[Any], _Found]] = {
 class ContentsTable(StateTable):
     """What windows or a join keep. It is in no Parquet file as it is, so ``path`` is None."""
 
-    def __init__(self, folder: Folder, reader: SavepointReader, uid: str, name: str, layout: Layout) -> None:
-        super().__init__(folder, reader, uid, name, None)
+    def __init__(self, reader: SavepointReader, uid: str, name: str, layout: Layout) -> None:
+        super().__init__(reader, uid, name, None)
         self._tables = [table for table in reader.info.tables if table.id.uid == uid and table.id.kind in layout.kinds]
         self._layout = layout
         self._codec = Codec(StandIns())

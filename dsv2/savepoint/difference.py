@@ -71,8 +71,8 @@ def difference(first: SavepointReader, second: SavepointReader) -> SavepointDiff
                 for table, counts in _of_operator(_by_table(uid, rows_before), _by_table(uid, rows_after)).items():
                     found[table] = found.get(table, _NONE) + counts
         tables |= dict(sorted(found.items(), key=lambda of_table: (of_table[0].kind, of_table[0].state or "")))
-    offsets = [{uid: source.offset for uid, source in one.info.sources.items()} for one in (first, second)]
-    return SavepointDifference(program, _changes(*offsets), tables, _changes(first.info.sinks, second.info.sinks))
+    positions = _changes(first.info.offsets, second.info.offsets)
+    return SavepointDifference(program, positions, tables, _changes(first.info.sinks, second.info.sinks))
 
 
 _Value: TypeAlias = bytes | tuple[bytes | None, ...] | None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from uuid import uuid4
 
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder
@@ -13,7 +12,6 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.stand_ins import StandIns
 from dsv2.savepoint.draft import Draft
 from dsv2.savepoint.given_state import local_values
-from dsv2.savepoint.metadata import write_info
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.row_edits import Edit, edit_rows
 from dsv2.savepoint.tables import SavepointTable, TableId, rows_in
@@ -47,8 +45,7 @@ def write_edited(folder: Folder, draft: Draft) -> None:
         for replay in draft.replays:
             edit = edit_rows(draft.edits[replay.after :])
             files.add(edited for uid, row in replay.rows if (edited := edit(uid, row)) is not None)
-        tables, written = files.finish()
-        write_info(folder, replace(draft.info, savepoint_id=str(uuid4()), tables=tables, files=written))
+        files.finish(draft.info)
     except BaseException:
         remove_unfinished(folder)
         raise

@@ -90,7 +90,7 @@ class SavepointEditor:
     @property
     def positions(self) -> Mapping[str, Mapping[str, Any]]:
         """The offset of each source, by uid, after the changes so far."""
-        return {uid: source.offset for uid, source in self._draft.info.sources.items()}
+        return self._draft.info.offsets
 
     def rename_operator(self, old: str, new: str) -> SavepointEditor:
         """Give an operator or a source another uid.

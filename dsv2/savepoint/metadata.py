@@ -162,6 +162,11 @@ class SavepointInfo:
         return self.programs[-1]
 
     @property
+    def offsets(self) -> dict[str, JsonObject]:
+        """The offset of each source, by uid."""
+        return {uid: source.offset for uid, source in self.sources.items()}
+
+    @property
     def states(self) -> dict[str, Sequence[str]]:
         """The names of the declared states of each operator, by uid, without those that are kept in windows."""
         operators = self.program["operators"]

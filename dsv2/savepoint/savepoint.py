@@ -39,7 +39,6 @@ class Savepoint:
 
     def __init__(self, folder: Folder) -> None:
         self._reader = SavepointReader(folder)
-        self._folder = folder
         self.path = folder.path
 
     @staticmethod
@@ -79,7 +78,7 @@ class Savepoint:
     @property
     def positions(self) -> Mapping[str, Mapping[str, Any]]:
         """The offset of each source, by uid."""
-        return {uid: source.offset for uid, source in self.info.sources.items()}
+        return self.info.offsets
 
     @property
     def sinks(self) -> Mapping[str, SinkPosition]:
@@ -101,7 +100,7 @@ class Savepoint:
         """
         operator = self._operator(uid)
         if (in_windows := operator["states"].get(f"{name}{FURTHER}")) is not None:
-            return ContentsTable(self._folder, self._reader, uid, name, window_state(name, in_windows))
+            return ContentsTable(self._reader, uid, name, window_state(name, in_windows))
         if name not in self.operators[uid]:
             raise ConfigurationError(f"Operator {uid!r} has no state {name!r}. It has: {listed(self.operators[uid])}.")
         if version is None:
@@ -114,7 +113,7 @@ class Savepoint:
             if stored == name
         }
         others = tuple(sorted(tables.keys() - {version}))
-        return StateTable(self._folder, self._reader, uid, name, tables.get(version), others)
+        return StateTable(self._reader, uid, name, tables.get(version), others)
 
     def timers(self, uid: str) -> StateTable:
         """Return the timers of an operator as a table: for each key and time domain, the times in ms.
@@ -124,7 +123,7 @@ class Savepoint:
         """
         self._operator(uid)
         tables = [t for t in self.info.tables if t.id.uid == uid and t.id.kind == RowKind.TIMERS]
-        return StateTable(self._folder, self._reader, uid, "timers", tables[0] if tables else None)
+        return StateTable(self._reader, uid, "timers", tables[0] if tables else None)
 
     def contents(self, uid: str) -> StateTable:
         """Return what windows or a join keep, as a table with a row for each record or accumulator.
@@ -141,7 +140,7 @@ class Savepoint:
         kept = self._operator(uid)["contents"]
         if not kept:
             raise ConfigurationError(f"Operator {uid!r} has neither windows nor a join that buffers records.")
-        return ContentsTable(self._folder, self._reader, uid, "contents", contents_of(kept))
+        return ContentsTable(self._reader, uid, "contents", contents_of(kept))
 
     def _operator(self, uid: str) -> Mapping[str, Any]:
         if uid not in self.operators:

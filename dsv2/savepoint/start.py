@@ -34,8 +34,7 @@ def check_start(plan: Plan, savepoint: SavepointReader, *, allow_dropped_state: 
         holding=info.holding,
         keys=info.keys,
     )
-    offsets = {uid: position.offset for uid, position in info.sources.items()}
-    check_replays(plan, savepoint.replays(), types, offsets=offsets)
+    check_replays(plan, savepoint.replays(), types, offsets=info.offsets)
 
 
 def check_began_with(checkpoint: str, savepoint: str | None, asked: str) -> None:

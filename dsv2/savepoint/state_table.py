@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dsv2.folders import Folder, literal_path
+from dsv2.folders import literal_path
 from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import SavepointTable, table_in
@@ -31,7 +31,6 @@ class StateTable:
 
     def __init__(
         self,
-        folder: Folder,
         reader: SavepointReader,
         uid: str,
         name: str,
@@ -39,11 +38,10 @@ class StateTable:
         other_versions: Sequence[int] = (),
     ) -> None:
         self.other_versions = other_versions
-        self._folder = folder
         self._reader = reader
         self._table = table
         self._shown = f"state {name!r} of {uid!r}"
-        self.path = None if table is None else folder.place(table.folder)
+        self.path = None if table is None else reader.folder.place(table.folder)
 
     def to_arrow(self) -> pa.Table:
         """Return the table as a ``pyarrow.Table``. It is read into memory.
@@ -82,7 +80,7 @@ class StateTable:
         """
         if self._table is None:
             return spark.createDataFrame([], "subtask int")
-        path = literal_path(self._folder.uri(self._table.folder))
+        path = literal_path(self._reader.folder.uri(self._table.folder))
         return spark.read.parquet(path).select(*self._columns(self._table))
 
     def __repr__(self) -> str:

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from itertools import count, islice
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from dsv2.dead_letters.replay import Replays
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder
 from dsv2.program.description import Description
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.rows import StateRow
-from dsv2.savepoint.metadata import (
-    JsonObject,
-    Origin,
-    SavepointFile,
-    SavepointInfo,
-    SourcePosition,
-    sink_positions,
-    write_info,
-)
+from dsv2.savepoint.metadata import SavepointFile, SavepointInfo, write_info
 from dsv2.savepoint.tables import SavepointTable, TableId
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-__all__ = ("SavepointWriter", "TableWriter", "check_unused")
+__all__ = ("TableWriter", "check_unused", "write_savepoint")
 
 _ROWS_AT_ONCE = 1 << 14
 _ROWS_PER_FILE = 1 << 20
@@ -44,6 +35,35 @@ def check_unused(folder: Folder) -> None:
         raise ConfigurationError(f"{folder.path} is a file. A savepoint needs a folder of its own.") from error
     if is_used:
         raise ConfigurationError(f"{folder.path} is not empty. A savepoint needs a folder of its own.")
+
+
+def write_savepoint(
+    folder: Folder, info: SavepointInfo, rows: Iterable[tuple[str, StateRow]], codec: Codec
+) -> SavepointInfo:
+    """Write a savepoint whose state fits in the memory of one process, and return its description.
+
+    Args:
+        folder: Where to write. Must be empty.
+        info: The description, without id, tables and files.
+        rows: The state of all operators, each row with the uid of its operator, in any order.
+        codec: Decodes the values of typed columns.
+
+    Raises:
+        ConfigurationError: ``folder`` is not empty.
+    """
+    check_unused(folder)
+    tables = TableWriter(folder, info.program, codec)
+    by_table = _by_table(rows)
+    for table in sorted(by_table, key=lambda table: (table.uid, table.kind, table.state or "")):
+        tables.add((table.uid, row) for row in by_table[table])
+    return tables.finish(info)
+
+
+def _by_table(rows: Iterable[tuple[str, StateRow]]) -> dict[TableId, list[StateRow]]:
+    found: dict[TableId, list[StateRow]] = {}
+    for uid, row in rows:
+        found.setdefault(TableId.of(uid, row.kind, row.state), []).append(row)
+    return found
 
 
 class TableWriter:
@@ -69,10 +89,7 @@ class TableWriter:
         """Add the rows of one table, which may have become rows of others."""
         left = iter(rows)
         while some := list(islice(left, _ROWS_AT_ONCE)):
-            by_table: dict[TableId, list[StateRow]] = {}
-            for uid, row in some:
-                by_table.setdefault(TableId.of(uid, row.kind, row.state), []).append(row)
-            for table, of_table in by_table.items():
+            for table, of_table in _by_table(some).items():
                 self._add_to(table, of_table)
         for table in list(self._open):
             self._finish(table)
@@ -83,9 +100,11 @@ class TableWriter:
         for data in contents:
             self._write(found, data)
 
-    def finish(self) -> tuple[list[SavepointTable], dict[str, SavepointFile]]:
-        """Return the tables and the files by name."""
-        return list(self._tables.values()), self._written
+    def finish(self, info: SavepointInfo) -> SavepointInfo:
+        """Write the description of a new savepoint, which is ``info`` with an id, these tables and their files."""
+        info = replace(info, savepoint_id=str(uuid4()), tables=list(self._tables.values()), files=self._written)
+        write_info(self._folder, info)
+        return info
 
     def _add_to(self, table_id: TableId, rows: Sequence[StateRow]) -> None:
         table = self._table(
@@ -133,56 +152,3 @@ class _File:
         """Return the content of the file."""
         self._writer.close()
         return self._data.getvalue()
-
-
-class SavepointWriter:
-    """Writes the tables, then the description. For state that fits in the memory of one process.
-
-    Args:
-        folder: Where to write. Must be empty.
-        programs: The programs that wrote the state, the last one last.
-        codec: Decodes the values of typed columns.
-
-    Raises:
-        ConfigurationError: ``folder`` is not empty.
-    """
-
-    def __init__(self, folder: Folder, programs: Sequence[Description], codec: Codec) -> None:
-        check_unused(folder)
-        self._folder = folder
-        self._programs = programs
-        self._tables = TableWriter(folder, programs[-1], codec)
-
-    def write(self, rows: Iterable[tuple[str, StateRow]]) -> None:
-        """Write the state of all operators. Called once with the rows and their uids, in any order."""
-        by_table: dict[TableId, list[StateRow]] = {}
-        for uid, row in rows:
-            by_table.setdefault(TableId.of(uid, row.kind, row.state), []).append(row)
-        for table in sorted(by_table, key=lambda table: (table.uid, table.kind, table.state or "")):
-            self._tables.add((table.uid, row) for row in by_table[table])
-
-    def finish(
-        self,
-        origin: Origin,
-        sources: Mapping[str, SourcePosition],
-        sinks: Mapping[str, JsonObject],
-        fields: Mapping[str, Sequence[str]],
-        holding: Sequence[str] = (),
-        replays: Replays | None = None,
-    ) -> SavepointInfo:
-        """Write the description (see ``SavepointInfo``) and return it. ``sinks``: The result of ``describe_sinks``."""
-        tables, files = self._tables.finish()
-        info = SavepointInfo(
-            str(uuid4()),
-            origin,
-            self._programs,
-            tables,
-            sources,
-            sink_positions(sinks, origin),
-            files,
-            fields=fields,
-            holding=list(holding),
-            replays=replays or Replays(),
-        )
-        write_info(self._folder, info)
-        return info

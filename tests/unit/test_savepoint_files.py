@@ -17,10 +17,10 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint import Savepoint
-from dsv2.savepoint.metadata import Origin, SinkPosition, SourcePosition
+from dsv2.savepoint.metadata import Origin, SavepointInfo, SinkPosition, SourcePosition, sink_positions
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import TableId, rows_in
-from dsv2.savepoint.writer import SavepointWriter
+from dsv2.savepoint.writer import write_savepoint
 
 CODEC = Codec(TypeRegistry())
 dumped = CODEC.dumps
@@ -76,10 +76,10 @@ POSITIONS = {"in": SourcePosition({"position": 3}, [{"batch": 1}]), "other": Sou
 @pytest.fixture
 def folder(tmp_path: Path) -> LocalFolder:
     folder = LocalFolder(str(tmp_path / "savepoint"))
-    writer = SavepointWriter(folder, [EARLIER, PROGRAM], CODEC)
-    writer.write(ROWS)
-    sinks = {"out": {"kind": "Kind", "target": "place", "exactly_once": True}}
-    writer.finish(Origin("a job", "its id", 7), POSITIONS, sinks, {"a": ["b"]})
+    origin = Origin("a job", "its id", 7)
+    sinks = sink_positions({"out": {"kind": "Kind", "target": "place", "exactly_once": True}}, origin)
+    info = SavepointInfo("", origin, [EARLIER, PROGRAM], [], POSITIONS, sinks, {}, fields={"a": ["b"]})
+    write_savepoint(folder, info, ROWS, CODEC)
     return folder
 
 
@@ -117,9 +117,8 @@ def test_file_of_another_kind_is_damaged() -> None:
 
 
 def test_savepoint_without_state(tmp_path: Path) -> None:
-    writer = SavepointWriter(LocalFolder(str(tmp_path)), [EARLIER], CODEC)
-    writer.write([])
-    written = writer.finish(Origin("a job", "its id", -1), {}, {}, {})
+    info = SavepointInfo("", Origin("a job", "its id", -1), [EARLIER], [], {}, {}, {})
+    written = write_savepoint(LocalFolder(str(tmp_path)), info, [], CODEC)
     assert SavepointReader(LocalFolder(str(tmp_path))).info == written
 
 
@@ -139,8 +138,9 @@ def test_tables_have_typed_columns(folder: LocalFolder) -> None:
 
 
 def test_folder_must_be_empty(folder: LocalFolder) -> None:
+    info = SavepointReader(folder).info
     with pytest.raises(ConfigurationError, match="savepoint is not empty"):
-        SavepointWriter(folder, [EARLIER, PROGRAM], CODEC)
+        write_savepoint(folder, info, ROWS, CODEC)
 
 
 def test_folder_without_description_is_no_savepoint(folder: LocalFolder) -> None:
@@ -352,10 +352,9 @@ def test_file_is_no_savepoint(folder: LocalFolder) -> None:
 def test_difference_of_keys_that_several_subtasks_have(tmp_path: Path) -> None:
     def savepoint(name: str, *values: int) -> Savepoint:
         folder = LocalFolder(str(tmp_path / name))
-        writer = SavepointWriter(folder, [EARLIER], CODEC)
+        info = SavepointInfo("", Origin("a job", "its id", 7), [EARLIER], [], {}, {}, {})
         rows = [StateRow(i, RowKind.IN_PANE, "0", dumped("k"), dumped(value)) for i, value in enumerate(values)]
-        writer.write(("a", row) for row in rows)
-        writer.finish(Origin("a job", "its id", 7), {}, {}, {})
+        write_savepoint(folder, info, (("a", row) for row in rows), CODEC)
         return Savepoint(folder)
 
     first = savepoint("first", 1, 2)
