@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from dsv2.cli.command import add_command
+from dsv2.cli.command import add_command, add_group
 from dsv2.cli.report import Report, table
 from dsv2.cli.with_spark import add_report_options, add_state_key, checkpoint_commands, settings_of
 
@@ -15,8 +15,7 @@ __all__ = ("add_commands",)
 
 def add_commands(groups: Any) -> None:
     """Add the commands to those of ``dsv2``."""
-    group = groups.add_parser("checkpoint", help="show and verify checkpoints of jobs")
-    commands = group.add_subparsers(required=True, metavar="COMMAND")
+    commands = add_group(groups, "checkpoint", "show and verify checkpoints of jobs")
     for name, run, text in (
         ("show", _show, "show the program of a checkpoint and the positions of its sources"),
         ("verify", _verify, "read and decode all state of a checkpoint"),

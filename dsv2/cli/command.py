@@ -5,7 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-__all__ = ("add_command",)
+__all__ = ("add_command", "add_group")
+
+
+def add_group(groups: Any, name: str, text: str) -> Any:
+    """Add a group of commands. Returns what ``add_command`` adds them to. ``text``: What they do."""
+    return groups.add_parser(name, help=text).add_subparsers(required=True, metavar="COMMAND")
 
 
 def add_command(
@@ -14,7 +19,7 @@ def add_command(
     """Add a command.
 
     Args:
-        commands: What ``add_subparsers`` has returned.
+        commands: What ``add_group`` or ``add_subparsers`` has returned.
         name: The name of the command.
         text: What it does, for the list of commands.
         examples: Command lines, without ``dsv2``.

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from dsv2.cli.command import add_command
+from dsv2.cli.command import add_command, add_group
 from dsv2.cli.report import Report, table
 from dsv2.cli.with_spark import add_report_options, session_for
 from dsv2.dead_letters import DeadLetters, LetterStatus, StoredLetter
@@ -24,8 +24,7 @@ _SHOWN = 50
 
 def add_commands(groups: Any) -> None:
     """Add the commands to those of ``dsv2``."""
-    group = groups.add_parser("dead-letters", help="show dead letters, and process them again")
-    commands = group.add_subparsers(required=True, metavar="COMMAND")
+    commands = add_group(groups, "dead-letters", "show dead letters, and process them again")
     show = add_command(
         commands,
         "show",

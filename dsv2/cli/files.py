@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
-from dsv2.cli.command import add_command
+from dsv2.cli.command import add_command, add_group
 from dsv2.cli.report import Report, table
 from dsv2.cli.with_spark import add_report_options, folder_at, settings_of, spark_commands
 from dsv2.clock import SystemClock
@@ -26,8 +26,7 @@ _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 def add_commands(groups: Any) -> None:
     """Add the commands to those of ``dsv2``."""
-    group = groups.add_parser("files", help="show, merge and clean the output of file sinks")
-    commands = group.add_subparsers(required=True, metavar="COMMAND")
+    commands = add_group(groups, "files", "show, merge and clean the output of file sinks")
     added = {}
     for name, run, text, options in (
         ("show", _show, "show the files of a file sink", ""),

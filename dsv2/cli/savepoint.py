@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from dsv2.cli.command import add_command
+from dsv2.cli.command import add_command, add_group
 from dsv2.cli.edit import add_edit
 from dsv2.cli.report import Report, table
 from dsv2.cli.with_spark import add_report_options, add_state_key, checkpoint_commands, open_savepoint, settings_of
@@ -18,8 +18,7 @@ __all__ = ("add_commands",)
 
 def add_commands(groups: Any) -> None:
     """Add the commands to those of ``dsv2``."""
-    group = groups.add_parser("savepoint", help="create, show, verify, compare and edit savepoints")
-    commands = group.add_subparsers(required=True, metavar="COMMAND")
+    commands = add_group(groups, "savepoint", "create, show, verify, compare and edit savepoints")
     create = add_command(
         commands,
         "create",

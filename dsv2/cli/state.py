@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dsv2.cli.command import add_command
+from dsv2.cli.command import add_command, add_group
 from dsv2.cli.report import Report, json_value, table
 from dsv2.cli.with_spark import add_report_options, open_savepoint
 from dsv2.errors import ConfigurationError
@@ -25,8 +25,7 @@ _ROWS_AT_ONCE = 10_000
 
 def add_commands(groups: Any) -> None:
     """Add the commands to those of ``dsv2``."""
-    group = groups.add_parser("state", help="show and export the state of a savepoint")
-    commands = group.add_subparsers(required=True, metavar="COMMAND")
+    commands = add_group(groups, "state", "show and export the state of a savepoint")
     show = add_command(commands, "show", "print rows of a state", "state show /data/savepoint counts count --limit 5")
     export = add_command(
         commands, "export", "write a state to a file", "state export /data/savepoint counts count counts.parquet"

@@ -58,11 +58,14 @@ class Draft:
     plan: Plan | None = None
     added: Mapping[str, Operator] = field(default_factory=dict)
 
-    def tables(self) -> Iterator[tuple[TableId, SavepointTable]]:
-        """Return the tables of the original that are left, with what they have become."""
+    def tables(self) -> Iterator[tuple[TableId, SavepointTable, bool]]:
+        """Return the tables of the original that are left: what each has become, the table, and if its rows may change."""
         for table in () if self.original is None else self.original.info.tables:
             becomes: TableId | None = table.id
+            changes = False
             for edit in self.edits:
-                becomes = None if becomes is None else edit.moved(becomes)
+                if becomes is not None:
+                    changes = changes or edit.touches(becomes)
+                    becomes = edit.moved(becomes)
             if becomes is not None:
-                yield becomes, table
+                yield becomes, table, changes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from dsv2.errors import ConfigurationError
@@ -12,9 +11,8 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.stand_ins import StandIns
 from dsv2.savepoint.draft import Draft
 from dsv2.savepoint.given_state import local_values
-from dsv2.savepoint.reader import SavepointReader
-from dsv2.savepoint.row_edits import Edit, edit_rows
-from dsv2.savepoint.tables import SavepointTable, TableId, rows_in
+from dsv2.savepoint.row_edits import edit_rows
+from dsv2.savepoint.tables import rows_in
 from dsv2.savepoint.writer import TableWriter, check_unused
 
 __all__ = ("check_new_folder", "remove_unfinished", "write_edited")
@@ -33,11 +31,17 @@ def write_edited(folder: Folder, draft: Draft) -> None:
         JobError: A function of the user failed.
     """
     check_new_folder(folder, draft)
-    files, original = TableWriter(folder, draft.info.program, Codec(StandIns())), draft.original
+    files = TableWriter(folder, draft.info.program, Codec(StandIns()))
     try:
-        if original is not None:
-            for table in original.info.tables:
-                _write_table(files, original, table, draft.edits)
+        for becomes, table, changes in draft.tables():
+            assert draft.original is not None
+            contents = draft.original.contents(table)
+            if not changes:
+                files.copy(replace(table, id=becomes), (data for _, data in contents))
+                continue
+            edit = edit_rows(draft.edits)
+            for name, data in contents:
+                files.add(edited for row in rows_in(data, name) if (edited := edit(table.id.uid, row)) is not None)
         for given in draft.given:
             edit = edit_rows(draft.edits[given.after :])
             rows = given.state.rows(local_values(given.state, given.data))
@@ -62,19 +66,3 @@ def remove_unfinished(folder: Folder) -> None:
     """Remove what a failed edit has written."""
     folder.delete(SAVEPOINT_FILE)
     folder.remove("state")
-
-
-def _write_table(files: TableWriter, original: SavepointReader, table: SavepointTable, edits: Sequence[Edit]) -> None:
-    becomes: TableId | None = table.id
-    for edit in edits:
-        if becomes is None:
-            return
-        if edit.touches(becomes):
-            change = edit_rows(edits)
-            for name, data in original.contents(table):
-                rows = ((table.id.uid, row) for row in rows_in(data, name))
-                files.add(edited for row in rows if (edited := change(*row)) is not None)
-            return
-        becomes = edit.moved(becomes)
-    if becomes is not None:
-        files.copy(replace(table, id=becomes), (data for _, data in original.contents(table)))

@@ -28,7 +28,7 @@ from dsv2.program.description import (
     state_shape,
 )
 from dsv2.runtime.serde.type_registry import TypeRegistry
-from dsv2.runtime.state.migrations import split_name, stored_name
+from dsv2.runtime.state.migrations import split_name, stored_name, versioned_name
 from dsv2.savepoint.draft import Draft, Given, Replay
 from dsv2.savepoint.edit_writer import write_edited
 from dsv2.savepoint.edited_info import (
@@ -53,7 +53,6 @@ from dsv2.savepoint.editor_checks import (
     expiry_of,
     is_keyed,
     listed,
-    stored_as,
 )
 from dsv2.savepoint.given_state import GivenState, StateData, is_on_spark
 from dsv2.savepoint.metadata import PYTHON_VERSION, JsonObject, Origin, SavepointInfo, own_states, sink_positions
@@ -193,8 +192,8 @@ class SavepointEditor:
         """
         before = self._state(uid, name)
         check_callable(convert, "map_state", "(key, value) -> value")
-        stored = stored_as(name, before)
-        check_versions(uid, name, stored, [table for table, _ in self._draft.tables()])
+        stored = versioned_name(name, before.get("version", 1))
+        check_versions(uid, name, stored, [table for table, *_ in self._draft.tables()])
         info, after, classes = self._draft.info, before, before["classes"]
         types, renamed = self._draft.types, stored
         if declaration is not None:
@@ -219,7 +218,8 @@ class SavepointEditor:
         Raises:
             ConfigurationError: There is no such operator, or it has no keys.
         """
-        self._check_keyed(uid)
+        if not is_keyed(self._operator(uid)):
+            raise ConfigurationError(f"Operator {uid!r} has no keys.")
         check_callable(keep, "filter_keys", "(key) -> bool")
         return self._with(FilterKeys(uid, keep, self._draft.types), self._draft.info)
 
@@ -376,10 +376,6 @@ class SavepointEditor:
         expiring = [state for state, of in self._operator(uid)["states"].items() if of["time_to_live"]]
         return DropState(uid, name, was_last_to_expire=expiring == [name])
 
-    def _check_keyed(self, uid: str) -> None:
-        if not is_keyed(self._operator(uid)):
-            raise ConfigurationError(f"Operator {uid!r} has no keys.")
-
     def _key_type(self, uid: str) -> object:
         """The type of keys that the program declares, if it is known."""
         draft = self._draft
@@ -388,7 +384,7 @@ class SavepointEditor:
 
     def _key_column(self, uid: str) -> ColumnType | None:
         """The column type of the keys that the operator has."""
-        columns = (table.key for becomes, table in self._draft.tables() if becomes.uid == uid)
+        columns = (table.key for becomes, table, _ in self._draft.tables() if becomes.uid == uid)
         return next((column for column in columns if column is not None), None)
 
 

@@ -38,7 +38,6 @@ __all__ = (
     "expiry_of",
     "is_keyed",
     "listed",
-    "stored_as",
 )
 
 _FORM = ("kind", "mode", "time_to_live")
@@ -52,12 +51,6 @@ def listed(names: Collection[str]) -> str:
 def is_keyed(operator: JsonObject) -> bool:
     """Whether an operator has keys."""
     return any(one["key"] is not None for one in operator["inputs"])
-
-
-def stored_as(name: str, described: JsonObject) -> str:
-    """Return the stored name of the current version of a state."""
-    version = described.get("version", 1)
-    return name if version == 1 else f"{name}@{version}"
 
 
 def classes_of_state(declaration: StateDeclaration) -> set[type]:

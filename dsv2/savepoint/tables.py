@@ -90,13 +90,11 @@ class SavepointTable:
         if self.key is not None:
             arrays.append(to_array((_decoded(key, codec, owner) for key in arrays[3].to_pylist()), self.key))
         if self.value is not None:
-            values = (_decoded(value, codec, owner) for value in arrays[4].to_pylist())
-            arrays.append(to_array(map(without_expiry, values) if self._expires else values, self.value))
+            values: Iterator[Any] = (_decoded(value, codec, owner) for value in arrays[4].to_pylist())
+            if self.id.kind == RowKind.EXPIRING:
+                values = map(without_expiry, values)
+            arrays.append(to_array(values, self.value))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-    @property
-    def _expires(self) -> bool:
-        return self.id.kind == RowKind.EXPIRING
 
     @staticmethod
     def of(table: TableId, folder: str, first: StateRow, program: Description, codec: Codec) -> SavepointTable:

@@ -13,7 +13,7 @@ from dsv2.error_policy import DeadLetter, ErrorPolicy
 from dsv2.errors import ConfigurationError, ContractError, UndeclaredWatermarkError
 from dsv2.extension.event_time import EventTimeExtension, EventTimeProcessFunction
 from dsv2.functions import ProcessFunction
-from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.plan import DEAD_LETTERS
 from dsv2.graph.side_outputs import list_tags
 from dsv2.local.indexed_reader import own_copy
@@ -245,7 +245,8 @@ class Harness:
         self.clock = options.get("clock") or ManualClock()
         self._plan = plan
         self._index = options.get("subtask", 0)
-        self._operator = _operator_under_test(plan)
+        (head,) = plan.chains
+        self._operator = plan.operators[head]
         self._time = BatchTime(self.clock.now_ms())
         self._job = JobContext.in_process(plan, self._time, self.clock)
         codec = self._job.codec
@@ -381,8 +382,7 @@ class Harness:
     def _snapshot_in(self, options: HarnessOptions) -> bytes | None:
         if "rescaled" not in options:
             return options.get("snapshot")
-        operator = self._operator
-        job = self._job
+        operator, job = self._operator, self._job
         return rescale(options["rescaled"], [operator], operator.parallelism, job.codec, job.declarations)[self._index]
 
     def _emit(self, frame: Frame) -> None:
@@ -424,8 +424,3 @@ class Harness:
             owner = subtask_of(key := select(record), operator.max_parallelism, operator.parallelism)
             if owner != self._index:
                 raise ContractError(f"Key {key!r} belongs to subtask {owner}, but this is subtask {self._index}.")
-
-
-def _operator_under_test(plan: Plan) -> Operator:
-    (head,) = plan.chains
-    return plan.operators[head]

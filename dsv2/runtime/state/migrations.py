@@ -18,7 +18,7 @@ from dsv2.state import (
     StateDeclaration,
 )
 
-__all__ = ("FailedMigration", "Migrations", "split_name", "stored_name")
+__all__ = ("FailedMigration", "Migrations", "split_name", "stored_name", "versioned_name")
 
 FailedMigration: TypeAlias = Callable[[StateDeclaration, Any, BaseException], NoReturn]
 """Raises the error for an exception of a converter. Called with the state, the key and the exception."""
@@ -26,7 +26,12 @@ FailedMigration: TypeAlias = Callable[[StateDeclaration, Any, BaseException], No
 
 def stored_name(declaration: StateDeclaration) -> str:
     """Return the name under which values of the current version are stored."""
-    return declaration.name if declaration.version == 1 else f"{declaration.name}@{declaration.version}"
+    return versioned_name(declaration.name, declaration.version)
+
+
+def versioned_name(name: str, version: int) -> str:
+    """Return the name under which values of a version are stored."""
+    return name if version == 1 else f"{name}@{version}"
 
 
 def split_name(stored: str) -> tuple[str, int]:
