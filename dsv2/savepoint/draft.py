@@ -59,7 +59,7 @@ class Draft:
     added: Mapping[str, Operator] = field(default_factory=dict)
 
     def tables(self) -> Iterator[tuple[TableId, SavepointTable, bool]]:
-        """Return the tables of the original that are left: what each has become, the table, and if its rows may change."""
+        """Return the tables of the original that are left: what each has become, the table, if rows may change."""
         for table in () if self.original is None else self.original.info.tables:
             becomes: TableId | None = table.id
             changes = False
