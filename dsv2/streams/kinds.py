@@ -10,16 +10,14 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from dsv2.callables import takes
-from dsv2.context import Collector, PartitionedContext
 from dsv2.errors import PlanError
 from dsv2.functions import (
     OneInput,
-    ProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from dsv2.graph import Exchange, InputRef, KeySelector, OperatorKind, PlanBuilder, WaitForBroadcast
+from dsv2.graph import Exchange, InputRef, OperatorKind, PlanBuilder, WaitForBroadcast
 from dsv2.graph.builder import caller_location
 from dsv2.missing_methods import missing_method
 from dsv2.output_tag import OutputTag
@@ -119,11 +117,7 @@ class NonKeyedPartitionStream(ParallelStream[T_co], StreamOperators[T_co], Gener
     @overload
     def process(self, function: TwoOutputStreamProcessFunction[T_co, O1, O2]) -> TwoStreams[O1, O2]: ...
     @overload
-    def process(self, function: OneInput[T_co, OUT]) -> ConfiguredStream[OUT]: ...
-    @overload
-    def process(
-        self, function: Callable[[T_co, Collector[OUT], PartitionedContext[OUT]], None]
-    ) -> ConfiguredStream[OUT]: ...
+    def process(self, function: OneInputOrCallable[T_co, OUT]) -> ConfiguredStream[OUT]: ...
     def process(
         self, function: TwoOutputStreamProcessFunction[T_co, Any, Any] | OneInputOrCallable[T_co, Any]
     ) -> ConfiguredStream[Any] | TwoStreams[Any, Any]:
@@ -190,15 +184,11 @@ class KeyedPartitionStream(ParallelStream[T_co], KeyedAggregates[T_co], Generic[
         version: int | None = None,
     ) -> TwoKeyedStreams[K, O1, O2]: ...
     @overload
-    def process(self, function: OneInput[T_co, OUT]) -> ConfiguredStream[OUT]: ...
+    def process(self, function: OneInputOrCallable[T_co, OUT]) -> ConfiguredStream[OUT]: ...
     @overload
     def process(
         self, function: OneInput[T_co, OUT], new_key_selector: Callable[[OUT], K], *, version: int | None = None
     ) -> ConfiguredKeyedStream[K, OUT]: ...
-    @overload
-    def process(
-        self, function: Callable[[T_co, Collector[OUT], PartitionedContext[OUT]], None]
-    ) -> ConfiguredStream[OUT]: ...
     def process(
         self,
         function: TwoOutputStreamProcessFunction[T_co, Any, Any] | OneInputOrCallable[T_co, Any],
@@ -217,7 +207,12 @@ class KeyedPartitionStream(ParallelStream[T_co], KeyedAggregates[T_co], Generic[
         """
         if isinstance(function, TwoOutputStreamProcessFunction):
             refuse_selectors("a two-output function", new_key_selector=new_key_selector)
-            return self._process_two_output(function, (first_key_selector, second_key_selector), version)
+            require_both_or_neither(first_key_selector, second_key_selector)
+            selectors = (first_key_selector, second_key_selector)
+            name = "Two-Output-Operator"
+            ref = self._add(OperatorKind.TWO_OUTPUT, function, name, output_keys=selectors, version=version)
+            kind = TwoStreams[Any, Any] if first_key_selector is None else TwoKeyedStreams[K, Any, Any]
+            return kind(self._builder, ref)
         body = one_input(function)
         refuse_selectors(
             "a function with one output",
@@ -227,19 +222,6 @@ class KeyedPartitionStream(ParallelStream[T_co], KeyedAggregates[T_co], Generic[
         require_selector("process", new_key_selector, "new_key_selector")
         ref = self._add(OperatorKind.ONE_INPUT, body, "KeyedProcess", output_keys=(new_key_selector,), version=version)
         return _keyed_result(self._builder, ref)
-
-    def _process_two_output(
-        self,
-        function: ProcessFunction,
-        selectors: tuple[KeySelector | None, KeySelector | None],
-        version: int | None,
-    ) -> TwoStreams[Any, Any] | TwoKeyedStreams[K, Any, Any]:
-        require_both_or_neither(*selectors)
-        kind, name = OperatorKind.TWO_OUTPUT, "Two-Output-Operator"
-        ref = self._add(kind, function, name, output_keys=selectors, version=version)
-        if selectors == (None, None):
-            return TwoStreams[Any, Any](self._builder, ref)
-        return TwoKeyedStreams[K, Any, Any](self._builder, ref)
 
     @overload
     def connect_and_process(
@@ -315,11 +297,7 @@ class GlobalStream(PartitionableStream[T_co], Generic[T_co]):
     @overload
     def process(self, function: TwoOutputStreamProcessFunction[T_co, O1, O2]) -> TwoGlobalStreams[O1, O2]: ...
     @overload
-    def process(self, function: OneInput[T_co, OUT]) -> ConfiguredGlobalStream[OUT]: ...
-    @overload
-    def process(
-        self, function: Callable[[T_co, Collector[OUT], PartitionedContext[OUT]], None]
-    ) -> ConfiguredGlobalStream[OUT]: ...
+    def process(self, function: OneInputOrCallable[T_co, OUT]) -> ConfiguredGlobalStream[OUT]: ...
     def process(
         self, function: TwoOutputStreamProcessFunction[T_co, Any, Any] | OneInputOrCallable[T_co, Any]
     ) -> ConfiguredGlobalStream[Any] | TwoGlobalStreams[Any, Any]:
@@ -357,7 +335,7 @@ class BroadcastStream(Stream[T_co], Generic[T_co]):
     @overload
     def connect_and_process(
         self,
-        other: KeyedPartitionStream[K, TO],
+        other: KeyedPartitionStream[Any, TO] | NonKeyedPartitionStream[TO],
         function: TwoInputBroadcastStreamProcessFunction[TO, T_co, OUT],
         *,
         wait_for_broadcast: WaitForBroadcast | None = None,
@@ -372,14 +350,6 @@ class BroadcastStream(Stream[T_co], Generic[T_co]):
         version: int | None = None,
         wait_for_broadcast: WaitForBroadcast | None = None,
     ) -> ConfiguredKeyedStream[K, OUT]: ...
-    @overload
-    def connect_and_process(
-        self,
-        other: NonKeyedPartitionStream[TO],
-        function: TwoInputBroadcastStreamProcessFunction[TO, T_co, OUT],
-        *,
-        wait_for_broadcast: WaitForBroadcast | None = None,
-    ) -> ConfiguredStream[OUT]: ...
     def connect_and_process(
         self,
         other: KeyedPartitionStream[Any, Any] | NonKeyedPartitionStream[Any],
