@@ -121,14 +121,14 @@ class StateDeclaration(ABC):
         return RedistributionMode.NONE
 
     @property
-    @abstractmethod
     def types(self) -> tuple[object, ...]:
-        """The types of the stored values, in the order of the parameters."""
+        """The types of the stored values, in the order of the parameters: the fields ``..._type``."""
+        return tuple(getattr(self, part.name) for part in fields(self) if part.name.endswith("_type"))
 
     @property
+    @abstractmethod
     def time_to_live(self) -> StateTtl | None:
         """How long a value is kept. None: until it is removed."""
-        return None
 
     def matches(self, other: object) -> bool:
         """Whether ``other`` is the same declaration, ignoring fields that hold functions."""
@@ -142,9 +142,19 @@ class StateDeclaration(ABC):
         return f"{type(self).__name__.removesuffix('Declaration')} {self.name!r}"
 
 
+class _ExpiringStateDeclaration(StateDeclaration):
+    """Base class of the declarations of states whose values may have a time to live: the field ``ttl``."""
+
+    ttl: StateTtl | None
+
+    @property
+    def time_to_live(self) -> StateTtl | None:
+        return self.ttl
+
+
 @final
 @dataclass(frozen=True)
-class ValueStateDeclaration(StateDeclaration, Generic[T, R_co]):
+class ValueStateDeclaration(_ExpiringStateDeclaration, Generic[T, R_co]):
     """Declares one value per key.
 
     Args:
@@ -185,34 +195,17 @@ class ValueStateDeclaration(StateDeclaration, Generic[T, R_co]):
             version: int = 1,
             migrate: Migrate | None = None,
         ) -> None: ...
-        def __init__(
-            self,
-            name: str,
-            value_type: TypeForm[T],
-            default: T | None = None,
-            *,
-            ttl: StateTtl | None = None,
-            version: int = 1,
-            migrate: Migrate | None = None,
-        ) -> None: ...
+        def __init__(self, *arguments: Any, **options: Any) -> None: ...
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.default is not None and not fits(self.default, self.value_type):
             raise StateDeclarationError(f"{self}: the default {self.default!r} is not of type {self.value_type!r}.")
 
-    @property
-    def types(self) -> tuple[object, ...]:
-        return (self.value_type,)
-
-    @property
-    def time_to_live(self) -> StateTtl | None:
-        return self.ttl
-
 
 @final
 @dataclass(frozen=True)
-class ListStateDeclaration(StateDeclaration, Generic[T]):
+class ListStateDeclaration(_ExpiringStateDeclaration, Generic[T]):
     """Declares a list per key, or (REDISTRIBUTABLE, IDENTICAL) a list per subtask that its keys share.
 
     Args:
@@ -256,31 +249,15 @@ class ListStateDeclaration(StateDeclaration, Generic[T]):
     def redistribution_mode(self) -> RedistributionMode:
         return self.mode
 
-    @property
-    def types(self) -> tuple[object, ...]:
-        return (self.element_type,)
-
-    @property
-    def time_to_live(self) -> StateTtl | None:
-        return self.ttl
-
 
 @final
 @dataclass(frozen=True)
-class MapStateDeclaration(StateDeclaration, Generic[K, V]):
+class MapStateDeclaration(_ExpiringStateDeclaration, Generic[K, V]):
     """Declares a map per key of the stream. ``ttl`` is how long an entry is kept."""
 
     key_type: TypeForm[K]
     value_type: TypeForm[V]
     ttl: StateTtl | None = field(default=None, kw_only=True)
-
-    @property
-    def types(self) -> tuple[object, ...]:
-        return (self.key_type, self.value_type)
-
-    @property
-    def time_to_live(self) -> StateTtl | None:
-        return self.ttl
 
 
 @final
@@ -296,13 +273,13 @@ class BroadcastStateDeclaration(StateDeclaration, Generic[K, V]):
         return RedistributionMode.IDENTICAL
 
     @property
-    def types(self) -> tuple[object, ...]:
-        return (self.key_type, self.value_type)
+    def time_to_live(self) -> None:
+        return None
 
 
 @final
 @dataclass(frozen=True)
-class ReducingStateDeclaration(StateDeclaration, Generic[T]):
+class ReducingStateDeclaration(_ExpiringStateDeclaration, Generic[T]):
     """Declares one value per key. An added value replaces it with ``reduce(current, added)``."""
 
     value_type: TypeForm[T]
@@ -316,18 +293,10 @@ class ReducingStateDeclaration(StateDeclaration, Generic[T]):
                 f"{self}: reduce must be a callable (value, value) -> value, not {self.reduce!r}."
             )
 
-    @property
-    def types(self) -> tuple[object, ...]:
-        return (self.value_type,)
-
-    @property
-    def time_to_live(self) -> StateTtl | None:
-        return self.ttl
-
 
 @final
 @dataclass(frozen=True)
-class AggregatingStateDeclaration(StateDeclaration, Generic[IN, ACC, OUT]):
+class AggregatingStateDeclaration(_ExpiringStateDeclaration, Generic[IN, ACC, OUT]):
     """Declares one accumulator per key, of type ``accumulator_type``, updated by ``function``."""
 
     accumulator_type: TypeForm[ACC]
@@ -340,11 +309,3 @@ class AggregatingStateDeclaration(StateDeclaration, Generic[IN, ACC, OUT]):
             raise StateDeclarationError(
                 f"{self}: function must be an AggregateFunction (or aggregate_of(...)), not {self.function!r}."
             )
-
-    @property
-    def types(self) -> tuple[object, ...]:
-        return (self.accumulator_type,)
-
-    @property
-    def time_to_live(self) -> StateTtl | None:
-        return self.ttl
