@@ -10,27 +10,20 @@ from dsv2.spi import KeyedColumns
 __all__ = ("ColumnarNonPartitioned", "ColumnarPartitioned")
 
 
-class ColumnarNonPartitioned(NonPartitioned):
+class _WithColumns:
+    """Adds the columns of all keys to a context."""
+
+    def __init__(self, columns: KeyedColumns, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.columns = columns
+        self.keyed_state = columns.keyed_state
+        self.event_timers = columns.event_timers
+        self.processing_timers = columns.processing_timers
+
+
+class ColumnarNonPartitioned(_WithColumns, NonPartitioned):
     """``ArrowNonPartitionedContext``."""
 
-    __slots__ = ("columns", "event_timers", "keyed_state", "processing_timers")
 
-    def __init__(self, columns: KeyedColumns, *parts: Any) -> None:
-        super().__init__(*parts)
-        self.columns = columns
-        self.keyed_state = columns.keyed_state
-        self.event_timers = columns.event_timers
-        self.processing_timers = columns.processing_timers
-
-
-class ColumnarPartitioned(Partitioned):
+class ColumnarPartitioned(_WithColumns, Partitioned):
     """``ArrowContext``."""
-
-    __slots__ = ("columns", "event_timers", "keyed_state", "processing_timers")
-
-    def __init__(self, columns: KeyedColumns, *parts: Any) -> None:
-        super().__init__(*parts)
-        self.columns = columns
-        self.keyed_state = columns.keyed_state
-        self.event_timers = columns.event_timers
-        self.processing_timers = columns.processing_timers
