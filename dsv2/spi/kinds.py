@@ -18,6 +18,7 @@ __all__ = (
     "KeptAggregates",
     "KeyedBatchFunction",
     "PaneFunction",
+    "ProcessOne",
     "SkippableTimersFunction",
     "TickingFunction",
     "WrappingFunction",
@@ -26,6 +27,8 @@ __all__ = (
 
 EmitBatch: TypeAlias = Callable[[RecordBatch[Any]], None]
 """Emits the records of a batch, in order."""
+ProcessOne: TypeAlias = Callable[[Any, int | None], None]
+"""Processes ``(record, timestamp)`` on the regular path."""
 
 
 class KeptAggregates(NamedTuple):
@@ -142,11 +145,7 @@ class KeyedBatchFunction(ProcessFunction, ABC):
 
     @abstractmethod
     def process_keyed_batch(
-        self,
-        input_index: int,
-        batch: RecordBatch[Any],
-        select: Callable[[Any], Any],
-        process_one: Callable[[Any, int | None], None],
+        self, input_index: int, batch: RecordBatch[Any], select: Callable[[Any], Any], process_one: ProcessOne
     ) -> None:
         """Process a batch. There is no current key, except within ``process_one``.
 

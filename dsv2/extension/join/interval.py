@@ -31,6 +31,7 @@ from dsv2.spi import (
     KeyedBatchFunction,
     PaneFunction,
     PartitionAccess,
+    ProcessOne,
     check_returned,
     partition_access,
     refuse_returned,
@@ -117,11 +118,7 @@ class IntervalJoin(
         self._process(record, 1, output, ctx)
 
     def process_keyed_batch(
-        self,
-        input_index: int,
-        batch: RecordBatch[Any],
-        select: Callable[[Any], Any],
-        process_one: Callable[[Any, int | None], None],
+        self, input_index: int, batch: RecordBatch[Any], select: Callable[[Any], Any], process_one: ProcessOne
     ) -> None:
         if self._ctx is None:  # the first record of the subtask initializes the join
             ((first, time),) = batch.slice(0, 1).pairs()

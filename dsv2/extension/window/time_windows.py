@@ -14,7 +14,7 @@ from dsv2.extension.window.entry import EARLY, STATES, TRIGGER
 from dsv2.extension.window.strategy import SlidingWindowStrategy
 from dsv2.extension.window.windows import WindowEnvironment, Windows
 from dsv2.record_batch import RecordBatch
-from dsv2.spi import FailedCallbackError, FailedRecordError, KeyEntry, Pane, last_of
+from dsv2.spi import FailedCallbackError, FailedRecordError, KeyEntry, Pane, ProcessOne, last_of
 from dsv2.watermark.event_time import LONG_MAX
 
 __all__ = ("TimeWindows",)
@@ -53,12 +53,7 @@ class TimeWindows(Windows):
         if is_late and time + self._lateness <= watermark:
             self._callbacks.on_late_record(record, side)
 
-    def add_batch(
-        self,
-        batch: RecordBatch[Any],
-        select: Callable[[Any], Any],
-        add_one: Callable[[Any, int | None], None],
-    ) -> None:
+    def add_batch(self, batch: RecordBatch[Any], select: Callable[[Any], Any], add_one: ProcessOne) -> None:
         """As ``add``, but without further calls for a record whose window exists than ``select`` and the put."""
         if not self._takes_batches:
             super().add_batch(batch, select, add_one)
@@ -207,7 +202,7 @@ class TimeWindows(Windows):
         record: Any,
         timestamp: int | None,
         select: Callable[[Any], Any],
-        add_one: Callable[[Any, int | None], None],
+        add_one: ProcessOne,
     ) -> None:
         """Raise the error for ``record``: from ``add_one``, unless the put raised ``error``."""
         try:

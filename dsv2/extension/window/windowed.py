@@ -33,6 +33,7 @@ from dsv2.spi import (
     PaneFunction,
     PartitionAccess,
     Position,
+    ProcessOne,
     SkippableTimersFunction,
     WrappingFunction,
     partition_access,
@@ -174,11 +175,7 @@ class OneInputRecordsWindowed(Windowed[F], KeyedBatchFunction, Generic[F]):
     """Base class of those with one input."""
 
     def process_keyed_batch(
-        self,
-        input_index: int,
-        batch: RecordBatch[Any],
-        select: Callable[[Any], Any],
-        process_one: Callable[[Any, int | None], None],
+        self, input_index: int, batch: RecordBatch[Any], select: Callable[[Any], Any], process_one: ProcessOne
     ) -> None:
         if self._ctx is None:  # the first record of the subtask creates the windows
             ((record, timestamp),) = batch.slice(0, 1).pairs()

@@ -22,7 +22,7 @@ from dsv2.extension.window.strategy import TimeType, WindowStrategy
 from dsv2.extension.window.triggering import Triggering
 from dsv2.extension.window.triggers import TriggerResult
 from dsv2.record_batch import RecordBatch
-from dsv2.spi import FailedCallbackError, KeyEntry, partition_access
+from dsv2.spi import FailedCallbackError, KeyEntry, ProcessOne, partition_access
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 
 __all__ = ("NEVER", "WindowEnvironment", "Windows")
@@ -70,12 +70,7 @@ class Windows(ABC):
     def add(self, record: Any, side: int) -> None:
         """Put a record of the input ``side`` into its windows. Passes late records to the function."""
 
-    def add_batch(
-        self,
-        batch: RecordBatch[Any],
-        select: Callable[[Any], Any],
-        add_one: Callable[[Any, int | None], None],
-    ) -> None:
+    def add_batch(self, batch: RecordBatch[Any], select: Callable[[Any], Any], add_one: ProcessOne) -> None:
         """Put records of the first input into their windows. See ``KeyedBatchFunction``."""
         for record, timestamp in batch.pairs():
             add_one(record, timestamp)

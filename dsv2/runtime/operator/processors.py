@@ -20,7 +20,7 @@ from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.report.metrics import DefaultCounter
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.partition import PartitionState
-from dsv2.spi import BatchFunction, ColumnarFunction, FailedRecordError, KeyedBatchFunction, refuse_returned
+from dsv2.spi import BatchFunction, ColumnarFunction, FailedRecordError, KeyedBatchFunction, ProcessOne, refuse_returned
 
 __all__ = (
     "BatchProcessor",
@@ -288,7 +288,7 @@ class KeyedBatchProcessor(KeyedProcessor):
             self._partition.key = NO_KEY
             self._current.end()
 
-    def _new_process_one(self) -> Callable[[Any, int | None], None]:
+    def _new_process_one(self) -> ProcessOne:
         process, output, ctx = self._callback.process, self._callback.output, self._callback.ctx
         select, touched, touch, partition = self._select, self._store.touched, self._store.touch, self._partition
         current = self._current
