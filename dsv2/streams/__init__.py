@@ -1,1 +1,3 @@
 """Streams, to which pipelines add operators."""
+
+__all__ = ()
