@@ -46,6 +46,8 @@ __all__ = (
     "GlobalStream",
     "KeyedPartitionStream",
     "NonKeyedPartitionStream",
+    "ParallelStream",
+    "PartitionableStream",
     "TwoGlobalStreams",
     "TwoKeyedStreams",
     "TwoStreams",
