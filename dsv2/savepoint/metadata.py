@@ -198,17 +198,14 @@ def read_info(folder: Folder) -> SavepointInfo:
     try:
         entry = from_json(data)
         version = entry.pop("savepoint_version")
-    except (KeyError, ValueError) as error:
-        raise CorruptDataError(f"{place} is damaged: {error}. Restore it from a backup.") from error
-    if version != SAVEPOINT_VERSION:
-        raise IncompatibleCheckpointError(
-            f"{place} has format version {version}. This version of dsv2 ({__version__}) reads up to version "
-            f"{SAVEPOINT_VERSION}. Use the version of dsv2 that wrote it ({entry.get('dsv2')}) or a newer one."
-        )
-    try:
+        if version != SAVEPOINT_VERSION:
+            raise IncompatibleCheckpointError(
+                f"{place} has format version {version}. This version of dsv2 ({__version__}) reads up to version "
+                f"{SAVEPOINT_VERSION}. Use the version of dsv2 that wrote it ({entry.get('dsv2')}) or a newer one."
+            )
         info = msgspec.convert(entry, SavepointInfo)
         _check_structure(info)
-    except ValueError as error:
+    except (KeyError, ValueError) as error:
         raise CorruptDataError(f"{place} is damaged: {error}. Restore it from a backup.") from error
     return info
 

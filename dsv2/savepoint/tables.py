@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from dsv2.savepoint.columns import arrow_type, to_array
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 __all__ = ("COLUMNS", "SavepointTable", "TableId", "rows_in", "table_in", "without_expiry")
 
@@ -139,14 +141,8 @@ def table_in(data: bytes, name: str, columns: Sequence[str]) -> pa.Table:
     Raises:
         CorruptDataError: The file is not one of a savepoint.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        file = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
+    with _opened(data, name) as file:
         return file.read(list(columns), use_threads=False).select(list(columns))
-    except (pa.ArrowException, KeyError, OSError) as error:
-        raise _damaged(name, error) from error
 
 
 def rows_in(data: bytes, name: str) -> Iterator[StateRow]:
@@ -159,22 +155,25 @@ def rows_in(data: bytes, name: str) -> Iterator[StateRow]:
     Raises:
         CorruptDataError: The file is not one of a savepoint.
     """
+    with _opened(data, name) as file:
+        for batch in file.iter_batches(_ROWS_PER_BATCH, columns=list(COLUMNS), use_threads=False):
+            subtasks, kinds, *others = (column.to_pylist() for column in batch.columns)
+            if None in subtasks or min(subtasks, default=0) < 0:
+                raise ValueError("a row has no subtask")
+            yield from map(StateRow, subtasks, map(RowKind, kinds), *others)
+
+
+@contextmanager
+def _opened(data: bytes, name: str) -> Iterator[pq.ParquetFile]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us") as file:
-            for batch in file.iter_batches(_ROWS_PER_BATCH, columns=list(COLUMNS), use_threads=False):
-                subtasks, kinds, *others = (column.to_pylist() for column in batch.columns)
-                if None in subtasks or min(subtasks, default=0) < 0:
-                    raise ValueError("a row has no subtask")
-                yield from map(StateRow, subtasks, map(RowKind, kinds), *others)
+            yield file
     except (pa.ArrowException, KeyError, OSError, ValueError) as error:
-        raise _damaged(name, error) from error
-
-
-def _damaged(name: str, error: Exception) -> CorruptDataError:
-    return CorruptDataError(f"{name} is damaged: {str(error).rstrip('.')}. Restore the savepoint from a backup.")
+        text = str(error).rstrip(".")
+        raise CorruptDataError(f"{name} is damaged: {text}. Restore the savepoint from a backup.") from error
 
 
 def _decoded(data: bytes | None, codec: Codec, owner: str) -> Any:
