@@ -86,14 +86,11 @@ class CombineColumns(WindowAggregate[IN, OUT], BatchFunction):
 
     dsv2_inherits_parallelism = True
     dsv2_part_of = "aggregate"
+    keeps_nothing = True
 
     @property
     def record_types(self) -> tuple[type, type]:
         return self.kind, self.result.partial.kind
-
-    @property
-    def keeps_nothing(self) -> bool:
-        return True
 
     def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
         output.collect_batch(self._combined(batch))

@@ -143,6 +143,8 @@ class ArrowEventTimeProcessFunction(ArrowProcessFunction[IN, OUT], EventTimeProc
 class MapTables(ArrowProcessFunction[IN, OUT], BatchFunction, Generic[IN, OUT]):
     """The function of ``map_tables``. It is stateless, so it can run in the tasks that read the source."""
 
+    keeps_nothing = True
+
     def __init__(
         self, function: Callable[[pa.Table], pa.Table], types: tuple[type, type], time_column: str | None
     ) -> None:
@@ -153,10 +155,6 @@ class MapTables(ArrowProcessFunction[IN, OUT], BatchFunction, Generic[IN, OUT]):
     @property
     def record_types(self) -> tuple[type, type]:
         return self._types
-
-    @property
-    def keeps_nothing(self) -> bool:
-        return True
 
     def process_batch(self, batch: pa.Table, output: ArrowCollector[OUT], ctx: ArrowContext[OUT]) -> None:
         output.collect_batch(self._applied(batch), time_column=self._time_column)

@@ -50,11 +50,7 @@ class ArrowForeachBatchSink(DriverSink[T], Generic[T]):
         schema_of(of)
         self.function = function
         self.of = of
-        self._limit = DriverLimit(max_records, max_bytes)
-
-    @property
-    def driver_limit(self) -> DriverLimit:
-        return self._limit
+        self.dsv2_limit = DriverLimit(max_records, max_bytes)
 
     @property
     def record_types(self) -> Collection[type]:

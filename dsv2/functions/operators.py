@@ -24,10 +24,7 @@ class UnionFunction(OneInputStreamProcessFunction[T, T], BatchFunction, Generic[
     """Emits the records of all inputs."""
 
     dsv2_refuses_error_policy = _NO_CODE
-
-    @property
-    def keeps_nothing(self) -> bool:
-        return True
+    keeps_nothing = True
 
     def process_record(self, record: T, output: Collector[T], ctx: PartitionedContext[T]) -> None:
         output.collect(record)

@@ -80,9 +80,12 @@ class DriverSink(Sink[T], Generic[T]):
     Override ``driver_limit`` for another limit of what a micro-batch may contain.
     """
 
+    dsv2_limit = DriverLimit()
+    """The limit, for sinks with arguments for it."""
+
     @property
     def driver_limit(self) -> DriverLimit | None:
-        return DriverLimit()
+        return self.dsv2_limit
 
     def conflict_with(self, other: Sink[T]) -> str | None:
         return "they are the same object, which cannot distinguish their micro-batches" if other is self else None
@@ -122,12 +125,8 @@ class CollectSink(DriverSink[T], Generic[T]):
     accepts_other_records = True
 
     def __init__(self, *, max_records: int | None = MAX_RECORDS, max_bytes: int | None = MAX_BYTES) -> None:
-        self._limit = DriverLimit(max_records, max_bytes)
+        self.dsv2_limit = DriverLimit(max_records, max_bytes)
         self._batches: dict[tuple[str, str], dict[int, list[T]]] = {}  # by job and uid
-
-    @property
-    def driver_limit(self) -> DriverLimit:
-        return self._limit
 
     @property
     def results(self) -> list[T]:
@@ -174,11 +173,7 @@ class PrintSink(DriverSink[T], Generic[T]):
     ) -> None:
         self.prefix = prefix
         self.format = format
-        self._limit = DriverLimit(max_records, max_bytes)
-
-    @property
-    def driver_limit(self) -> DriverLimit:
-        return self._limit
+        self.dsv2_limit = DriverLimit(max_records, max_bytes)
 
     def conflict_with(self, other: Sink[T]) -> str | None:
         return None
@@ -216,11 +211,7 @@ class ForeachBatchSink(DriverSink[T], Generic[T]):
         max_bytes: int | None = MAX_BYTES,
     ) -> None:
         self.function = function
-        self._limit = DriverLimit(max_records, max_bytes)
-
-    @property
-    def driver_limit(self) -> DriverLimit:
-        return self._limit
+        self.dsv2_limit = DriverLimit(max_records, max_bytes)
 
     def write_batch(self, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
         self.function(_records_of(batches), batch_id)

@@ -50,6 +50,7 @@ class KafkaSource(AssigningSource[T_co, KafkaSplit], Generic[T_co]):
     Source: Flink ``KafkaSource``.
     """
 
+    record_types = (KafkaMessage,)
     split_serializer = DataclassSerializer(KafkaSplit)
     discovery_interval: timedelta | None = None
     limit_per_batch: int | None = None
@@ -138,10 +139,6 @@ class KafkaSource(AssigningSource[T_co, KafkaSplit], Generic[T_co]):
     @property
     def bounded(self) -> bool:
         return self._subscription.stopping_offsets is not None
-
-    @property
-    def record_types(self) -> Collection[type]:
-        return (KafkaMessage,)
 
     @property
     def assigner(self) -> SplitAssigner[KafkaSplit]:

@@ -63,6 +63,7 @@ class PostgresSource(AssigningSource[RowChange[T_co], PostgresSplit], Generic[T_
     """
 
     bounded = False
+    record_types = (RowChange, UndecodedValue)
     split_serializer = DataclassSerializer(PostgresSplit)
     assigner = RoundRobinSplitAssigner()
     limit_per_batch: int | None = None
@@ -128,10 +129,6 @@ class PostgresSource(AssigningSource[RowChange[T_co], PostgresSplit], Generic[T_
 
     def __repr__(self) -> str:
         return f"PostgresSource({self._settings.table} at {self._settings.connection})"
-
-    @property
-    def record_types(self) -> Collection[type]:
-        return (RowChange, UndecodedValue)
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         return (_USE_PROCESSING_TIME,) if self._sends_flag else ()
