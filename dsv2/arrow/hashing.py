@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dsv2.arrow.encoding import Numbers
 from dsv2.runtime.state.key_groups import subtask_of
 
 __all__ = ("distinct", "hash_texts", "hash_whole_numbers", "subtasks_of")
-
-_Numbers: TypeAlias = np.ndarray[Any, Any]
 
 _MODULUS = np.int64((1 << 61) - 1)  # the modulus of Python's numeric hash (sys.hash_info)
 _MULTIPLIER = 0x9E3779B97F4A7C15
@@ -23,7 +22,7 @@ _HALF = np.uint64(32)
 _FACTOR_LOW, _FACTOR_HIGH = np.uint64(_MULTIPLIER & 0xFFFFFFFF), np.uint64(_MULTIPLIER >> 32)
 
 
-def subtasks_of(columns: Sequence[pa.Array], max_parallelism: int, parallelism: int) -> _Numbers:
+def subtasks_of(columns: Sequence[pa.Array], max_parallelism: int, parallelism: int) -> Numbers:
     """Return the subtask of each row's key. 16 bits are enough, because key groups have 15.
 
     Args:
@@ -44,22 +43,22 @@ def subtasks_of(columns: Sequence[pa.Array], max_parallelism: int, parallelism: 
     else:
         values, places = distinct(columns)
         targets = np.array([subtask_of(value, max_parallelism, parallelism) for value in values], dtype=np.uint16)
-    by_row: _Numbers = targets[places]
+    by_row: Numbers = targets[places]
     return by_row
 
 
-def _subtasks(hashes: _Numbers, max_parallelism: int, parallelism: int) -> _Numbers:
+def _subtasks(hashes: Numbers, max_parallelism: int, parallelism: int) -> Numbers:
     groups = _remainders(hashes, max_parallelism)
     return (groups * np.uint32(parallelism) // np.uint32(max_parallelism)).astype(np.uint16)
 
 
-def _remainders(hashes: _Numbers, divisor: int) -> _Numbers:
+def _remainders(hashes: Numbers, divisor: int) -> Numbers:
     # numpy vectorizes the division but not the % operator.
-    remainders: _Numbers = hashes - hashes // np.uint32(divisor) * np.uint32(divisor)
+    remainders: Numbers = hashes - hashes // np.uint32(divisor) * np.uint32(divisor)
     return remainders
 
 
-def distinct(columns: Sequence[pa.Array]) -> tuple[list[Any], _Numbers]:
+def distinct(columns: Sequence[pa.Array]) -> tuple[list[Any], Numbers]:
     """The distinct keys, and the index of each row's key among them."""
     coded = [pc.dictionary_encode(column, null_encoding="encode") for column in columns]
     if len(coded) == 1:
@@ -73,13 +72,13 @@ def distinct(columns: Sequence[pa.Array]) -> tuple[list[Any], _Numbers]:
     return list(zip(*(column.take(chosen).to_pylist() for column in columns), strict=True)), places
 
 
-def hash_texts(values: pa.StringArray) -> _Numbers:
+def hash_texts(values: pa.StringArray) -> Numbers:
     """``stable_hash`` of each string. Arrow stores strings as UTF-8."""
     encoded = values.cast(pa.binary()).to_pylist()
     return _hash_small_numbers(np.fromiter(map(crc32, encoded), np.uint64, len(encoded)))
 
 
-def hash_whole_numbers(values: _Numbers) -> _Numbers:
+def hash_whole_numbers(values: Numbers) -> Numbers:
     """``stable_hash`` of each integer: bits 32 to 63 of value times multiplier, XOR the bits above."""
     least, greatest = (values.min(), values.max()) if len(values) else (0, 0)
     if least >= 0 and greatest <= _LOW:
@@ -93,7 +92,7 @@ def hash_whole_numbers(values: _Numbers) -> _Numbers:
     return (low >> _HALF ^ high).astype(np.uint32)
 
 
-def _hash_small_numbers(values: _Numbers) -> _Numbers:
+def _hash_small_numbers(values: Numbers) -> Numbers:
     """The same for 32-bit numbers, about four times as fast, because the lowest 32 bits are not computed."""
     product = values * _FACTOR_LOW
     product >>= _HALF
@@ -101,7 +100,7 @@ def _hash_small_numbers(values: _Numbers) -> _Numbers:
     return (product >> _HALF ^ product).astype(np.uint32)
 
 
-def _product(values: _Numbers) -> tuple[_Numbers, _Numbers]:
+def _product(values: Numbers) -> tuple[Numbers, Numbers]:
     """The lower and upper 64 bits of unsigned ``values`` times the multiplier, computed by halves."""
     low, high = values & _LOW, values >> _HALF
     lowest = low * _FACTOR_LOW

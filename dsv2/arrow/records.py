@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dsv2.arrow.encoding import in_one_piece
+from dsv2.arrow.encoding import Numbers, in_one_piece
 from dsv2.arrow.hashing import subtasks_of
 from dsv2.arrow.schema import fitted, rows_to_table, table_to_rows
 from dsv2.columnar import Columnar, WholeNumbers
@@ -104,7 +104,7 @@ class ArrowRecords(Columnar[T]):
         return [(0, self, timestamps)] if parallelism == 1 else self._parts(subtasks, parallelism, timestamps)
 
     def _parts(
-        self, subtasks: np.ndarray[Any, Any], parallelism: int, timestamps: Sequence[int | None] | None
+        self, subtasks: Numbers, parallelism: int, timestamps: Sequence[int | None] | None
     ) -> Iterator[tuple[int, ArrowRecords[T], Sequence[int | None] | None]]:
         order = np.argsort(subtasks, kind="stable")  # stable, to keep the order of records within a channel
         bounds = np.searchsorted(subtasks[order], np.arange(parallelism + 1)).tolist()

@@ -37,28 +37,22 @@ class Cells(ABC):
 class FixedCells(Cells):
     """Values of the same size, in a numpy array."""
 
-    __slots__ = ("_has_nulls", "_type", "_valid", "values")
+    __slots__ = ("_has_nulls", "_stored_type", "_type", "_valid", "values")
 
     def __init__(self, kind: pa.DataType) -> None:
         self._type = kind
         self.values: Numbers = np.zeros(0, _FIXED[kind])
+        self._stored_type = pa.from_numpy_dtype(self.values.dtype)
         self._valid = np.zeros(0, np.bool_)
         self._has_nulls = False
 
     def get(self, rows: Numbers) -> pa.Array:
         values = self.values[rows]
         mask = ~self._valid[rows] if self._has_nulls else None
-        if self._type == pa.date32():
-            return pa.array(values, pa.int32(), mask=mask).cast(self._type)
-        if pa.types.is_timestamp(self._type):
-            return pa.array(values, pa.int64(), mask=mask).cast(self._type)
-        return pa.array(values, self._type, mask=mask)
+        return pa.array(values, self._stored_type, mask=mask).view(self._type)
 
     def put(self, rows: Numbers, values: pa.Array) -> None:
-        if pa.types.is_date32(values.type):
-            values = values.cast(pa.int32())
-        elif pa.types.is_timestamp(values.type):
-            values = values.cast(pa.int64())
+        values = values.view(self._stored_type)
         nulls = values.null_count
         valid = values.is_valid().to_numpy(zero_copy_only=False) if nulls else None
         if nulls:
@@ -203,9 +197,7 @@ def _new_values(kind: pa.DataType) -> _Values:
 def _bytes(values: pa.Array) -> memoryview:
     """The bytes of all values. There are no nulls."""
     _, offsets, data = values.buffers()
-    if data is None:
-        return memoryview(b"")
-    if not len(values):
+    if data is None or not len(values):
         return memoryview(b"")
     ends = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * 4)
     return memoryview(data)[int(ends[0]) : int(ends[-1])]

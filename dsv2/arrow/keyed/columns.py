@@ -97,9 +97,13 @@ class ArrowKeyedColumns(KeyedColumns):
     def processing_timers(self) -> ArrowTimers:
         return self._processing_timers
 
+    def all_tables(self) -> Iterable[KeyedTable]:
+        """The tables with values and timers of keys."""
+        return self._tables.values()
+
     @property
     def count(self) -> int:
-        return sum(table.count for table in self._tables.values())
+        return sum(table.count for table in self.all_tables())
 
     @property
     def timers(self) -> int:
@@ -107,7 +111,7 @@ class ArrowKeyedColumns(KeyedColumns):
 
     def keys(self) -> Iterable[Any]:
         found: dict[Any, None] = {}
-        for table in self._tables.values():
+        for table in self.all_tables():
             for rows in table.scan():
                 found.update(dict.fromkeys(self._finder.decoded(table.keys_of(rows))))
         return list(found)

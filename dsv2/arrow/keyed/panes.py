@@ -48,16 +48,8 @@ class ArrowPanes(ArrowKeyedColumns):
         self._types = [schema.field(name).type for name in hows]
         self._by_slot: dict[int, KeyedTable] = {}
 
-    @property
-    def count(self) -> int:
-        return sum(table.count for table in self._by_slot.values())
-
-    def keys(self) -> Iterable[Any]:
-        found: dict[Any, None] = {}
-        for table in self._by_slot.values():
-            for rows in table.scan():
-                found.update(dict.fromkeys(self._finder.decoded(table.keys_of(rows))))
-        return list(found)
+    def all_tables(self) -> Iterable[KeyedTable]:
+        return self._by_slot.values()
 
     def next_time(self, by_event: bool) -> int | None:
         return min(map(self._deadline_of, self._by_slot), default=None) if by_event else None

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dsv2.arrow.encoding import Numbers
-from dsv2.arrow.keyed.cells import Cells, FixedCells, new_cells
+from dsv2.arrow.keyed.cells import FixedCells, new_cells
 from dsv2.arrow.keyed.keys import NUMBER, Keys, stored_type
 from dsv2.arrow.keyed.page_format import decode_pages, encode_pages
 from dsv2.arrow.keyed.row_index import RowIndex
@@ -229,17 +229,13 @@ class KeyedTable:
     def _append(self, keys: Keys) -> Numbers:
         self._last = None
         rows = self._index.add(keys.hashes)
-        self._key_cells().put(rows, keys.values)
+        if self._keys is None:
+            self._keys = new_cells(stored_type(self._kind))
+        self._keys.put(rows, keys.values)
         if self._index.count > len(self._live):
             self._live = np.resize(self._live, max(self._index.count, 2 * len(self._live)))
         self._live[rows] = False
         return rows
-
-    def _key_cells(self) -> Cells:
-        if self._keys is None:
-            self._keys = new_cells(stored_type(self._kind))
-        cells: Cells = self._keys
-        return cells
 
     def _load(self, pages: Numbers) -> None:
         if not self._stored:
