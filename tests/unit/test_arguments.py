@@ -263,9 +263,10 @@ def test_durations_are_timedeltas(module: str) -> None:
 
 @each_module
 def test_no_function_accepts_arbitrary_keywords(module: str) -> None:
-    """A function with arbitrary keywords would accept misspelled ones. Harnesses check theirs."""
+    """A function with arbitrary keywords would accept misspelled ones. Harnesses and ``execute`` check theirs."""
     places = [where for where, parameter in parameters_of(module) if parameter.kind is inspect.Parameter.VAR_KEYWORD]
-    assert [place for place in places if "Harness." not in place] == []
+    unchecked = [place for place in places if "Harness." not in place and ".execute" not in place]
+    assert unchecked == []
 
 
 def test_every_choice_accepts_strings() -> None:

@@ -17,7 +17,7 @@ import dsv2.connectors.postgres
 import dsv2.sinks
 import dsv2.sources
 import dsv2.testing
-from dsv2 import ConfigurationError, ExecutionEnvironment, JobHandle, Trigger
+from dsv2 import ConfigurationError, ExecutionEnvironment, JobHandle, JobOptions, Trigger
 from dsv2.sinks import CollectSink, DriverSink, FileSink, Sink
 from dsv2.sources import BaseSource, DataFrameSource
 from dsv2.testing import Stop, TestSource
@@ -52,10 +52,10 @@ def classes(base: type) -> Iterator[str]:
 
 
 def test_arguments_of_execute() -> None:
+    documented = set(table("argument of `execute` and `execute_async`"))
     for method in (ExecutionEnvironment.execute, ExecutionEnvironment.execute_async):
-        assert set(inspect.signature(method).parameters) - {"self"} == set(
-            table("argument of `execute` and `execute_async`")
-        )
+        own = set(inspect.signature(method).parameters) - {"self", "options"}
+        assert own | JobOptions.__annotations__.keys() == documented
 
 
 def test_settings_of_the_environment() -> None:
