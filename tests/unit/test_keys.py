@@ -93,6 +93,19 @@ class OpenRights(Flag, boundary=KEEP):
     READ = 1
 
 
+class NewRights(Flag, boundary=KEEP):
+    """Flags that older versions of Python create: those with undeclared bits are not equal to each other."""
+
+    READ = 1
+
+    @classmethod
+    def _missing_(cls, value: Any) -> NewRights:
+        found = object.__new__(cls)
+        found._value_ = value
+        found._name_ = None
+        return found
+
+
 @dataclass
 class Changeable:
     city: str
@@ -280,6 +293,8 @@ REFUSED: list[tuple[Any, str]] = [
     (AnyCase("a"), "the class compares in its own way (__eq__). Return what it compares"),
     (AnyCaseText("a"), "A key of type AnyCaseText cannot be assigned to a subtask: the class compares in its own way"),
     (AnyValue.A, "the class compares in its own way"),
+    (NewRights(8), "<NewRights: 8> cannot be a key: this version of Python creates flags with undeclared bits anew"),
+    (("a", NewRights(8)), "Return key.value."),
     (None, "The assigned key must not be None. The key selector must return a value for every record."),
 ]
 
@@ -297,7 +312,13 @@ class Bits(IntFlag):
 
 
 @pytest.mark.parametrize(
-    "key", [*map(Rights, range(4)), *map(OpenRights, (0, 1, 8, 9)), *map(Bits, (0, 3, 7))], ids=repr
+    "key",
+    [
+        *map(Rights, range(4)),
+        *filter(lambda key: key == OpenRights(key.value), map(OpenRights, (0, 1, 8, 9))),  # in this version of Python
+        *map(Bits, (0, 3, 7)),
+    ],
+    ids=repr,
 )
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_flags_are_keys(key: Any, parallelism: int) -> None:

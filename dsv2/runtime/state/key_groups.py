@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, Flag
 from fractions import Fraction
 from types import FunctionType
 from typing import Any
@@ -119,6 +119,15 @@ def _timedelta(key: timedelta) -> int:
     return _number(key // timedelta(microseconds=1))
 
 
+def _flag(key: Flag) -> int:
+    if key != type(key)(key.value):
+        raise InvalidKeyError(
+            f"{key!r} cannot be a key: this version of Python creates flags with undeclared bits anew each time, and "
+            f"they are not equal. Return key.value."
+        )
+    return _enum(key)
+
+
 def _enum(key: Enum) -> int:
     return _text(key.name or "")  # a flag without members has no name
 
@@ -153,7 +162,7 @@ def _hasher_for(kind: type) -> Callable[[Any], int]:
         if issubclass(kind, base):
             return _unless_missing if base is datetime else _HASHERS[base]
     if issubclass(kind, Enum):
-        return _enum
+        return _flag if issubclass(kind, Flag) else _enum
     if dataclasses.is_dataclass(kind) and kind.__hash__ is not None and kind.__hash__ is not object.__hash__:
         return _dataclass_hasher(kind)
     raise InvalidKeyError(
