@@ -195,7 +195,16 @@ class ValueStateDeclaration(_ExpiringStateDeclaration, Generic[T, R_co]):
             version: int = 1,
             migrate: Migrate | None = None,
         ) -> None: ...
-        def __init__(self, *arguments: Any, **options: Any) -> None: ...
+        def __init__(
+            self,
+            name: str,
+            value_type: TypeForm[T],
+            default: T | None = None,
+            *,
+            ttl: StateTtl | None = None,
+            version: int = 1,
+            migrate: Migrate | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         super().__post_init__()
