@@ -48,7 +48,7 @@ class JobLine:
 
 @dataclass(frozen=True, slots=True)
 class PlanOperator:
-    """What does not change about an operator. ``upstream``: The ids of the operators that it reads."""
+    """The fixed facts of an operator. ``upstream``: The ids of the operators that it reads."""
 
     id: int
     uid: str

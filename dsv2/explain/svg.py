@@ -43,7 +43,7 @@ class _Box:
     stack: Stack
 
     def column(self, place: Point) -> Column:
-        """Where edges leave and reach the box at a place."""
+        """The ends of edges at the box at a place."""
         x, y = place
         bottom, middles = y + self.height, self.stack.middles(y + _ABOVE)
         return Column(x, self.width, y, bottom, x + self.width - PAD, bottom, _TURNS, middles)

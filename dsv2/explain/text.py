@@ -93,7 +93,7 @@ def _watermark(view: PlanView, watermark: WatermarkView) -> Iterator[str]:
 
 
 def _blocking(view: PlanView, watermark: WatermarkView) -> list[int]:
-    """The operators of which the barrier blocks channels."""
+    """The operators whose channels the barrier blocks."""
     edges = [edge for edge in view.edges if is_blocked(view, edge, watermark)]
     return [number for number in watermark.received_by if any(edge.target == number for edge in edges)]
 

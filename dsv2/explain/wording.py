@@ -114,7 +114,7 @@ def exchange_text(edge: EdgeView) -> str:
 
 
 def numbered_edge_text(view: PlanView, edge: EdgeView) -> str:
-    """How records get across an edge, after the number of the input if there are several."""
+    """The exchange of an edge, after the number of the input if there are several."""
     several = len(view.edges_into(view.operators[edge.target])) > 1
     return f"{edge.input + 1}: {edge_text(edge)}" if several else edge_text(edge)
 

@@ -1,4 +1,4 @@
-"""What the files of the log of a file sink contain, and the files beside the log."""
+"""The contents of the log of a file sink, and of the files beside the log."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ _defined: list[Metric] = []
 def _metric(
     name: str, kind: MetricKind, unit: str, description: str, *labels: str, per_subtask: bool = False
 ) -> Metric:
-    """Define a metric. ``labels``: Those besides the name of the job, and the operator unless it is about the job."""
+    """Define a metric. ``labels``: Its labels in addition to the job, and to the operator if it is about one."""
     of_all = ("job_name",) if name.startswith(("job", "batch")) else ("job_name", "operator")
     _defined.append(Metric(name, kind, unit, description, (*of_all, *labels), per_subtask))
     return _defined[-1]

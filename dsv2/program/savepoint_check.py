@@ -76,7 +76,7 @@ def carried_differences(
     allow_dropped_state: bool,
     fields: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Difference]:
-    """Check that a savepoint carries the changes of a program, also for a checkpoint of which one is to be taken.
+    """Check that a savepoint carries the changes of a program, or that one taken of a checkpoint would.
 
     Args:
         stored_in: Where the state is.

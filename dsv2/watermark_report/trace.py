@@ -75,7 +75,7 @@ class Tracer:
         self._recent_ms = recent_ms
 
     def reports_of(self, operator: OperatorView) -> list[SubtaskProgress]:
-        """The progress of those subtasks of which the inputs are known."""
+        """The progress of the subtasks with known inputs."""
         found = self._progress.operators.get(uid_of(operator))
         return [] if found is None else [one for one in found.subtasks if one.inputs]
 

@@ -63,7 +63,7 @@ class FileSinkWriter:
             self._folder.publish()
 
     def is_due(self) -> bool:
-        """Whether it is time to merge small files."""
+        """Return True if it is time to merge small files."""
         due = self._folder.next_roll_ms()
         return due is not None and due <= self._clock.now_ms()
 

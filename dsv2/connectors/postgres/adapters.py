@@ -104,7 +104,7 @@ ADAPTERS = _adapters()
 
 
 def is_same_conversion(oid: int, other: int) -> bool:
-    """Whether values of these types are converted in the same way, such as integers of several sizes."""
+    """Return True for types with the same conversion, such as integers of several sizes."""
     loaders = [ADAPTERS.get_loader(each, Format.TEXT) or ADAPTERS.get_loader(0, Format.TEXT) for each in (oid, other)]
     return loaders[0] is loaders[1]
 

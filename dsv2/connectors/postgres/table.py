@@ -92,7 +92,7 @@ class Table:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the log contains the whole old row of a change (REPLICA IDENTITY FULL)."""
+        """True if the log contains the whole old row of a change (REPLICA IDENTITY FULL)."""
         return self.identity == _WHOLE
 
     @property

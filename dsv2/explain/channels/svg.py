@@ -58,7 +58,7 @@ class _Box:
     height: float
 
     def column(self, subtask: int, place: Point) -> Column:
-        """Where channels leave and reach a subtask of the box at a place."""
+        """The ends of channels at a subtask of the box at a place."""
         left, top, bottom = place[0] + self.columns[subtask], place[1], place[1] + self.height
         middles = self.stack.middles(top + PAD)
         return Column(left, self.card, top + PAD, bottom - PAD, left + self.card, bottom, _TURNS, middles)

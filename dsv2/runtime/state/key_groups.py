@@ -122,8 +122,8 @@ def _timedelta(key: timedelta) -> int:
 def _flag(key: Flag) -> int:
     if key != type(key)(key.value):
         raise InvalidKeyError(
-            f"{key!r} cannot be a key: this version of Python creates flags with undeclared bits anew each time, and "
-            f"they are not equal. Return key.value."
+            f"{key!r} cannot be a key: two flags with the same undeclared bits are not equal in this version of "
+            f"Python. Return key.value."
         )
     return _enum(key)
 
