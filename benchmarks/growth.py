@@ -39,7 +39,7 @@ from benchmarks.peers.running_count.on_dsv2 import Count
 from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream
 from dsv2.sources import DataGeneratorSource
 from runtime_spark import SparkRuntime
-from runtime_spark.query import StreamingJob
+from runtime_spark.job.query import StreamingJob
 
 __all__ = ("main",)
 

@@ -51,7 +51,7 @@ from dsv2 import ExecutionEnvironment, Trigger
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
 from examples.hot_topics import HotTopic, build
 from examples.tweets import Tweet, TweetGenerator
-from runtime_spark.query import StreamingJob
+from runtime_spark.job.query import StreamingJob
 
 __all__ = ("SPARK_KAFKA", "main")
 

@@ -31,7 +31,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import Portion
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark.query import StreamingJob
+from runtime_spark.job.query import StreamingJob
 
 __all__ = ("main",)
 

@@ -48,7 +48,7 @@ from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import BaseSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark import SparkRuntime, StateLayout
-from runtime_spark.query import StreamingJob
+from runtime_spark.job.query import StreamingJob
 
 __all__ = ("main",)
 

@@ -29,7 +29,7 @@ from benchmarks.common.outside import OutsideSpark
 from benchmarks.common.report import Arguments, Report, conditions
 from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.record_batch import NO_RECORDS
+from dsv2.model.record_batch import NO_RECORDS
 from dsv2.runtime.exchange.frames import WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.sinks import ForeachBatchSink
@@ -37,7 +37,7 @@ from dsv2.sources import DataGeneratorSource
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from dsv2.watermark.event_time import EVENT_TIME
 from runtime_spark import SESSION_SETTINGS, SparkRuntime
-from runtime_spark.rows import decode_frame
+from runtime_spark.frames.rows import decode_frame
 
 __all__ = ("main",)
 

@@ -42,8 +42,8 @@ from dsv2.arrow import (
     map_tables,
     schema_of,
 )
-from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
+from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.sinks import ForeachBatchSink
 
 __all__ = ("main",)

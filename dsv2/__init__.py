@@ -4,33 +4,8 @@ The names that most programs need can be imported from here. Windows, joins and 
 connectors in ``dsv2.connectors``, functions on Arrow tables in ``dsv2.arrow``.
 """
 
-from dsv2.async_resource import AsyncResource
-from dsv2.async_settings import AsyncBatchSettings, AsyncSettings
-from dsv2.configurable import ProcessConfigurable
-from dsv2.context import (
-    DEFAULT_BUCKETS,
-    ApplyPartitionFunction,
-    BatchContext,
-    Collector,
-    Counter,
-    Histogram,
-    JobInfo,
-    MetricGroup,
-    NonPartitionedContext,
-    PartitionedContext,
-    ProcessingTimeManager,
-    RuntimeContext,
-    RuntimeExecutionMode,
-    StateManager,
-    SubtaskStateManager,
-    TaskInfo,
-    TwoOutputApplyPartitionFunction,
-    TwoOutputNonPartitionedContext,
-    TwoOutputPartitionedContext,
-    WatermarkManager,
-)
+from dsv2.base.record_position import RecordPosition
 from dsv2.environment import ExecutionEnvironment
-from dsv2.error_policy import DeadLetter, ErrorPolicy
 from dsv2.errors import (
     ConfigurationError,
     ContractError,
@@ -74,11 +49,10 @@ from dsv2.functions import (
     on,
 )
 from dsv2.graph import WaitForBroadcast
-from dsv2.job import JobHandle, JobResult, JobStatus, Trigger
-from dsv2.job_listener import JobListener
-from dsv2.job_options import JobOptions
-from dsv2.output_tag import MainOutput, OutputTag
-from dsv2.progress import (
+from dsv2.jobs.handle import JobHandle, JobResult, JobStatus, Trigger
+from dsv2.jobs.listener import JobListener
+from dsv2.jobs.options import JobOptions
+from dsv2.jobs.progress import (
     BatchProgress,
     ChannelProgress,
     HistogramProgress,
@@ -88,12 +62,38 @@ from dsv2.progress import (
     SplitProgress,
     SubtaskProgress,
 )
-from dsv2.record_batch import RecordBatch
-from dsv2.record_position import RecordPosition
-from dsv2.resource import Resource
+from dsv2.model.async_resource import AsyncResource
+from dsv2.model.async_settings import AsyncBatchSettings, AsyncSettings
+from dsv2.model.context import (
+    DEFAULT_BUCKETS,
+    ApplyPartitionFunction,
+    BatchContext,
+    Collector,
+    Counter,
+    Histogram,
+    JobInfo,
+    MetricGroup,
+    NonPartitionedContext,
+    PartitionedContext,
+    ProcessingTimeManager,
+    RuntimeContext,
+    RuntimeExecutionMode,
+    StateManager,
+    SubtaskStateManager,
+    TaskInfo,
+    TwoOutputApplyPartitionFunction,
+    TwoOutputNonPartitionedContext,
+    TwoOutputPartitionedContext,
+    WatermarkManager,
+)
+from dsv2.model.error_policy import DeadLetter, ErrorPolicy
+from dsv2.model.output_tag import MainOutput, OutputTag
+from dsv2.model.record_batch import RecordBatch
+from dsv2.model.resource import Resource
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink
 from dsv2.sources import CollectionSource, DataFrameSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
+from dsv2.streams.configurable import ProcessConfigurable
 from dsv2.streams.kinds import (
     BroadcastStream,
     ConfiguredGlobalStream,

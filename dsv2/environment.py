@@ -9,26 +9,26 @@ from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast
 
-from dsv2.arguments import as_choice, as_milliseconds, check_whole_number
-from dsv2.context import RuntimeExecutionMode
-from dsv2.error_policy import ErrorPolicy
+from dsv2.checks.arguments import as_choice, as_milliseconds, check_whole_number
+from dsv2.checks.missing_methods import missing_method
+from dsv2.checks.tracebacks import short_traceback
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.graph import InputRef, OperatorKind, Plan, PlanBuilder, RegisteredType
 from dsv2.graph.builder import caller_location, kind_of
 from dsv2.graph.error_policies import checked_policy
-from dsv2.graph.skips import checked_skips
-from dsv2.job import JobHandle, JobResult, JobRuntime
-from dsv2.job_listener import JobListener
-from dsv2.job_options import JobOptions, run_options
-from dsv2.missing_methods import missing_method
+from dsv2.graph.record_skips import checked_skips
+from dsv2.jobs.handle import JobHandle, JobResult, JobRuntime
+from dsv2.jobs.listener import JobListener
+from dsv2.jobs.options import JobOptions, run_options
+from dsv2.jobs.unfinished import watch
+from dsv2.model.context import RuntimeExecutionMode
+from dsv2.model.error_policy import ErrorPolicy
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
 from dsv2.sources.dataframe import DataFrameLike, TableLike, is_table, table_source
 from dsv2.streams.kinds import ConfiguredStream
-from dsv2.tracebacks import short_traceback
-from dsv2.unfinished import watch
 
 if TYPE_CHECKING:
-    from dsv2.explain import Explanation, Format
+    from dsv2.views.explain import Explanation, Format
 
 __all__ = ("ExecutionEnvironment", "starts_refused")
 
@@ -352,7 +352,7 @@ class ExecutionEnvironment:
         Raises:
             ConfigurationError: ``format`` is unknown.
         """
-        from dsv2.explain.pipeline import explain_pipeline  # not loaded by ``import dsv2``
+        from dsv2.views.explain.pipeline import explain_pipeline  # not loaded by ``import dsv2``
 
         return explain_pipeline(
             self._builder,
@@ -411,7 +411,7 @@ class ExecutionEnvironment:
         warn_of_mistakes(plan)
         runtime = self.load_runtime()
         if (dashboard := options.get("dashboard")) is not None:
-            from dsv2.dashboard.start import DashboardRuntime  # loads the server
+            from dsv2.views.dashboard.start import DashboardRuntime  # loads the server
 
             runtime = DashboardRuntime(runtime, dashboard)
         job = runtime.start(plan, checked)

@@ -37,8 +37,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsv2.printable import printable_lines
-from dsv2.record_position import RecordPosition
+from dsv2.base.printable import printable_lines
+from dsv2.base.record_position import RecordPosition
 
 __all__ = (
     "ConfigurationError",

@@ -37,10 +37,10 @@ from dsv2.connectors.kafka import KafkaSource, values
 from dsv2.connectors.postgres import PostgresSink, PostgresSource, RowChange, drop_replication
 from dsv2.extension.join import JoinType, processing_time_temporal_join
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
-from dsv2.job import Trigger
+from dsv2.jobs.handle import Trigger
 from dsv2.sinks import ForeachBatchSink
 from dsv2.state import StateDeclaration, StateDeclarations
-from dsv2.terminal import signals_noted, watch
+from dsv2.views.terminal import signals_noted, watch
 from examples.airport import Weather
 from examples.console import format_table
 from examples.flight_database import TOPIC, Departure, change_tables, departures, make_tables, send_departures

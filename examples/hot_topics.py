@@ -48,7 +48,7 @@ from dsv2 import (
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink, FileSink, PrintSink
 from dsv2.sources import DataGeneratorSource
-from dsv2.terminal import signals_noted, watch
+from dsv2.views.terminal import signals_noted, watch
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from examples.chart import require_matplotlib, save_chart, span_text, text_chart
 from examples.console import format_table, format_time

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from dsv2 import Dsv2Error, ExecutionEnvironment, JobStatus, RuntimeExecutionMode
-from dsv2.terminal import signals_noted, watch
+from dsv2.views.terminal import signals_noted, watch
 from examples.console import format_table
 from examples.session import new_session
 

@@ -1,6 +1,6 @@
 """Runs dsv2 plans on Spark Structured Streaming. The only package that imports PySpark."""
 
-from runtime_spark.versions import check_pyspark as _check_pyspark
+from runtime_spark.platform.versions import check_pyspark as _check_pyspark
 
 _check_pyspark()  # first, because the imports below fail with an older PySpark
 
@@ -8,16 +8,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from dsv2.errors import ConfigurationError
-from dsv2.job import JobRuntime
+from dsv2.jobs.handle import JobRuntime
 
 if TYPE_CHECKING:
     from runtime_spark.dataframe import to_dataframe
-    from runtime_spark.layout import StateLayout
+    from runtime_spark.frames.layout import StateLayout
+    from runtime_spark.frames.session import SESSION_SETTINGS, starting
+    from runtime_spark.frames.state_key import StateKey
     from runtime_spark.runtime import SparkRuntime
     from runtime_spark.savepoint.create import create_savepoint
-    from runtime_spark.session import SESSION_SETTINGS, starting
-    from runtime_spark.state_key import StateKey
-    from runtime_spark.through import through_dataframe
+    from runtime_spark.sink.dataframe_function import through_dataframe
 
 __all__ = (
     "SESSION_SETTINGS",
@@ -34,13 +34,13 @@ __all__ = (
 
 # Imported when they are used: each source and each worker is a Python process that needs few of these modules.
 _MODULES = {
-    "SESSION_SETTINGS": "session",
+    "SESSION_SETTINGS": "frames.session",
     "SparkRuntime": "runtime",
-    "StateKey": "state_key",
-    "StateLayout": "layout",
+    "StateKey": "frames.state_key",
+    "StateLayout": "frames.layout",
     "create_savepoint": "savepoint.create",
-    "starting": "session",
-    "through_dataframe": "through",
+    "starting": "frames.session",
+    "through_dataframe": "sink.dataframe_function",
     "to_dataframe": "dataframe",
 }
 
@@ -63,7 +63,7 @@ def create(spark: object) -> JobRuntime:
     """
     from pyspark.sql import SparkSession
 
-    from runtime_spark.connect import is_connect
+    from runtime_spark.platform.connect import is_connect
     from runtime_spark.runtime import SparkRuntime
 
     if not isinstance(spark, SparkSession) and not is_connect(spark):

@@ -9,26 +9,26 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
-from dsv2.clock import SystemClock
+from dsv2.base.clock import SystemClock
+from dsv2.base.folders import Folder
 from dsv2.file_log import SinkFolder
 from dsv2.file_log.description import Description
-from dsv2.folders import Folder
 from dsv2.graph import Plan
-from dsv2.runtime_view import RuntimeView
-from runtime_spark.explained import runtime_view
-from runtime_spark.failures import job_failure, usable
-from runtime_spark.file_merges import SparkMerger
-from runtime_spark.folders import open_folder
-from runtime_spark.generations import current_generation
-from runtime_spark.layout import Layout
-from runtime_spark.record import JobRecord, read_record
+from dsv2.jobs.runtime_view import RuntimeView
+from runtime_spark.checkpoint.file_merges import SparkMerger
+from runtime_spark.checkpoint.generations import current_generation
+from runtime_spark.checkpoint.record import JobRecord, read_record
+from runtime_spark.checkpoint.state_metadata import check_state_metadata
+from runtime_spark.frames.failures import job_failure, usable
+from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.session import SESSION_SETTINGS
+from runtime_spark.frames.state_key import StateKey
+from runtime_spark.job.runtime_view import runtime_view
+from runtime_spark.platform.folders import open_folder
 from runtime_spark.runtime import SparkRuntime
 from runtime_spark.savepoint.create import create_savepoint
 from runtime_spark.savepoint.state_entries import state_entries
 from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker
-from runtime_spark.session import SESSION_SETTINGS
-from runtime_spark.state_key import StateKey
-from runtime_spark.state_metadata import check_state_metadata
 
 __all__ = (
     "compact",

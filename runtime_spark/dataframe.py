@@ -6,16 +6,16 @@ from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame
 
+from dsv2.checks.tracebacks import short_traceback
 from dsv2.environment import ExecutionEnvironment
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.graph import OperatorKind
 from dsv2.sinks import Sink
 from dsv2.streams.kinds import GlobalStream, KeyedPartitionStream, NonKeyedPartitionStream
-from dsv2.tracebacks import short_traceback
-from runtime_spark.decoded import decoded
+from runtime_spark.frames.schema import schema_of
 from runtime_spark.runtime import SparkRuntime
-from runtime_spark.schema import schema_of
-from runtime_spark.sink_types import check_declared_type
+from runtime_spark.sink.record_frames import decoded
+from runtime_spark.sink.sink_types import check_declared_type
 
 __all__ = ("to_dataframe",)
 

@@ -18,53 +18,53 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from dsv2.arguments import as_choice, check_whole_number
-from dsv2.clock import Clock, SystemClock
-from dsv2.context import RuntimeExecutionMode
+from dsv2.base.clock import Clock, SystemClock
+from dsv2.base.folders import Folder
+from dsv2.checkpoint.folder_kinds import check_no_savepoint
+from dsv2.checks.arguments import as_choice, check_whole_number
 from dsv2.errors import ConfigurationError
-from dsv2.folders import Folder
 from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.missing_uids import check_uids
-from dsv2.graph.skips import with_skips
-from dsv2.job import JobHandle, RunOptions, Trigger, check_batch_options, default_trigger
-from dsv2.job_configuration import configuration_of
-from dsv2.program.folder_kinds import check_no_savepoint
-from dsv2.progress_log import ProgressLog
+from dsv2.graph.record_skips import with_skips
+from dsv2.jobs.configuration import configuration_of
+from dsv2.jobs.handle import JobHandle, RunOptions, Trigger, check_batch_options, default_trigger
+from dsv2.jobs.progress_log import ProgressLog
+from dsv2.jobs.runtime_view import RuntimeView
+from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.serde.type_registry import TypeRegistry
-from dsv2.runtime_view import RuntimeView
 from dsv2.sinks import SinkRunInfo
 from dsv2.sources import DataFrameSource
-from runtime_spark.batch_job import BatchJob
-from runtime_spark.checkpoint import Checkpoint
-from runtime_spark.connect import check_runs_on
-from runtime_spark.dead_letters import batch_letters
-from runtime_spark.executors import check_executors, check_planners
-from runtime_spark.explained import runtime_view
-from runtime_spark.failures import job_failure, usable
-from runtime_spark.file_outputs import check_outputs_unused
-from runtime_spark.folders import driver_folder, open_folder
-from runtime_spark.layout import REPORT_SLOT, Layout, StateLayout
-from runtime_spark.map_stage import check_map_state, with_map_state
-from runtime_spark.migration import choose_generation
-from runtime_spark.passages import PassedReports, check_passages, passed
-from runtime_spark.python_of_workers import use_this_python
-from runtime_spark.query import StreamingJob
-from runtime_spark.quiet_log import leave_out_warnings
-from runtime_spark.rows import COLUMNS, ROW_SCHEMA
+from runtime_spark.checkpoint.checkpoint import Checkpoint
+from runtime_spark.checkpoint.dead_letters import batch_letters
+from runtime_spark.checkpoint.file_outputs import check_outputs_unused
+from runtime_spark.checkpoint.migration import choose_generation
+from runtime_spark.frames.failures import job_failure, usable
+from runtime_spark.frames.layout import REPORT_SLOT, Layout, StateLayout
+from runtime_spark.frames.rows import COLUMNS, ROW_SCHEMA
+from runtime_spark.frames.session import settings, starting
+from runtime_spark.frames.state_key import StateKey
+from runtime_spark.frames.worker import RestoredProgram, pack_job, pack_part
+from runtime_spark.frames.worker_logging import check_logging
+from runtime_spark.job.batch_job import BatchJob
+from runtime_spark.job.query import StreamingJob
+from runtime_spark.job.runtime_view import runtime_view
+from runtime_spark.platform.connect import check_runs_on
+from runtime_spark.platform.executors import check_executors, check_planners
+from runtime_spark.platform.folders import driver_folder, open_folder
+from runtime_spark.platform.log_filter import leave_out_warnings
+from runtime_spark.platform.versions import check_spark
+from runtime_spark.platform.worker_python import use_this_python
 from runtime_spark.savepoint.restoration import Restoration
 from runtime_spark.savepoint.restore_frames import RESTORE_SETTINGS, restore_frames
-from runtime_spark.session import settings, starting
-from runtime_spark.sink_checks import with_schema_checks
-from runtime_spark.sinks import SinkWriter, check_sink
-from runtime_spark.source_reports import ReportArchive
-from runtime_spark.sources import SourceOptions, check_source, source_frames, source_streams, tick
-from runtime_spark.split_files import SplitFiles
-from runtime_spark.stage import STATE_SCHEMA, batch_stage, streaming_stage
-from runtime_spark.state_key import StateKey
-from runtime_spark.versions import check_spark
-from runtime_spark.worker import RestoredProgram, pack_job, pack_part
-from runtime_spark.worker_logging import check_logging
+from runtime_spark.sink.intermediate_frames import PassedReports, check_passages, passed
+from runtime_spark.sink.sink_checks import with_schema_checks
+from runtime_spark.sink.sinks import SinkWriter, check_sink
+from runtime_spark.source.source_reports import ReportArchive
+from runtime_spark.source.sources import SourceOptions, check_source, source_frames, source_streams, tick
+from runtime_spark.source.split_files import SplitFiles
+from runtime_spark.task.map_stage import check_map_state, with_map_state
+from runtime_spark.task.stage import STATE_SCHEMA, batch_stage, streaming_stage
 
 __all__ = ("CompiledPlan", "SparkRuntime")
 

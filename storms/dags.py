@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.common.report import Report
 from dsv2 import RuntimeExecutionMode
-from dsv2.job import JobRuntime
+from dsv2.jobs.handle import JobRuntime
 from dsv2.local import LocalRuntime
 from runtime_spark import SparkRuntime
 from storms.common.command import Arguments, Deadline, conditions

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
 
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.barrier_rounds import BarrierRounds
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.watermark import WatermarkDeclaration, new_builder

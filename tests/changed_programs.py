@@ -21,6 +21,7 @@ from dsv2 import (
     OutputTag,
 )
 from dsv2.aggregates import Part
+from dsv2.checkpoint.description import describe
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, window
 from dsv2.functions import (
@@ -31,7 +32,6 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.local import LocalRuntime
-from dsv2.program.description import describe
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclaration, StateDeclarations, ValueStateDeclaration
 from dsv2.testing import ManualClock, Stop, TestSource

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from http.client import HTTPConnection
 from typing import Any, NamedTuple
 
-from dsv2.dashboard import Dashboard
-from dsv2.dashboard.jobs import WatchedJob
-from dsv2.dashboard.server import DashboardServer
+from dsv2.views.dashboard import Dashboard
+from dsv2.views.dashboard.jobs import WatchedJob
+from dsv2.views.dashboard.server import DashboardServer
 
 __all__ = ("TOKEN", "Answer", "ask", "events", "get", "serving")
 

@@ -15,15 +15,14 @@ from dsv2 import (
     PartitionedContext,
     TwoInputNonBroadcastStreamProcessFunction,
 )
+from dsv2.base.folders import Folder
 from dsv2.connectors.kafka import KafkaSource, values
-from dsv2.dashboard.jobs import Status, WatchedJob
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.folders import Folder
 from dsv2.graph import Plan
-from dsv2.job import RunOptions
-from dsv2.job_configuration import configuration_of
-from dsv2.progress import (
+from dsv2.jobs.configuration import configuration_of
+from dsv2.jobs.handle import RunOptions
+from dsv2.jobs.progress import (
     BatchProgress,
     ChannelProgress,
     InputProgress,
@@ -32,6 +31,7 @@ from dsv2.progress import (
     SplitProgress,
     SubtaskProgress,
 )
+from dsv2.views.dashboard.jobs import Status, WatchedJob
 from dsv2.watermark.event_time import EVENT_TIME
 
 __all__ = ("BEGAN_MS", "SECRET", "FakeJob", "fake_plan", "fake_progress")

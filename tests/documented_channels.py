@@ -6,10 +6,10 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from dsv2 import Collector, ExecutionEnvironment
-from dsv2.context import NonPartitionedContext, PartitionedContext
-from dsv2.explain import Explanation
 from dsv2.functions import OneInputStreamProcessFunction, on
+from dsv2.model.context import NonPartitionedContext, PartitionedContext
 from dsv2.sinks import CollectSink
+from dsv2.views.explain import Explanation
 from dsv2.watermark import (
     KeyedWatermark,
     Watermark,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dsv2 import ExecutionEnvironment
-from dsv2.explain import ChannelDiagram, Explanation
 from dsv2.sinks import CollectSink
+from dsv2.views.explain import ChannelDiagram, Explanation
 from examples import end_of_day
 from examples.hot_topics import pipeline
 from examples.model_switching import score, some_requests

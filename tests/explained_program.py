@@ -26,13 +26,13 @@ from dsv2 import (
     WatermarkHandlingResult,
     new_builder,
 )
-from dsv2.explain import Explanation, Format, json_schema
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import OneInputWindowContext, OneInputWindowStreamProcessFunction, WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import BroadcastStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
+from dsv2.views.explain import Explanation, Format, json_schema
 
 __all__ = ("GOLDEN", "SCHEMA", "golden_file", "pipeline", "recorded")
 

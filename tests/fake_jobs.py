@@ -8,8 +8,8 @@ from os import PathLike
 
 from dsv2 import CollectSink, Dsv2Error, ExecutionEnvironment, JobProgress, JobResult, JobStatus
 from dsv2.graph import Plan
-from dsv2.progress import BatchProgress, OperatorProgress, SplitProgress, SubtaskProgress
-from dsv2.watermark_report import WatermarkReport
+from dsv2.jobs.progress import BatchProgress, OperatorProgress, SplitProgress, SubtaskProgress
+from dsv2.views.watermark_report import WatermarkReport
 from examples import hot_topics
 from examples.tweets import Tweet
 from tests.durations import ms

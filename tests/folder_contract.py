@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from dsv2.folders import Folder
+from dsv2.base.folders import Folder
 
 __all__ = ("check_folder",)
 

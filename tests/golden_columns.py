@@ -25,8 +25,8 @@ from dsv2.graph import Plan
 from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
-from runtime_spark.layout import Layout
-from runtime_spark.manifest import manifest_of
+from runtime_spark.checkpoint.manifest import manifest_of
+from runtime_spark.frames.layout import Layout
 from tests.durations import ms
 from tests.golden_format import GOLDEN, Content
 from tests.support import Driver, KeptEntries

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dsv2 import ExecutionEnvironment
-from dsv2.clock import Clock
+from dsv2.base.clock import Clock
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
@@ -21,11 +21,11 @@ from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark.frame_source import Planner, SparkOffset
-from runtime_spark.indexed_feed import IndexedFeed
-from runtime_spark.layout import Layout
-from runtime_spark.manifest import manifest_of
-from runtime_spark.split_feed import SplitFeed
+from runtime_spark.checkpoint.manifest import manifest_of
+from runtime_spark.frames.layout import Layout
+from runtime_spark.source.frame_source import Planner, SparkOffset
+from runtime_spark.source.indexed_feed import IndexedFeed
+from runtime_spark.source.split_feed import SplitFeed
 from tests.spans import Spans
 from tests.support import Driver, KeptEntries, operator_named
 

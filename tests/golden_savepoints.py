@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dsv2 import ErrorPolicy, ExecutionEnvironment, JobHandle
+from dsv2.checks.json_documents import from_json, to_json
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import interval_join, join, processing_time_temporal_join, window_join
 from dsv2.extension.window import (
@@ -21,7 +22,6 @@ from dsv2.extension.window import (
     window,
 )
 from dsv2.local import LocalRuntime
-from dsv2.program.checked_json import from_json, to_json
 from dsv2.savepoint.metadata import SAVEPOINT_VERSION
 from dsv2.sinks import CollectSink
 from dsv2.state import aggregate_of

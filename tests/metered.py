@@ -8,7 +8,7 @@ from typing import Any
 
 from dsv2 import Collector, ExecutionEnvironment, JobHandle, JobListener, JobProgress, JobStatus, PartitionedContext
 from dsv2.graph import Plan
-from dsv2.progress import (
+from dsv2.jobs.progress import (
     BatchProgress,
     HistogramProgress,
     InputProgress,

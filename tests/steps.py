@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dsv2.folders import LocalFolder
+from dsv2.base.folders import LocalFolder
 
 __all__ = ("KilledError", "Steps", "steps_of", "steps_of_files")
 

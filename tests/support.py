@@ -20,7 +20,7 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.graph import Operator, Plan
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import END, START, STATUS, WATERMARK, Control, Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask

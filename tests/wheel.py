@@ -34,12 +34,12 @@ _ROOT = Path(__file__).parent.parent
 _EXTRAS = "spark,map-state,kafka,postgres,avro,protobuf,schema-registry,dashboard"
 _PACKAGES = {"dsv2", "runtime_spark"}
 _FILES = ("dsv2/py.typed", "runtime_spark/py.typed", "licenses/LICENSE", "licenses/NOTICE", "METADATA")
-_STATIC = "dsv2/dashboard/static"
+_STATIC = "dsv2/views/dashboard/static"
 _IMPORTED = "import dsv2, importlib.metadata as m; assert m.version('dsv2') == dsv2.__version__; print(dsv2.__file__)"
 _PAGE = """
 from urllib.request import urlopen
-from dsv2.dashboard import Dashboard
-from dsv2.dashboard.server import DashboardServer
+from dsv2.views.dashboard import Dashboard
+from dsv2.views.dashboard.server import DashboardServer
 print(urlopen(DashboardServer(Dashboard(0)).url).read().decode())
 """
 _SUITES = ("tests/property", "tests/conformance/test_local.py")

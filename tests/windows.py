@@ -22,7 +22,7 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import STATUS
 from dsv2.sinks import CollectSink
 from dsv2.state import AggregateFunction, StateDeclaration, StateDeclarations

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from benchmarks.common.measure import Sample, batch_seconds, checkpoint
 from benchmarks.common.report import Report
 from dsv2 import ExecutionEnvironment
-from runtime_spark.query import StreamingJob
+from runtime_spark.job.query import StreamingJob
 
 __all__ = ("WARM_UP", "Measured", "compare", "run_dsv2")
 

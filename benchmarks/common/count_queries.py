@@ -27,9 +27,9 @@ from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, Parti
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
-from runtime_spark.layout import spark_partition
-from runtime_spark.query import StreamingJob
-from runtime_spark.session import starting
+from runtime_spark.frames.layout import spark_partition
+from runtime_spark.frames.session import starting
+from runtime_spark.job.query import StreamingJob
 
 __all__ = (
     "PARTITIONS",

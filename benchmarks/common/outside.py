@@ -19,13 +19,13 @@ from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import DataGeneratorSource, IndexedSource
-from runtime_spark import stage
-from runtime_spark.frame_source import feed_for
-from runtime_spark.indexed_feed import IndexedFeed
-from runtime_spark.layout import Layout
-from runtime_spark.rows import COLUMNS, FrameEncoder, Row, decode_frame
-from runtime_spark.source_read import IndexRange
-from runtime_spark.worker import load_job, pack_job, patient_collector
+from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.rows import COLUMNS, FrameEncoder, Row, decode_frame
+from runtime_spark.frames.worker import load_job, pack_job, patient_collector
+from runtime_spark.source.frame_source import feed_for
+from runtime_spark.source.indexed_feed import IndexedFeed
+from runtime_spark.source.source_read import IndexRange
+from runtime_spark.task import stage
 
 __all__ = ("REST", "OutsideSpark")
 

@@ -21,12 +21,12 @@ from typing import Any
 from pyspark.sql.classic.dataframe import DataFrame
 
 from dsv2.runtime.operator.subtask import Subtask
-from runtime_spark import stage
-from runtime_spark.frame_source import FrameStreamReader
-from runtime_spark.indexed_feed import IndexedFeed
-from runtime_spark.query import StreamingJob
-from runtime_spark.source_read import SourceRead
-from runtime_spark.worker import WorkerJob
+from runtime_spark.frames.worker import WorkerJob
+from runtime_spark.job.query import StreamingJob
+from runtime_spark.source.frame_source import FrameStreamReader
+from runtime_spark.source.indexed_feed import IndexedFeed
+from runtime_spark.source.source_read import SourceRead
+from runtime_spark.task import stage
 
 __all__ = ("PARTS", "milliseconds", "settings", "watching")
 

@@ -13,7 +13,7 @@ from benchmarks.common.measure import batch_seconds, checkpoint, spark_session
 from benchmarks.peers.protocol import Outcome, Task
 from dsv2 import ExecutionEnvironment
 from runtime_spark import SparkRuntime
-from runtime_spark.query import StreamingJob
+from runtime_spark.job.query import StreamingJob
 
 __all__ = ("numbers", "run_dsv2", "run_query", "scattered")
 

@@ -3,7 +3,7 @@
 They run on columns where the records have columns, and record by record elsewhere, with the same results.
 """
 
-from dsv2.aggregates.declared import (
+from dsv2.aggregates.result_field import (
     Aggregate,
     Count,
     First,

@@ -9,7 +9,7 @@ from datetime import date, time
 from types import UnionType
 from typing import Any, NewType
 
-from dsv2.aggregates.declared import Aggregate, Count, Key, Mean, Part, Sum
+from dsv2.aggregates.result_field import Aggregate, Count, Key, Mean, Part, Sum
 from dsv2.errors import PlanError
 
 __all__ = ("field_types", "fits", "held_type", "shown")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from dsv2.aggregates.declared import Aggregate, Count, Mean, Part, Sum
 from dsv2.aggregates.field_types import field_types
-from dsv2.optional_types import without_none
+from dsv2.aggregates.result_field import Aggregate, Count, Mean, Part, Sum
+from dsv2.base.optional_types import without_none
 
 __all__ = ("Partial", "counted", "partial_of")
 

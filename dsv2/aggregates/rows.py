@@ -6,8 +6,8 @@ from collections.abc import Collection
 from typing import Any, Generic, TypeVar
 
 from dsv2.aggregates.result import DeclaredResult
-from dsv2.context import Collector, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.model.context import Collector, PartitionedContext
 from dsv2.spi import KeepsAggregates, KeptAggregates
 from dsv2.state import AggregateFunction, StateDeclaration, ValueStateDeclaration
 

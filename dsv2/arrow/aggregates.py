@@ -21,7 +21,7 @@ from dsv2.arrow.schema import schema_of
 from dsv2.errors import ConfigurationError, ContractError, SchemaError
 from dsv2.extension.event_time import EventTimeProcessFunction
 from dsv2.extension.window.strategy import SlidingWindowStrategy
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.spi import EmitBatch, KeepsAggregates, KeptAggregates, last_of
 from dsv2.state import StateDeclaration

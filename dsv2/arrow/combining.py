@@ -21,7 +21,7 @@ from dsv2.arrow.keyed.folding import fits_in_sum
 from dsv2.arrow.records import ArrowWholeNumbers, records_of, table_of
 from dsv2.arrow.schema import names_without_none, schema_of
 from dsv2.extension.window.strategy import SlidingWindowStrategy
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import BatchFunction, EmitBatch, FailedCallbackError, FailedRecordError
 
 __all__ = ("CombineColumns", "combined")

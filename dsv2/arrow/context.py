@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dsv2.arrow.keyed.state import ArrowKeyedState
 from dsv2.arrow.keyed.timers import ArrowTimers
-from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
+from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.state import ValueStateDeclaration
 
 __all__ = ("ArrowCollector", "ArrowContext", "ArrowNonPartitionedContext", "ArrowStates")

@@ -13,12 +13,12 @@ from dsv2.arrow.declared_types import declared_types
 from dsv2.arrow.keyed.columns import ArrowKeyedColumns, check_column_states
 from dsv2.arrow.records import records_of, table_of
 from dsv2.arrow.schema import schema_of
-from dsv2.callables import takes
-from dsv2.columnar import Columnar
+from dsv2.base.callables import takes
+from dsv2.base.columnar import Columnar
 from dsv2.errors import ConfigurationError, ContractError, PlanError, SchemaError
 from dsv2.extension.event_time import EventTimeProcessFunction
 from dsv2.functions import OneInput
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.spi import (
     BatchFunction,

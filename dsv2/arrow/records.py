@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from dsv2.arrow.encoding import Numbers, in_one_piece
 from dsv2.arrow.hashing import subtasks_of
 from dsv2.arrow.schema import fitted, rows_to_table, table_to_rows
-from dsv2.columnar import Columnar, WholeNumbers
+from dsv2.base.columnar import Columnar, WholeNumbers
 
 __all__ = ("ArrowRecords", "ArrowWholeNumbers", "records_of", "table_of")
 

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from dsv2.arrow.casts import array_of, cast_exactly
+from dsv2.base.optional_types import without_none
 from dsv2.errors import SchemaError
-from dsv2.optional_types import without_none
 
 __all__ = (
     "can_be_columns",

@@ -12,7 +12,7 @@ import pyarrow as pa
 from dsv2.arrow.declared_types import declared_types
 from dsv2.arrow.records import table_of
 from dsv2.arrow.schema import schema_of
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.sinks import DriverLimit, DriverSink, ParallelSink, SinkBatch, SinkInfo
 from dsv2.sinks.limit import MAX_BYTES, MAX_RECORDS
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dsv2.cli.command import add_command, add_group
 from dsv2.cli.report import Report, table
-from dsv2.cli.with_spark import add_report_options, add_state_key, checkpoint_commands, settings_of
+from dsv2.cli.spark_commands import add_report_options, add_state_key, checkpoint_commands, settings_of
 
 __all__ = ("add_commands",)
 

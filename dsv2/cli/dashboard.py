@@ -6,14 +6,14 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from dsv2.base.folders import Folder
 from dsv2.cli.command import add_command
 from dsv2.cli.report import Report
-from dsv2.cli.with_spark import add_settings, add_state_key, folder_at, settings_of, spark_commands
-from dsv2.dashboard import Dashboard
-from dsv2.dashboard.server import DashboardServer
-from dsv2.dashboard.stored import CheckpointJob
+from dsv2.cli.spark_commands import add_settings, add_state_key, folder_at, settings_of, spark_commands
 from dsv2.errors import ConfigurationError
-from dsv2.folders import Folder
+from dsv2.views.dashboard import Dashboard
+from dsv2.views.dashboard.server import DashboardServer
+from dsv2.views.dashboard.stored_job import CheckpointJob
 
 __all__ = ("add_commands",)
 

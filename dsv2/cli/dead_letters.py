@@ -9,12 +9,12 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from dsv2.base.printable import printable
 from dsv2.cli.command import add_command, add_group
 from dsv2.cli.report import Report, table
-from dsv2.cli.with_spark import add_report_options, session_for
+from dsv2.cli.spark_commands import add_report_options, session_for
 from dsv2.dead_letters import DeadLetters, LetterStatus, StoredLetter
 from dsv2.errors import ConfigurationError
-from dsv2.printable import printable
 
 __all__ = ("add_commands", "open_letters")
 

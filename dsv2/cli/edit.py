@@ -10,7 +10,7 @@ from typing import Any
 from dsv2.cli.command import add_command
 from dsv2.cli.dead_letters import open_letters
 from dsv2.cli.report import Report
-from dsv2.cli.with_spark import (
+from dsv2.cli.spark_commands import (
     add_report_options,
     add_state_key,
     open_savepoint,

@@ -8,15 +8,15 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+from dsv2.base.clock import SystemClock
+from dsv2.base.folders import Folder
 from dsv2.cli.command import add_command, add_group
 from dsv2.cli.report import Report, table
-from dsv2.cli.with_spark import add_report_options, folder_at, settings_of, spark_commands
-from dsv2.clock import SystemClock
+from dsv2.cli.spark_commands import add_report_options, folder_at, settings_of, spark_commands
 from dsv2.errors import ConfigurationError
 from dsv2.file_log import SinkFolder, read_log
 from dsv2.file_log.cleaning import clean
 from dsv2.file_log.description import Description
-from dsv2.folders import Folder
 
 __all__ = ("add_commands",)
 

@@ -13,17 +13,17 @@ from dsv2.cli.command import add_command
 from dsv2.cli.configuration import Configuration, add_options, add_run_options, configuration_of
 from dsv2.cli.pipeline import PipelineFunction, UserCodeError, build, load, takes_session
 from dsv2.cli.report import Report, print_error, table
+from dsv2.cli.spark_commands import spark_commands
 from dsv2.cli.type_check import check_types
-from dsv2.cli.with_spark import spark_commands
-from dsv2.dashboard.start import DashboardRuntime
 from dsv2.environment import ExecutionEnvironment
 from dsv2.errors import ConfigurationError, Dsv2Error
-from dsv2.explain import ChannelDiagram, Explanation, Finding, Format, Severity
-from dsv2.explain.text import finding_lines
 from dsv2.graph import Plan
-from dsv2.job import JobHandle, JobRuntime, JobStatus, RunOptions, Trigger
-from dsv2.runtime_view import ExplainingRuntime, RuntimeView
-from dsv2.terminal import NotedSignals, signals_noted, watch
+from dsv2.jobs.handle import JobHandle, JobRuntime, JobStatus, RunOptions, Trigger
+from dsv2.jobs.runtime_view import ExplainingRuntime, RuntimeView
+from dsv2.views.dashboard.start import DashboardRuntime
+from dsv2.views.explain import ChannelDiagram, Explanation, Finding, Format, Severity
+from dsv2.views.explain.text import finding_lines
+from dsv2.views.terminal import NotedSignals, signals_noted, watch
 
 __all__ = ("add_commands",)
 

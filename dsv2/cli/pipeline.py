@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
+from dsv2.checks.tracebacks import user_frames
 from dsv2.cli.configuration import Configuration
 from dsv2.environment import ExecutionEnvironment, starts_refused
 from dsv2.errors import ConfigurationError, Dsv2Error
-from dsv2.tracebacks import user_frames
 
 __all__ = ("PipelineFunction", "UserCodeError", "build", "load", "takes_session")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-from dsv2.printable import printable, printable_lines
+from dsv2.base.printable import printable, printable_lines
 
 __all__ = ("Report", "json_value", "print_error", "table")
 

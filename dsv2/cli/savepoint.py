@@ -10,7 +10,7 @@ from typing import Any
 from dsv2.cli.command import add_command, add_group
 from dsv2.cli.edit import add_edit
 from dsv2.cli.report import Report, table
-from dsv2.cli.with_spark import add_report_options, add_state_key, checkpoint_commands, open_savepoint, settings_of
+from dsv2.cli.spark_commands import add_report_options, add_state_key, checkpoint_commands, open_savepoint, settings_of
 from dsv2.savepoint.metadata import SinkPosition
 
 __all__ = ("add_commands",)

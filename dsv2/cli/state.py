@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsv2.cli.command import add_command, add_group
 from dsv2.cli.report import Report, json_value, table
-from dsv2.cli.with_spark import add_report_options, open_savepoint
+from dsv2.cli.spark_commands import add_report_options, open_savepoint
 from dsv2.errors import ConfigurationError
 from dsv2.savepoint import StateTable
 

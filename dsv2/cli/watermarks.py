@@ -8,22 +8,22 @@ from typing import Any
 
 import msgspec
 
+from dsv2.base.clock import SystemClock
 from dsv2.cli.command import add_command
 from dsv2.cli.report import Report, table
-from dsv2.cli.with_spark import add_report_options, folder_at
-from dsv2.clock import SystemClock
+from dsv2.cli.spark_commands import add_report_options, folder_at
 from dsv2.errors import ConfigurationError
-from dsv2.explain import PlanView
-from dsv2.progress import JobProgress
-from dsv2.progress_log import read_job, read_progress
-from dsv2.watermark_report import (
+from dsv2.jobs.progress import JobProgress
+from dsv2.jobs.progress_log import read_job, read_progress
+from dsv2.views.explain import PlanView
+from dsv2.views.watermark_report import (
     ChannelWatermark,
     InputWatermark,
     OperatorWatermark,
     WatermarkReport,
     report_watermarks,
 )
-from dsv2.watermark_report.units import duration_text, time_text
+from dsv2.views.watermark_report.units import duration_text, time_text
 
 __all__ = ("add_commands",)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from dsv2.checks.json_documents import from_json, to_json
 from dsv2.errors import CorruptDataError
-from dsv2.program.checked_json import from_json, to_json
 
 __all__ = ("StoredLetter", "encoded", "parsed")
 

@@ -9,12 +9,12 @@ from importlib import import_module
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
+from dsv2.base.folders import Folder
+from dsv2.checks.paths import local_folder
 from dsv2.dead_letters.letter import StoredLetter
 from dsv2.dead_letters.letter_ids import LetterIds
 from dsv2.dead_letters.store import FOLDER, JobLetters, jobs_in
 from dsv2.errors import ConfigurationError
-from dsv2.folders import Folder
-from dsv2.paths import local_folder
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 
@@ -65,9 +65,9 @@ class DeadLetters:
         """
         if spark is None:
             return DeadLetters(local_folder(path, "Open it with spark=..."))
-        usable = import_module("runtime_spark.failures").usable
+        usable = import_module("runtime_spark.frames.failures").usable
         with usable(f"The folder {fspath(path)}"):
-            return DeadLetters(import_module("runtime_spark.folders").open_folder(spark, fspath(path)))
+            return DeadLetters(import_module("runtime_spark.platform.folders").open_folder(spark, fspath(path)))
 
     @cached_property
     def letters(self) -> Sequence[StoredLetter]:

@@ -14,7 +14,7 @@ from dsv2.errors import CorruptDataError, Dsv2Error, IncompatibleCheckpointError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.data_types import DataTypes
-from dsv2.runtime.serde.stand_ins import StandIns
+from dsv2.runtime.serde.placeholders import StandIns
 from dsv2.runtime.sources.offsets import ReplayedValue, SourceOffset, replays_in
 from dsv2.runtime.state.replay_rows import ReplayPlace, replayed_record
 from dsv2.runtime.state.rows import RowKind, StateRow

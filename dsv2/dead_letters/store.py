@@ -20,11 +20,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from dsv2.base.folders import Folder
+from dsv2.checks.json_documents import read_document, write_document
 from dsv2.dead_letters.letter import StoredLetter, encoded, parsed
 from dsv2.dead_letters.letter_ids import LetterIds
 from dsv2.errors import ConfigurationError, CorruptDataError
-from dsv2.folders import Folder
-from dsv2.program.checked_json import read_document, write_document
 
 if TYPE_CHECKING:
     from dsv2.dead_letters.replay import Replays

@@ -11,7 +11,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from dsv2.clock import Clock
+from dsv2.base.clock import Clock
+from dsv2.base.folders import Folder
 from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
 from dsv2.file_log.description import Description
 from dsv2.file_log.entry import Pending
@@ -20,7 +21,6 @@ from dsv2.file_log.names import PENDING, REPLACING
 from dsv2.file_log.ownership import OutputOwner, SinkPlace
 from dsv2.file_log.sink_folder import SinkFolder
 from dsv2.file_log.state import has_log, read_log, read_part
-from dsv2.folders import Folder
 
 __all__ = ("Completion", "has_batch")
 

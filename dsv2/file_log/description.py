@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dsv2.base.folders import Folder, ReadableFolder
+from dsv2.checks.json_documents import write_document
 from dsv2.errors import ConfigurationError
 from dsv2.file_log.names import DESCRIPTION
 from dsv2.file_log.state import read_part
-from dsv2.folders import Folder, ReadableFolder
-from dsv2.program.checked_json import write_document
 
 __all__ = ("Description",)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dsv2.base.folders import Folder
+from dsv2.checks.json_documents import encoded
 from dsv2.errors import JobError
 from dsv2.file_log.entry import Entry
 from dsv2.file_log.state import entry_name, read_log, snapshot_name, snapshots, versions
-from dsv2.folders import Folder
-from dsv2.program.checked_json import encoded
 
 __all__ = ("FileLog", "LogConflictError")
 

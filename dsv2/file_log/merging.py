@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import Protocol
 
+from dsv2.base.folders import Folder, ReadableFolder
+from dsv2.checks.json_documents import read_existing, write_document
 from dsv2.file_log.entry import DataFile
 from dsv2.file_log.names import SEGMENTS, partition_folder
-from dsv2.folders import Folder, ReadableFolder
-from dsv2.program.checked_json import read_existing, write_document
 
 __all__ = ("MergeGroup", "Merged", "Merger", "in_order", "merge_groups", "read_ends", "segments_name", "write_ends")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dsv2.base.folders import Folder
 from dsv2.errors import ConfigurationError, IncompatibleCheckpointError
 from dsv2.file_log.description import Description
 from dsv2.file_log.names import is_hidden
 from dsv2.file_log.state import has_log, read_log
-from dsv2.folders import Folder
 
 __all__ = ("OutputOwner", "SinkPlace")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dsv2.base.folders import ReadableFolder
 from dsv2.file_log.entry import DataFile
 from dsv2.file_log.merging import in_order, read_ends
 from dsv2.file_log.state import LogState
-from dsv2.folders import ReadableFolder
 
 __all__ = ("Part", "parts_between")
 

@@ -10,8 +10,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+from dsv2.base.optional_types import without_none
 from dsv2.errors import SchemaError
-from dsv2.optional_types import without_none
 
 __all__ = ("check_columns", "fields_of", "json_schema")
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from dsv2.base.folders import ReadableFolder
+from dsv2.checks.json_documents import encoded, read_document
 from dsv2.errors import CorruptDataError
 from dsv2.file_log.entry import DataFile, Entry, Snapshot
 from dsv2.file_log.names import LOG
-from dsv2.folders import ReadableFolder
-from dsv2.program.checked_json import encoded, read_document
 
 __all__ = ("LogState", "entry_name", "has_log", "read_log", "read_part", "snapshot_name", "snapshots", "versions")
 

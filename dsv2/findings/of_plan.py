@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from dsv2.aggregates.rows import EmitWindow, RunningAggregate
-from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import PlanWarning, UnreadStreamWarning
 from dsv2.extension.join.unbounded import UnboundedJoin
 from dsv2.findings.event_time_findings import event_time_findings
@@ -20,6 +19,7 @@ from dsv2.graph.flow import Flow
 from dsv2.graph.plan import AtSource, Exchange
 from dsv2.graph.record_types import declared_type
 from dsv2.graph.stateful import may_keep_state
+from dsv2.model.context import RuntimeExecutionMode
 from dsv2.sinks import DriverSink
 from dsv2.sources import IndexedSource
 from dsv2.spi import WrappingFunction

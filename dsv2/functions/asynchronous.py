@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from dsv2.async_settings import AsyncBatchSettings, AsyncSettings
-from dsv2.context import BatchContext, Collector, NonPartitionedContext, PartitionedContext
 from dsv2.errors import ConfigurationError, PlanError
+from dsv2.model.async_settings import AsyncBatchSettings, AsyncSettings
+from dsv2.model.context import BatchContext, Collector, NonPartitionedContext, PartitionedContext
 from dsv2.spi import AsyncFunction, Position
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 

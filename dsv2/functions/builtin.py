@@ -7,9 +7,9 @@ from itertools import chain, compress, repeat
 from operator import sub
 from typing import Generic, TypeVar
 
-from dsv2.context import Collector, PartitionedContext
 from dsv2.functions.one_input import OneInputStreamProcessFunction
-from dsv2.record_batch import RecordBatch
+from dsv2.model.context import Collector, PartitionedContext
+from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import BatchFunction, EmitBatch, FailedRecordError
 
 __all__ = ("CallableFunction", "FilterFunction", "FlatMapFunction", "MapFunction")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
-from dsv2.arguments import as_choice
+from dsv2.checks.arguments import as_choice
 from dsv2.errors import WatermarkDeclarationError
 from dsv2.watermark import (
     BoolWatermark,

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Generic, TypeAlias, TypeVar
 
-from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
+from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.spi import AsyncFunction, ColumnarFunction, ProcessFunction
 from dsv2.watermark import KeyedWatermark, Watermark, WatermarkHandlingResult
 

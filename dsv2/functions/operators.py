@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from math import log
 from typing import Any, Generic, TypeVar
 
-from dsv2.context import Collector, PartitionedContext
 from dsv2.functions.one_input import OneInputStreamProcessFunction
-from dsv2.record_batch import RecordBatch
+from dsv2.model.context import Collector, PartitionedContext
+from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import BatchFunction, EmitBatch
 from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
 

@@ -10,7 +10,7 @@ from dsv2.errors import WatermarkDeclarationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph.per_key import receives_keys
 from dsv2.graph.plan import Edge, Operator, OperatorKind
-from dsv2.graph.reachable import reachable
+from dsv2.graph.reachability import reachable
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy
 from dsv2.watermark.combination_function import is_idempotent
 

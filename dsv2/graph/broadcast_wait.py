@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dsv2.arguments import check_whole_number
+from dsv2.checks.arguments import check_whole_number
 from dsv2.errors import ConfigurationError
 from dsv2.watermark import BoolWatermarkDeclaration, Watermark, WatermarkDeclaration
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from dsv2.cells import shown_file
-from dsv2.context import RuntimeExecutionMode
-from dsv2.error_policy import ErrorPolicy
+from dsv2.base.notebook_cells import shown_file
 from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph.addresses import with_addresses
@@ -40,7 +38,9 @@ from dsv2.graph.sink_checks import with_sink_checks
 from dsv2.graph.states import check_states
 from dsv2.graph.uids import Uid, uids_of
 from dsv2.graph.watermark_handlers import check_handlers
-from dsv2.output_tag import OutputTag
+from dsv2.model.context import RuntimeExecutionMode
+from dsv2.model.error_policy import ErrorPolicy
+from dsv2.model.output_tag import OutputTag
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, WatermarkStrategy
 from dsv2.spi import BatchFunction, Position

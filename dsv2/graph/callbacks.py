@@ -10,10 +10,10 @@ import inspect
 from collections.abc import Iterator
 from types import FunctionType
 
-from dsv2.callables import deferred_kind, takes
+from dsv2.base.callables import deferred_kind, takes
 from dsv2.errors import PlanError
 from dsv2.functions import CallableFunction, FilterFunction, FlatMapFunction, MapFunction
-from dsv2.graph.misspelt import check_names
+from dsv2.graph.callback_names import check_names
 from dsv2.graph.plan import Operator
 from dsv2.spi import WrappingFunction
 from dsv2.state import AggregatingStateDeclaration

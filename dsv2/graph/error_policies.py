@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from dsv2.error_policy import ErrorAction, ErrorPolicy
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.functions import ProcessFunction
 from dsv2.graph.plan import DEAD_LETTERS
 from dsv2.graph.sink_checks import SinkCheck
-from dsv2.output_tag import OutputTag
+from dsv2.model.error_policy import ErrorAction, ErrorPolicy
+from dsv2.model.output_tag import OutputTag
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource
 

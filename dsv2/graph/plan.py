@@ -9,21 +9,21 @@ from enum import Enum, IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dsv2.context import RuntimeExecutionMode
-from dsv2.error_policy import DeadLetter, ErrorPolicy
+from dsv2.base.record_position import Offset, SplitName
 from dsv2.functions import ProcessFunction
 from dsv2.graph.broadcast_wait import WaitForBroadcast
-from dsv2.graph.reachable import reachable
+from dsv2.graph.reachability import reachable
 from dsv2.graph.sections import Passage, passages_of, sections_of
-from dsv2.output_tag import OutputTag
-from dsv2.record_position import Offset, SplitName
+from dsv2.model.context import RuntimeExecutionMode
+from dsv2.model.error_policy import DeadLetter, ErrorPolicy
+from dsv2.model.output_tag import OutputTag
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, WatermarkStrategy
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import USE_PROCESSING_TIME
 
 if TYPE_CHECKING:
-    from dsv2.explain import Explanation, Format
+    from dsv2.views.explain import Explanation, Format
 
 __all__ = (
     "DEAD_LETTERS",
@@ -424,7 +424,7 @@ class Plan:
 
     def explain(self, format: Format = "text") -> Explanation:
         """Explain this plan, as ``ExecutionEnvironment.explain`` does, but without what a runtime adds."""
-        from dsv2.explain import explain  # not loaded unless it is used
+        from dsv2.views.explain import explain  # not loaded unless it is used
 
         return explain(self, format)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dsv2.errors import PlanError
-from dsv2.graph.reachable import reachable
+from dsv2.graph.reachability import reachable
 from dsv2.sources import ContinuedDataFrameSource
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dsv2.errors import PlanError
 from dsv2.functions import ProcessFunction
-from dsv2.output_tag import OutputTag
+from dsv2.model.output_tag import OutputTag
 
 __all__ = ("declared_outputs", "find_output", "list_tags")
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from dsv2.context import Collector, PartitionedContext
 from dsv2.errors import JobError, PlanError, ResourceError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph.plan import Operator, OperatorKind, Plan
+from dsv2.model.context import Collector, PartitionedContext
 from dsv2.sinks import FileSink, Sink
 from dsv2.spi import FailedCallbackError
 

@@ -11,10 +11,10 @@ from typing import Any, cast
 
 from typing_extensions import Format, get_annotations
 
-from dsv2.async_resource import AsyncResource
 from dsv2.functions import CallableFunction, ProcessFunction
 from dsv2.graph.sink_checks import SinkCheck
-from dsv2.resource import Resource
+from dsv2.model.async_resource import AsyncResource
+from dsv2.model.resource import Resource
 from dsv2.sinks import ParallelSink, Sink
 from dsv2.sources import BaseSource
 from dsv2.spi import BatchFunction, WrappingFunction

@@ -7,7 +7,7 @@ from typing import Any
 
 from dsv2.graph.builder import InputRef, Node, PlanBuilder
 from dsv2.graph.plan import Exchange, OperatorKind
-from dsv2.graph.reachable import reachable
+from dsv2.graph.reachability import reachable
 from dsv2.sinks import Sink
 
 __all__ = ("pipeline_to",)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from dsv2.callables import deferred_kind, takes
+from dsv2.base.callables import deferred_kind, takes
 from dsv2.errors import WatermarkDeclarationError
 from dsv2.functions import ProcessFunction
 from dsv2.functions.handlers import FunctionInput, WatermarkHandler, watermark_handlers

@@ -1,6 +1,6 @@
 """The local runtime: it runs a plan in one process, for tests and experiments, and as the reference."""
 
-from dsv2.job import JobRuntime
+from dsv2.jobs.handle import JobRuntime
 from dsv2.local.runtime import LocalRuntime
 
 __all__ = ("LocalRuntime", "create")

@@ -9,20 +9,20 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any
 
-from dsv2.context import RuntimeExecutionMode
-from dsv2.graph.skips import SkippedRecords
-from dsv2.job import input_is_bounded
-from dsv2.local.beginning import on_disk
+from dsv2.checkpoint.description import describe, describe_sinks
+from dsv2.checkpoint.file_folders import folders_of
+from dsv2.checkpoint.history import continued_programs
+from dsv2.checkpoint.key_samples import add_samples
+from dsv2.graph.record_skips import SkippedRecords
+from dsv2.jobs.handle import input_is_bounded
+from dsv2.jobs.progress_log import ProgressLog
 from dsv2.local.checkpoint import StoredBatch, SubtaskState
+from dsv2.local.restoration import on_disk
 from dsv2.local.run import LocalRun
 from dsv2.local.savepoints import restart
 from dsv2.local.sinks import LocalSinks, encoded_outputs
 from dsv2.local.start import JobStart
-from dsv2.program.description import describe, describe_sinks
-from dsv2.program.file_folders import folders_of
-from dsv2.program.history import continued_programs
-from dsv2.program.key_samples import add_samples
-from dsv2.progress_log import ProgressLog
+from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.report.failure_limits import FailureLimits
 from dsv2.runtime.report.job_reports import JobReports

@@ -22,13 +22,13 @@ from zlib import crc32
 
 import msgspec
 
+from dsv2.base.folders import LocalFolder
+from dsv2.checkpoint.description import Description
+from dsv2.checkpoint.folder_kinds import LOCAL_FILES, FolderKind, check_no_savepoint, kind_of_folder
+from dsv2.checkpoint.key_samples import KeySample
+from dsv2.checks.json_documents import encoded, from_json
 from dsv2.dead_letters.replay import Replays
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
-from dsv2.folders import LocalFolder
-from dsv2.program.checked_json import encoded, from_json
-from dsv2.program.description import Description
-from dsv2.program.folder_kinds import LOCAL_FILES, FolderKind, check_no_savepoint, kind_of_folder
-from dsv2.program.key_samples import KeySample
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.version import __version__
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from dsv2.errors import ConfigurationError
-from dsv2.local.beginning import on_disk
 from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch
+from dsv2.local.restoration import on_disk
 from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.serde.stand_ins import StandIns
+from dsv2.runtime.serde.placeholders import StandIns
 from dsv2.runtime.state.rows import StateRow, rows_of
 from dsv2.savepoint.metadata import Origin, SavepointInfo, sink_positions
 from dsv2.savepoint.writer import write_savepoint

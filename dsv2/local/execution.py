@@ -5,25 +5,25 @@ from __future__ import annotations
 import random
 from uuid import uuid4
 
+from dsv2.base.log_scope import LogScope, in_scope
+from dsv2.checkpoint.run_history import begin_run
 from dsv2.errors import CorruptDataError
 from dsv2.file_log.ownership import OutputOwner
-from dsv2.graph.skips import warn_of_missed_skips
+from dsv2.graph.record_skips import warn_of_missed_skips
+from dsv2.jobs.progress import JobProgress
+from dsv2.jobs.progress_log import ProgressLog
+from dsv2.jobs.runtime_view import RuntimeView
 from dsv2.local.batches import MicroBatches, Outcome, Recorder
-from dsv2.local.beginning import State
-from dsv2.local.reading import Reading
+from dsv2.local.restoration import State
 from dsv2.local.run import CancelledError, LocalRun
 from dsv2.local.savepoints import restore
 from dsv2.local.sinks import LocalSinks
+from dsv2.local.source_reading import Reading
 from dsv2.local.start import JobStart
-from dsv2.log_scope import LogScope, in_scope
-from dsv2.program.run_history import begin_run
-from dsv2.progress import JobProgress
-from dsv2.progress_log import ProgressLog
-from dsv2.resource import resources_in_use
+from dsv2.model.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.state.timers import BatchTime
-from dsv2.runtime_view import RuntimeView
 from dsv2.sinks import SinkRunInfo
 
 __all__ = ("Execution",)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dsv2.clock import Clock
+from dsv2.base.clock import Clock
+from dsv2.base.folders import Folder
 from dsv2.connectors.client_library import require_client_library
 from dsv2.connectors.files.sink_writer import FileSinkWriter, SchemaCheck
 from dsv2.connectors.files.table_files import check_writable, encoded, joined, partitions, table_of, writer_of
@@ -14,10 +15,9 @@ from dsv2.file_log import Merged, MergeGroup
 from dsv2.file_log.description import Description
 from dsv2.file_log.ownership import OutputOwner, SinkPlace
 from dsv2.file_log.schema import json_schema
-from dsv2.folders import Folder
 from dsv2.graph import Operator, Plan, sink_checks
-from dsv2.local.beginning import on_disk
-from dsv2.record_batch import RecordBatch
+from dsv2.local.restoration import on_disk
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.report.sink_calls import name_of
 from dsv2.sinks import FileSink
 

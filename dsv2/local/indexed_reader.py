@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import random
 
-from dsv2.clock import Clock
-from dsv2.context import RuntimeExecutionMode
+from dsv2.base.clock import Clock
 from dsv2.errors import SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
+from dsv2.jobs.progress import SplitProgress
 from dsv2.local.mutation import MutationCheck
-from dsv2.local.reading import Reading
-from dsv2.progress import SplitProgress
+from dsv2.local.source_reading import Reading
+from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.sources.continuation import check_content
 from dsv2.runtime.sources.indexed_planner import DEFAULT_RECORDS_PER_BATCH, IndexedPlanner, has_ended, index_of

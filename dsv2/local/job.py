@@ -6,18 +6,18 @@ import atexit
 import threading
 from os import PathLike
 
-from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
-from dsv2.local.beginning import on_disk
+from dsv2.jobs.progress import JobProgress
+from dsv2.jobs.unfinished import asked
 from dsv2.local.execution import Execution
+from dsv2.local.restoration import on_disk
 from dsv2.local.savepoints import take
 from dsv2.local.start import JobStart
-from dsv2.progress import JobProgress
+from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.report.base_job import ThreadJob
-from dsv2.runtime.report.ways_out import TO_TRACE, with_ways_out
+from dsv2.runtime.report.remedies import TO_TRACE, with_ways_out
 from dsv2.savepoint.metadata import Origin
 from dsv2.savepoint.writer import check_unused
-from dsv2.unfinished import asked
 
 __all__ = ("LocalJob",)
 

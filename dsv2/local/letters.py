@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dsv2.checks.paths import local_folder
 from dsv2.dead_letters.location import letters_path
 from dsv2.dead_letters.replay import Replays
 from dsv2.dead_letters.store import JobLetters, LetterWriter
 from dsv2.graph import Plan
-from dsv2.job import RunOptions
-from dsv2.paths import local_folder
+from dsv2.jobs.handle import RunOptions
 
 __all__ = ("LocalLetters", "job_letters")
 

@@ -7,17 +7,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dsv2.clock import Clock, elapsed_ns
+from dsv2.base.clock import Clock, elapsed_ns
+from dsv2.base.record_position import Offset, SplitName
+from dsv2.checkpoint.key_samples import KeySample, KeySampler
 from dsv2.errors import InternalError
 from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.jobs.progress import SplitProgress
 from dsv2.local.indexed_reader import IndexedReader, IndexedSourceRun, own_copy
 from dsv2.local.mutation import MutationCheck
-from dsv2.local.reading import Reading
+from dsv2.local.source_reading import Reading
 from dsv2.local.split_reader import SplitReader, SplitSourceRun
 from dsv2.local.wire import Wire
-from dsv2.program.key_samples import KeySample, KeySampler
-from dsv2.progress import SplitProgress
-from dsv2.record_position import Offset, SplitName
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask

@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from uuid import uuid4
 
-from dsv2.arguments import check_whole_number
-from dsv2.clock import Clock, SystemClock
-from dsv2.context import RuntimeExecutionMode
+from dsv2.base.clock import Clock, SystemClock
+from dsv2.base.folders import Folder
+from dsv2.checkpoint.file_folders import folders_of, left_folders
+from dsv2.checks.arguments import check_whole_number
 from dsv2.errors import PlanError
 from dsv2.file_log.completion import Completion
 from dsv2.file_log.ownership import OutputOwner
-from dsv2.folders import Folder
 from dsv2.graph import Plan
 from dsv2.graph.missing_uids import check_uids
-from dsv2.job import RunOptions, default_trigger, input_is_bounded
-from dsv2.job_configuration import configuration_of
-from dsv2.local.beginning import Beginning, beginning_of, on_disk
+from dsv2.jobs.configuration import configuration_of
+from dsv2.jobs.handle import RunOptions, default_trigger, input_is_bounded
+from dsv2.jobs.runtime_view import RuntimeView
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.checks import check_plan, check_start
 from dsv2.local.control import JobControl
@@ -27,11 +27,11 @@ from dsv2.local.execution import Execution
 from dsv2.local.file_sinks import LocalMerger, places_of, with_schema_checks
 from dsv2.local.job import LocalJob
 from dsv2.local.letters import LocalLetters
-from dsv2.local.skips import plan_of_run
+from dsv2.local.record_skips import plan_of_run
+from dsv2.local.restoration import Beginning, beginning_of, on_disk
 from dsv2.local.start import JobStart
-from dsv2.program.file_folders import folders_of, left_folders
+from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.report.job_listeners import JobListeners
-from dsv2.runtime_view import RuntimeView
 
 __all__ = ("LocalRuntime",)
 

@@ -8,14 +8,14 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from dsv2.clock import Clock, SystemClock
-from dsv2.context import RuntimeExecutionMode
+from dsv2.base.clock import Clock, SystemClock
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.local.checks import check_plan
-from dsv2.local.reading import Reading
 from dsv2.local.run import CancelledError, LocalRun
-from dsv2.resource import resources_in_use
+from dsv2.local.source_reading import Reading
+from dsv2.model.context import RuntimeExecutionMode
+from dsv2.model.resource import resources_in_use
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sources import BaseSource

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from dsv2.base.folders import Folder
+from dsv2.checkpoint.description import Description, describe, describe_sinks
+from dsv2.checkpoint.file_folders import folders_of
+from dsv2.checkpoint.history import continued_programs
 from dsv2.dead_letters.replay import Replays
-from dsv2.folders import Folder
 from dsv2.graph import Plan
-from dsv2.local.beginning import on_disk
+from dsv2.local.restoration import on_disk
 from dsv2.local.run import LocalRun
-from dsv2.program.description import Description, describe, describe_sinks
-from dsv2.program.file_folders import folders_of
-from dsv2.program.history import continued_programs
 from dsv2.runtime.rescale import ProgramSuccession
-from dsv2.runtime.sources.sent_before import sent_before
+from dsv2.runtime.sources.sent_watermarks import sent_before
 from dsv2.runtime.state.row_routing import RowRouter
 from dsv2.runtime.state.rows import StateRow
 from dsv2.savepoint.metadata import Origin, SavepointInfo, SourcePosition, sink_positions

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dsv2.clock import Clock
+from dsv2.base.clock import Clock
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.local.checkpoint import SinkOutput
 from dsv2.local.file_sinks import LocalFileSink
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.report.sink_calls import begin, name_of, write_in_task, write_on_driver
 from dsv2.runtime.serde.codec import BlobKind, Codec

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dsv2.clock import Clock
+from dsv2.base.clock import Clock
+from dsv2.checkpoint.failed_batch import Unblocking
 from dsv2.graph import Plan
-from dsv2.job import Trigger
-from dsv2.job_configuration import Section
-from dsv2.local.beginning import Beginning
+from dsv2.jobs.configuration import Section
+from dsv2.jobs.handle import Trigger
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.control import JobControl
 from dsv2.local.letters import LocalLetters
-from dsv2.program.unblocking import Unblocking
+from dsv2.local.restoration import Beginning
 from dsv2.runtime.report.job_listeners import JobListeners
 
 __all__ = ("JobStart",)

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
-from dsv2.program.column_types import ColumnType
+from dsv2.checkpoint.column_types import ColumnType
 
 if TYPE_CHECKING:
     import pyarrow as pa

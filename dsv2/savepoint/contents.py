@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from dsv2.checkpoint.column_types import ColumnType, column_type_of_value
 from dsv2.errors import CorruptDataError
 from dsv2.extension.join.contents import BUFFERED_ROWS, LATEST, LATEST_ROWS, RECORD, TIME, WAITING
 from dsv2.extension.window.entry import CONTENTS, ENDS, STATES
-from dsv2.program.column_types import ColumnType, column_type_of_value
 from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.serde.stand_ins import StandIns
+from dsv2.runtime.serde.placeholders import StandIns
 from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.columns import to_array

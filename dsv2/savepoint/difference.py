@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from dsv2.program.differences import differences
+from dsv2.checkpoint.differences import differences
 from dsv2.runtime.state.rows import StateRow
 from dsv2.savepoint.buckets import RowBuckets
 from dsv2.savepoint.metadata import SinkPosition

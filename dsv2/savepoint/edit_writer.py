@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dsv2.base.folders import Folder
+from dsv2.checkpoint.folder_kinds import SAVEPOINT_FILE
 from dsv2.errors import ConfigurationError
-from dsv2.folders import Folder
-from dsv2.program.folder_kinds import SAVEPOINT_FILE
 from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.serde.stand_ins import StandIns
-from dsv2.savepoint.draft import Draft
-from dsv2.savepoint.given_state import local_values
+from dsv2.runtime.serde.placeholders import StandIns
+from dsv2.savepoint.edited_savepoint import Draft
 from dsv2.savepoint.row_edits import edit_rows
+from dsv2.savepoint.table_state import local_values
 from dsv2.savepoint.tables import rows_in
 from dsv2.savepoint.writer import TableWriter, check_unused
 

@@ -10,16 +10,9 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from dsv2.context import RuntimeExecutionMode
-from dsv2.dead_letters import StoredLetter
-from dsv2.dead_letters.replay import replay_rows, replayed_values
-from dsv2.errors import ConfigurationError
-from dsv2.graph import OperatorKind, Plan
-from dsv2.graph.keys import declared_key
-from dsv2.paths import local_folder
-from dsv2.program.class_changes import classes_of
-from dsv2.program.column_types import ColumnType
-from dsv2.program.description import (
+from dsv2.checkpoint.class_changes import classes_of
+from dsv2.checkpoint.column_types import ColumnType
+from dsv2.checkpoint.description import (
     FURTHER,
     describe,
     describe_sinks,
@@ -27,11 +20,17 @@ from dsv2.program.description import (
     holds_several_values,
     state_shape,
 )
+from dsv2.checks.paths import local_folder
+from dsv2.dead_letters import StoredLetter
+from dsv2.dead_letters.replay import replay_rows, replayed_values
+from dsv2.errors import ConfigurationError
+from dsv2.graph import OperatorKind, Plan
+from dsv2.graph.keys import declared_key
+from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.migrations import split_name, stored_name, versioned_name
-from dsv2.savepoint.draft import Draft, Given, Replay
 from dsv2.savepoint.edit_writer import write_edited
-from dsv2.savepoint.edited_info import (
+from dsv2.savepoint.edited_metadata import (
     with_operator,
     with_position,
     with_renamed_operator,
@@ -40,6 +39,7 @@ from dsv2.savepoint.edited_info import (
     without_operator,
     without_state,
 )
+from dsv2.savepoint.edited_savepoint import Draft, Given, Replay
 from dsv2.savepoint.editor_checks import (
     check_callable,
     check_can_hold,
@@ -54,11 +54,11 @@ from dsv2.savepoint.editor_checks import (
     is_keyed,
     listed,
 )
-from dsv2.savepoint.given_state import GivenState, StateData, is_on_spark
 from dsv2.savepoint.metadata import PYTHON_VERSION, JsonObject, Origin, SavepointInfo, own_states, sink_positions
 from dsv2.savepoint.row_edits import DropOperator, DropState, Edit, FilterKeys, MapState, RenameOperator, RenameState
 from dsv2.savepoint.source_positions import check_first_position, check_new_position
 from dsv2.savepoint.source_replays import with_values
+from dsv2.savepoint.table_state import GivenState, StateData, is_on_spark
 from dsv2.state import StateDeclaration
 from dsv2.state.types import classes_in
 from dsv2.version import __version__

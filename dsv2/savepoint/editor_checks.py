@@ -7,20 +7,20 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
 
-from dsv2.callables import takes
+from dsv2.base.callables import takes
+from dsv2.checkpoint.class_changes import Classes
+from dsv2.checkpoint.type_shapes import shown
 from dsv2.dead_letters import StoredLetter
 from dsv2.dead_letters.letter_ids import LetterIds
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind
-from dsv2.program.class_changes import Classes
-from dsv2.program.type_shapes import shown
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.migrations import split_name
 from dsv2.savepoint.buckets import RowBuckets
-from dsv2.savepoint.given_state import GivenState, StateData, local_values
 from dsv2.savepoint.metadata import JsonObject, SavepointInfo
+from dsv2.savepoint.table_state import GivenState, StateData, local_values
 from dsv2.savepoint.tables import TableId
 from dsv2.state import RedistributionMode, StateDeclaration
 from dsv2.state.types import classes_in

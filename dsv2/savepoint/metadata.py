@@ -11,15 +11,15 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from dsv2.base.folders import Folder
+from dsv2.checkpoint.column_types import is_column_type
+from dsv2.checkpoint.description import FURTHER
+from dsv2.checkpoint.description_check import check_description
+from dsv2.checkpoint.folder_kinds import SAVEPOINT_FILE, FolderKind, kind_of_folder
+from dsv2.checkpoint.key_samples import KeySample
+from dsv2.checks.json_documents import from_json, to_json
 from dsv2.dead_letters.replay import Replays
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
-from dsv2.folders import Folder
-from dsv2.program.checked_json import from_json, to_json
-from dsv2.program.column_types import is_column_type
-from dsv2.program.description import FURTHER
-from dsv2.program.description_check import check_description
-from dsv2.program.folder_kinds import SAVEPOINT_FILE, FolderKind, kind_of_folder
-from dsv2.program.key_samples import KeySample
 from dsv2.savepoint.tables import SavepointTable
 from dsv2.version import __version__
 
@@ -125,7 +125,7 @@ class SavepointInfo:
     Attributes:
         savepoint_id: Unique.
         origin: What it was taken from.
-        programs: The descriptions of the programs that wrote the state (``dsv2.program``), the last one last.
+        programs: The descriptions of the programs that wrote the state (``dsv2.checkpoint``), the last one last.
         keys: Samples of keys (``KeySample``), with which a changed key selector is noticed.
         fields: The names of the function fields in the state, by uid.
         tables: The tables with the state of operators. An operator without tables has no state.

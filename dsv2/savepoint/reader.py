@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import sha256
 
+from dsv2.base.folders import Folder
+from dsv2.checkpoint.folder_kinds import SAVEPOINT_FILE
 from dsv2.errors import CorruptDataError
-from dsv2.folders import Folder
-from dsv2.program.folder_kinds import SAVEPOINT_FILE
 from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.metadata import SavepointFile, SavepointInfo, read_info
 from dsv2.savepoint.tables import SavepointTable, rows_in

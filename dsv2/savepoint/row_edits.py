@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from dsv2.checkpoint.class_changes import Classes
+from dsv2.checkpoint.type_shapes import Shape
+from dsv2.checkpoint.value_shapes import misfit
 from dsv2.errors import CorruptDataError, Dsv2Error, JobError
-from dsv2.program.class_changes import Classes
-from dsv2.program.type_shapes import Shape
-from dsv2.program.value_shapes import misfit
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.placeholders import StandIns
 from dsv2.runtime.serde.references import Reference
-from dsv2.runtime.serde.stand_ins import StandIns
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.fields import KEPT
 from dsv2.runtime.state.handles import Handle

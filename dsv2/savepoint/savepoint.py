@@ -7,16 +7,16 @@ from importlib import import_module
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+from dsv2.base.folders import Folder
+from dsv2.checkpoint.description import FURTHER
+from dsv2.checks.paths import local_folder
 from dsv2.errors import ConfigurationError
-from dsv2.folders import Folder
-from dsv2.paths import local_folder
-from dsv2.program.description import FURTHER
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint.contents import ContentsTable, contents_of, window_state
 from dsv2.savepoint.difference import SavepointDifference, difference
-from dsv2.savepoint.draft import Draft
+from dsv2.savepoint.edited_savepoint import Draft
 from dsv2.savepoint.editor import SavepointEditor
 from dsv2.savepoint.editor_checks import listed
 from dsv2.savepoint.metadata import Origin, SavepointInfo, SinkPosition
@@ -56,9 +56,9 @@ class Savepoint:
         """
         if spark is None:
             return Savepoint(local_folder(path, "Open it with spark=..."))
-        usable = import_module("runtime_spark.failures").usable
+        usable = import_module("runtime_spark.frames.failures").usable
         with usable(f"The savepoint {fspath(path)}"):
-            return Savepoint(import_module("runtime_spark.folders").open_folder(spark, fspath(path)))
+            return Savepoint(import_module("runtime_spark.platform.folders").open_folder(spark, fspath(path)))
 
     @property
     def info(self) -> SavepointInfo:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from dsv2.checkpoint.savepoint_check import check_savepoint
 from dsv2.dead_letters.replay import check_replays
 from dsv2.errors import ConfigurationError, IncompatibleCheckpointError
 from dsv2.graph import Plan
-from dsv2.program.savepoint_check import check_savepoint
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.savepoint.metadata import SavepointInfo
 from dsv2.savepoint.reader import SavepointReader

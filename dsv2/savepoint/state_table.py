@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dsv2.folders import literal_path
+from dsv2.base.folders import literal_path
 from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import SavepointTable, table_in

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dsv2.checkpoint.column_types import ColumnType, column_type_of_value
+from dsv2.checkpoint.description import Description
 from dsv2.errors import CorruptDataError
-from dsv2.program.column_types import ColumnType, column_type_of_value
-from dsv2.program.description import Description
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import RowKind, StateRow

@@ -10,9 +10,9 @@ from itertools import count, islice
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from dsv2.base.folders import Folder
+from dsv2.checkpoint.description import Description
 from dsv2.errors import ConfigurationError
-from dsv2.folders import Folder
-from dsv2.program.description import Description
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.rows import StateRow
 from dsv2.savepoint.metadata import SavepointFile, SavepointInfo, write_info

@@ -8,7 +8,7 @@ from enum import Enum
 from os import PathLike, fspath
 from typing import Generic, Literal, TypeVar
 
-from dsv2.arguments import as_choice, as_milliseconds, check_at_least_one
+from dsv2.checks.arguments import as_choice, as_milliseconds, check_at_least_one
 from dsv2.errors import ConfigurationError
 from dsv2.sinks.paths import contains, normalized, without_password
 from dsv2.sinks.sink import Sink

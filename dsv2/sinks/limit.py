@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dsv2.arguments import check_at_least_one
+from dsv2.checks.arguments import check_at_least_one
 
 __all__ = ("MAX_BYTES", "MAX_RECORDS", "DriverLimit")
 

@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Generic, TextIO, TypeVar
 
-from dsv2.printable import printable_lines
-from dsv2.record_batch import RecordBatch
+from dsv2.base.printable import printable_lines
+from dsv2.model.record_batch import RecordBatch
 from dsv2.sinks.info import SinkInfo
 from dsv2.sinks.limit import MAX_BYTES, MAX_RECORDS, DriverLimit
 

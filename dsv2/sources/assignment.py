@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from dsv2.arguments import as_milliseconds
+from dsv2.checks.arguments import as_milliseconds
 from dsv2.errors import CorruptDataError
 from dsv2.sources.assigners import SplitAssigner
 from dsv2.sources.serializers import JsonValue, Serializer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from dsv2.arguments import check_at_least_one
+from dsv2.checks.arguments import check_at_least_one
 from dsv2.errors import ConfigurationError
 from dsv2.sources.base import BaseSource
 

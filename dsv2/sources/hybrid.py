@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from dsv2.clock import Clock
+from dsv2.base.clock import Clock
+from dsv2.base.record_position import Offset, SplitName
 from dsv2.errors import ConfigurationError, CorruptDataError
-from dsv2.record_batch import RecordBatch
-from dsv2.record_position import Offset, SplitName
+from dsv2.model.record_batch import RecordBatch
 from dsv2.sources.serializers import JsonValue, Serializer
 from dsv2.sources.source import (
     Portion,

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from dsv2.arguments import check_at_least_one, check_whole_number, is_number
+from dsv2.checks.arguments import check_at_least_one, check_whole_number, is_number
 from dsv2.errors import ConfigurationError
 from dsv2.sources.base import BaseSource
 from dsv2.sources.schedule import ReadSchedule

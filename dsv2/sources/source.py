@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from dsv2.clock import Clock
-from dsv2.record_batch import RecordBatch
-from dsv2.record_position import Offset, SplitName
+from dsv2.base.clock import Clock
+from dsv2.base.record_position import Offset, SplitName
+from dsv2.model.record_batch import RecordBatch
 from dsv2.sources.base import BaseSource
 from dsv2.sources.serializers import Serializer
 from dsv2.sources.split_batch import SplitBatch

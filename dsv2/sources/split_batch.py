@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from dsv2.record_batch import RecordBatch, Timestamps
-from dsv2.record_position import Offset
+from dsv2.base.record_position import Offset
+from dsv2.model.record_batch import RecordBatch, Timestamps
 
 __all__ = ("SplitBatch",)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Generic, TypeVar
 
-from dsv2.arguments import as_milliseconds
+from dsv2.checks.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError
 from dsv2.watermark import WatermarkDeclaration
 

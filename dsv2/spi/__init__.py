@@ -19,7 +19,7 @@ from dsv2.spi.kinds import (
     comes_with,
 )
 from dsv2.spi.process_function import Position, ProcessFunction
-from dsv2.spi.returned import check_returned, refuse_returned
+from dsv2.spi.return_check import check_returned, refuse_returned
 from dsv2.spi.side_output import StampedSideOutput
 from dsv2.spi.state import KeyEntry, Pane, Panes, PartitionAccess, partition_access
 from dsv2.spi.timestamps import check_timestamp, check_window_end, greatest_timestamp, last_of

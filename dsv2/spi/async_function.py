@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC
 from typing import Generic, TypeVar
 
-from dsv2.async_settings import AsyncSettings
+from dsv2.model.async_settings import AsyncSettings
 from dsv2.spi.process_function import ProcessFunction
 
 __all__ = ("AsyncFunction",)

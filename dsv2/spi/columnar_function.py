@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from typing import Any, Generic, NoReturn, TypeVar
 
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.spi.keyed_columns import KeyedColumns
 from dsv2.spi.kinds import EmitBatch
 from dsv2.spi.process_function import ProcessFunction

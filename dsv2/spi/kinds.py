@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from dsv2.context import WatermarkManager
-from dsv2.record_batch import RecordBatch
+from dsv2.model.context import WatermarkManager
+from dsv2.model.record_batch import RecordBatch
 from dsv2.spi.process_function import ProcessFunction
 from dsv2.state import StateDeclaration
 

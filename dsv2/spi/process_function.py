@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from dsv2.output_tag import OutputTag
+from dsv2.model.output_tag import OutputTag
 from dsv2.state import StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
 

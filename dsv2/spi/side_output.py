@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dsv2.errors import InternalError
-from dsv2.output_tag import OutputTag
+from dsv2.model.output_tag import OutputTag
 
 __all__ = ("StampedSideOutput",)
 

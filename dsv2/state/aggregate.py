@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from dsv2.callables import takes
+from dsv2.base.callables import takes
 from dsv2.errors import ConfigurationError, ContractError
 
 __all__ = ("AggregateFunction", "aggregate_of")

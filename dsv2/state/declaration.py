@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, final, overl
 
 from typing_extensions import TypeForm, TypeVar
 
-from dsv2.arguments import as_choice
-from dsv2.callables import takes
+from dsv2.base.callables import takes
+from dsv2.checks.arguments import as_choice
 from dsv2.errors import StateDeclarationError
 from dsv2.state.aggregate import AggregateFunction
 from dsv2.state.ttl import StateTtl

@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Literal
 
-from dsv2.arguments import as_choice, as_milliseconds
+from dsv2.checks.arguments import as_choice, as_milliseconds
 from dsv2.errors import StateDeclarationError
 
 __all__ = ("StateTtl", "TtlTimeCharacteristic", "TtlUpdate")

@@ -8,11 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dsv2.aggregates import Part
-from dsv2.aggregates.declared import FieldPart
 from dsv2.aggregates.field_types import field_types, fits, shown
 from dsv2.aggregates.result import DeclaredResult
+from dsv2.aggregates.result_field import FieldPart
 from dsv2.aggregates.rows import EmitWindow, FoldedRecords, RunningAggregate
-from dsv2.columnar import column_names
+from dsv2.base.columnar import column_names
+from dsv2.checks.missing_methods import missing_method
 from dsv2.errors import PlanError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Exchange, InputRef, OperatorKind
@@ -20,7 +21,6 @@ from dsv2.graph.builder import caller_location
 from dsv2.graph.keys import key_type
 from dsv2.graph.plan import KeySelector
 from dsv2.graph.record_types import UNDECLARED, declared_type_of
-from dsv2.missing_methods import missing_method
 from dsv2.streams.base import Stream
 from dsv2.streams.outputs import configured
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
-from dsv2.callables import takes
-from dsv2.context import Collector, PartitionedContext
+from dsv2.base.callables import takes
 from dsv2.errors import PlanError
 from dsv2.functions import (
     CallableFunction,
@@ -18,6 +17,7 @@ from dsv2.functions import (
 )
 from dsv2.graph import WaitForBroadcast
 from dsv2.graph.builder import caller_location, kind_of
+from dsv2.model.context import Collector, PartitionedContext
 from dsv2.spi import AsyncFunction, ColumnarFunction
 
 __all__ = (

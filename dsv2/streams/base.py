@@ -7,17 +7,17 @@ from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from dsv2.arguments import as_seconds, check_whole_number
+from dsv2.checks.arguments import as_seconds, check_whole_number
+from dsv2.checks.missing_methods import missing_method
+from dsv2.checks.tracebacks import short_traceback
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.functions import ProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.graph import Exchange, InputRef, KeySelector, OperatorKind, PlanBuilder, WaitForBroadcast
 from dsv2.graph.builder import caller_location, kind_of
-from dsv2.missing_methods import missing_method
 from dsv2.sinks import CollectSink, Sink
 from dsv2.sources import BaseSource
 from dsv2.streams.arguments import require, require_selector, require_version
 from dsv2.streams.outputs import ConfiguredSink
-from dsv2.tracebacks import short_traceback
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,7 +115,7 @@ class Stream(Generic[T_co]):
 
         The fields of named tuples, data classes and dicts are columns. A keyed stream also shows the key.
         """
-        from dsv2.record_table import RecordTable
+        from dsv2.jobs.record_table import RecordTable
 
         check_whole_number(n, "n")
         records = self._sample("show", n, as_seconds(timeout, "timeout"))
@@ -132,7 +132,7 @@ class Stream(Generic[T_co]):
 
         The fields of named tuples, data classes and dicts are columns. Others are in one column, ``record``.
         """
-        from dsv2.record_table import RecordTable
+        from dsv2.jobs.record_table import RecordTable
 
         check_whole_number(n, "n")
         try:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from dsv2.callables import takes
+from dsv2.base.callables import takes
+from dsv2.checks.missing_methods import missing_method
 from dsv2.errors import PlanError
 from dsv2.functions import (
     OneInput,
@@ -19,8 +20,7 @@ from dsv2.functions import (
 )
 from dsv2.graph import Exchange, InputRef, OperatorKind, PlanBuilder, WaitForBroadcast
 from dsv2.graph.builder import caller_location
-from dsv2.missing_methods import missing_method
-from dsv2.output_tag import OutputTag
+from dsv2.model.output_tag import OutputTag
 from dsv2.sinks import Sink
 from dsv2.streams.aggregates import KeyedAggregates
 from dsv2.streams.arguments import (

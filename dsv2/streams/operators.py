@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from dsv2.arguments import as_milliseconds, check_whole_number, is_number, is_whole_number
+from dsv2.checks.arguments import as_milliseconds, check_whole_number, is_number, is_whole_number
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.functions import (
     DeduplicateFunction,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dsv2.configurable import ProcessConfigurable
-from dsv2.error_policy import DeadLetter
 from dsv2.errors import PlanError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import InputRef, Node, PlanBuilder
 from dsv2.graph.builder import caller_location, kind_of
 from dsv2.graph.plan import DEAD_LETTERS
 from dsv2.graph.side_outputs import find_output
-from dsv2.output_tag import OutputTag
+from dsv2.model.error_policy import DeadLetter
+from dsv2.model.output_tag import OutputTag
+from dsv2.streams.configurable import ProcessConfigurable
 
 if TYPE_CHECKING:
     from dsv2.streams.kinds import ConfiguredStream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from dsv2.arguments import as_milliseconds
+from dsv2.checks.arguments import as_milliseconds
 
 __all__ = ("ManualClock",)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK, Control, Frame
 from dsv2.spi import check_timestamp
 from dsv2.watermark import KeyedWatermark, Watermark, WatermarkDeclaration

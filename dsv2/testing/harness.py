@@ -8,20 +8,21 @@ from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, Generic, TypedDict, TypeVar
 
-from dsv2.context import SubtaskStateManager
-from dsv2.error_policy import DeadLetter, ErrorPolicy
+from dsv2.checks.tracebacks import short_traceback
 from dsv2.errors import ConfigurationError, ContractError, UndeclaredWatermarkError
 from dsv2.extension.event_time import EventTimeExtension, EventTimeProcessFunction
 from dsv2.functions import ProcessFunction
 from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.plan import DEAD_LETTERS
 from dsv2.graph.side_outputs import list_tags
+from dsv2.jobs.progress import OperatorProgress
 from dsv2.local.indexed_reader import own_copy
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.wire import Wire
-from dsv2.output_tag import OutputTag
-from dsv2.progress import OperatorProgress
-from dsv2.resource import resources_in_use
+from dsv2.model.context import SubtaskStateManager
+from dsv2.model.error_policy import DeadLetter, ErrorPolicy
+from dsv2.model.output_tag import OutputTag
+from dsv2.model.resource import resources_in_use
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.operator_task import OperatorTask
@@ -34,7 +35,6 @@ from dsv2.runtime.state.timers import BatchTime
 from dsv2.state import TtlTimeCharacteristic
 from dsv2.testing.clock import ManualClock
 from dsv2.testing.elements import Element, EndOfInput, IdleStatus, StampedRecord, from_frame, to_frame
-from dsv2.tracebacks import short_traceback
 from dsv2.watermark import Watermark, WatermarkDeclaration
 
 __all__ = (

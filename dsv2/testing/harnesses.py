@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable
 from typing import Any, Generic, TypeAlias, TypeVar, Unpack
 
-from dsv2.context import PartitionedContext, TwoOutputPartitionedContext
 from dsv2.environment import ExecutionEnvironment
 from dsv2.functions import (
     OneInput,
@@ -15,6 +14,7 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.graph import Plan, WaitForBroadcast
+from dsv2.model.context import PartitionedContext, TwoOutputPartitionedContext
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from dsv2.testing.harness import (

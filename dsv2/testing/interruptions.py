@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeAlias
 
-from dsv2.arguments import as_milliseconds
+from dsv2.checks.arguments import as_milliseconds
 from dsv2.errors import JobError
 from dsv2.sources import Halt, ReadSchedule
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 
-from dsv2.arguments import as_choice, as_milliseconds, is_whole_number
+from dsv2.checks.arguments import as_choice, as_milliseconds, is_whole_number
 from dsv2.errors import WatermarkDeclarationError
 
 __all__ = ("BarrierWait", "WhenExceeded")

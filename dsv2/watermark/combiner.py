@@ -26,7 +26,7 @@ from dsv2.watermark.combination import Combination, new_combination
 from dsv2.watermark.declaration import WatermarkDeclaration
 from dsv2.watermark.delivery import DeliverWhen, WatermarkDelivery
 from dsv2.watermark.event_time import EventTimeCombiner
-from dsv2.watermark.expiring import ExpiringCombiner
+from dsv2.watermark.expiry import ExpiringCombiner
 
 __all__ = ("AlignedWatermarkCombiner", "Combiner", "WatermarkCombiner", "combination_of", "new_combiner")
 

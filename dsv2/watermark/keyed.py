@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, get_origin
 
 from typing_extensions import TypeVar
 
-from dsv2.arguments import is_whole_number
+from dsv2.checks.arguments import is_whole_number
 from dsv2.errors import InvalidWatermarkError, WatermarkDeclarationError
 from dsv2.watermark.declaration import WatermarkDeclaration
 from dsv2.watermark.watermark import Watermark

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from dsv2.arguments import as_milliseconds
+from dsv2.checks.arguments import as_milliseconds
 from dsv2.errors import WatermarkDeclarationError
 
 __all__ = ("EVERYWHERE", "WatermarkScope")

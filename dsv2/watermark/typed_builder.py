@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self
 
 from typing_extensions import TypeVar
 
-from dsv2.arguments import as_choice, is_number, is_whole_number
+from dsv2.checks.arguments import as_choice, is_number, is_whole_number
+from dsv2.checks.missing_methods import missing_method
 from dsv2.errors import WatermarkDeclarationError
-from dsv2.missing_methods import missing_method
 from dsv2.watermark.barrier import BarrierWait, WhenExceeded
 from dsv2.watermark.combination_function import (
     AtLeastChannels,

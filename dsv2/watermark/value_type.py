@@ -11,7 +11,7 @@ from typing import Any, Generic, cast
 
 from typing_extensions import TypeVar
 
-from dsv2.arguments import is_whole_number
+from dsv2.checks.arguments import is_whole_number
 from dsv2.errors import WatermarkDeclarationError
 from dsv2.watermark.vector_clock import VectorClock
 from dsv2.watermark.watermark import LONG_MAX, LONG_MIN

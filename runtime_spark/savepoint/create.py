@@ -8,23 +8,23 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 from pyspark.storagelevel import StorageLevel
 
+from dsv2.base.folders import Folder
 from dsv2.dead_letters.replay import PendingReplay
-from dsv2.folders import Folder
 from dsv2.savepoint.metadata import Origin, SavepointInfo, sink_positions, write_info
 from dsv2.savepoint.source_replays import with_values
 from dsv2.savepoint.writer import check_unused
-from runtime_spark.connect import check_classic
-from runtime_spark.failures import job_failure, usable
-from runtime_spark.folders import open_folder
-from runtime_spark.generations import current_generation
-from runtime_spark.record import JobRecord, read_record
+from runtime_spark.checkpoint.generations import current_generation
+from runtime_spark.checkpoint.record import JobRecord, read_record
+from runtime_spark.checkpoint.state_metadata import check_state_metadata, relocate_state_metadata
+from runtime_spark.frames.failures import job_failure, usable
+from runtime_spark.frames.session import settings
+from runtime_spark.frames.state_key import StateKey
+from runtime_spark.platform.connect import check_classic
+from runtime_spark.platform.folders import open_folder
+from runtime_spark.platform.versions import check_spark
 from runtime_spark.savepoint.state_entries import state_entries
 from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker, local_rows
 from runtime_spark.savepoint.tables import file_digests, holding_operators, write_tables
-from runtime_spark.session import settings
-from runtime_spark.state_key import StateKey
-from runtime_spark.state_metadata import check_state_metadata, relocate_state_metadata
-from runtime_spark.versions import check_spark
 
 __all__ = ("check_unused_path", "create_savepoint", "take_savepoint")
 

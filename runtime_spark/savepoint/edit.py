@@ -13,24 +13,24 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.storagelevel import StorageLevel
 
+from dsv2.base.folders import Folder, literal_path
 from dsv2.errors import ConfigurationError
-from dsv2.folders import Folder, literal_path
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.rows import RowKind, StateRow
-from dsv2.savepoint.draft import Draft, Given
 from dsv2.savepoint.edit_writer import check_new_folder, remove_unfinished
-from dsv2.savepoint.given_state import GivenState, columns_of, is_on_spark, local_values
+from dsv2.savepoint.edited_savepoint import Draft, Given
 from dsv2.savepoint.metadata import write_info
 from dsv2.savepoint.row_edits import Edit, edit_rows
+from dsv2.savepoint.table_state import GivenState, columns_of, is_on_spark, local_values
 from dsv2.savepoint.tables import COLUMNS, SavepointTable
-from runtime_spark.connect import check_classic
-from runtime_spark.failures import job_failure, marked_failures, usable
-from runtime_spark.folders import open_folder
+from runtime_spark.frames.failures import job_failure, marked_failures, usable
+from runtime_spark.platform.connect import check_classic
+from runtime_spark.platform.folders import open_folder
+from runtime_spark.platform.versions import check_spark
 from runtime_spark.savepoint.restoration import check_digests
 from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, local_rows, to_row_batches
 from runtime_spark.savepoint.tables import file_digests, write_tables
-from runtime_spark.versions import check_spark
 
 __all__ = ("write_on_spark",)
 

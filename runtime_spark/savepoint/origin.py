@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from dsv2.base.folders import Folder
+from dsv2.checkpoint.description import Description
+from dsv2.checkpoint.history import continued_programs
+from dsv2.checks.json_documents import read_document, write_document
 from dsv2.dead_letters.replay import Replays
-from dsv2.folders import Folder
-from dsv2.program.checked_json import read_document, write_document
-from dsv2.program.description import Description
-from dsv2.program.history import continued_programs
 from dsv2.savepoint.metadata import SavepointInfo, SourcePosition
 
 __all__ = ("NO_ORIGIN", "CheckpointOrigin")

@@ -8,23 +8,23 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from dsv2.base.folders import Folder
+from dsv2.checkpoint.description import describe
 from dsv2.errors import ConfigurationError, CorruptDataError
-from dsv2.folders import Folder
 from dsv2.graph import Operator, OperatorKind, Plan
-from dsv2.job import RunOptions
-from dsv2.program.description import describe
+from dsv2.jobs.handle import RunOptions
 from dsv2.runtime.operator.time_sender import SentBefore
 from dsv2.runtime.sources.continuation import check_kind
-from dsv2.runtime.sources.sent_before import sent_before
+from dsv2.runtime.sources.sent_watermarks import sent_before
 from dsv2.savepoint.metadata import SavepointInfo, SourcePosition
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.start import check_began_with, check_next_batch, check_start
 from dsv2.sources import DataFrameSource
-from runtime_spark.failures import usable
-from runtime_spark.folders import open_folder
-from runtime_spark.generations import SAVEPOINT
-from runtime_spark.notes import Notes
-from runtime_spark.record import JobRecord
+from runtime_spark.checkpoint.generations import SAVEPOINT
+from runtime_spark.checkpoint.notes import Notes
+from runtime_spark.checkpoint.record import JobRecord
+from runtime_spark.frames.failures import usable
+from runtime_spark.platform.folders import open_folder
 from runtime_spark.savepoint.origin import NO_ORIGIN, CheckpointOrigin
 from runtime_spark.savepoint.tables import file_digests
 

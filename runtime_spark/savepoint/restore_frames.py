@@ -11,15 +11,23 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
-from dsv2.folders import literal_path
+from dsv2.base.folders import literal_path
 from dsv2.runtime.state.row_routing import RowRouter
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import COLUMNS
-from runtime_spark.failures import marked_failures
-from runtime_spark.rows import COLUMNS as FRAME_COLUMNS
-from runtime_spark.rows import MAX_FRAME_BYTES, OUTPUT_BYTES, RESTORE_CHANNEL, ROW_SCHEMA, Row, literal_rows, to_arrow
-from runtime_spark.savepoint.row_payload import EMPTY_ROWS, encode_rows
-from runtime_spark.worker import load_job
+from runtime_spark.frames.failures import marked_failures
+from runtime_spark.frames.row_payload import EMPTY_ROWS, encode_rows
+from runtime_spark.frames.rows import COLUMNS as FRAME_COLUMNS
+from runtime_spark.frames.rows import (
+    MAX_FRAME_BYTES,
+    OUTPUT_BYTES,
+    RESTORE_CHANNEL,
+    ROW_SCHEMA,
+    Row,
+    literal_rows,
+    to_arrow,
+)
+from runtime_spark.frames.worker import load_job
 
 __all__ = ("RESTORE_SETTINGS", "FrameMaker", "empty_frames", "restore_frames")
 

@@ -11,11 +11,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
+from dsv2.base.folders import Folder, LocalFolder
 from dsv2.errors import ConfigurationError
-from dsv2.folders import Folder, LocalFolder
-from runtime_spark.folders import driver_folder
-from runtime_spark.map_stage import JOURNAL, PAGES, SUBTASK
-from runtime_spark.record import JobRecord
+from runtime_spark.checkpoint.record import JobRecord
+from runtime_spark.platform.folders import driver_folder
+from runtime_spark.task.map_stage import JOURNAL, PAGES, SUBTASK
 
 __all__ = ("BLOB", "EXPECTED", "IN_JOURNAL", "PAGE", "state_entries")
 

@@ -14,13 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde.codec import BlobKind, Codec
-from dsv2.runtime.serde.stand_ins import StandIns
+from dsv2.runtime.serde.placeholders import StandIns
 from dsv2.runtime.state.rows import StateRow, StoredState, rows_of
 from dsv2.savepoint.tables import COLUMNS
-from runtime_spark.failures import marked_failures
+from runtime_spark.frames.failures import marked_failures
+from runtime_spark.frames.state_history import StateHistory, StateSeal
+from runtime_spark.frames.state_key import StateKey
 from runtime_spark.savepoint.state_entries import BLOB, IN_JOURNAL, PAGE
-from runtime_spark.state_history import StateHistory, StateSeal
-from runtime_spark.state_key import StateKey
 
 __all__ = ("ROWS_SCHEMA", "RowMaker", "local_rows", "to_row_batches")
 

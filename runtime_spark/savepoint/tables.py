@@ -12,16 +12,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from dsv2.folders import Folder, literal_path
-from dsv2.program.description import Description
+from dsv2.base.folders import Folder, literal_path
+from dsv2.checkpoint.description import Description
 from dsv2.runtime.exchange.gate_states import held_records
 from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.serde.stand_ins import StandIns
+from dsv2.runtime.serde.placeholders import StandIns
 from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.metadata import SavepointFile
 from dsv2.savepoint.tables import SavepointTable, TableId
-from runtime_spark.failures import marked_failures
-from runtime_spark.session import writing_parquet
+from runtime_spark.frames.failures import marked_failures
+from runtime_spark.frames.session import writing_parquet
 
 __all__ = ("file_digests", "holding_operators", "write_tables")
 

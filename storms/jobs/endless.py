@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.job import Trigger
+from dsv2.jobs.handle import Trigger
 from dsv2.sinks import FileSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations

@@ -17,7 +17,7 @@ from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
 from dsv2.connectors.postgres import PostgresSink
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.job import Trigger
+from dsv2.jobs.handle import Trigger
 from dsv2.sinks import FileSink
 from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark import SparkRuntime, StateLayout

@@ -9,10 +9,10 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Page, expect
 
-from dsv2.dashboard import Dashboard
-from dsv2.dashboard.server import DashboardServer
-from dsv2.dashboard.stored import CheckpointJob
-from dsv2.folders import LocalFolder
+from dsv2.base.folders import LocalFolder
+from dsv2.views.dashboard import Dashboard
+from dsv2.views.dashboard.server import DashboardServer
+from dsv2.views.dashboard.stored_job import CheckpointJob
 from tests.browser.conftest import OpenPage
 from tests.dashboard_client import TOKEN, serving
 from tests.dashboard_fakes import SECRET, FakeJob, fake_progress

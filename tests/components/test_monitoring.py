@@ -18,12 +18,12 @@ from components.server import MissingComponentError
 from dsv2 import Collector, ErrorPolicy, ExecutionEnvironment, JobHandle, JobStatus, PartitionedContext, Trigger
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.jobs.progress import BatchProgress, SplitProgress
 from dsv2.local import LocalRuntime
-from dsv2.metrics.definitions import METRICS
-from dsv2.metrics.prometheus import PrometheusListener
-from dsv2.progress import BatchProgress, SplitProgress
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
+from dsv2.views.metrics.definitions import METRICS
+from dsv2.views.metrics.prometheus import PrometheusListener
 from dsv2.watermark import WatermarkDeclaration, new_builder
 from tests.metered import NOON_MS, PlayedJob
 from tests.spans import Item, Spans

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsv2 import JobProgress
 from dsv2.graph import Plan
-from dsv2.watermark_report import Cause, report_watermarks
+from dsv2.views.watermark_report import Cause, report_watermarks
 
 __all__ = ("unended",)
 

@@ -21,7 +21,7 @@ from dsv2 import (
 )
 from dsv2.dead_letters import DeadLetters, StoredLetter
 from dsv2.graph import Plan
-from dsv2.job import JobRuntime
+from dsv2.jobs.handle import JobRuntime
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from tests.conformance.counts import KeptPlan, miscounts

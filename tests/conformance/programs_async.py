@@ -15,7 +15,6 @@ from dsv2 import (
     PartitionedContext,
     WatermarkHandlingResult,
 )
-from dsv2.context import BatchContext, Collector, NonPartitionedContext
 from dsv2.extension.event_time import AsyncOneInputEventTimeStreamProcessFunction, EventTimeManager
 from dsv2.extension.join import LookupCache, lookup_join
 from dsv2.functions import (
@@ -23,6 +22,7 @@ from dsv2.functions import (
     AsyncOneInputStreamProcessFunction,
     OneInputStreamProcessFunction,
 )
+from dsv2.model.context import BatchContext, Collector, NonPartitionedContext
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.watermark import Watermark, WatermarkDeclaration, new_builder
 from tests.conformance.functions import NUMBERS, mod3

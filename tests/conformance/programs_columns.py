@@ -24,9 +24,9 @@ from dsv2.arrow import (
     records_of,
     schema_of,
 )
-from dsv2.context import NonPartitionedContext, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.model.context import NonPartitionedContext, PartitionedContext
 from dsv2.sources import DataclassSerializer, Portion, Serializer, SplitSource
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from tests.conformance.functions import Pass

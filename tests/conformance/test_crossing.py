@@ -9,7 +9,7 @@ import pytest
 
 from dsv2 import ExecutionEnvironment, JobError, JobStatus, RuntimeExecutionMode
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.job import JobRuntime
+from dsv2.jobs.handle import JobRuntime
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource

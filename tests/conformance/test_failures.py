@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dsv2 import ExecutionEnvironment, RuntimeExecutionMode, UserFunctionError
-from dsv2.job import JobRuntime
+from dsv2.jobs.handle import JobRuntime
 from dsv2.local import LocalRuntime
 from dsv2.runtime.state.key_groups import subtask_of
 from tests.conformance import failures, failures_contracts

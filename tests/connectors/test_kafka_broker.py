@@ -17,7 +17,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 
 from components.kafka import KafkaBroker
 from dsv2 import JobError
-from dsv2.clock import Clock, SystemClock
+from dsv2.base.clock import Clock, SystemClock
 from dsv2.connectors.kafka import broker as broker_module
 from dsv2.connectors.kafka.broker import Broker, CommittedOffset
 from dsv2.connectors.kafka.connection import KafkaConnection
@@ -81,7 +81,7 @@ IMPATIENT = """
 import faulthandler, itertools, sys
 faulthandler.enable()
 from datetime import timedelta
-from dsv2.clock import SystemClock
+from dsv2.base.clock import SystemClock
 from dsv2.connectors.kafka import broker as module
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.split import TopicPartition
@@ -114,7 +114,7 @@ import faulthandler, logging, sys
 from datetime import timedelta
 from threading import Thread
 faulthandler.enable()
-from dsv2.clock import SystemClock
+from dsv2.base.clock import SystemClock
 from dsv2.connectors.kafka.broker import Broker
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.split import TopicPartition

@@ -21,7 +21,7 @@ from dsv2 import (
     RecordPosition,
     UserFunctionError,
 )
-from dsv2.clock import SystemClock
+from dsv2.base.clock import SystemClock
 from dsv2.connectors.kafka import (
     KafkaMessage,
     KafkaSource,

@@ -18,7 +18,7 @@ from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.log import Log
 from dsv2.connectors.postgres.server import Server
 from dsv2.connectors.postgres.settings import ReplicationSettings
-from dsv2.job import Trigger
+from dsv2.jobs.handle import Trigger
 from dsv2.runtime.sources.offsets import orders
 from dsv2.sinks import SinkBatch, SinkInfo
 from dsv2.sources import SplitBatch

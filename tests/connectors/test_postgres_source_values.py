@@ -12,7 +12,7 @@ import pytest
 from dsv2 import CollectSink, DeadLetter, ErrorPolicy, UserFunctionError
 from dsv2.connectors.postgres import RowChange, UndecodedValue
 from dsv2.connectors.postgres.change_decoder import ChangeDecoder
-from dsv2.job import Trigger
+from dsv2.jobs.handle import Trigger
 from dsv2.sources import SplitBatch
 from tests.followed import Run, Table
 from tests.postgres_values import KEPT, OTHER_FORMS, TYPES

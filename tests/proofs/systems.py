@@ -19,7 +19,7 @@ from dsv2.extension.event_time import (
 )
 from dsv2.graph import Plan
 from dsv2.local.wire import Wire
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.runtime.operator.subtask import Subtask

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from dsv2 import ExecutionEnvironment, RuntimeExecutionMode
-from dsv2.job import JobRuntime
+from dsv2.jobs.handle import JobRuntime
 from tests.property.graphs import Graph, Step, build
 from tests.property.legality import Outcome, check_legal
 from tests.property.model import expected_bags

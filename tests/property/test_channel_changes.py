@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.graph import Exchange
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.runtime.rescale.change import InputChange, Senders
 from dsv2.runtime.rescale.gates import rescaled_gate

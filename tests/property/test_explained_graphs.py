@@ -14,9 +14,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment
-from dsv2.explain import Explanation
-from dsv2.explain.layout import Size, lay_out
 from dsv2.graph import Exchange, OperatorKind, Plan
+from dsv2.views.explain import Explanation
+from dsv2.views.explain.layout import Size, lay_out
 from tests.profiles import examples
 from tests.property.graphs import Graph, build, graphs
 

@@ -19,7 +19,7 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import OperatorKind, Plan
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import STATUS, WATERMARK, Frame
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.rescale import EarlierInput, EarlierOperator, changes, rescaled_states

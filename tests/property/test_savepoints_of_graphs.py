@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, assume, given, note, settings
 from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment, JobStatus
-from dsv2.job import JobRuntime
+from dsv2.jobs.handle import JobRuntime
 from dsv2.local import LocalRuntime
 from tests.profiles import examples, factor
 from tests.property.graphs import Graph, Port, build, graphs

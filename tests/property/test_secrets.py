@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from psycopg.pq import Conninfo
 
 from dsv2 import ExecutionEnvironment
+from dsv2.checkpoint.description import describe, describe_sinks
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
 from dsv2.connectors.kafka.client_errors import failure_of
 from dsv2.connectors.kafka.client_log import KafkaClientLog
@@ -28,7 +29,6 @@ from dsv2.connectors.postgres import PostgresSink, PostgresSource
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.server import Server
 from dsv2.errors import Dsv2Error, JobError
-from dsv2.program.description import describe, describe_sinks
 from dsv2.sinks import FileSink, SinkInfo
 from tests.durations import ms
 

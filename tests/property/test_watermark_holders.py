@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import new_builder
-from dsv2.explain import PlanView
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.progress import ChannelProgress, InputProgress
-from dsv2.record_batch import NO_RECORDS
+from dsv2.jobs.progress import ChannelProgress, InputProgress
+from dsv2.model.record_batch import NO_RECORDS
 from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.runtime.report.channels import Channels
 from dsv2.sinks import CollectSink
+from dsv2.views.explain import PlanView
+from dsv2.views.watermark_report.blockers import held_channel
+from dsv2.views.watermark_report.route import Route
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import EVENT_TIME
-from dsv2.watermark_report.holding import held_channel
-from dsv2.watermark_report.route import Route
 from tests.strategies import long_lists
 from tests.support import local_environment, one_input
 

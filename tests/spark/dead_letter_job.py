@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from dsv2 import Collector, ErrorPolicy, ExecutionEnvironment, JobHandle, PartitionedContext
-from dsv2.folders import LocalFolder
+from dsv2.base.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import FileSink
 from dsv2.state import StateDeclaration, StateDeclarations

@@ -11,7 +11,7 @@ from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, TopicPartition, values
 from dsv2.connectors.kafka.producers import TransactionalProducer
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.job import Trigger
+from dsv2.jobs.handle import Trigger
 from dsv2.sinks import ForeachBatchSink, SinkBatch
 from tests.spark.kill_job import new_session
 from tests.spark.processes import Gate

@@ -17,7 +17,7 @@ from dsv2.sinks import CollectSink, FileSink
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import Stop, TestSource
 from runtime_spark import SparkRuntime, create_savepoint
-from runtime_spark.folders import open_folder
+from runtime_spark.platform.folders import open_folder
 from tests.folder_contract import check_folder
 
 __all__ = ("Lives", "check", "lines_of_files", "lives_of_a_job")

@@ -24,10 +24,10 @@ from dsv2.arrow import (
     map_tables,
     schema_of,
 )
-from dsv2.context import NonPartitionedContext, PartitionedContext
+from dsv2.model.context import NonPartitionedContext, PartitionedContext
 from dsv2.sinks import CollectSink, FileSink, SinkInfo
 from runtime_spark import to_dataframe
-from runtime_spark.schema import schema_of as schema_of_records
+from runtime_spark.frames.schema import schema_of as schema_of_records
 
 pytestmark = pytest.mark.spark
 

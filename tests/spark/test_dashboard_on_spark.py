@@ -6,11 +6,11 @@ import socket
 from typing import TYPE_CHECKING
 
 from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment
-from dsv2.dashboard import Dashboard
-from dsv2.dashboard.jobs import Status
-from dsv2.dashboard.server import server_of
-from dsv2.dashboard.stored import CheckpointJob
-from dsv2.runtime_view import ObservableRuntime
+from dsv2.jobs.runtime_view import ObservableRuntime
+from dsv2.views.dashboard import Dashboard
+from dsv2.views.dashboard.jobs import Status
+from dsv2.views.dashboard.server import server_of
+from dsv2.views.dashboard.stored_job import CheckpointJob
 from runtime_spark import SparkRuntime
 from tests.dashboard_client import get
 

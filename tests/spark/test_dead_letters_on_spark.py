@@ -23,13 +23,13 @@ from dsv2 import (
     Trigger,
     UserFunctionError,
 )
+from dsv2.base.folders import LocalFolder
+from dsv2.checks.json_documents import from_json, to_json
 from dsv2.cli import main
 from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.dead_letters import DeadLetters, LetterStatus
-from dsv2.folders import LocalFolder
-from dsv2.program.checked_json import from_json, to_json
 from dsv2.runtime.serde.codec import BlobKind, Codec
-from dsv2.runtime.serde.stand_ins import StandIns
+from dsv2.runtime.serde.placeholders import StandIns
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink, FileSink
 from runtime_spark import StateKey, StateLayout, create_savepoint

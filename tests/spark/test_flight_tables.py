@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
 from dsv2 import ExecutionEnvironment, JobProgress
-from dsv2.job import Trigger
+from dsv2.jobs.handle import Trigger
 from dsv2.sinks import ForeachBatchSink
 from examples import flight_tables
 from examples.console import format_table

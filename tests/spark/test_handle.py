@@ -23,8 +23,8 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.watermark import WatermarkDeclaration, new_builder
-from runtime_spark import query
-from runtime_spark.query import StreamingJob
+from runtime_spark.job import query
+from runtime_spark.job.query import StreamingJob
 from tests.durations import LONG, ms
 from tests.listening import Told
 from tests.support import wait_until

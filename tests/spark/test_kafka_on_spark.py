@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from components.kafka import KafkaBroker
 from dsv2 import ExecutionEnvironment
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
-from dsv2.job import Trigger
+from dsv2.jobs.handle import Trigger
 from tests.spark.kafka_job import KEYS, NumberPerKey
 from tests.topics import Topics
 

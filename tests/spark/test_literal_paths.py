@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dsv2 import ConfigurationError, ExecutionEnvironment, IncompatibleCheckpointError
-from dsv2.folders import LocalFolder
+from dsv2.base.folders import LocalFolder
 from dsv2.sinks import CollectSink, FileSink
 from runtime_spark import SparkRuntime, StateLayout
-from runtime_spark.folders import open_folder
+from runtime_spark.platform.folders import open_folder
 
 
 class Number(NamedTuple):

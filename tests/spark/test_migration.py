@@ -26,16 +26,16 @@ from dsv2 import (
     Trigger,
     UserFunctionError,
 )
+from dsv2.base.folders import LocalFolder
 from dsv2.cli import main
-from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import TestSource
 from runtime_spark import SparkRuntime, create_savepoint
-from runtime_spark.file_sinks import FileSinkWriter
-from runtime_spark.lease import Lease
+from runtime_spark.checkpoint.lease import Lease
+from runtime_spark.sink.file_sinks import FileSinkWriter
 from tests.profiles import nightly
 from tests.spark.programs import read_back
 from tests.support import wait_until

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from components.postgres import PostgresServer
 from dsv2 import ExecutionEnvironment
 from dsv2.connectors.postgres import PostgresSink, PostgresSource, RowChange, drop_replication
-from dsv2.job import Trigger
+from dsv2.jobs.handle import Trigger
 
 pytestmark = [pytest.mark.spark]
 

@@ -24,16 +24,16 @@ from dsv2 import (
     PartitionedContext,
     UserFunctionError,
 )
+from dsv2.checks.json_documents import from_json, to_json
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.program.checked_json import from_json, to_json
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration
 from runtime_spark import create_savepoint
-from runtime_spark.layout import Layout
-from runtime_spark.stage import StreamingStage, streaming_stage
-from runtime_spark.worker import pack_job
+from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.worker import pack_job
+from runtime_spark.task.stage import StreamingStage, streaming_stage
 from tests.spark.programs import TOTAL, Reading, build, read_back, reading, sensor_of
 
 COUNT, PER_BATCH = 30, 15

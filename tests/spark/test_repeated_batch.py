@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dsv2 import ExecutionEnvironment, UserFunctionError
-from dsv2.context import Collector, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.model.context import Collector, PartitionedContext
 from dsv2.sinks import CollectSink
 from dsv2.testing import Stop, TestSource
 from runtime_spark import SparkRuntime, StateLayout

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import runtime_spark
-import runtime_spark.quiet_log as quiet_log
+import runtime_spark.platform.log_filter as quiet_log
 from dsv2 import (
     Collector,
     ConfigurationError,
@@ -27,9 +27,9 @@ from dsv2 import (
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
-from runtime_spark.layout import StateLayout
-from runtime_spark.quiet_log import leave_out_warnings
-from runtime_spark.session import starting
+from runtime_spark.frames.layout import StateLayout
+from runtime_spark.frames.session import starting
+from runtime_spark.platform.log_filter import leave_out_warnings
 from tests.durations import ms
 from tests.support import wait_until
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext, RecordBatch, Trigger
 from dsv2.extension.event_time import EventTimeExtension, TwoInputNonBroadcastEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.progress_log import read_progress
+from dsv2.jobs.progress_log import read_progress
 from dsv2.sinks import CollectSink
 from dsv2.sources import HybridSource, RoundRobinSplitAssigner, WatermarkStrategy
 from dsv2.watermark import Watermark, WatermarkHandlingResult, new_builder

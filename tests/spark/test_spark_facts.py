@@ -12,17 +12,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from dsv2 import ExecutionEnvironment
-from dsv2.clock import SystemClock
+from dsv2.base.clock import SystemClock
 from dsv2.graph import Plan
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from runtime_spark import SparkRuntime
-from runtime_spark.layout import Layout, spark_partition
-from runtime_spark.rows import ROW_SCHEMA
-from runtime_spark.session import starting
-from runtime_spark.sources import SourceOptions, source_frames
-from runtime_spark.stage import STATE_SCHEMA, streaming_stage
-from runtime_spark.worker import pack_job
+from runtime_spark.frames.layout import Layout, spark_partition
+from runtime_spark.frames.rows import ROW_SCHEMA
+from runtime_spark.frames.session import starting
+from runtime_spark.frames.worker import pack_job
+from runtime_spark.source.sources import SourceOptions, source_frames
+from runtime_spark.task.stage import STATE_SCHEMA, streaming_stage
 
 
 def two_levels() -> Plan:
@@ -91,7 +91,7 @@ def test_real_time_mode_still_runs_no_python(spark: SparkSession) -> None:
     operators = str(field.get(None))
     assert "ProjectExec" in operators  # the names are those of operators
     in_python = re.findall(r"\w*(?:Python|Pandas|InArrow)\w*", operators)
-    assert not in_python, "Spark's real-time mode runs operators in Python now: see Trigger in dsv2/job.py."
+    assert not in_python, "Spark's real-time mode runs operators in Python now: see Trigger in dsv2/jobs/handle.py."
     source = named("org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream")
     real_time = named("org.apache.spark.sql.connector.read.streaming.SupportsRealTimeMode")
     assert not real_time.isAssignableFrom(source), "Python data sources can be read in real-time mode now."

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from dsv2 import ExecutionEnvironment, IncompatibleCheckpointError, JobError, JobHandle, JobStatus
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
-from runtime_spark import query
-from runtime_spark.query import StreamingJob
+from runtime_spark.job import query
+from runtime_spark.job.query import StreamingJob
 from tests.spark.test_migration import Count, Word, itself, word
 from tests.support import wait_until
 

@@ -19,8 +19,8 @@ from dsv2 import (
     Trigger,
     UserFunctionError,
 )
-from dsv2.context import Collector, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.model.context import Collector, PartitionedContext
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import Stop, TestSource
 from runtime_spark import SparkRuntime, StateLayout, create_savepoint, through_dataframe

@@ -16,10 +16,10 @@ from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStrea
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.testing import Crash, Interruption, Pause, Stop, TestSource
+from dsv2.views.watermark_report import Cause
 from dsv2.watermark import Watermark, WatermarkHandlingResult
-from dsv2.watermark_report import Cause
 from runtime_spark import SparkRuntime, StateLayout
-from runtime_spark.query import StreamingJob
+from runtime_spark.job.query import StreamingJob
 from tests.durations import LONG, ms
 
 QUIET = Pause(ms(600_000))  # longer than any test: no data, and no end

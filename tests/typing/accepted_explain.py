@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import assert_type
 
 from dsv2 import ExecutionEnvironment
-from dsv2.explain import ChannelDiagram, ChannelFormat, Explanation
+from dsv2.views.explain import ChannelDiagram, ChannelFormat, Explanation
 
 
 def channels(env: ExecutionEnvironment, folder: Path, format: ChannelFormat) -> None:

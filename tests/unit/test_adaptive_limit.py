@@ -21,10 +21,10 @@ from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset, orders
 from dsv2.sources import HybridSource, Source
 from dsv2.testing import ManualClock
-from runtime_spark.indexed_feed import CountingFeed
-from runtime_spark.rows import Row
-from runtime_spark.source_read import IndexRange as IndexedSplit
-from runtime_spark.worker import WorkerJob
+from runtime_spark.frames.rows import Row
+from runtime_spark.frames.worker import WorkerJob
+from runtime_spark.source.indexed_feed import CountingFeed
+from runtime_spark.source.source_read import IndexRange as IndexedSplit
 from tests.durations import ms
 from tests.profiles import examples
 from tests.spans import Spans

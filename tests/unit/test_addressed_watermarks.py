@@ -25,9 +25,9 @@ from dsv2 import (
     new_builder,
 )
 from dsv2.errors import ConfigurationError
-from dsv2.explain import Severity
 from dsv2.local import LocalRuntime
 from dsv2.testing import OneInputHarness
+from dsv2.views.explain import Severity
 from dsv2.watermark import LongWatermarkBuilder, LongWatermarkDeclaration
 
 Seen = tuple[str, int]

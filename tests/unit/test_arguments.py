@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import ConfigurationError, ExecutionEnvironment, MainOutput, PlanError, RuntimeExecutionMode, Trigger
-from dsv2.arguments import as_choice, as_milliseconds, as_seconds, check_whole_number
+from dsv2.checks.arguments import as_choice, as_milliseconds, as_seconds, check_whole_number
 from dsv2.connectors.formats import MessagePart, SubjectNameStrategy
 from dsv2.connectors.kafka import DeliveryGuarantee, OnOffsetsOutOfRange, SplitAssignment
 from dsv2.connectors.postgres import IfSlotExists

@@ -12,9 +12,9 @@ import pytest
 from dsv2 import ExecutionEnvironment
 from dsv2.arrow import ArrowCollector, ArrowProcessFunction, map_tables, schema_of
 from dsv2.arrow.records import table_of
-from dsv2.context import NonPartitionedContext, PartitionedContext
 from dsv2.errors import ConfigurationError, ContractError, PlanError, SchemaError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction, no_output_until_end_of_input
+from dsv2.model.context import NonPartitionedContext, PartitionedContext
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.testing import OneInputHarness, StampedRecord

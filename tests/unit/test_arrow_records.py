@@ -20,9 +20,9 @@ from dsv2.arrow.converters import of_columns
 from dsv2.arrow.encoding import narrowed
 from dsv2.arrow.records import ArrowRecords, ArrowWholeNumbers, table_of
 from dsv2.arrow.schema import can_be_columns
-from dsv2.columnar import Columnar, column_names
+from dsv2.base.columnar import Columnar, column_names
 from dsv2.errors import CorruptDataError, SchemaError
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import subtask_of

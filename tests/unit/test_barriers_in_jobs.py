@@ -21,16 +21,16 @@ from dsv2 import (
     new_builder,
 )
 from dsv2.cli.main import main
-from dsv2.dashboard.jobs import Snapshot, Status
-from dsv2.dashboard.watermarks import watermark_page
-from dsv2.explain import Severity
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction, on
 from dsv2.graph import Plan
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from dsv2.testing import Crash, OneInputHarness, Stop, TestSource, TwoInputNonBroadcastHarness
+from dsv2.views.dashboard.jobs import Snapshot, Status
+from dsv2.views.dashboard.watermarks import watermark_page
+from dsv2.views.explain import Severity
+from dsv2.views.watermark_report import Cause
 from dsv2.watermark import LongWatermark, WatermarkDeclaration, WatermarkHandlingResult
-from dsv2.watermark_report import Cause
 from tests.spans import Item
 from tests.support import broadcast_side, one_input, operator_named, two_inputs
 from tests.unit.test_explain_findings import bounded, declares, endless, findings, view_of, written

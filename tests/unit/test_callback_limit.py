@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dsv2 import ConfigurationError, ExecutionEnvironment, JobStatus, UserFunctionError
-from dsv2.arguments import as_choice
+from dsv2.checks.arguments import as_choice
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from tests.durations import ms

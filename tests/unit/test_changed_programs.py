@@ -25,9 +25,9 @@ from dsv2 import (
 )
 from dsv2.aggregates import Count as Number
 from dsv2.aggregates import Key, Max, Mean, Part, Sum
-from dsv2.program.differences import differences
-from dsv2.program.dropped import dropped_state
-from dsv2.program.stored_classes import unreadable_classes
+from dsv2.checkpoint.differences import differences
+from dsv2.checkpoint.dropped_state import dropped_state
+from dsv2.checkpoint.stored_classes import unreadable_classes
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.state import RedistributionStrategy, StateDeclarations, StateTtl
 from dsv2.watermark import WatermarkDeclaration, new_builder

@@ -11,8 +11,8 @@ import pytest
 from dsv2 import CollectSink, ExecutionEnvironment, Trigger, new_builder
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.graph import Plan
+from dsv2.jobs.progress import ChannelProgress, InputProgress, JobProgress
 from dsv2.local import LocalRuntime
-from dsv2.progress import ChannelProgress, InputProgress, JobProgress
 from dsv2.runtime.report.channels import Channels
 from dsv2.runtime.report.progress import job_progress
 from dsv2.runtime.report.subtask_report import new_report

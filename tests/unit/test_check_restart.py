@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from dsv2 import DroppedStateWarning, ExecutionEnvironment, IncompatibleCheckpointError, PlanError
+from dsv2.checkpoint.description import describe
+from dsv2.checkpoint.differences import differences
+from dsv2.checkpoint.dropped_state import dropped_state
+from dsv2.checkpoint.fingerprint import PYTHON
+from dsv2.checkpoint.key_samples import KeySample, KeySampler, add_samples, changed_keys, readable_samples
+from dsv2.checkpoint.restart import refusal, refuse_or_warn_of_dropped
 from dsv2.extension.join import join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction, ProcessFunction
 from dsv2.graph import Plan
 from dsv2.graph.stateful import mentioned_names
-from dsv2.program.description import describe
-from dsv2.program.differences import differences
-from dsv2.program.dropped import dropped_state
-from dsv2.program.fingerprint import PYTHON
-from dsv2.program.key_samples import KeySample, KeySampler, add_samples, changed_keys, readable_samples
-from dsv2.program.restart import refusal, refuse_or_warn_of_dropped
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.sinks import PrintSink
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark.layout import Layout
-from runtime_spark.manifest import Manifest, layout_differences, manifest_of
-from runtime_spark.notes import Notes
-from runtime_spark.restart import continued_notes, restart_differences
+from runtime_spark.checkpoint.manifest import Manifest, layout_differences, manifest_of
+from runtime_spark.checkpoint.notes import Notes
+from runtime_spark.checkpoint.restart import continued_notes, restart_differences
+from runtime_spark.frames.layout import Layout
 from tests.durations import ms
 
 

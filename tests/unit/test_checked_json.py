@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dsv2.program.checked_json import from_json, to_json
+from dsv2.checks.json_documents import from_json, to_json
 
 ENTRY = {"first_batch": 17, "runs": ["b1b11630", "é"], "written": {"sum": [3, None]}, "share": 0.25}
 

@@ -9,13 +9,13 @@ from uuid import UUID
 import pytest
 
 from dsv2 import IncompatibleCheckpointError
-from dsv2.folders import LocalFolder
+from dsv2.base.folders import LocalFolder
+from dsv2.checks.json_documents import to_json
 from dsv2.graph import Plan
-from dsv2.program.checked_json import to_json
 from dsv2.sinks import CollectSink
-from runtime_spark.layout import Layout
-from runtime_spark.manifest import checkpoint_id_of, manifest_of, read_manifest, write_manifest
-from runtime_spark.notes import NoteBook, Notes
+from runtime_spark.checkpoint.manifest import checkpoint_id_of, manifest_of, read_manifest, write_manifest
+from runtime_spark.checkpoint.notes import NoteBook, Notes
+from runtime_spark.frames.layout import Layout
 from tests.support import local_environment
 
 CHECKPOINT = UUID(int=7)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from dsv2 import CorruptDataError, JobError
-from dsv2.folders import Folder, LocalFolder
-from dsv2.program.checked_json import from_json
-from dsv2.program.run_history import begin_run
+from dsv2.base.folders import Folder, LocalFolder
+from dsv2.checkpoint.run_history import begin_run
+from dsv2.checks.json_documents import from_json
 from dsv2.sinks import SinkInfo, SinkRunInfo
-from runtime_spark.checkpoint_log import Beginning, beginning_of
+from runtime_spark.checkpoint.spark_logs import Beginning, beginning_of
 
 METADATA = '{"id":"b1b11630-5309-46d5-a6b0-59a7e9f56ca9"}'
 OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"position": 7}\n-\n'

@@ -10,8 +10,8 @@ from typing import Annotated, Any, ForwardRef, NamedTuple, Optional, Union
 
 import pytest
 
-from dsv2.program.class_changes import class_changes, classes_of
-from dsv2.program.type_shapes import shape_of, shown
+from dsv2.checkpoint.class_changes import class_changes, classes_of
+from dsv2.checkpoint.type_shapes import shape_of, shown
 from dsv2.state.types import classes_in
 
 

@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from dsv2.clock import SystemClock
+from dsv2.base.clock import SystemClock
+from dsv2.base.secrets import OptionValue
 from dsv2.connectors.client_log import ClientLog
 from dsv2.connectors.kafka import TopicPartition
 from dsv2.connectors.kafka import client_log as kafka_log
@@ -15,7 +16,6 @@ from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.consumers import RangeConsumer
 from dsv2.connectors.kafka.producers import RecordProducer, TransactionalProducer
 from dsv2.connectors.postgres.server import _NOTICES
-from dsv2.connectors.secrets import OptionValue
 from dsv2.errors import JobError
 from tests.durations import ms
 

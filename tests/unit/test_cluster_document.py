@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runtime_spark import executors
-from runtime_spark.versions import SUPPORTED
+from runtime_spark.platform import executors
+from runtime_spark.platform.versions import SUPPORTED
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/cluster.md").read_text()

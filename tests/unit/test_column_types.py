@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from dsv2.program.column_types import column_type, column_type_of_value
+from dsv2.checkpoint.column_types import column_type, column_type_of_value
 from dsv2.savepoint.columns import arrow_type, to_array
 
 

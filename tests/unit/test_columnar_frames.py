@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from dsv2.arrow import records_of, schema_of
 from dsv2.arrow.records import ArrowWholeNumbers, table_of
-from dsv2.columnar import Columnar, WholeNumbers
-from dsv2.record_batch import RecordBatch
+from dsv2.base.columnar import Columnar, WholeNumbers
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.column_buffer import COLUMNAR_FRAME_RECORDS
 from dsv2.runtime.exchange.edges import new_edge
 from dsv2.runtime.exchange.frames import ChannelWriter, Frame

@@ -10,7 +10,7 @@ import pytest
 from dsv2 import CollectSink, ConfigurationError, ExecutionEnvironment
 from dsv2.savepoint import bootstrap
 from runtime_spark import create_savepoint
-from runtime_spark.connect import is_connect, shared_folder
+from runtime_spark.platform.connect import is_connect, shared_folder
 
 
 class Reader:

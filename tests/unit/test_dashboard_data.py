@@ -14,23 +14,24 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from dsv2 import CollectSink, ConfigurationError
-from dsv2.dashboard import letters, stored
-from dsv2.dashboard.jobs import Board, Record, Status
-from dsv2.dashboard.letters import last_letters
-from dsv2.dashboard.lines import watermark_text
-from dsv2.dashboard.pages import state_page
-from dsv2.dashboard.stored import CheckpointJob
-from dsv2.dashboard.watermarks import watermark_page
+from dsv2.base.folders import LocalFolder
 from dsv2.dead_letters.store import FOLDER, JobDescription, JobLetters
-from dsv2.explain import PlanView
-from dsv2.explain.svg import graph_svg
-from dsv2.folders import LocalFolder
-from dsv2.job_configuration import Section, Setting
-from dsv2.job_summary.event_time import Slowest, watermark_of
-from dsv2.job_summary.history import HISTORY, History, Moment, OperatorMoment
-from dsv2.job_summary.pressure import WINDOW, Level, pressure_of
-from dsv2.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress, SubtaskProgress
-from dsv2.progress_log import ProgressLog
+from dsv2.jobs.configuration import Section, Setting
+from dsv2.jobs.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress, SubtaskProgress
+from dsv2.jobs.progress_log import ProgressLog
+from dsv2.jobs.summary.event_time import Slowest, watermark_of
+from dsv2.jobs.summary.history import HISTORY, History, Moment, OperatorMoment
+from dsv2.jobs.summary.pressure import WINDOW, Level, pressure_of
+from dsv2.views.dashboard import letters
+from dsv2.views.dashboard import stored_job as stored
+from dsv2.views.dashboard.jobs import Board, Record, Status
+from dsv2.views.dashboard.json_lines import watermark_text
+from dsv2.views.dashboard.letters import last_letters
+from dsv2.views.dashboard.pages import state_page
+from dsv2.views.dashboard.stored_job import CheckpointJob
+from dsv2.views.dashboard.watermarks import watermark_page
+from dsv2.views.explain import PlanView
+from dsv2.views.explain.svg import graph_svg
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN
 from tests.dashboard_fakes import FakeJob, Join, fake_plan, fake_progress
 from tests.support import local_environment

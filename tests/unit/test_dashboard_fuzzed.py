@@ -11,10 +11,10 @@ from urllib.parse import quote
 import pytest
 
 from dsv2 import CollectSink, ExecutionEnvironment, JobHandle
-from dsv2.dashboard import Dashboard
-from dsv2.dashboard.letters import Letter
-from dsv2.dashboard.server import DashboardServer, server_of
 from dsv2.testing import Stop, TestSource
+from dsv2.views.dashboard import Dashboard
+from dsv2.views.dashboard.letters import Letter
+from dsv2.views.dashboard.server import DashboardServer, server_of
 from tests.dashboard_client import TOKEN
 
 ROUTES = ["", "/plan", "/history", "/operator", "/watermarks", "/letters", "/configuration"]
@@ -132,7 +132,7 @@ def test_texts_of_records_that_utf8_cannot_encode_are_shown(
     server: DashboardServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     letter = Letter("0.0", "now", "absolute", "process_record", "'\ud800'", "ValueError: \udfff", "", "")
-    monkeypatch.setattr("dsv2.dashboard.app.last_letters", lambda folder: {"letters": [letter]})
+    monkeypatch.setattr("dsv2.views.dashboard.app.last_letters", lambda folder: {"letters": [letter]})
     status, body = answered(server, "/api/jobs/1/letters")
     assert status == 200
     (shown,) = json.loads(body)["letters"]

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from dsv2 import ConfigurationError
-from dsv2.dashboard import Dashboard
-from dsv2.dashboard.security import HEADERS, Guard
-from dsv2.dashboard.server import DashboardServer
-from dsv2.job_configuration import redacted
+from dsv2.jobs.configuration import redacted
+from dsv2.views.dashboard import Dashboard
+from dsv2.views.dashboard.security import HEADERS, Guard
+from dsv2.views.dashboard.server import DashboardServer
 from tests.dashboard_client import TOKEN, ask, serving
 from tests.dashboard_fakes import SECRET, FakeJob
 

@@ -21,13 +21,13 @@ import pytest
 
 from dsv2 import CollectSink, ConfigurationError, ErrorPolicy, ExecutionEnvironment, JobHandle, UserFunctionError
 from dsv2.cli import main
-from dsv2.dashboard import Dashboard, app, http
-from dsv2.dashboard.jobs import Board, Status
-from dsv2.dashboard.live import LiveJob
-from dsv2.dashboard.server import DashboardServer, _servers, server_of
-from dsv2.job import RunOptions
+from dsv2.jobs.handle import RunOptions
+from dsv2.jobs.unfinished import _watched, watch
 from dsv2.testing import Stop, TestSource
-from dsv2.unfinished import _watched, watch
+from dsv2.views.dashboard import Dashboard, app, http
+from dsv2.views.dashboard.jobs import Board, Status
+from dsv2.views.dashboard.running_job import LiveJob
+from dsv2.views.dashboard.server import DashboardServer, _servers, server_of
 from tests.dashboard_client import TOKEN, ask, events, get, serving
 from tests.dashboard_fakes import FakeJob
 
@@ -298,7 +298,7 @@ def test_unknown_watermark() -> None:
 
 def test_nothing_is_loaded_for_jobs_without_a_dashboard() -> None:
     code = (
-        "import sys, dsv2.cli, dsv2.dashboard, dsv2.dashboard.stored; from dsv2 import *\n"
+        "import sys, dsv2.cli, dsv2.views.dashboard, dsv2.views.dashboard.stored_job; from dsv2 import *\n"
         "env = ExecutionEnvironment.get_instance('local')\n"
         "env.from_collection([1]).to_sink(CollectSink()); env.execute()\n"
         "print([name for name in ('starlette', 'uvicorn') if name in sys.modules])"
@@ -307,7 +307,7 @@ def test_nothing_is_loaded_for_jobs_without_a_dashboard() -> None:
 
 
 def test_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "dsv2.dashboard.http", None)
+    monkeypatch.setitem(sys.modules, "dsv2.views.dashboard.http", None)
     with pytest.raises(ConfigurationError, match=re.escape("pip install 'dsv2[dashboard]'")):
         DashboardServer(Dashboard(0))
 

@@ -17,17 +17,17 @@ from dsv2 import (
     ExecutionEnvironment,
     IncompatibleCheckpointError,
 )
+from dsv2.base.folders import LocalFolder
 from dsv2.cli import main
 from dsv2.dead_letters import DeadLetters, LetterStatus
 from dsv2.dead_letters.letter import encoded
 from dsv2.dead_letters.replay import Replays, check_replays, pending_replay
 from dsv2.dead_letters.store import JobLetters, LetterWriter
-from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.local import LocalRuntime
 from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.serde.stand_ins import StandIns
+from dsv2.runtime.serde.placeholders import StandIns
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.replay_rows import ReplayPlace
 from dsv2.runtime.state.rows import StateRow

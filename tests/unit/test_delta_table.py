@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.sinks import SinkInfo
 from tests.documents import running_program
 

@@ -11,13 +11,13 @@ from dsv2 import Collector, ConfigurationError, ErrorPolicy, ExecutionEnvironmen
 from dsv2.arrow import ArrowForeachBatchSink
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink, DriverSink, ForeachBatchSink, PrintSink
-from runtime_spark.layout import Layout
-from runtime_spark.rows import FrameEncoder
+from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.rows import FrameEncoder
 from tests.support import local_environment, operator_named
 
 

@@ -20,13 +20,13 @@ from dsv2 import (
     JobError,
     Trigger,
 )
+from dsv2.base.folders import LocalFolder
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, window
-from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.serde.stand_ins import StandIns
+from dsv2.runtime.serde.placeholders import StandIns
 from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint import Savepoint, SavepointEditor
 from dsv2.savepoint.reader import SavepointReader

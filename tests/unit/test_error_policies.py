@@ -22,10 +22,10 @@ from dsv2 import (
     UserFunctionError,
 )
 from dsv2.arrow import ArrowProcessFunction
+from dsv2.checkpoint.description import describe
+from dsv2.checkpoint.differences import differences
 from dsv2.extension.join import processing_time_temporal_join
 from dsv2.functions import MapFunction, OneInputStreamProcessFunction
-from dsv2.program.description import describe
-from dsv2.program.differences import differences
 from dsv2.runtime.state.undo import UndoLog
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource

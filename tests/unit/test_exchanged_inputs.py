@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from dsv2 import ExecutionEnvironment, IncompatibleCheckpointError, OutputTag, Trigger
+from dsv2.checkpoint.description import describe
+from dsv2.checkpoint.differences import differences
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import interval_join, join, processing_time_temporal_join
 from dsv2.extension.window import TwoInputNonBroadcastWindowStreamProcessFunction, WindowStrategy, window
@@ -17,8 +19,6 @@ from dsv2.functions import (
     TwoInputBroadcastStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
 )
-from dsv2.program.description import describe
-from dsv2.program.differences import differences
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import Stop, TestSource

@@ -12,7 +12,7 @@ import pytest
 
 import dsv2.version
 from dsv2 import ConfigurationError
-from runtime_spark import executors
+from runtime_spark.platform import executors
 
 _APPLICATIONS = count()
 

@@ -19,10 +19,6 @@ import msgspec
 import pytest
 
 from dsv2 import ConfigurationError, ErrorPolicy, ExecutionEnvironment
-from dsv2.explain import Explanation, Fact, PlanView, Processing, RuntimeView, json_schema, wording
-from dsv2.explain.code import _find_lambdas, code_of
-from dsv2.explain.operators import processing_of
-from dsv2.explain.wording import short_location
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, reduce
 from dsv2.functions import MapFunction
@@ -39,6 +35,10 @@ from dsv2.runtime.operator.processors import (
 )
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataFrameSource
+from dsv2.views.explain import Explanation, Fact, PlanView, Processing, RuntimeView, json_schema, wording
+from dsv2.views.explain.code import _find_lambdas, code_of
+from dsv2.views.explain.operators import processing_of
+from dsv2.views.explain.wording import short_location
 from tests.async_functions import Waiting
 from tests.documented_plans import DIAGRAMS, draw
 from tests.documents import ROOT
@@ -214,7 +214,7 @@ def test_refusal_of_the_runtime_is_shown() -> None:
 
 
 def test_importing_dsv2_does_not_load_explanations() -> None:
-    code = "import sys, dsv2; print([name for name in sys.modules if name.startswith('dsv2.explain')])"
+    code = "import sys, dsv2; print([name for name in sys.modules if name.startswith('dsv2.views.explain')])"
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "[]\n"
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dsv2 import ConfigurationError, ExecutionEnvironment, new_builder
-from dsv2.explain import ChannelDiagram
 from dsv2.sinks import CollectSink
+from dsv2.views.explain import ChannelDiagram
 from tests.documented_channels import addressed, combined, per_key
 from tests.explained_program import recorded
 from tests.support import broadcast_side, one_input, two_inputs

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from dsv2 import ExecutionEnvironment, OutputTag, WaitForBroadcast, new_builder
-from dsv2.explain import Finding, PlanView, Severity
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.join import interval_join, join
 from dsv2.extension.window import CountTrigger, OneInputWindowStreamProcessFunction, WindowStrategy, reduce, window
@@ -18,6 +17,7 @@ from dsv2.functions import OneInputStreamProcessFunction, no_output_until_end_of
 from dsv2.sinks import CollectSink, FileSink, ParallelSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclarations, StateTtl
+from dsv2.views.explain import Finding, PlanView, Severity
 from tests.documents import ROOT
 from tests.spans import Spans
 from tests.support import broadcast_side, one_input, two_inputs, two_output

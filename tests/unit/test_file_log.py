@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from dsv2.base.folders import Folder, LocalFolder
 from dsv2.errors import ConfigurationError, CorruptDataError, JobError
 from dsv2.file_log import LogState, Merged, MergeGroup, Rolling, SinkFolder, parts_between, read_log
 from dsv2.file_log.cleaning import clean
 from dsv2.file_log.names import DATA, LOG, PENDING, REPLACING, is_hidden, partition_folder
-from dsv2.folders import Folder, LocalFolder
 from dsv2.testing import ManualClock
 
 BATCHES = 5

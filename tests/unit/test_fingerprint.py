@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
-from dsv2.program.fingerprint import fingerprint
+from dsv2.checkpoint.fingerprint import fingerprint
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -394,7 +394,7 @@ def test_digest_is_short_hex() -> None:
 # Values with a different repr in every process: string hashes, hence the order of sets, and addresses.
 IN_ANOTHER_PROCESS = """
 import functools, operator
-from dsv2.program.fingerprint import fingerprint
+from dsv2.checkpoint.fingerprint import fingerprint
 
 class Object:
     def __init__(self, value):

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from dsv2 import ConfigurationError, CorruptDataError, JobError, Trigger
+from dsv2.base.folders import LocalFolder
+from dsv2.checkpoint.folder_kinds import FolderKind, check_no_savepoint, kind_of_folder
 from dsv2.cli import main
-from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.program.folder_kinds import FolderKind, check_no_savepoint, kind_of_folder
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink, ForeachBatchSink, Sink
 from dsv2.state import StateDeclaration, StateDeclarations
@@ -111,7 +111,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         return imported(name, *args, **options)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.setattr("dsv2.cli.with_spark.spark_commands", lambda: pytest.fail("Spark is used"))
+    monkeypatch.setattr("dsv2.cli.spark_commands.spark_commands", lambda: pytest.fail("Spark is used"))
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dsv2 import ExecutionEnvironment
+from dsv2.base.folders import LocalFolder
 from dsv2.connectors.files import FilesSource, parquet_rows, text_lines
-from dsv2.folders import LocalFolder
 from dsv2.sinks import CollectSink
 from tests.folder_contract import check_folder
 

@@ -16,21 +16,21 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from dsv2 import ExecutionEnvironment, IncompatibleCheckpointError, UserFunctionError
-from dsv2.clock import Clock, SystemClock
-from dsv2.record_batch import RecordBatch
+from dsv2.base.clock import Clock, SystemClock
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import END, START, Control
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.indexed_planner import DEFAULT_RECORDS_PER_BATCH
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, DataGeneratorSource, IndexedSource
-from runtime_spark.closures import from_bytes, to_bytes
-from runtime_spark.failures import job_failure
-from runtime_spark.frame_source import FramePartition, FrameStreamReader, OrderFeed
-from runtime_spark.indexed_feed import IndexedFeed, StartFeed, TickFeed
-from runtime_spark.layout import REPORT_SLOT, Layout
-from runtime_spark.rows import ROW_SCHEMA, decode_frame
-from runtime_spark.source_class import frame_source_class
-from runtime_spark.worker import load_job, pack_job
+from runtime_spark.frames.failures import job_failure
+from runtime_spark.frames.layout import REPORT_SLOT, Layout
+from runtime_spark.frames.rows import ROW_SCHEMA, decode_frame
+from runtime_spark.frames.worker import load_job, pack_job
+from runtime_spark.platform.closures import from_bytes, to_bytes
+from runtime_spark.source.frame_source import FramePartition, FrameStreamReader, OrderFeed
+from runtime_spark.source.indexed_feed import IndexedFeed, StartFeed, TickFeed
+from runtime_spark.source.source_class import frame_source_class
 from tests.support import one_input
 
 _MOST_BATCHES = 50

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import UserFunctionError
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange import edges
 from dsv2.runtime.exchange.edges import HashEdge, new_edge
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, ChannelWriter, Frame

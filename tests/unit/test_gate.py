@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dsv2 import InternalError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.watermark import LongWatermarkBuilder, WatermarkDeclaration, new_builder
 from dsv2.watermark.event_time import EVENT_TIME

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dsv2 import CorruptDataError
-from dsv2.folders import LocalFolder
-from runtime_spark.generations import (
+from dsv2.base.folders import LocalFolder
+from runtime_spark.checkpoint.generations import (
     Ancestry,
     begun_generation,
     current_generation,

@@ -17,15 +17,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from dsv2 import ConfigurationError
-from dsv2.program.class_changes import classes_of
-from dsv2.program.column_types import column_type
-from dsv2.program.type_shapes import shape_of
-from dsv2.program.value_shapes import misfit
+from dsv2.checkpoint.class_changes import classes_of
+from dsv2.checkpoint.column_types import column_type
+from dsv2.checkpoint.type_shapes import shape_of
+from dsv2.checkpoint.value_shapes import misfit
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.savepoint.arrow_values import value_maker
 from dsv2.savepoint.columns import to_array
-from dsv2.savepoint.given_state import GivenState, local_values
-from dsv2.savepoint.given_values import value_maker
+from dsv2.savepoint.table_state import GivenState, local_values
 from dsv2.state import StateDeclarations
 from dsv2.state.types import classes_in
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from dsv2.arrow.keyed import page_format, table
-from dsv2.program.description import describe
-from dsv2.program.differences import differences
+from dsv2.checkpoint.description import describe
+from dsv2.checkpoint.differences import differences
 from tests.golden_columns import FILE, Report, Running, Window, after_restart, content, plan_of_job
 from tests.golden_format import Content, comparable
 

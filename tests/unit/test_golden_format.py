@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import pytest
 
-from dsv2.program.description import describe
-from dsv2.program.differences import differences
+from dsv2.checkpoint.description import describe
+from dsv2.checkpoint.differences import differences
 from dsv2.runtime.serde.codec import FORMAT_VERSION
 from tests.golden_format import (
     FIRST,

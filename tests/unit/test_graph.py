@@ -21,7 +21,7 @@ from dsv2 import (
     TwoStreams,
 )
 from dsv2.graph import Operator, Plan
-from dsv2.job import RunOptions
+from dsv2.jobs.handle import RunOptions
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.watermark import new_builder

@@ -11,15 +11,15 @@ from unittest.mock import Mock
 import pytest
 
 from dsv2 import ConfigurationError, JobError, JobStatus, UserFunctionError
-from dsv2.clock import SystemClock
-from dsv2.context import RuntimeExecutionMode
+from dsv2.base.clock import SystemClock
 from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.report import base_job
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.sinks import CollectSink
-from runtime_spark.batch_job import BatchJob
-from runtime_spark.layout import Layout
-from runtime_spark.query import StreamingJob
+from runtime_spark.frames.layout import Layout
+from runtime_spark.job.batch_job import BatchJob
+from runtime_spark.job.query import StreamingJob
 from tests.support import local_environment
 
 

@@ -19,18 +19,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import Collector, CollectSink, ErrorPolicy, ExecutionEnvironment, PartitionedContext, PrintSink
+from dsv2.base.printable import printable, printable_json, printable_lines
 from dsv2.cli.main import main, new_parser
 from dsv2.errors import CorruptDataError, DroppedStateWarning, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.logs import JsonFormatter
-from dsv2.printable import printable, printable_json, printable_lines
-from dsv2.record_table import RecordTable
+from dsv2.jobs.record_table import RecordTable
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.sinks import FileSink
 from dsv2.state import StateDeclaration, StateDeclarations
-from dsv2.terminal.live_view import html_of
-from dsv2.terminal.watching import watch
 from dsv2.testing import Stop, TestSource
+from dsv2.views.logs import JsonFormatter
+from dsv2.views.terminal.live_view import html_of
+from dsv2.views.terminal.watching import watch
 from dsv2.watermark import WatermarkDeclaration, new_builder
 
 HOSTILE = "tea\x1b]52;c;cm0=\x07\x1b[2J\r\x9b31m\x7f\u202e\u2028\u200bend"

@@ -15,136 +15,45 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT / package).rglob("*.py"))
 
-# What users program against and what they build with it. It does not depend on how jobs run.
-MODEL = {"async_resource", "async_settings", "context", "error_policy", "errors", "functions", "output_tag"}
-MODEL |= {"printable", "record_batch", "record_position", "resource", "sinks", "sources", "spi", "state", "watermark"}
-PLAN = MODEL | {"graph", "job", "job_listener", "progress"}
-RUNTIME = PLAN | {"cells", "clock", "columnar", "event_loop", "extension", "log_scope"}
-RUNTIME |= {"runtime_view", "tracebacks"}
-RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange", "operator", "sources", "rescale")}
+# The rooms of dsv2, from the ground floor up. A room may import what is in rows above its own row here.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("base", "version"),
+    ("errors",),
+    ("checks",),
+    ("state", "watermark"),
+    ("model",),
+    ("spi",),
+    ("functions", "sources", "sinks"),
+    ("aggregates",),
+    ("graph",),
+    ("extension",),
+    ("streams",),
+    ("findings",),
+    ("jobs",),
+    ("views",),
+    ("runtime",),
+    ("checkpoint",),
+    ("file_log",),
+    ("dead_letters",),
+    ("savepoint",),
+    ("connectors",),
+    ("arrow",),
+    ("local",),
+    ("environment",),
+    ("testing", "cli"),
+    ("__init__", "__main__", "runtime_spark"),
+)
+FLOOR = {room: floor for floor, rooms in enumerate(LAYERS) for room in rooms}
 
-# Part of dsv2 (or runtime_spark) -> the parts of dsv2 that it may import in addition to itself. A new part needs a row.
-# The packages of dsv2.runtime are parts.
-MAY_IMPORT = {
-    "aggregates": MODEL | {"arguments", "optional_types"},
-    "arguments": {"errors"},
-    "async_resource": {"callables", "errors", "event_loop", "resource"},
-    "async_settings": {"arguments", "errors"},
-    "callables": set[str](),
-    "cells": set[str](),
-    "columnar": set[str](),
-    "record_batch": {"columnar"},
-    "resource": {"callables", "errors"},
-    "clock": set[str](),
-    "errors": {"printable", "record_position"},
-    "printable": set[str](),
-    "record_position": set[str](),
-    "event_loop": set[str](),
-    "folders": set[str](),
-    "paths": {"errors", "folders"},
-    "version": set[str](),
-    "error_policy": {"arguments", "errors", "record_position"},
-    "optional_types": set[str](),
-    "output_tag": {"errors"},
-    "missing_methods": {"errors"},
-    "watermark": {"arguments", "errors", "missing_methods"},
-    "state": {"arguments", "callables", "errors"},
-    "context": {"output_tag", "state", "watermark"},
-    "spi": {"async_settings", "context", "errors", "output_tag", "record_batch", "state", "watermark"},
-    "functions": {"arguments", "async_settings", "context", "errors", "record_batch", "spi", "state", "watermark"},
-    "extension": MODEL - {"sinks"} | {"arguments", "callables", "columnar", "streams"},
-    "arrow": MODEL
-    | {"aggregates", "callables", "columnar", "connectors", "extension"}
-    | {"optional_types", "runtime.serde", "runtime.state"},
-    "file_log": {"clock", "errors", "folders", "optional_types", "program"},
-    "connectors": {"arguments", "clock", "errors", "extension", "printable", "record_batch", "record_position"}
-    | {"file_log", "folders", "resource", "sinks", "sources", "watermark"},
-    "sinks": {"arguments", "errors", "printable", "record_batch", "watermark"},
-    "sources": {"arguments", "clock", "errors", "record_batch", "record_position", "watermark"},
-    "graph": MODEL | {"arguments", "callables", "cells", "explain"},  # Plan.explain imports it when it is called
-    "runtime_view": {"folders", "graph"},
-    "findings": PLAN | {"aggregates", "extension"},
-    "explain": PLAN | {"aggregates", "extension", "findings", "runtime_view"},
-    "progress": set[str](),
-    "job_summary": {"explain", "printable", "progress", "watermark"},
-    "metrics": PLAN | {"arguments", "clock", "connectors", "explain", "job_summary", "runtime.report", "version"},
-    "log_scope": set[str](),
-    "logs": {"log_scope", "printable"},
-    "progress_log": {"errors", "explain", "folders", "graph", "job_configuration", "paths", "progress"}
-    | {"runtime_view", "version"},
-    "job_configuration": {"connectors", "graph", "job", "sinks", "sources", "version"},
-    "job_listener": {"graph", "job", "progress"},
-    "watermark_report": {"errors", "explain", "graph", "job_summary", "printable", "progress", "watermark"},
-    "job": MODEL | {"arguments", "graph", "job_listener", "progress", "record_table", "watermark_report"},
-    "job_options": {"dashboard", "errors", "job"},
-    "terminal": {
-        "errors",
-        "explain",
-        "graph",
-        "job",
-        "job_listener",
-        "job_summary",
-        "printable",
-        "progress",
-        "tracebacks",
-        "watermark",
-    },
-    "tracebacks": {"cells", "errors"},
-    "unfinished": {"errors", "job"},
-    "configurable": MODEL | {"graph"},
-    "record_table": {"printable"},
-    "streams": MODEL  # imports the local runtime by name
-    | {"aggregates", "arguments", "callables", "columnar", "configurable", "extension", "graph"}
-    | {"missing_methods", "record_table", "tracebacks"},
-    "environment": PLAN
-    | {"arguments", "explain", "findings", "job_options", "missing_methods", "streams", "tracebacks", "unfinished"}
-    | {"dashboard"},  # when a job asks for it. It imports its runtime by name
-    "runtime.__init__": set(),
-    "runtime.serde": RUNTIME,
-    "runtime.report": RUNTIME
-    | {"arguments", "job_summary", "runtime.serde", "unfinished", "watermark_report"}
-    | {"terminal"},  # when a notebook shows a job
-    "runtime.state": RUNTIME | {"runtime.serde", "runtime.report"},
-    "runtime.exchange": RUNTIME | {"runtime.serde", "runtime.report", "runtime.state"},
-    "runtime.operator": RUNTIME | RUNTIMES - {"runtime.sources", "runtime.rescale"},
-    "runtime.sources": RUNTIME | RUNTIMES - {"runtime.rescale"},
-    "runtime.rescale": RUNTIME | {"program"} | RUNTIMES - {"runtime.sources"},
-    "program": PLAN | {"folders", "runtime.serde", "runtime.report", "runtime.state"},
-    "dead_letters": {"errors", "folders", "graph", "paths", "program", "sources"}
-    | {"runtime.serde", "runtime.sources", "runtime.state"},
-    "savepoint": {"callables", "context", "errors", "extension", "folders", "graph", "program", "sinks"}
-    | {"sources", "state"}
-    | {"dead_letters", "paths", "version", "runtime.report", "runtime.serde", "runtime.sources", "runtime.state"},
-    "local": RUNTIME
-    | RUNTIMES
-    | {"arguments", "connectors", "dead_letters", "file_log", "folders", "paths", "program", "progress_log"}
-    | {"job_configuration", "runtime_view", "savepoint", "unfinished", "version", "watermark_report"},
-    "dashboard": {"arguments", "clock", "dead_letters", "errors", "explain", "folders", "graph", "job"}
-    | {
-        "job_configuration",
-        "job_listener",
-        "job_summary",
-        "paths",
-        "program",
-        "progress",
-        "progress_log",
-        "runtime_view",
-        "unfinished",
-    }
-    | {"watermark", "watermark_report"},
-    "cli": {"clock", "dead_letters", "errors", "file_log", "folders", "paths", "program", "savepoint", "version"}
-    # to build, run and show pipelines
-    | {"dashboard", "environment", "explain", "graph", "job", "progress", "progress_log", "runtime_view", "terminal"}
-    | {"printable", "tracebacks", "watermark_report"},
-    "__main__": {"cli"},
-    "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
-    "runtime_spark": RUNTIME
-    | RUNTIMES
-    | {"connectors", "dead_letters", "file_log", "folders", "paths", "program", "progress_log", "savepoint"}
-    | {"job_configuration", "watermark_report"}
-    | {"optional_types", "version"}
-    | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
-    "__init__": PLAN | {"configurable", "environment", "job_options", "streams", "version"},
+# Imports that run up, each with its reason.
+UPWARD = {
+    ("extension", "streams"),
+    ("graph", "views"),
+    ("jobs", "views"),
+    ("streams", "jobs"),
+    ("views", "connectors"),
+    ("views", "dead_letters"),
+    ("views", "runtime"),
 }
 
 # The dependencies of the package "dsv2" in pyproject.toml. Spark and its dependencies are an extra.
@@ -184,11 +93,9 @@ def imports(file: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def part_of(module: str) -> str:
+def room_of(module: str) -> str:
     top, *rest = module.split(".")
-    if top != "dsv2" or not rest:
-        return top
-    return ".".join(rest[:2]) if rest[0] == "runtime" else rest[0]
+    return rest[0] if top == "dsv2" and rest else top
 
 
 def name_of(file: Path) -> str:
@@ -201,13 +108,14 @@ def beyond(allowed: Callable[[Path], Set[str]], imported: Callable[[Path], Set[s
     return {file: names for file, names in found.items() if names}
 
 
-def test_own_imports_follow_the_table() -> None:
+def test_imports_run_down() -> None:
     def own(file: Path) -> set[str]:
-        return {part_of(name) for name in imports(file) if name.startswith("dsv2.")}
+        return {room_of(name) for name in imports(file) if name.startswith("dsv2.")}
 
     def allowed(file: Path) -> set[str]:
-        part = part_of(name_of(file))
-        return MAY_IMPORT[part] | {part}
+        room = room_of(name_of(file))
+        upward = {above for below, above in UPWARD if below == room}
+        return {room, *upward, *(other for other, floor in FLOOR.items() if floor < FLOOR[room])}
 
     assert beyond(allowed, own) == {}
 
@@ -220,23 +128,23 @@ def test_dsv2_needs_only_its_dependencies() -> None:
 
 
 def packages_allowed_in(file: Path) -> set[str]:
-    part = part_of(name_of(file))
+    room = room_of(name_of(file))
     allowed = {*sys.stdlib_module_names, *DEPENDENCIES, "dsv2"}
-    if part == "runtime_spark":
+    if room == "runtime_spark":
         allowed |= {"pyspark", "py4j", "pandas", "pyarrow", "numpy", "runtime_spark"}
-    elif part in ("savepoint", "cli", "dead_letters"):
+    elif room in ("savepoint", "cli", "dead_letters"):
         allowed |= {"pandas", "pyarrow", "pyspark"}  # for a caller that asks for their types
-    elif file == ROOT / "dsv2" / "streams" / "base.py":
+    elif file == ROOT / "dsv2/streams/base.py":
         allowed |= {"pandas"}  # for the type that to_pandas returns
-    elif file == ROOT / "dsv2" / "terminal" / "screen.py":
+    elif file == ROOT / "dsv2/views/terminal/screen.py":
         allowed |= {"rich"}  # imported if it is installed
-    elif part == "dashboard":
+    elif "dsv2/views/dashboard/" in str(file):
         allowed |= {"starlette", "uvicorn"}
-    elif part == "arrow":
+    elif room == "arrow":
         allowed |= {"numpy", "pyarrow"}
-    elif part == "metrics":
+    elif "dsv2/views/metrics/" in str(file):
         allowed |= MONITORING
-    elif part == "connectors":
+    elif room == "connectors":
         allowed |= CLIENTS.get(file.parent.name, set())
     return allowed
 

@@ -9,12 +9,12 @@ from uuid import UUID
 import pytest
 
 from dsv2 import IncompatibleCheckpointError
-from dsv2.folders import LocalFolder
+from dsv2.base.folders import LocalFolder
+from dsv2.checkpoint.description import describe_sinks
 from dsv2.graph import Plan
-from dsv2.program.description import describe_sinks
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, ParallelSink, PrintSink, Sink, SinkBatch
-from runtime_spark.notes import NoteBook, Notes
-from runtime_spark.record import JobRecord
+from runtime_spark.checkpoint.notes import NoteBook, Notes
+from runtime_spark.checkpoint.record import JobRecord
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from tests.support import local_environment
 

@@ -9,8 +9,8 @@ import pytest
 
 from dsv2 import CollectSink, RuntimeExecutionMode, Trigger
 from dsv2.graph import Plan
-from dsv2.job import RunOptions
-from dsv2.job_configuration import configuration_of
+from dsv2.jobs.configuration import configuration_of
+from dsv2.jobs.handle import RunOptions
 from dsv2.sinks import FileSink
 from dsv2.sources import DataGeneratorSource
 from tests.spans import Spans

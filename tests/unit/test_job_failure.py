@@ -6,9 +6,9 @@ import pytest
 
 from dsv2 import ConfigurationError, JobError, SchemaError
 from dsv2.sinks import CollectSink
-from runtime_spark.failures import job_failure, marked_failures, usable
-from runtime_spark.layout import Layout
-from runtime_spark.tasks import Tasks
+from runtime_spark.frames.failures import job_failure, marked_failures, usable
+from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.tasks import Tasks
 from tests.support import local_environment, one_input
 
 OF_THE_JVM = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment
-from dsv2.job import JobResult
-from dsv2.progress import JobProgress, OperatorProgress
+from dsv2.jobs.handle import JobResult
+from dsv2.jobs.progress import JobProgress, OperatorProgress
 
 
 def test_result_is_shown_on_one_short_line_and_as_a_table() -> None:

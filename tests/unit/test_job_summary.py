@@ -9,17 +9,9 @@ from typing import Any
 import pytest
 
 from dsv2 import CollectSink, ExecutionEnvironment, JobProgress, Trigger
-from dsv2.dashboard.jobs import Record
-from dsv2.dashboard.pages import operator_page, state_page
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, reduce
-from dsv2.job_summary import History, JobSummary, summarize
-from dsv2.job_summary.event_time import awaiting_event_time, event_time_of
-from dsv2.job_summary.rates import Rates, spans_ms
-from dsv2.local import LocalRuntime
-from dsv2.metrics.jobs import RunningJob
-from dsv2.metrics.samples import samples_of
-from dsv2.progress import (
+from dsv2.jobs.progress import (
     BatchProgress,
     ChannelProgress,
     InputProgress,
@@ -27,13 +19,21 @@ from dsv2.progress import (
     SplitProgress,
     SubtaskProgress,
 )
+from dsv2.jobs.summary import History, JobSummary, summarize
+from dsv2.jobs.summary.event_time import awaiting_event_time, event_time_of
+from dsv2.jobs.summary.rates import Rates, spans_ms
+from dsv2.local import LocalRuntime
 from dsv2.sources import DataGeneratorSource
-from dsv2.terminal.notebook import job_html
-from dsv2.terminal.plain import event_time_text
-from dsv2.terminal.screen import job_text
-from dsv2.terminal.shown import ShownJob
-from dsv2.terminal.summarizer import Summarizer
 from dsv2.testing import ManualClock, Stop, TestSource
+from dsv2.views.dashboard.jobs import Record
+from dsv2.views.dashboard.pages import operator_page, state_page
+from dsv2.views.metrics.jobs import RunningJob
+from dsv2.views.metrics.samples import samples_of
+from dsv2.views.terminal.notebook import job_html
+from dsv2.views.terminal.plain import event_time_text
+from dsv2.views.terminal.screen import job_text
+from dsv2.views.terminal.snapshot import ShownJob
+from dsv2.views.terminal.summarizer import Summarizer
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN, USE_PROCESSING_TIME
 from tests.fake_jobs import hot_topics_plan
 from tests.metered import PlayedJob

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from dsv2 import CollectSink, ConfigurationError, DeadLetter, ErrorPolicy, JobError, RecordBatch
-from dsv2.clock import SystemClock
+from dsv2.base.clock import SystemClock
 from dsv2.connectors.kafka import KafkaSink, OffsetsInitializer, TopicPartition
 from dsv2.connectors.kafka.broker import Broker
 from dsv2.connectors.kafka.choices import OnOffsetsOutOfRange

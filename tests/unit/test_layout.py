@@ -14,7 +14,7 @@ from dsv2 import ExecutionEnvironment, PlanError
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.graph import OperatorKind, Plan
 from dsv2.sinks import CollectSink
-from runtime_spark.layout import REPORT_SLOT, Layout, spark_partition
+from runtime_spark.frames.layout import REPORT_SLOT, Layout, spark_partition
 
 
 class Pass(OneInputStreamProcessFunction[Any, Any]):

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from dsv2 import ConfigurationError, JobError
-from dsv2.folders import Folder, LocalFolder
-from runtime_spark import lease as lease_module
-from runtime_spark.driver_processes import describe_driver, is_gone
-from runtime_spark.lease import BEAT_SECONDS, STALE_SECONDS, VALID_SECONDS, Lease
+from dsv2.base.folders import Folder, LocalFolder
+from runtime_spark.checkpoint import lease as lease_module
+from runtime_spark.checkpoint.lease import BEAT_SECONDS, STALE_SECONDS, VALID_SECONDS, Lease
+from runtime_spark.platform.driver_processes import describe_driver, is_gone
 
 ELSEWHERE: dict[str, Any] = {"host": "another-host", "processes": [[7, 1]]}
 

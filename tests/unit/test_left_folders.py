@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from dsv2 import DroppedStateWarning, ExecutionEnvironment, IncompatibleCheckpointError
+from dsv2.base.folders import LocalFolder
+from dsv2.checkpoint.file_folders import folders_of, left_folders
 from dsv2.file_log import LogState, Rolling, SinkFolder, read_log
 from dsv2.file_log.completion import Completion
 from dsv2.file_log.description import Description
 from dsv2.file_log.ownership import OutputOwner, SinkPlace
-from dsv2.folders import LocalFolder
 from dsv2.local import LocalRuntime
 from dsv2.local.file_sinks import LocalMerger
-from dsv2.program.file_folders import folders_of, left_folders
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.testing import ManualClock, Stop, TestSource

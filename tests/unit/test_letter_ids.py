@@ -7,10 +7,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsv2.base.folders import LocalFolder
 from dsv2.dead_letters.letter_ids import LetterIds, batch_of, compacted
 from dsv2.dead_letters.replay import Replays
 from dsv2.dead_letters.store import JobLetters
-from dsv2.folders import LocalFolder
 
 BATCHES = {0: ["0.0.a"], 2: ["2.0.a", "2.1.b"], 5: ["5.0.a"], 9: ["9.0.a", "9.1.b", "9.2.c"]}
 ALL = [letter for letters in BATCHES.values() for letter in letters]

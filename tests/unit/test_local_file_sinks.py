@@ -33,8 +33,8 @@ from dsv2 import (
 )
 from dsv2.connectors.files import read_files
 from dsv2.connectors.files.directory import FileLocation
+from dsv2.connectors.files.sink_tables import read_part
 from dsv2.connectors.files.table_files import encoded, joined, table_of
-from dsv2.connectors.files.written_tables import read_part
 from dsv2.file_log import DataFile, Part
 from dsv2.file_log.description import Description
 from dsv2.file_log.schema import json_schema

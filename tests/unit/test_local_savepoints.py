@@ -21,12 +21,12 @@ from dsv2 import (
     Trigger,
     UserFunctionError,
 )
+from dsv2.base.folders import LocalFolder
+from dsv2.checks.json_documents import from_json, to_json
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, window
-from dsv2.folders import LocalFolder
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
-from dsv2.program.checked_json import from_json, to_json
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import stable_hash

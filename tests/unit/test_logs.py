@@ -26,13 +26,13 @@ from dsv2 import (
     WatermarkHandlingResult,
     new_builder,
 )
+from dsv2.base.log_scope import LogScope, current_scope, in_operator, in_scope, in_scope_by_step
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
-from dsv2.log_scope import LogScope, current_scope, in_operator, in_scope, in_scope_by_step
-from dsv2.logs import JobFilter, JsonFormatter
 from dsv2.sinks import ForeachBatchSink, ParallelSink, SinkBatch
 from dsv2.sources import DataGeneratorSource
-from runtime_spark.worker_logging import check_logging, configure_logging
+from dsv2.views.logs import JobFilter, JsonFormatter
+from runtime_spark.frames.worker_logging import check_logging, configure_logging
 from tests.spans import Item, Span, Spans
 
 ROOT = Path(__file__).parent.parent.parent

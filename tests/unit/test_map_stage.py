@@ -23,14 +23,15 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark import StateLayout, map_stage, stage
-from runtime_spark.indexed_feed import IndexedFeed
-from runtime_spark.layout import Layout
-from runtime_spark.map_stage import MapStage
-from runtime_spark.rows import COLUMNS, Row, decode_frame
-from runtime_spark.source_read import IndexRange
-from runtime_spark.state_history import StateHistory
-from runtime_spark.worker import load_job, pack_job
+from runtime_spark import StateLayout
+from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.rows import COLUMNS, Row, decode_frame
+from runtime_spark.frames.state_history import StateHistory
+from runtime_spark.frames.worker import load_job, pack_job
+from runtime_spark.source.indexed_feed import IndexedFeed
+from runtime_spark.source.source_read import IndexRange
+from runtime_spark.task import map_stage, stage
+from runtime_spark.task.map_stage import MapStage
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 

@@ -9,15 +9,15 @@ from unittest.mock import Mock
 import pytest
 
 from dsv2 import CorruptDataError, Dsv2Error, ErrorPolicy, ExecutionEnvironment, JobError, SchemaError
-from dsv2.clock import SystemClock
+from dsv2.base.clock import SystemClock
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.graph.sink_checks import SinkCheck
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import FileSink
-from runtime_spark.file_sinks import FileSinkWriter
-from runtime_spark.layout import Layout
-from runtime_spark.sink_checks import with_schema_checks
-from runtime_spark.worker import pack_job
+from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.worker import pack_job
+from runtime_spark.sink.file_sinks import FileSinkWriter
+from runtime_spark.sink.sink_checks import with_schema_checks
 
 
 class Word(NamedTuple):

@@ -18,7 +18,7 @@ from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
 from dsv2.runtime.sources.offsets import NOTHING_SENT
-from dsv2.runtime.sources.sent_before import sent_before
+from dsv2.runtime.sources.sent_watermarks import sent_before
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, SourceReader, SourceReaderContext

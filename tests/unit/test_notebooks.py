@@ -13,8 +13,8 @@ import pytest
 from nbclient import NotebookClient
 
 from dsv2 import CollectSink, ExecutionEnvironment
-from dsv2.cells import shown_file, with_cells
-from dsv2.terminal import LiveView, watch
+from dsv2.base.notebook_cells import shown_file, with_cells
+from dsv2.views.terminal import LiveView, watch
 from tests.documents import ROOT
 
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))

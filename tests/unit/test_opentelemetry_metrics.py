@@ -26,10 +26,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from dsv2 import JobStatus
-from dsv2.metrics.definitions import ATTRIBUTES, METRICS, MetricKind
-from dsv2.metrics.opentelemetry import HistogramExporter, OpenTelemetryListener
-from dsv2.progress import BatchProgress, HistogramProgress, SplitProgress
+from dsv2.jobs.progress import BatchProgress, HistogramProgress, SplitProgress
 from dsv2.testing import ManualClock
+from dsv2.views.metrics.definitions import ATTRIBUTES, METRICS, MetricKind
+from dsv2.views.metrics.opentelemetry import HistogramExporter, OpenTelemetryListener
 from tests.metered import NOON_MS, PlayedJob
 
 HISTOGRAM = HistogramProgress((0.5, 2.0), (1, 2, 3), 12.5, 0.25, 9.0)

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2.errors import CorruptDataError
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.control_log import Control
 from dsv2.runtime.exchange.frames import END, MAX_FRAME_RECORDS, START, STATUS, WATERMARK
 from dsv2.runtime.exchange.packed_controls import pack_controls, unpack_controls
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
-from runtime_spark.layout import Layout
-from runtime_spark.rows import FrameEncoder, decode_frame
+from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.rows import FrameEncoder, decode_frame
 from tests.support import ENDED, STARTED, elements, watermark
 from tests.unit.test_frames import Sent, pipeline
 

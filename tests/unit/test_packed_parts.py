@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dsv2 import Collector, PartitionedContext
+from dsv2.checkpoint.description import describe
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
-from dsv2.program.description import describe
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
-from runtime_spark.closures import to_bytes
-from runtime_spark.layout import Layout
-from runtime_spark.worker import RestoredProgram, load_job, pack_job, pack_part
+from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.worker import RestoredProgram, load_job, pack_job, pack_part
+from runtime_spark.platform.closures import to_bytes
 from tests.support import local_environment
 
 LARGE = 300_000

@@ -20,8 +20,8 @@ from dsv2 import (
     WaitForBroadcast,
     new_builder,
 )
-from dsv2.explain import Severity
 from dsv2.sources import DataGeneratorSource
+from dsv2.views.explain import Severity
 from tests.support import broadcast_side, one_input, two_inputs
 
 COMPLETE = new_builder("complete").type_bool().per_key(int).build()
@@ -122,7 +122,7 @@ env = dsv2.ExecutionEnvironment.get_instance(runtime="local")
 env.from_collection([1]).to_sink(dsv2.CollectSink())
 env.execute()
 assert "dsv2.findings.of_plan" in sys.modules
-print([name for name in sys.modules if name.startswith("dsv2.explain")])
+print([name for name in sys.modules if name.startswith("dsv2.views.explain")])
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert run.stdout == "[]\n"

@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.sinks import PrintSink
 
 

@@ -20,6 +20,9 @@ import pytest
 
 from dsv2 import ErrorPolicy, ExecutionEnvironment
 from dsv2 import aggregates as a
+from dsv2.checkpoint.description import Description, describe
+from dsv2.checkpoint.differences import differences
+from dsv2.checkpoint.fingerprint import PYTHON
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinType, interval_join, join, processing_time_temporal_join, window_join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy, reduce, window
@@ -29,9 +32,6 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from dsv2.program.description import Description, describe
-from dsv2.program.differences import differences
-from dsv2.program.fingerprint import PYTHON
 from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sinks import CollectSink, ParallelSink, PrintSink, SinkBatch
 from dsv2.sources import BaseSource, CollectionSource

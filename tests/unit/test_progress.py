@@ -21,12 +21,12 @@ from dsv2 import (
     StateDeclaration,
     StateDeclarations,
 )
-from dsv2.clock import Clock
+from dsv2.base.clock import Clock
 from dsv2.errors import UnreadStreamWarning
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
+from dsv2.jobs.progress_log import read_job, read_progress
 from dsv2.local import LocalRuntime, run
-from dsv2.progress_log import read_job, read_progress
 from dsv2.runtime.operator import job_context
 from dsv2.runtime.report import phases
 from dsv2.sinks import CollectSink, ForeachBatchSink

@@ -18,10 +18,10 @@ from dsv2 import (
     OperatorProgress,
     SplitProgress,
     SubtaskProgress,
-    progress_log,
 )
-from dsv2.folders import LocalFolder
-from dsv2.progress_log import ProgressLog, StoredJob, read_job, read_progress
+from dsv2.base.folders import LocalFolder
+from dsv2.jobs import progress_log
+from dsv2.jobs.progress_log import ProgressLog, StoredJob, read_job, read_progress
 from dsv2.sinks import CollectSink
 from tests.support import local_environment
 

@@ -9,17 +9,17 @@ from typing import Any
 
 from benchmarks.progress import report_of
 from dsv2 import Collector, ExecutionEnvironment, JobHandle, JobListener, JobProgress, PartitionedContext
-from dsv2.folders import LocalFolder
+from dsv2.base.folders import LocalFolder
 from dsv2.graph import Plan
-from dsv2.progress_log import ProgressLog, read_job, read_progress
+from dsv2.jobs.progress_log import ProgressLog, read_job, read_progress
+from dsv2.jobs.runtime_view import RuntimeView
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.subtask_report import new_report, short, whole
-from dsv2.runtime_view import RuntimeView
 from dsv2.sinks import CollectSink
-from runtime_spark.progress_thread import ProgressThread, QueryView, WrittenBatch
-from runtime_spark.report_rows import decode_reports, distinct_reports, encode_reports
-from runtime_spark.task_times import SparkTimes, TaskTimes, batch_phases, spark_times, task_times
+from runtime_spark.frames.report_rows import decode_reports, distinct_reports, encode_reports
+from runtime_spark.job.progress_thread import ProgressThread, QueryView, WrittenBatch
+from runtime_spark.job.task_times import SparkTimes, TaskTimes, batch_phases, spark_times, task_times
 
 _MOST_BYTES = 300
 TIMES = SparkTimes(started_at=1_000, duration=500.0, planning=100.0, commit=50.0)

@@ -15,7 +15,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-import dsv2.metrics.opentelemetry  # noqa: F401 - so that it can be removed
+import dsv2.views.metrics.opentelemetry  # noqa: F401 - so that it can be removed
 from dsv2 import (
     Collector,
     ConfigurationError,
@@ -27,14 +27,14 @@ from dsv2 import (
     PartitionedContext,
 )
 from dsv2.extension.join import temporal
+from dsv2.jobs.progress import BatchProgress, HistogramProgress, SplitProgress
 from dsv2.local import LocalRuntime
-from dsv2.metrics.definitions import ATTRIBUTES, METRICS, MetricKind
-from dsv2.metrics.prometheus import PrometheusListener
-from dsv2.metrics.samples import GAUGES_AMONG_COUNTERS
-from dsv2.progress import BatchProgress, HistogramProgress, SplitProgress
 from dsv2.sinks import CollectSink
 from dsv2.testing import ManualClock, Stop, TestSource
 from dsv2.version import __version__
+from dsv2.views.metrics.definitions import ATTRIBUTES, METRICS, MetricKind
+from dsv2.views.metrics.prometheus import PrometheusListener
+from dsv2.views.metrics.samples import GAUGES_AMONG_COUNTERS
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX
 from tests.metered import NOON_MS, PlayedJob
 
@@ -421,7 +421,7 @@ def test_all_alerts_are_documented() -> None:
     assert [name for name, _ in table("| alert | fires if |")] == re.findall(r"- alert: (\w+)", rules)
 
 
-@pytest.mark.parametrize("module", ["dsv2.metrics.prometheus", "dsv2.metrics.opentelemetry"])
+@pytest.mark.parametrize("module", ["dsv2.views.metrics.prometheus", "dsv2.views.metrics.opentelemetry"])
 def test_missing_library_is_named(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dsv2.connectors.client_library.find_spec", lambda name: None)
     monkeypatch.delitem(sys.modules, module)

@@ -13,7 +13,9 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT / package).rglob("*.py"))
 # In these modules, ``__all__`` is for the other modules of the runtime.
-INNER = {ROOT / "dsv2" / "runtime", ROOT / "dsv2" / "program", ROOT / "dsv2" / "local", ROOT / "runtime_spark"}
+INNER = {ROOT / "dsv2" / room for room in ("base", "checkpoint", "checks", "local", "runtime")} | {
+    ROOT / "runtime_spark"
+}
 RUNTIMES = {ROOT / "dsv2" / "local" / "__init__.py", ROOT / "runtime_spark" / "__init__.py"}
 PUBLIC = [file for file in FILES if file in RUNTIMES or INNER.isdisjoint(file.parents)]
 CONNECTORS = sorted(file.parent.name for file in (ROOT / "dsv2" / "connectors").glob("*/__init__.py"))
@@ -30,13 +32,13 @@ FOR_USERS = (
     "dsv2.sinks",
     *(f"dsv2.connectors.{name}" for name in CONNECTORS),
     "dsv2.state",
-    "dsv2.explain",
-    "dsv2.logs",
-    "dsv2.metrics.opentelemetry",
-    "dsv2.metrics.prometheus",
+    "dsv2.views.explain",
+    "dsv2.views.logs",
+    "dsv2.views.metrics.opentelemetry",
+    "dsv2.views.metrics.prometheus",
     "dsv2.arrow",
     "dsv2.local",
-    "dsv2.terminal",
+    "dsv2.views.terminal",
     "dsv2.testing",
     "runtime_spark",
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dsv2 import JobError
-from runtime_spark.publisher import Publisher
+from runtime_spark.sink.publisher import Publisher
 
 SECONDS = 20
 NOW_MS = 100

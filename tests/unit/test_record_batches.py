@@ -13,9 +13,9 @@ from dsv2 import ExecutionEnvironment, RecordMutatedError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import FilterFunction, FlatMapFunction, MapFunction, OneInputStreamProcessFunction
 from dsv2.graph import Plan
-from dsv2.job import RunOptions
+from dsv2.jobs.handle import RunOptions
 from dsv2.local import LocalRuntime
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange import edges
 from dsv2.runtime.exchange.edges import EdgeEmitter
 from dsv2.sinks import CollectSink

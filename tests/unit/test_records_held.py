@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from dsv2 import ExecutionEnvironment, JobError, JobStatus, Trigger
-from dsv2.clock import SystemClock
+from dsv2.base.clock import SystemClock
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.runtime.report.job_listeners import JobListeners
@@ -18,8 +18,8 @@ from dsv2.sinks import CollectSink
 from dsv2.sources import BaseSource, RoundRobinSplitAssigner
 from dsv2.testing import Stop, TestSource
 from dsv2.watermark import WatermarkDeclaration, new_builder
-from runtime_spark.layout import Layout
-from runtime_spark.query import StreamingJob
+from runtime_spark.frames.layout import Layout
+from runtime_spark.job.query import StreamingJob
 from tests.spans import Spans
 from tests.support import local_environment
 

@@ -17,30 +17,31 @@ from pyspark.sql import DataFrame
 
 import runtime_spark
 from dsv2 import ConfigurationError, ErrorPolicy, ExecutionEnvironment, IncompatibleCheckpointError, JobError, PlanError
+from dsv2.base.folders import LocalFolder
+from dsv2.checkpoint.folder_kinds import LOCAL_FILES
 from dsv2.cli.dead_letters import open_letters
-from dsv2.cli.with_spark import open_savepoint
-from dsv2.context import RuntimeExecutionMode
+from dsv2.cli.spark_commands import open_savepoint
 from dsv2.dead_letters import DeadLetters
 from dsv2.errors import InternalError
 from dsv2.file_log import DataFile, MergeGroup
 from dsv2.file_log.description import Description
-from dsv2.folders import LocalFolder
-from dsv2.program.folder_kinds import LOCAL_FILES
+from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink
 from dsv2.sources import BaseSource
-from runtime_spark import SparkRuntime, command_line, create_savepoint, runtime, to_dataframe, worker
-from runtime_spark.explained import runtime_view
-from runtime_spark.file_merges import SparkMerger
-from runtime_spark.folders import _Hadoop, _HadoopFolder
-from runtime_spark.layout import Layout
-from runtime_spark.manifest import has_spark_state, manifest_of, read_manifest
-from runtime_spark.python_of_workers import use_this_python
+from runtime_spark import SparkRuntime, command_line, create_savepoint, runtime, to_dataframe
+from runtime_spark.checkpoint.file_merges import SparkMerger
+from runtime_spark.checkpoint.manifest import has_spark_state, manifest_of, read_manifest
+from runtime_spark.frames import worker
+from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.session import SESSION_SETTINGS
+from runtime_spark.frames.tasks import Tasks
+from runtime_spark.frames.worker import load_job, pack_job
+from runtime_spark.job.runtime_view import runtime_view
+from runtime_spark.platform.folders import _Hadoop, _HadoopFolder
+from runtime_spark.platform.worker_python import use_this_python
 from runtime_spark.savepoint.edit import write_on_spark
-from runtime_spark.session import SESSION_SETTINGS
-from runtime_spark.tasks import Tasks
-from runtime_spark.worker import load_job, pack_job
 
 
 class Word(NamedTuple):

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from dsv2 import CorruptDataError, ExecutionEnvironment
+from dsv2.base.folders import Folder, LocalFolder
 from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.folders import Folder, LocalFolder
 from dsv2.graph import Plan
 from dsv2.runtime.sources.offsets import Report
 from dsv2.sinks import CollectSink
-from runtime_spark.source_reports import FileBoard, ReportArchive, ReportFile
+from runtime_spark.source.source_reports import FileBoard, ReportArchive, ReportFile
 from tests.support import operator_named
 
 

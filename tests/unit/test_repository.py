@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import dsv2
-from runtime_spark.versions import SUPPORTED
+from runtime_spark.platform.versions import SUPPORTED
 from tests.documents import DOCUMENTS
 from tests.unit.test_public_api import FOR_USERS
 

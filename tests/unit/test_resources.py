@@ -19,7 +19,7 @@ from dsv2.errors import Dsv2Error, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph.stateful import may_keep_state
 from dsv2.local import LocalRuntime
-from dsv2.resource import any_open, close_resources, resources_in_use
+from dsv2.model.resource import any_open, close_resources, resources_in_use
 from dsv2.testing import OneInputHarness
 from tests.durations import ms
 
@@ -191,7 +191,7 @@ def test_closed_after_the_given_time(events: list[str], monkeypatch: pytest.Monk
         def cancel(self) -> None:
             self.cancelled = True
 
-    monkeypatch.setattr("dsv2.resource.threading.Timer", Timer)
+    monkeypatch.setattr("dsv2.model.resource.threading.Timer", Timer)
     model = Resource(Model, close=Model.close)
     with resources_in_use(ms(1500)):
         model.get()
@@ -206,7 +206,7 @@ def test_closed_after_the_given_time(events: list[str], monkeypatch: pytest.Monk
 
 def test_unused_one_is_closed_while_others_are_used(events: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([0.0, 30.0, 60.0])
-    monkeypatch.setattr("dsv2.resource.monotonic", lambda: next(now))
+    monkeypatch.setattr("dsv2.model.resource.monotonic", lambda: next(now))
     old, new = (Resource(partial(Model, name), close=Model.close) for name in ("old", "new"))
     with resources_in_use(timedelta(seconds=45)):
         old.get(), new.get()

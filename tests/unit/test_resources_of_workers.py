@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runtime_spark import worker_resources
+from runtime_spark.frames import worker_resources
 
 
 class Worker:

@@ -11,19 +11,19 @@ from uuid import UUID
 import pytest
 
 from dsv2 import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
-from dsv2.folders import Folder, LocalFolder
+from dsv2.base.folders import Folder, LocalFolder
+from dsv2.checks.json_documents import to_json
 from dsv2.graph import Plan
-from dsv2.program.checked_json import to_json
-from dsv2.runtime.sources.sent_before import has_ended
+from dsv2.runtime.sources.sent_watermarks import has_ended
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sinks import CollectSink
-from runtime_spark import record
-from runtime_spark.checkpoint_log import beginning_of
-from runtime_spark.layout import Layout
-from runtime_spark.manifest import read_manifest, write_manifest
-from runtime_spark.notes import NoteBook, Notes
-from runtime_spark.placement import Placement
-from runtime_spark.record import JobRecord, read_record
+from runtime_spark.checkpoint import record
+from runtime_spark.checkpoint.manifest import read_manifest, write_manifest
+from runtime_spark.checkpoint.notes import NoteBook, Notes
+from runtime_spark.checkpoint.record import JobRecord, read_record
+from runtime_spark.checkpoint.spark_logs import beginning_of
+from runtime_spark.checkpoint.state_location import Placement
+from runtime_spark.frames.layout import Layout
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from tests.support import local_environment
 

@@ -14,27 +14,28 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dsv2 import JobError
-from dsv2.folders import LocalFolder
+from dsv2.base.folders import LocalFolder
+from dsv2.checkpoint.description import describe
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
-from dsv2.program.description import describe
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.rows import RowKind, StateRow
-from dsv2.savepoint.given_state import GivenState
 from dsv2.savepoint.row_edits import DropOperator, RenameOperator
+from dsv2.savepoint.table_state import GivenState
 from dsv2.savepoint.tables import SavepointTable, TableId
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclarations
-from runtime_spark import StateLayout, stage
-from runtime_spark.layout import Layout
-from runtime_spark.rows import FrameEncoder, decode_frame
+from runtime_spark import StateLayout
+from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.rows import FrameEncoder, decode_frame
+from runtime_spark.frames.worker import RestoredProgram, pack_job
 from runtime_spark.savepoint import edit, tables
 from runtime_spark.savepoint.restore_frames import FrameMaker, empty_frames
 from runtime_spark.savepoint.state_rows import to_row_batches
-from runtime_spark.worker import RestoredProgram, pack_job
+from runtime_spark.task import stage
 from tests.support import local_environment
 from tests.unit.test_stage import Kept
 

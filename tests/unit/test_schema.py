@@ -19,8 +19,8 @@ from dsv2 import SchemaError
 from dsv2.arrow import records_of
 from dsv2.arrow.records import table_of
 from dsv2.file_log.schema import fields_of
-from runtime_spark.columns import batch_of
-from runtime_spark.schema import RecordReader, RecordWriter, check_readable, schema_of
+from runtime_spark.frames.columns import batch_of
+from runtime_spark.frames.schema import RecordReader, RecordWriter, check_readable, schema_of
 
 if TYPE_CHECKING:
     Unresolvable = int

@@ -25,6 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import CollectSink, ConfigurationError, JobError
+from dsv2.checkpoint.description import describe
 from dsv2.connectors.formats import (
     AvroDecoder,
     AvroEncoder,
@@ -37,8 +38,7 @@ from dsv2.connectors.formats import (
 )
 from dsv2.connectors.formats.wire import header, message_header, message_indexes
 from dsv2.connectors.kafka import KafkaSource, values
-from dsv2.program.description import describe
-from dsv2.resource import resources_in_use
+from dsv2.model.resource import resources_in_use
 from tests import protobuf_messages as pb
 from tests.schema_registry import RegistryServer
 from tests.support import local_environment

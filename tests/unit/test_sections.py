@@ -20,15 +20,16 @@ from dsv2 import (
     PlanError,
     SchemaError,
 )
-from dsv2.context import RuntimeExecutionMode
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.graph import Plan
+from dsv2.model.context import RuntimeExecutionMode
 from dsv2.sinks import CollectSink
-from runtime_spark import passages, through_dataframe
-from runtime_spark.layout import Layout
-from runtime_spark.manifest import layout_differences
-from runtime_spark.passages import check_passages, passed
-from runtime_spark.sources import source_streams
+from runtime_spark import through_dataframe
+from runtime_spark.checkpoint.manifest import layout_differences
+from runtime_spark.frames.layout import Layout
+from runtime_spark.sink import intermediate_frames as passages
+from runtime_spark.sink.intermediate_frames import check_passages, passed
+from runtime_spark.source.sources import source_streams
 from tests.support import local_environment, operator_named
 
 

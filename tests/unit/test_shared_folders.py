@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dsv2.folders import LocalFolder
-from runtime_spark.session import all_see
+from dsv2.base.folders import LocalFolder
+from runtime_spark.frames.session import all_see
 
 SHARED = ["/mnt/shared", " /data/ "]
 

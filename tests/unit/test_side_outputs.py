@@ -18,6 +18,8 @@ from dsv2 import (
     UnreadStreamWarning,
     UserFunctionError,
 )
+from dsv2.checkpoint.description import describe
+from dsv2.checkpoint.differences import differences
 from dsv2.errors import ContractError
 from dsv2.extension.join import JoinFunction, interval_join, join
 from dsv2.extension.window import (
@@ -32,13 +34,11 @@ from dsv2.functions import (
     no_output_until_end_of_input,
 )
 from dsv2.graph.record_types import UNDECLARED, declared_type
-from dsv2.program.description import describe
-from dsv2.program.differences import differences
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.testing import OneInputHarness, TwoInputNonBroadcastHarness
-from runtime_spark.sinks import check_sink
+from runtime_spark.sink.sinks import check_sink
 from tests.durations import ms
 
 ODD = OutputTag("odd", int)

@@ -35,7 +35,7 @@ from dsv2.functions import (
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.testing import OneInputHarness, TwoInputNonBroadcastHarness
 from dsv2.watermark import WatermarkHandlingResult
-from runtime_spark.sinks import check_sink
+from runtime_spark.sink.sinks import check_sink
 from tests.durations import ms
 
 ROOT = Path(__file__).parent.parent.parent

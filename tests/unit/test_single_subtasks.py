@@ -10,7 +10,7 @@ import pytest
 from dsv2 import ErrorPolicy, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange import key_check
 from dsv2.sinks import CollectSink
 from tests.support import Driver, local_environment, one_input, two_inputs

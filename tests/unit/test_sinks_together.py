@@ -12,7 +12,7 @@ import pytest
 from dsv2 import ConfigurationError, ExecutionEnvironment
 from dsv2.arrow import ArrowForeachBatchSink
 from dsv2.local import LocalRuntime
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, ParallelSink, PrintSink, Sink, SinkBatch, SinkInfo
 from dsv2.sinks.paths import contains, normalized
 

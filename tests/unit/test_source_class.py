@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from dsv2.clock import SystemClock
+from dsv2.base.clock import SystemClock
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
-from runtime_spark.closures import to_bytes
-from runtime_spark.indexed_feed import IndexedFeed
-from runtime_spark.layout import Layout
-from runtime_spark.source_class import frame_source_class
-from runtime_spark.worker import pack_job
+from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.worker import pack_job
+from runtime_spark.platform.closures import to_bytes
+from runtime_spark.source.indexed_feed import IndexedFeed
+from runtime_spark.source.source_class import frame_source_class
 from tests.support import local_environment
 from tests.without_project import new_environment
 

@@ -25,7 +25,7 @@ from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.dead_letters import DeadLetters, LetterStatus
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.job import Trigger
+from dsv2.jobs.handle import Trigger
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataclassSerializer, DataGeneratorSource, HybridSource, Portion, SplitBatch, SplitSource

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dsv2 import ExecutionEnvironment
+from dsv2.base.record_position import Offset
 from dsv2.graph import Operator
-from dsv2.record_position import Offset
 from dsv2.runtime.sources.ranges import has_read, ranges_read
 from dsv2.sinks import CollectSink
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource

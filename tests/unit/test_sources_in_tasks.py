@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 
 from dsv2 import CollectSink, ConfigurationError, ErrorPolicy
-from dsv2.clock import SystemClock
+from dsv2.base.clock import SystemClock
 from dsv2.connectors.files import FilesSource, text_lines
-from dsv2.context import RuntimeExecutionMode
+from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sources import DataGeneratorSource
-from runtime_spark.layout import REPORT_SLOT, Layout
-from runtime_spark.rows import decode_frame
-from runtime_spark.sources import SourceOptions, source_frames
-from runtime_spark.worker import load_job, pack_job
+from runtime_spark.frames.layout import REPORT_SLOT, Layout
+from runtime_spark.frames.rows import decode_frame
+from runtime_spark.frames.worker import load_job, pack_job
+from runtime_spark.source.sources import SourceOptions, source_frames
 from tests.spans import Spans
 from tests.support import local_environment
 from tests.unit.test_stuck_watermarks import strategy

@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 
 from dsv2 import ConfigurationError, ExecutionEnvironment
-from dsv2.job import RunOptions
+from dsv2.jobs.handle import RunOptions
 from dsv2.sinks import CollectSink
 from runtime_spark import SparkRuntime
-from runtime_spark.versions import SUPPORTED, check_spark
+from runtime_spark.platform.versions import SUPPORTED, check_spark
 
 ROOT = Path(__file__).parent.parent.parent
 OLD_PYSPARK = """

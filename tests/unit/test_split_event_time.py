@@ -18,7 +18,7 @@ from dsv2.extension.event_time import (
     TwoInputNonBroadcastEventTimeStreamProcessFunction,
 )
 from dsv2.local import LocalRuntime
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, ReaderOrder, Report, SourceOffset, orders
 from dsv2.runtime.sources.split_watermarks import ReaderClock, SplitTime, combined

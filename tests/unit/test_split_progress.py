@@ -14,20 +14,20 @@ from dsv2.connectors.kafka.discovery import KafkaDiscovery
 from dsv2.connectors.kafka.offsets import OffsetsInitializer
 from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.connectors.kafka.subscription import Subscription
+from dsv2.jobs.progress import SplitProgress
 from dsv2.local import LocalRuntime
-from dsv2.progress import SplitProgress
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.split_progress import MOST_SPLITS, with_event_times
 from dsv2.sources import DataGeneratorSource, HybridSource
 from dsv2.testing import ManualClock
-from runtime_spark.frame_source import Planner
-from runtime_spark.indexed_feed import IndexedFeed
-from runtime_spark.layout import REPORT_SLOT, Layout
-from runtime_spark.rows import decode_frame
-from runtime_spark.source_reports import ReportFile
-from runtime_spark.split_feed import SplitFeed
-from runtime_spark.split_files import ObservedFeed, ObservedPlanner, SplitFiles
-from runtime_spark.worker import load_job, pack_job
+from runtime_spark.frames.layout import REPORT_SLOT, Layout
+from runtime_spark.frames.rows import decode_frame
+from runtime_spark.frames.worker import load_job, pack_job
+from runtime_spark.source.frame_source import Planner
+from runtime_spark.source.indexed_feed import IndexedFeed
+from runtime_spark.source.source_reports import ReportFile
+from runtime_spark.source.split_feed import SplitFeed
+from runtime_spark.source.split_files import ObservedFeed, ObservedPlanner, SplitFiles
 from tests.spans import Spans
 from tests.support import local_environment, operator_named
 from tests.unit.test_stuck_watermarks import START, Numbers, strategy

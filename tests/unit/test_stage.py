@@ -9,20 +9,22 @@ import pytest
 
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.report.progress import job_progress
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.page_store import PageStores, in_blob, in_entries
 from dsv2.sinks import CollectSink
-from runtime_spark import StateLayout, stage, state_limit
-from runtime_spark.failures import job_failure
-from runtime_spark.layout import REPORT_SLOT, Layout
-from runtime_spark.report_rows import decode_reports
-from runtime_spark.rows import FrameEncoder
-from runtime_spark.state_limit import StateSizes
-from runtime_spark.worker import pack_job
+from runtime_spark import StateLayout
+from runtime_spark.frames import state_limit
+from runtime_spark.frames.failures import job_failure
+from runtime_spark.frames.layout import REPORT_SLOT, Layout
+from runtime_spark.frames.report_rows import decode_reports
+from runtime_spark.frames.rows import FrameEncoder
+from runtime_spark.frames.state_limit import StateSizes
+from runtime_spark.frames.worker import pack_job
+from runtime_spark.task import stage
 from tests.support import KeptEntries
 
 

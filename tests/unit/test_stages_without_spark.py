@@ -10,26 +10,27 @@ import pandas as pd
 import pytest
 
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, UserFunctionError
-from dsv2.context import RuntimeExecutionMode
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.local import LocalRuntime
-from dsv2.record_batch import RecordBatch
+from dsv2.model.context import RuntimeExecutionMode
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, DataGeneratorSource, IndexedSource, Source
 from dsv2.testing import ManualClock
-from runtime_spark import source_read, stage
-from runtime_spark.failures import job_failure
-from runtime_spark.frame_source import Feed, feed_for
-from runtime_spark.indexed_feed import IndexedFeed
-from runtime_spark.layout import REPORT_SLOT, Layout
-from runtime_spark.rows import COLUMNS, OUTPUT_BYTES, FrameEncoder, Row, decode_frame, to_arrow
-from runtime_spark.source_read import IndexRange
-from runtime_spark.split_feed import SplitFeed, whole_orders
-from runtime_spark.stage import batch_stage, streaming_stage
-from runtime_spark.worker import load_job, pack_job
+from runtime_spark.frames.failures import job_failure
+from runtime_spark.frames.layout import REPORT_SLOT, Layout
+from runtime_spark.frames.rows import COLUMNS, OUTPUT_BYTES, FrameEncoder, Row, decode_frame, to_arrow
+from runtime_spark.frames.worker import load_job, pack_job
+from runtime_spark.source import source_read
+from runtime_spark.source.frame_source import Feed, feed_for
+from runtime_spark.source.indexed_feed import IndexedFeed
+from runtime_spark.source.source_read import IndexRange
+from runtime_spark.source.split_feed import SplitFeed, whole_orders
+from runtime_spark.task import stage
+from runtime_spark.task.stage import batch_stage, streaming_stage
 from tests.spans import Item, Spans
 from tests.support import two_inputs
 from tests.unit.test_map_stage import Visit, Visits

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import CorruptDataError, SerializationError
+from dsv2.checkpoint.column_types import column_type_of_value
 from dsv2.graph import RegisteredType
-from dsv2.program.column_types import column_type_of_value
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.serde.stand_ins import StandIns
+from dsv2.runtime.serde.placeholders import StandIns
 from dsv2.runtime.serde.type_registry import TypeRegistry
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from dsv2 import ConfigurationError
-from dsv2.folders import LocalFolder
-from dsv2.job import RunOptions
-from dsv2.program.description import describe
-from runtime_spark import migration
-from runtime_spark.layout import Layout
-from runtime_spark.migration import ChosenGeneration, choose_generation
-from runtime_spark.notes import NoteBook, Notes
-from runtime_spark.record import JobRecord
+from dsv2.base.folders import LocalFolder
+from dsv2.checkpoint.description import describe
+from dsv2.jobs.handle import RunOptions
+from runtime_spark.checkpoint import migration
+from runtime_spark.checkpoint.migration import ChosenGeneration, choose_generation
+from runtime_spark.checkpoint.notes import NoteBook, Notes
+from runtime_spark.checkpoint.record import JobRecord
+from runtime_spark.frames.layout import Layout
 from runtime_spark.savepoint import restoration
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.savepoint.restoration import restoration_of

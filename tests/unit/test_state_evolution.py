@@ -17,10 +17,10 @@ import pytest
 from typing_extensions import TypeAliasType
 
 from dsv2 import ConfigurationError, CorruptDataError, ExecutionEnvironment
+from dsv2.checkpoint.description import describe
+from dsv2.checkpoint.differences import differences
+from dsv2.checkpoint.stored_classes import unreadable_classes
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.program.description import describe
-from dsv2.program.differences import differences
-from dsv2.program.stored_classes import unreadable_classes
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.sinks import CollectSink

@@ -9,12 +9,12 @@ from uuid import UUID
 import pytest
 
 from dsv2 import CorruptDataError, ExecutionEnvironment
-from dsv2.folders import Folder, LocalFolder
+from dsv2.base.folders import Folder, LocalFolder
 from dsv2.graph import Plan
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
-from runtime_spark.state_history import JOURNAL_LENGTH, StateHistory, StateLedger, StateSeal, Written
+from runtime_spark.frames.state_history import JOURNAL_LENGTH, StateHistory, StateLedger, StateSeal, Written
 from tests.support import one_input
 
 ID, OTHER = UUID(int=1), UUID(int=2)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from dsv2 import ConfigurationError
-from runtime_spark import SparkRuntime, StateLayout, map_stage
+from runtime_spark import SparkRuntime, StateLayout
+from runtime_spark.task import map_stage
 
 
 def test_map_layout_requires_protobuf(monkeypatch: pytest.MonkeyPatch) -> None:

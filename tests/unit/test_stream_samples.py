@@ -34,7 +34,7 @@ from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from dsv2.record_table import RecordTable
+from dsv2.jobs.record_table import RecordTable
 from dsv2.sources import DataGeneratorSource
 from dsv2.testing import Pause, Stop, TestSource
 from tests.durations import ms

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from dsv2 import WaitForBroadcast
-from dsv2.job import JobHandle
-from dsv2.progress import OperatorProgress
+from dsv2.jobs.handle import JobHandle
+from dsv2.jobs.progress import OperatorProgress
+from dsv2.views.watermark_report import Cause, OperatorWatermark, report_watermarks
+from dsv2.views.watermark_report.units import time_text
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingResult
-from dsv2.watermark_report import Cause, OperatorWatermark, report_watermarks
-from dsv2.watermark_report.units import time_text
 from tests.spans import Item
 from tests.support import broadcast_side, one_input, two_inputs
 from tests.unit.test_stuck_watermarks import (

@@ -12,17 +12,18 @@ import pytest
 
 from dsv2 import ExecutionEnvironment, SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import FileSink, ParallelSink, SinkBatch, SinkInfo, SinkRunInfo
-from runtime_spark import decoded, passages
-from runtime_spark.failures import job_failure
-from runtime_spark.layout import REPORT_SLOT, Layout
-from runtime_spark.parallel_sinks import ParallelSinks
-from runtime_spark.rows import FrameEncoder, to_arrow
-from runtime_spark.through import RowsSink
-from runtime_spark.worker import load_job, pack_job
+from runtime_spark.frames.failures import job_failure
+from runtime_spark.frames.layout import REPORT_SLOT, Layout
+from runtime_spark.frames.rows import FrameEncoder, to_arrow
+from runtime_spark.frames.worker import load_job, pack_job
+from runtime_spark.sink import intermediate_frames as passages
+from runtime_spark.sink import record_frames as decoded
+from runtime_spark.sink.dataframe_function import RowsSink
+from runtime_spark.sink.parallel_sinks import ParallelSinks
 
 
 class Word(NamedTuple):

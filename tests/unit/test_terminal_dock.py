@@ -19,12 +19,12 @@ import pyte
 import pytest
 
 from dsv2 import JobStatus
-from dsv2.terminal import LiveView, live_view
-from dsv2.terminal.displays import Docked, Lines, display_on
-from dsv2.terminal.dock import Dock
-from dsv2.terminal.live_view import JobView
-from dsv2.terminal.shown import ShownJob
-from dsv2.terminal.summarizer import Summarizer
+from dsv2.views.terminal import LiveView, live_view
+from dsv2.views.terminal.displays import Docked, Lines, display_on
+from dsv2.views.terminal.dock import Dock
+from dsv2.views.terminal.live_view import JobView
+from dsv2.views.terminal.snapshot import ShownJob
+from dsv2.views.terminal.summarizer import Summarizer
 from tests.fake_jobs import FakeJob, hot_topics_plan, hot_topics_progress, steps_plan, steps_progress
 
 
@@ -208,7 +208,7 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_rich_there_is_one_line_and_one_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rich", None)
-    monkeypatch.setattr("dsv2.terminal.displays._hinted", False)
+    monkeypatch.setattr("dsv2.views.terminal.displays._hinted", False)
     with terminal(60, 12) as at:
         for _ in range(2):
             display = display_on(at.stream)

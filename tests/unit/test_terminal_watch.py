@@ -13,7 +13,7 @@ import pytest
 from dsv2 import ExecutionEnvironment, JobError, JobStatus
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
-from dsv2.terminal import signals_noted, watch
+from dsv2.views.terminal import signals_noted, watch
 from tests.fake_jobs import NOTHING, FakeJob, hot_topics_plan, hot_topics_progress
 
 PLAN = hot_topics_plan()
@@ -126,7 +126,7 @@ def test_in_another_thread_signals_are_left_alone() -> None:
 
 def test_handlers_not_set_by_python_are_restored_as_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal(SIGTERM, SIG_DFL)
-    monkeypatch.setattr("dsv2.terminal.signals.signal", lambda number, handler: signal(number, handler) and None)
+    monkeypatch.setattr("dsv2.views.terminal.signals.signal", lambda number, handler: signal(number, handler) and None)
     try:
         with signals_noted():
             pass

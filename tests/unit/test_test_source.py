@@ -16,11 +16,11 @@ from dsv2.local import LocalRuntime
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from dsv2.testing import Crash, Interruption, ManualClock, Pause, Stop, TestSource
-from runtime_spark.failures import job_failure
-from runtime_spark.frame_source import FrameStreamReader
-from runtime_spark.indexed_feed import IndexedFeed
-from runtime_spark.layout import Layout
-from runtime_spark.worker import pack_job
+from runtime_spark.frames.failures import job_failure
+from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.worker import pack_job
+from runtime_spark.source.frame_source import FrameStreamReader
+from runtime_spark.source.indexed_feed import IndexedFeed
 from tests.durations import ms
 
 

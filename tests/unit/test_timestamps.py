@@ -13,7 +13,7 @@ from dsv2 import ExecutionEnvironment
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
-from dsv2.record_batch import RecordBatch, Timestamps
+from dsv2.model.record_batch import RecordBatch, Timestamps
 from dsv2.runtime.exchange.frames import ChannelWriter, Frame
 from dsv2.sinks import CollectSink
 from dsv2.spi import greatest_timestamp

@@ -20,8 +20,8 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
 )
 from dsv2.local import LocalRuntime
-from dsv2.record_batch import RecordBatch
-from dsv2.runtime.exchange.traced import Origin, TracedBatch
+from dsv2.model.record_batch import RecordBatch
+from dsv2.runtime.exchange.position_tracing import Origin, TracedBatch
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 
 SECONDS = new_builder("seconds").type_long().build()

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dsv2 import CorruptDataError, ExecutionEnvironment
-from dsv2.folders import Folder
+from dsv2.base.folders import Folder
+from dsv2.checkpoint.failed_batch import Unblocking
+from dsv2.checks.paths import local_folder
 from dsv2.graph import Plan
-from dsv2.paths import local_folder
-from dsv2.program.unblocking import Unblocking
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dsv2.folders import LocalFolder
-from runtime_spark.uncommitted_state import discard_uncommitted_state
+from dsv2.base.folders import LocalFolder
+from runtime_spark.checkpoint.uncommitted_state import discard_uncommitted_state
 
 COMMITTED = (
     "state/0/0/2.delta", "state/0/0/3.delta", "state/0/0/3.snapshot", "state/0/0/.3.delta.crc", "state/0/1/3.changelog",

@@ -26,7 +26,7 @@ from dsv2.watermark import (
     new_builder,
 )
 from dsv2.watermark.combiner import new_combiner
-from dsv2.watermark.shown import shown_value
+from dsv2.watermark.value_text import shown_value
 
 
 @dataclass(frozen=True)

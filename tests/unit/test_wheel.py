@@ -10,7 +10,7 @@ import pytest
 
 from tests.wheel import Environment, WheelError, check_contents
 
-STATIC = Path(__file__).parent.parent.parent / "dsv2/dashboard/static"
+STATIC = Path(__file__).parent.parent.parent / "dsv2/views/dashboard/static"
 GOOD = (
     "dsv2/__init__.py",
     "dsv2/py.typed",
@@ -18,7 +18,7 @@ GOOD = (
     "dsv2-0.1.0.dist-info/METADATA",
     "dsv2-0.1.0.dist-info/licenses/LICENSE",
     "dsv2-0.1.0.dist-info/licenses/NOTICE",
-    *(f"dsv2/dashboard/static/{file.name}" for file in sorted(STATIC.iterdir())),
+    *(f"dsv2/views/dashboard/static/{file.name}" for file in sorted(STATIC.iterdir())),
 )
 
 

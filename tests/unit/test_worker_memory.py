@@ -8,7 +8,7 @@ import sys
 _PROGRAM = """
 import gc
 from pyspark import TaskContext
-from runtime_spark.worker import forget_modules
+from runtime_spark.frames.worker import forget_modules
 
 at_start = gc.get_freeze_count()  # some releases of Python freeze objects of their own
 forget_modules()

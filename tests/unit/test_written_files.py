@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from dsv2 import ConfigurationError, ExecutionEnvironment, JobError, Trigger
+from dsv2.base.folders import LocalFolder
 from dsv2.connectors.files import FileSinkSource, read_files
 from dsv2.errors import SchemaError
 from dsv2.file_log import Merged, MergeGroup, SinkFolder
 from dsv2.file_log.description import Description
-from dsv2.folders import LocalFolder
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from dsv2.testing import ManualClock

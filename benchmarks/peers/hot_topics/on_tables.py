@@ -29,7 +29,7 @@ from dsv2.arrow import (
     ArrowProcessFunction,
     schema_of,
 )
-from dsv2.context import NonPartitionedContext, PartitionedContext
+from dsv2.model.context import NonPartitionedContext, PartitionedContext
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from examples.hot_topics import NEWEST_POSTING_TIME, HotTopic, PostingTimeExtractor

@@ -10,8 +10,8 @@ import pyarrow as pa
 from dsv2.arrow.keyed.expiry import Expiry
 from dsv2.arrow.keyed.key_finder import KeyFinder
 from dsv2.arrow.keyed.keys import Keys, encoded_keys
+from dsv2.arrow.keyed.snapshots import StoredTable, stored_columns, type_name
 from dsv2.arrow.keyed.state import ArrowKeyedState
-from dsv2.arrow.keyed.stored import StoredTable, stored_columns, type_name
 from dsv2.arrow.keyed.table import KeyedTable, TableState
 from dsv2.arrow.keyed.timers import TIMES, ArrowTimers
 from dsv2.arrow.schema import rows_to_table, schema_of

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dsv2.aggregates.declared import added
+from dsv2.aggregates.result_field import added
 from dsv2.arrow.casts import array_of
 from dsv2.arrow.encoding import Numbers
 from dsv2.errors import ConfigurationError, SchemaError

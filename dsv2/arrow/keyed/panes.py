@@ -11,7 +11,7 @@ from dsv2.arrow.encoding import Numbers
 from dsv2.arrow.keyed.columns import ArrowKeyedColumns, ColumnsLoader
 from dsv2.arrow.keyed.folding import Groups, fold
 from dsv2.arrow.keyed.keys import KeyArray, Keys
-from dsv2.arrow.keyed.stored import StoredTable, stored_columns, type_name
+from dsv2.arrow.keyed.snapshots import StoredTable, stored_columns, type_name
 from dsv2.arrow.keyed.table import KeyedTable, TableState
 from dsv2.arrow.schema import schema_of
 from dsv2.runtime.state.columns_environment import ColumnsEnvironment

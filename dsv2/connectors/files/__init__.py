@@ -8,10 +8,10 @@ from dsv2.connectors.files.discovery import FileSplit
 from dsv2.connectors.files.format import FileFormat
 from dsv2.connectors.files.lines import json_lines, text_lines
 from dsv2.connectors.files.parquet import parquet_rows
+from dsv2.connectors.files.sink_output import WrittenFiles, read_files
 from dsv2.connectors.files.sink_source import FileSinkSource, MicroBatches
 from dsv2.connectors.files.source import FilesSource
 from dsv2.connectors.files.tables import csv_rows
-from dsv2.connectors.files.written import WrittenFiles, read_files
 
 __all__ = (
     "FileFormat",

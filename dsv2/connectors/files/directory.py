@@ -17,9 +17,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from dsv2.base.folders import LocalFolder, ReadableFolder
 from dsv2.connectors.client_library import require_client_library
 from dsv2.errors import ConfigurationError
-from dsv2.folders import LocalFolder, ReadableFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa

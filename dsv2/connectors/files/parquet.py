@@ -11,7 +11,7 @@ from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat
 from dsv2.connectors.files.parquet_files import UnreadableFileError, batches_of, open_parquet
 from dsv2.connectors.files.python_values import python_rows, python_values
-from dsv2.connectors.files.unreadable import Unreadable, split_batch, unreadable_again
+from dsv2.connectors.files.read_errors import Unreadable, split_batch, unreadable_again
 from dsv2.errors import JobError
 from dsv2.sources import SplitBatch
 

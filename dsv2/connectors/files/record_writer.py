@@ -13,8 +13,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from dsv2.base.printable import safe_repr
 from dsv2.errors import SchemaError
-from dsv2.printable import safe_repr
 
 __all__ = ("RecordWriter",)
 

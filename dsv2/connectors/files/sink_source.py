@@ -8,14 +8,14 @@ from datetime import timedelta
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from dsv2.arguments import as_milliseconds, check_whole_number
+from dsv2.base.record_position import SplitName
+from dsv2.checks.arguments import as_milliseconds, check_whole_number
 from dsv2.connectors.client_library import require_client_library
 from dsv2.connectors.files.directory import FileLocation
 from dsv2.connectors.files.python_values import python_rows
-from dsv2.connectors.files.written import WrittenFiles
+from dsv2.connectors.files.sink_output import WrittenFiles
 from dsv2.errors import JobError
 from dsv2.file_log import read_log
-from dsv2.record_position import SplitName
 from dsv2.sources import DataclassSerializer, Portion, SplitBatch, SplitSource
 
 if TYPE_CHECKING:

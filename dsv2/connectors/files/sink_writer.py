@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from dsv2.clock import Clock
+from dsv2.base.clock import Clock
+from dsv2.base.folders import Folder
 from dsv2.connectors.files.table_files import check_folder_names
 from dsv2.errors import Dsv2Error, JobError, SchemaError
 from dsv2.file_log import Merger, Rolling, SinkFolder
 from dsv2.file_log.description import Description
-from dsv2.folders import Folder
 from dsv2.sinks import FileSink, Sink
 
 if TYPE_CHECKING:

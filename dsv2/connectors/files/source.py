@@ -7,13 +7,13 @@ from datetime import timedelta
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from dsv2.arguments import as_milliseconds, check_at_least_one
+from dsv2.base.record_position import SplitName
+from dsv2.checks.arguments import as_milliseconds, check_at_least_one
 from dsv2.connectors.files.directory import Directory, FileLocation
 from dsv2.connectors.files.discovery import FilesDiscovery, FileSplit
 from dsv2.connectors.files.format import FileFormat
 from dsv2.errors import ConfigurationError
-from dsv2.record_batch import RecordBatch
-from dsv2.record_position import SplitName
+from dsv2.model.record_batch import RecordBatch
 from dsv2.sources import (
     AssigningSource,
     AssignmentState,

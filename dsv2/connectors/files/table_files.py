@@ -10,7 +10,7 @@ from datetime import date, datetime
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
-from dsv2.connectors.files.written_tables import table_schema
+from dsv2.connectors.files.sink_tables import table_schema
 from dsv2.errors import SchemaError
 from dsv2.file_log.schema import check_columns
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from dsv2.connectors.files.directory import SourceFile
 from dsv2.connectors.files.format import FileFormat
-from dsv2.connectors.files.unreadable import Unreadable, split_batch, unreadable_again
+from dsv2.connectors.files.read_errors import Unreadable, split_batch, unreadable_again
 from dsv2.sources import SplitBatch
 
 __all__ = ("csv_rows",)

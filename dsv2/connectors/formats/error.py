@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsv2.printable import safe_repr
+from dsv2.base.printable import safe_repr
 
 __all__ = ("FormatError", "reason_of", "shown")
 

@@ -8,11 +8,11 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from dsv2.arguments import as_choice
+from dsv2.base.secrets import ClientOptions, OptionValue
+from dsv2.checks.arguments import as_choice
 from dsv2.connectors.client_library import require_client_library
-from dsv2.connectors.secrets import ClientOptions, OptionValue
 from dsv2.errors import ConfigurationError
-from dsv2.resource import Resource
+from dsv2.model.resource import Resource
 
 if TYPE_CHECKING:
     from dsv2.connectors.formats.registry_client import RegistryClient

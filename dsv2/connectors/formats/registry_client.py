@@ -13,9 +13,9 @@ from confluent_kafka.schema_registry import (
     SchemaRegistryError,
 )
 
+from dsv2.base.secrets import ClientOptions
 from dsv2.connectors.formats.error import FormatError
 from dsv2.connectors.formats.registry import Reference, WrittenSchema
-from dsv2.connectors.secrets import ClientOptions
 from dsv2.errors import ConfigurationError, JobError
 
 __all__ = ("RegistryClient", "check_options")

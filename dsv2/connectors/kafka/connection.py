@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from dsv2.arguments import as_milliseconds
+from dsv2.base.secrets import ClientOptions, OptionValue
+from dsv2.checks.arguments import as_milliseconds
 from dsv2.connectors.client_library import require_client_library
-from dsv2.connectors.secrets import ClientOptions, OptionValue
 from dsv2.errors import ConfigurationError
 
 __all__ = ("MAX_MESSAGE_BYTES", "Config", "KafkaConnection")

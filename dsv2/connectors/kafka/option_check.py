@@ -8,8 +8,8 @@ import re
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from dsv2.base.secrets import ClientOptions, OptionValue
 from dsv2.connectors.kafka.option_names import OPTION_NAMES
-from dsv2.connectors.secrets import ClientOptions, OptionValue
 from dsv2.errors import ConfigurationError, InternalError
 
 __all__ = ("check_options",)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaException, Producer
 
+from dsv2.base.printable import safe_repr
 from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of, reported
 from dsv2.connectors.kafka.client_log import KafkaClientLog
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
@@ -19,8 +20,7 @@ from dsv2.connectors.kafka.encoder import MessageEncoder, checked_timestamp
 from dsv2.connectors.kafka.pool import Pool
 from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.errors import JobError
-from dsv2.printable import safe_repr
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 
 __all__ = ("RecordProducer", "TransactionalProducer", "producers")
 

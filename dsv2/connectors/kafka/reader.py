@@ -12,7 +12,7 @@ from dsv2.connectors.kafka.consumers import consumers
 from dsv2.connectors.kafka.message import KafkaDecoder, KafkaMessage, ValueDecoder
 from dsv2.connectors.kafka.split import KafkaSplit
 from dsv2.errors import JobError
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.sources import SourceReader, SplitBatch
 
 __all__ = ("KafkaReader",)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from dsv2.arguments import as_choice
+from dsv2.base.secrets import OptionValue
+from dsv2.checks.arguments import as_choice
 from dsv2.connectors.kafka.choices import DeliveryGuarantee
 from dsv2.connectors.kafka.connection import MAX_MESSAGE_BYTES, KafkaConnection
 from dsv2.connectors.kafka.encoder import Headers, MessageEncoder, checked_timestamp
 from dsv2.connectors.kafka.split import TopicPartition
-from dsv2.connectors.secrets import OptionValue
 from dsv2.errors import ConfigurationError
 from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo
 

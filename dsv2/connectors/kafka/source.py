@@ -7,7 +7,9 @@ from collections.abc import Collection, Mapping, Set
 from datetime import timedelta
 from typing import Generic, Literal, TypeVar
 
-from dsv2.arguments import as_choice, as_milliseconds, check_at_least_one
+from dsv2.base.record_position import Offset, SplitName
+from dsv2.base.secrets import OptionValue
+from dsv2.checks.arguments import as_choice, as_milliseconds, check_at_least_one
 from dsv2.connectors.kafka.choices import OnOffsetsOutOfRange, SplitAssignment
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.discovery import KafkaDiscovery
@@ -15,9 +17,7 @@ from dsv2.connectors.kafka.message import KafkaDecoder, KafkaMessage
 from dsv2.connectors.kafka.offsets import OffsetsInitializer
 from dsv2.connectors.kafka.split import KafkaSplit
 from dsv2.connectors.kafka.subscription import Subscription
-from dsv2.connectors.secrets import OptionValue
 from dsv2.errors import ConfigurationError
-from dsv2.record_position import Offset, SplitName
 from dsv2.sources import (
     AssigningSource,
     AssignmentState,

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dsv2.clock import SystemClock
+from dsv2.base.clock import SystemClock
 from dsv2.connectors.kafka.broker import Broker, CommittedOffset
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.encoder import MessageEncoder

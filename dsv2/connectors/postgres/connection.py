@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dsv2.arguments import as_milliseconds
+from dsv2.base.secrets import HIDDEN, hide
+from dsv2.checks.arguments import as_milliseconds
 from dsv2.connectors.client_library import require_client_library
-from dsv2.connectors.secrets import HIDDEN, hide
 from dsv2.errors import ConfigurationError
 
 __all__ = ("PostgresConnection",)

@@ -15,7 +15,7 @@ from dsv2.connectors.postgres.replication import ROW_NUMBER, copy_of
 from dsv2.connectors.postgres.server import Connection, Server, listed, statement
 from dsv2.connectors.postgres.settings import ReplicationSettings
 from dsv2.connectors.postgres.split import LOG, PostgresSplit, lsn_text
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.sources import SourceReader, SplitBatch
 
 __all__ = ("PostgresReader",)

@@ -7,13 +7,6 @@ from __future__ import annotations
 
 from typing import Generic, Protocol, TypeVar
 
-from dsv2.context import (
-    Collector,
-    NonPartitionedContext,
-    PartitionedContext,
-    TwoOutputNonPartitionedContext,
-    TwoOutputPartitionedContext,
-)
 from dsv2.functions import (
     AsyncOneInputStreamProcessFunction,
     OneInputStreamProcessFunction,
@@ -21,6 +14,13 @@ from dsv2.functions import (
     TwoInputBroadcastStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
+)
+from dsv2.model.context import (
+    Collector,
+    NonPartitionedContext,
+    PartitionedContext,
+    TwoOutputNonPartitionedContext,
+    TwoOutputPartitionedContext,
 )
 
 __all__ = (

@@ -12,14 +12,14 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
-from dsv2.arguments import as_milliseconds
-from dsv2.callables import takes
-from dsv2.columnar import column_of
-from dsv2.context import Collector, NonPartitionedContext, PartitionedContext, WatermarkManager
+from dsv2.base.callables import takes
+from dsv2.base.columnar import column_of
+from dsv2.checks.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import declarations
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.record_batch import RecordBatch
+from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext, WatermarkManager
+from dsv2.model.record_batch import RecordBatch
 from dsv2.sources import WatermarkStrategy
 from dsv2.spi import BatchFunction, EmitBatch, FailedRecordError, TickingFunction, greatest_timestamp
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult

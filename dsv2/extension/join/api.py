@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
-from dsv2.arguments import as_choice, as_milliseconds
-from dsv2.callables import takes
+from dsv2.base.callables import takes
+from dsv2.checks.arguments import as_choice, as_milliseconds
 from dsv2.errors import ConfigurationError
 from dsv2.extension.join.functions import Joining, JoinType, JoinTypeChoice, LateRecord, as_join_function, check_late
 from dsv2.extension.join.interval import new_interval_join

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
-from dsv2.callables import takes
-from dsv2.context import Collector, RuntimeContext
+from dsv2.base.callables import takes
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.functions import ProcessFunction
-from dsv2.output_tag import OutputTag
+from dsv2.model.context import Collector, RuntimeContext
+from dsv2.model.output_tag import OutputTag
 from dsv2.spi import FailedCallbackError, Position, WrappingFunction, check_returned
 
 __all__ = (

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from dsv2.context import Collector, PartitionedContext
 from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeManager, TwoInputNonBroadcastEventTimeStreamProcessFunction
 from dsv2.extension.join.buffer import BufferedRecord, JoinBuffer
@@ -24,7 +23,8 @@ from dsv2.extension.join.functions import (
     take_late,
 )
 from dsv2.extension.join.stamping import Stamping
-from dsv2.record_batch import RecordBatch
+from dsv2.model.context import Collector, PartitionedContext
+from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import (
     FailedCallbackError,
     FailedRecordError,

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypeVar, overload
 
-from dsv2.arguments import as_choice, as_milliseconds, check_whole_number
-from dsv2.async_settings import AsyncSettings
-from dsv2.callables import deferred_kind, takes
-from dsv2.context import Collector, PartitionedContext
+from dsv2.base.callables import deferred_kind, takes
+from dsv2.checks.arguments import as_choice, as_milliseconds, check_whole_number
 from dsv2.errors import ConfigurationError
 from dsv2.extension.join.functions import JoinType, JoinTypeChoice
 from dsv2.functions import AsyncOneInputStreamProcessFunction, OneInput
-from dsv2.resource import Resource
+from dsv2.model.async_settings import AsyncSettings
+from dsv2.model.context import Collector, PartitionedContext
+from dsv2.model.resource import Resource
 
 __all__ = ("LookupCache", "lookup_join")
 

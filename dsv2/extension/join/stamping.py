@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, Self, TypeVar
 
-from dsv2.context import Collector, RuntimeContext
+from dsv2.model.context import Collector, RuntimeContext
 from dsv2.spi import StampedSideOutput, stamping_collector
 
 __all__ = ("Stamping",)

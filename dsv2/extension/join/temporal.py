@@ -13,13 +13,13 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from dsv2.context import Collector, NonPartitionedContext, PartitionedContext, RuntimeContext
 from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join.contents import LATEST, LATEST_ROWS, WAITING
 from dsv2.extension.join.functions import JoinFunction, JoinProcessFunction, JoinType, written_by_user
 from dsv2.extension.join.stamping import Stamping
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
+from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext, RuntimeContext
 from dsv2.spi import FailedCallbackError, FailedRecordError, check_returned
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from dsv2.watermark.event_time import LONG_MAX

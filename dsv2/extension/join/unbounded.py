@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import product
 from typing import Any, Generic, TypeVar
 
-from dsv2.context import Collector, PartitionedContext
 from dsv2.extension.join.functions import JoinFunction, JoinProcessFunction
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
+from dsv2.model.context import Collector, PartitionedContext
 from dsv2.spi import FailedCallbackError, refuse_returned
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import product
 from typing import Any, Generic, TypeVar
 
-from dsv2.context import Collector, PartitionedContext
 from dsv2.extension.join.functions import (
     JoinFunction,
     JoinType,
@@ -18,7 +17,8 @@ from dsv2.extension.join.functions import (
 )
 from dsv2.extension.window import TwoInputNonBroadcastWindowStreamProcessFunction, TwoInputWindowContext, WindowStrategy
 from dsv2.extension.window.two_input import TwoInputWindowed
-from dsv2.output_tag import OutputTag
+from dsv2.model.context import Collector, PartitionedContext
+from dsv2.model.output_tag import OutputTag
 from dsv2.spi import FailedCallbackError, Position, refuse_returned
 
 __all__ = ("ExistenceInWindow", "JoinInWindow", "WindowJoin")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from dsv2.callables import takes
+from dsv2.base.callables import takes
 from dsv2.errors import PlanError
 from dsv2.extension.window.functions import (
     OneInputWindowStreamProcessFunction,
@@ -17,13 +17,13 @@ from dsv2.extension.window.one_input import OneInputWindowed
 from dsv2.extension.window.strategy import SessionWindowStrategy, WindowStrategy
 from dsv2.extension.window.two_input import TwoInputWindowed
 from dsv2.extension.window.two_output import TwoOutputWindowed
-from dsv2.extension.window.windowed import Windowed
+from dsv2.extension.window.window_operator import Windowed
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from dsv2.output_tag import OutputTag
+from dsv2.model.output_tag import OutputTag
 from dsv2.state import AggregateFunction
 
 __all__ = ("aggregate", "reduce", "window", "with_late_output")

@@ -9,15 +9,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 from typing import Generic, TypeVar
 
-from dsv2.context import (
+from dsv2.extension.window.contexts import OneInputWindowContext, TwoInputWindowContext
+from dsv2.functions import ProcessFunction
+from dsv2.model.context import (
     Collector,
     NonPartitionedContext,
     PartitionedContext,
     TwoOutputNonPartitionedContext,
     TwoOutputPartitionedContext,
 )
-from dsv2.extension.window.contexts import OneInputWindowContext, TwoInputWindowContext
-from dsv2.functions import ProcessFunction
 from dsv2.state import StateDeclaration
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 

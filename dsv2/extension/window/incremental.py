@@ -6,11 +6,11 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from dsv2.context import Collector, PartitionedContext
 from dsv2.errors import InternalError
 from dsv2.extension.window.contents import Contents, accumulators, reduced_records
 from dsv2.extension.window.contexts import OneInputWindowContext, WindowContext
 from dsv2.extension.window.functions import OneInputWindowStreamProcessFunction
+from dsv2.model.context import Collector, PartitionedContext
 from dsv2.state import AggregateFunction
 
 __all__ = ("AggregatingFunction", "EmitResult", "IncrementalFunction", "ReducingFunction")

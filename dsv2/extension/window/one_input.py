@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.extension.event_time import OneInputEventTimeStreamProcessFunction
 from dsv2.extension.window.callbacks import Shape
 from dsv2.extension.window.contents import Contents, record_lists
 from dsv2.extension.window.functions import OneInputWindowStreamProcessFunction
 from dsv2.extension.window.incremental import IncrementalFunction
 from dsv2.extension.window.strategy import TimeType
-from dsv2.extension.window.windowed import OneInputRecordsWindowed
+from dsv2.extension.window.window_operator import OneInputRecordsWindowed
+from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
 __all__ = ("OneInputWindowed",)

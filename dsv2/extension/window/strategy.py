@@ -8,7 +8,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Literal, Self, TypeAlias
 
-from dsv2.arguments import as_choice, as_milliseconds, is_whole_number
+from dsv2.checks.arguments import as_choice, as_milliseconds, is_whole_number
 from dsv2.errors import ConfigurationError
 from dsv2.extension.window.triggers import WindowTrigger
 

@@ -13,7 +13,7 @@ from dsv2.extension.window.contents import NOTHING
 from dsv2.extension.window.entry import EARLY, STATES, TRIGGER
 from dsv2.extension.window.strategy import SlidingWindowStrategy
 from dsv2.extension.window.windows import WindowEnvironment, Windows
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import FailedCallbackError, FailedRecordError, KeyEntry, Pane, ProcessOne, last_of
 from dsv2.watermark.event_time import LONG_MAX
 

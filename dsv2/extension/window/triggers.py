@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
-from dsv2.arguments import check_whole_number, is_number
-from dsv2.callables import takes
+from dsv2.base.callables import takes
+from dsv2.checks.arguments import check_whole_number, is_number
 from dsv2.errors import ConfigurationError, ContractError
 from dsv2.watermark.event_time import LONG_MAX
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.extension.event_time import TwoInputNonBroadcastEventTimeStreamProcessFunction
 from dsv2.extension.window.callbacks import Shape
 from dsv2.extension.window.contents import Contents, pairs_of_lists
 from dsv2.extension.window.current_window import TwoInputCurrentWindow
 from dsv2.extension.window.functions import TwoInputNonBroadcastWindowStreamProcessFunction
 from dsv2.extension.window.strategy import TimeType
-from dsv2.extension.window.windowed import Windowed
+from dsv2.extension.window.window_operator import Windowed
+from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.spi import PartitionAccess
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 

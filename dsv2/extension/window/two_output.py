@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from dsv2.context import (
-    Collector,
-    TwoOutputNonPartitionedContext,
-    TwoOutputPartitionedContext,
-)
 from dsv2.extension.event_time import TwoOutputEventTimeStreamProcessFunction
 from dsv2.extension.window.callbacks import Shape
 from dsv2.extension.window.contents import Contents, record_lists
 from dsv2.extension.window.functions import TwoOutputWindowStreamProcessFunction
 from dsv2.extension.window.strategy import TimeType
-from dsv2.extension.window.windowed import OneInputRecordsWindowed
+from dsv2.extension.window.window_operator import OneInputRecordsWindowed
+from dsv2.model.context import (
+    Collector,
+    TwoOutputNonPartitionedContext,
+    TwoOutputPartitionedContext,
+)
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
 __all__ = ("TwoOutputWindowed",)

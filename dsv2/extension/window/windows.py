@@ -21,7 +21,7 @@ from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, STATES, TRIGGER
 from dsv2.extension.window.strategy import TimeType, WindowStrategy
 from dsv2.extension.window.triggering import Triggering
 from dsv2.extension.window.triggers import TriggerResult
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import FailedCallbackError, KeyEntry, ProcessOne, partition_access
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any, Final
 
-from dsv2.columnar import Columnar, WholeNumbers
-from dsv2.record_batch import RecordBatch, Timestamps
+from dsv2.base.columnar import Columnar, WholeNumbers
+from dsv2.model.record_batch import RecordBatch, Timestamps
 
 __all__ = ("COLUMNAR_FRAME_RECORDS", "ColumnBuffer")
 

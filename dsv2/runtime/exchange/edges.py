@@ -6,14 +6,14 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any, NoReturn, TypeAlias
 
-from dsv2.columnar import column_names
+from dsv2.base.columnar import column_names
 from dsv2.errors import InvalidKeyError
 from dsv2.graph import Edge, Exchange, KeySelector, OperatorKind, Plan
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.control_log import ControlLog
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, ChannelWriter, EmitFrame
-from dsv2.runtime.exchange.traced import Origin, TracedWriter
+from dsv2.runtime.exchange.position_tracing import Origin, TracedWriter
 from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.state.key_groups import subtask_of

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from dsv2.errors import ContractError, InvalidKeyError
 from dsv2.graph import KeySelector, Operator
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.state.partition import PartitionState
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from dsv2.record_batch import NO_RECORDS, RecordBatch, Timestamps
+from dsv2.model.record_batch import NO_RECORDS, RecordBatch, Timestamps
 from dsv2.runtime.exchange.column_buffer import COLUMNAR_FRAME_RECORDS, ColumnBuffer
 from dsv2.runtime.exchange.control_log import END, START, STATUS, WATERMARK, Control, ControlLog
 

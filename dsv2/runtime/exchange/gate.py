@@ -13,7 +13,7 @@ from math import inf
 from typing import Any, NoReturn, Protocol, TypeAlias
 
 from dsv2.errors import InternalError
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.barrier_rounds import BLOCKED, BarrierRounds
 from dsv2.runtime.exchange.frames import END, START, STATUS, WATERMARK, Control
 from dsv2.runtime.exchange.gate_report import InputReport, input_report
@@ -28,7 +28,7 @@ from dsv2.watermark.event_time import (
     EventTimeCombiner,
     all_idle,
 )
-from dsv2.watermark.expiring import ExpiringCombiner
+from dsv2.watermark.expiry import ExpiringCombiner
 
 __all__ = ("BLOCKED", "Expiry", "GateListener", "InputGate", "KeyHooks")
 

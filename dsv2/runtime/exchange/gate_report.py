@@ -10,7 +10,7 @@ from dsv2.watermark.barrier_combiner import BarrierCombiner
 from dsv2.watermark.combiner import Combiner
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, USE_PROCESSING_TIME
 from dsv2.watermark.holders import holders_of_event_time, holders_of_value, order_of
-from dsv2.watermark.shown import shown_value
+from dsv2.watermark.value_text import shown_value
 
 __all__ = ("ALL_CHANNELS", "InputReport", "input_report")
 

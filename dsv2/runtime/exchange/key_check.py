@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from typing import Any, NoReturn
 
-from dsv2.columnar import column_names
+from dsv2.base.columnar import column_names
 from dsv2.errors import InvalidKeyError
 from dsv2.graph import Edge, KeySelector, Operator
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.edges import not_hashable
 from dsv2.runtime.exchange.emitter import Emitter, InspectingEmitter
-from dsv2.runtime.exchange.traced import Origin
+from dsv2.runtime.exchange.position_tracing import Origin
 from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.state.key_groups import subtask_of
 

@@ -7,19 +7,25 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, ParamSpec
 
-from dsv2.async_settings import AsyncBatchSettings
-from dsv2.error_policy import ErrorPolicy
 from dsv2.errors import ContractError
 from dsv2.functions import AsyncBatchProcessFunction
 from dsv2.graph import OperatorKind, handlers_of
-from dsv2.record_batch import RecordBatch
+from dsv2.model.async_settings import AsyncBatchSettings
+from dsv2.model.error_policy import ErrorPolicy
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.gate import GateListener
 from dsv2.runtime.operator.async_processor import AsyncBatchProcessor, AsyncProcessor
 from dsv2.runtime.operator.attempting_calls import AttemptingCalls
 from dsv2.runtime.operator.call_runner import CallRunner
 from dsv2.runtime.operator.contexts import NonPartitioned
+from dsv2.runtime.operator.current_call import (
+    InFlightOutput,
+    InFlightPartition,
+    InFlightTimestamp,
+    current_call,
+    new_task,
+)
 from dsv2.runtime.operator.function_calls import CallEnvironment
-from dsv2.runtime.operator.in_flight import InFlightOutput, InFlightPartition, InFlightTimestamp, current_call, new_task
 from dsv2.runtime.operator.processors import Processor, RecordCallback
 from dsv2.runtime.state.undo import UndoLog
 from dsv2.spi import AsyncFunction

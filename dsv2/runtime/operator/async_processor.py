@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeAlias
 
-from dsv2.async_settings import AsyncBatchSettings, AsyncSettings
-from dsv2.event_loop import EventLoop
+from dsv2.base.event_loop import EventLoop
 from dsv2.graph import KeySelector
-from dsv2.record_batch import RecordBatch
+from dsv2.model.async_settings import AsyncBatchSettings, AsyncSettings
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped
-from dsv2.runtime.exchange.traced import Origin, suspended
+from dsv2.runtime.exchange.position_tracing import Origin, suspended
 from dsv2.runtime.operator.call_runner import CallRunner
 from dsv2.runtime.operator.callback_limit import CallbackTimeout
 from dsv2.runtime.operator.emission_queue import EmissionQueue, Emissions, Segment

@@ -7,15 +7,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from dsv2.error_policy import ErrorPolicy
-from dsv2.record_batch import RecordBatch
+from dsv2.model.error_policy import ErrorPolicy
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
-from dsv2.runtime.exchange.held import HeldEmitter, HeldOutput
+from dsv2.runtime.exchange.pending_output import HeldEmitter, HeldOutput
 from dsv2.runtime.operator.attempts import Attempts, EmitLetter
 from dsv2.runtime.operator.function_calls import CallEnvironment, FunctionCalls
 from dsv2.runtime.operator.processors import Processor
 from dsv2.runtime.report.failure import NO_KEY
-from dsv2.runtime.report.letter_box import LetterBox
+from dsv2.runtime.report.letter_buffer import LetterBox
 from dsv2.runtime.report.metrics import DefaultCounter
 from dsv2.runtime.state.undo import UndoLog
 from dsv2.spi import SkippableTimersFunction

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, NoReturn, TypeAlias
 
-from dsv2.error_policy import DeadLetter, ErrorPolicy
 from dsv2.errors import UserFunctionError
+from dsv2.model.error_policy import DeadLetter, ErrorPolicy
 from dsv2.runtime.exchange.collector import CurrentTimestamp
-from dsv2.runtime.exchange.held import HeldOutput
+from dsv2.runtime.exchange.pending_output import HeldOutput
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.job_context import JobContext
-from dsv2.runtime.report.letter_box import Received
+from dsv2.runtime.report.letter_buffer import Received
 from dsv2.runtime.report.metrics import DefaultMetricGroup
 from dsv2.runtime.report.policy_rules import SKIPPED_COUNTERS, PolicyRules
 from dsv2.runtime.state.undo import UndoLog

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
-from dsv2.async_settings import AsyncSettings
 from dsv2.errors import ContractError, UserFunctionError
+from dsv2.model.async_settings import AsyncSettings
 from dsv2.runtime.operator.attempts import Attempts
+from dsv2.runtime.operator.current_call import Call, begin_call
 from dsv2.runtime.operator.emission_queue import Emissions
-from dsv2.runtime.operator.in_flight import Call, begin_call
 from dsv2.runtime.operator.processors import RecordCallback
 from dsv2.runtime.report.failure import NO_KEY
-from dsv2.runtime.report.letter_box import Received
+from dsv2.runtime.report.letter_buffer import Received
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.undo import UndoLog
 from dsv2.spi import refuse_returned

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from dsv2.graph import Edge, Exchange, Operator, Plan
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.edges import EdgeEmitter, new_edge
 from dsv2.runtime.exchange.emitter import Emitter, Observer, Tap, Withholding, fan_out
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, EmitFrame
 from dsv2.runtime.exchange.key_check import KeyCheck
-from dsv2.runtime.exchange.traced import Origin
+from dsv2.runtime.exchange.position_tracing import Origin
 from dsv2.runtime.operator.processors import Processor
 from dsv2.runtime.report.metrics import DefaultCounter
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from math import ceil
 from typing import Any
 
-from dsv2.clock import Clock
+from dsv2.base.clock import Clock
 from dsv2.runtime.operator.callback_limit import CallbackTimeout
 
 __all__ = ("ClockEventLoop",)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ContractError, UndeclaredWatermarkError
-from dsv2.output_tag import MainOutput, OutputTag
+from dsv2.model.context import RuntimeExecutionMode
+from dsv2.model.output_tag import MainOutput, OutputTag
 from dsv2.runtime.exchange.collector import CurrentTimestamp
 from dsv2.runtime.operator.side_outputs import SideOutputs
 from dsv2.runtime.operator.watermark_outputs import WatermarkOutputs

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator
-from dsv2.runtime.exchange.traced import Origin
+from dsv2.runtime.exchange.position_tracing import Origin
 from dsv2.runtime.report.failure import NO_KEY, NO_RECORD, raise_user_failure
 
 __all__ = ("FunctionInstance",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dsv2.graph import KeySelector
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.collector import CurrentTimestamp
 from dsv2.runtime.operator.processors import KeyedProcessor, RecordCallback
 from dsv2.runtime.report.failure import NO_KEY

@@ -10,7 +10,7 @@ from dsv2.graph import Operator, OperatorKind
 from dsv2.runtime.exchange.frames import WATERMARK
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.combiner import Combiner, new_combiner
-from dsv2.watermark.expiring import ExpiringCombiner
+from dsv2.watermark.expiry import ExpiringCombiner
 
 __all__ = ("InputWatermarks",)
 

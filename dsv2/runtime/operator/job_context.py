@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from dsv2.clock import Clock, SystemClock, elapsed_ns
-from dsv2.context import RuntimeExecutionMode
-from dsv2.event_loop import EventLoop
+from dsv2.base.clock import Clock, SystemClock, elapsed_ns
+from dsv2.base.event_loop import EventLoop
 from dsv2.graph import Plan
-from dsv2.resource import Resource
+from dsv2.model.context import RuntimeExecutionMode
+from dsv2.model.resource import Resource
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.page_store import PageStores, in_blob

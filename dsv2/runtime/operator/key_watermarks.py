@@ -22,7 +22,7 @@ from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.watermark import KeyedWatermark, WatermarkDeclaration
 from dsv2.watermark.channel_rules import rules_of
 from dsv2.watermark.combiner import Combiner, new_combiner
-from dsv2.watermark.expiring import ExpiringCombiner
+from dsv2.watermark.expiry import ExpiringCombiner
 
 __all__ = ("KeyWatermarks", "kinds_of_deadlines")
 

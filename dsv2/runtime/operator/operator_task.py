@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from dsv2.errors import JobError
-from dsv2.record_batch import NO_RECORDS, RecordBatch
+from dsv2.model.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.barrier_rounds import BarrierRounds
 from dsv2.runtime.exchange.emitter import Emitter
 from dsv2.runtime.exchange.frames import END, START, WATERMARK
 from dsv2.runtime.exchange.gate import Expiry, InputGate, KeyHooks
-from dsv2.runtime.exchange.traced import suspended
+from dsv2.runtime.exchange.position_tracing import suspended
 from dsv2.runtime.operator.chain import ChainedEmitter
 from dsv2.runtime.operator.function_calls import CallEnvironment, Timing
 from dsv2.runtime.operator.function_instance import FunctionInstance
@@ -47,7 +47,7 @@ from dsv2.watermark.event_time import (
     EventTimeOfInputs,
 )
 from dsv2.watermark.handling import is_forwarded
-from dsv2.watermark.shown import shown_value
+from dsv2.watermark.value_text import shown_value
 
 __all__ = ("OperatorTask",)
 

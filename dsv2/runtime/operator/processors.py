@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 from dsv2.graph import KeySelector
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.collector import CurrentTimestamp
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS

@@ -7,7 +7,7 @@ from typing import Any
 
 from dsv2.errors import ContractError, UndeclaredOutputError
 from dsv2.graph.side_outputs import list_tags
-from dsv2.output_tag import OutputTag
+from dsv2.model.output_tag import OutputTag
 from dsv2.runtime.exchange.collector import OutputCollector
 
 __all__ = ("SideOutputs",)

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from dsv2.base.log_scope import LogScope, in_scope
 from dsv2.errors import SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
-from dsv2.log_scope import LogScope, in_scope
-from dsv2.record_batch import NO_RECORDS, RecordBatch
+from dsv2.model.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.emitter import Observer
 from dsv2.runtime.exchange.frames import Control, EmitFrame
 from dsv2.runtime.exchange.gate import InputGate
-from dsv2.runtime.exchange.traced import Origin, TracedBatch
+from dsv2.runtime.exchange.position_tracing import Origin, TracedBatch
 from dsv2.runtime.operator.chain import PIECE_RECORDS, ChainBuilder
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.job_context import JobContext

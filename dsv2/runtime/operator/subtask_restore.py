@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Operator
 from dsv2.graph.stateful import mentioned_names
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.edges import EdgeEmitter, EdgeName
 from dsv2.runtime.exchange.frames import Control
 from dsv2.runtime.operator.operator_task import OperatorTask

@@ -8,7 +8,7 @@ from typing import Any
 from dsv2.errors import ContractError, UndeclaredOutputError
 from dsv2.graph import Operator
 from dsv2.graph.side_outputs import list_tags
-from dsv2.output_tag import MainOutput, OutputTag
+from dsv2.model.output_tag import MainOutput, OutputTag
 
 __all__ = ("WatermarkOutputs",)
 

@@ -9,19 +9,19 @@ from datetime import timedelta
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from dsv2.arguments import as_seconds
-from dsv2.clock import Clock
+from dsv2.base.clock import Clock
+from dsv2.checks.arguments import as_seconds
+from dsv2.checks.tracebacks import short_traceback
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError
 from dsv2.graph import Plan
-from dsv2.job import JobResult, JobStatus
-from dsv2.progress import JobProgress
+from dsv2.jobs.handle import JobResult, JobStatus
+from dsv2.jobs.progress import JobProgress
+from dsv2.jobs.unfinished import asked
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_waiting import Keeper, Waiting, slice_until
-from dsv2.tracebacks import short_traceback
-from dsv2.unfinished import asked
 
 if TYPE_CHECKING:
-    from dsv2.watermark_report import WatermarkReport
+    from dsv2.views.watermark_report import WatermarkReport
 
 __all__ = ("BaseJob", "ThreadJob")
 
@@ -46,12 +46,12 @@ class BaseJob(ABC):
         return f"<job {self._plan.job_name!r}: {self.status.value}>"
 
     def _repr_html_(self) -> str:
-        from dsv2.terminal.live_view import html_of  # only notebooks show it
+        from dsv2.views.terminal.live_view import html_of  # only notebooks show it
 
         return html_of(self)
 
     def _ipython_display_(self) -> None:
-        from dsv2.terminal.live_view import show_in_notebook
+        from dsv2.views.terminal.live_view import show_in_notebook
 
         show_in_notebook(self)
 
@@ -77,7 +77,9 @@ class BaseJob(ABC):
     @short_traceback
     def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
         """Report what holds a watermark back; see ``JobHandle``."""
-        from dsv2.watermark_report import report_watermarks  # with explanations, which are loaded when they are used
+        from dsv2.views.watermark_report import (
+            report_watermarks,  # with explanations, which are loaded when they are used
+        )
 
         return report_watermarks(self._plan.explain().view, self.progress, self._now_ms, identifier, operator)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from dsv2.graph import Plan
-from dsv2.progress import ChannelProgress, InputProgress, JobProgress
+from dsv2.jobs.progress import ChannelProgress, InputProgress, JobProgress
 from dsv2.watermark.event_time import EVENT_TIME
 
 __all__ = ("Channels",)

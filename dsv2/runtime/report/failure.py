@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from dsv2.base.record_position import RecordPosition
+from dsv2.checks.tracebacks import user_frames
 from dsv2.errors import CorruptDataError, InternalError, RecordMutatedError, SerializationError, UserFunctionError
 from dsv2.graph import Operator
-from dsv2.record_position import RecordPosition
 from dsv2.runtime.report.attribute_advice import as_misuse
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.spi import FailedCallbackError, FailedRecordError
-from dsv2.tracebacks import user_frames
 
 __all__ = ("NOT_OF_THE_USER", "NO_KEY", "NO_RECORD", "raise_user_failure")
 

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Sequence
 
 from dsv2.graph import Plan
-from dsv2.job import JobHandle
-from dsv2.job_listener import JobListener
-from dsv2.progress import JobProgress
+from dsv2.jobs.handle import JobHandle
+from dsv2.jobs.listener import JobListener
+from dsv2.jobs.progress import JobProgress
 
 __all__ = ("JobListeners",)
 

@@ -10,8 +10,8 @@ from operator import add
 from typing import Any, TypeAlias
 
 from dsv2.graph import OperatorKind, Plan
-from dsv2.job_summary.rates import Rates
-from dsv2.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress
+from dsv2.jobs.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress
+from dsv2.jobs.summary.rates import Rates
 from dsv2.runtime.report.channels import Channels
 from dsv2.runtime.report.progress import job_progress, total_counts
 from dsv2.runtime.report.subtask_report import new_report

@@ -8,9 +8,9 @@ from itertools import pairwise
 from math import inf, isfinite
 from typing import Any, TypeAlias
 
-from dsv2.context import DEFAULT_BUCKETS
 from dsv2.errors import ContractError
-from dsv2.progress import HistogramProgress
+from dsv2.jobs.progress import HistogramProgress
+from dsv2.model.context import DEFAULT_BUCKETS
 from dsv2.runtime.serde.references import Reference
 
 __all__ = ("DefaultCounter", "DefaultHistogram", "DefaultMetricGroup", "HistogramParts", "merged", "merged_metrics")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from dsv2.clock import elapsed_ns
+from dsv2.base.clock import elapsed_ns
 
 __all__ = ("COMMIT", "PLANNING", "SINKS", "SOURCE", "Phases", "level", "names_of_phases")
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-from dsv2.error_policy import DeadLetter, ErrorAction, ErrorPolicy
 from dsv2.errors import UserFunctionError
 from dsv2.graph import Operator
+from dsv2.model.error_policy import DeadLetter, ErrorAction, ErrorPolicy
 from dsv2.runtime.report.failure import NO_KEY, NO_RECORD
 
 __all__ = ("SKIPPED_COUNTERS", "PolicyRules")

@@ -8,7 +8,7 @@ from operator import add
 from typing import Any, TypeAlias
 
 from dsv2.graph import Exchange, Operator, OperatorKind, Plan
-from dsv2.progress import (
+from dsv2.jobs.progress import (
     BatchProgress,
     HistogramProgress,
     JobProgress,

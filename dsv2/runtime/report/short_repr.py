@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsv2.printable import printable_lines, safe_repr
+from dsv2.base.printable import printable_lines, safe_repr
 
 __all__ = ("shorten",)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dsv2.base.log_scope import in_operator
 from dsv2.errors import JobError
 from dsv2.graph import Operator
-from dsv2.log_scope import in_operator
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.report.failure import NOT_OF_THE_USER
 from dsv2.sinks import DriverSink, ParallelSink, SinkBatch, SinkInfo
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from dsv2.graph import Exchange
-from dsv2.record_batch import RecordBatch
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.gate_states import GateState, former_channels, with_new_channels
 from dsv2.runtime.rescale.change import InputChange, Senders
 from dsv2.watermark import WatermarkDeclaration

@@ -12,7 +12,7 @@ from itertools import accumulate, repeat
 from sys import byteorder
 from typing import Any, Final
 
-from dsv2.columnar import Columnar, WholeNumbers
+from dsv2.base.columnar import Columnar, WholeNumbers
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.data_types import DataTypes

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.msgpack import Ext
 
-from dsv2.columnar import Columnar, WholeNumbers
+from dsv2.base.columnar import Columnar, WholeNumbers
 from dsv2.errors import SerializationError
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.data_types import DataTypes

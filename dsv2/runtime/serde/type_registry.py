@@ -21,7 +21,7 @@ from typing_extensions import is_protocol
 from dsv2.errors import ConfigurationError, CorruptDataError, SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan, RegisteredType
-from dsv2.resource import Resource
+from dsv2.model.resource import Resource
 from dsv2.runtime.serde.data_types import L
 from dsv2.runtime.serde.former_names import current_name
 from dsv2.runtime.serde.layouts import (

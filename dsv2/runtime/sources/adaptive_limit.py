@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from dsv2.clock import Clock
+from dsv2.base.clock import Clock
 
 __all__ = ("AdaptiveLimit",)
 

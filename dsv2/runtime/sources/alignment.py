@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
-from dsv2.clock import Clock
+from dsv2.base.clock import Clock
 from dsv2.errors import ContractError
 from dsv2.graph import Operator, Plan
 from dsv2.runtime.sources.readers import HeldSplit, ReaderState

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dsv2.clock import Clock
+from dsv2.base.clock import Clock
 from dsv2.errors import ContractError, Dsv2Error, JobError
 from dsv2.graph import Operator
-from dsv2.progress import SplitProgress
+from dsv2.jobs.progress import SplitProgress
 from dsv2.runtime.report.failure import NOT_OF_THE_USER
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.alignment import Aligner, AlignmentBoard

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from dsv2.clock import Clock, SystemClock
-from dsv2.error_policy import ErrorPolicy
+from dsv2.base.clock import Clock, SystemClock
+from dsv2.base.record_position import Offset, RecordPosition, SplitName
 from dsv2.errors import JobError, UserFunctionError
 from dsv2.graph import Operator
-from dsv2.record_batch import RecordBatch
-from dsv2.record_position import Offset, RecordPosition, SplitName
+from dsv2.model.error_policy import ErrorPolicy
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.report.failure import NOT_OF_THE_USER, raise_user_failure
 from dsv2.runtime.report.policy_rules import PolicyRules
 from dsv2.runtime.sources.positions import Positions

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol, TypeAlias
 
-from dsv2.clock import Clock
+from dsv2.base.clock import Clock
 from dsv2.graph import Operator
-from dsv2.progress import SplitProgress
+from dsv2.jobs.progress import SplitProgress
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.continuation import check_content
 from dsv2.runtime.sources.split_progress import indexed_split

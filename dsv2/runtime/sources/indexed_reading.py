@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dsv2.base.log_scope import in_scope
 from dsv2.graph import Operator
-from dsv2.log_scope import in_scope
 from dsv2.runtime.sources.decoding import Decoding
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import IndexedSource, SplitBatch

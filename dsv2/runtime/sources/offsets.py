@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from dsv2.record_position import Offset, SplitName
+from dsv2.base.record_position import Offset, SplitName
 from dsv2.runtime.sources.watermark_values import value_from_json
 from dsv2.sources import Serializer
 from dsv2.watermark.event_time import SentEventTime

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
-from dsv2.record_position import Offset, RecordPosition, SplitName
+from dsv2.base.record_position import Offset, RecordPosition, SplitName
 
 __all__ = ("Positions",)
 

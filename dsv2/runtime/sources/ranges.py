@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from dsv2.base.record_position import Offset, SplitName
 from dsv2.graph import Operator
-from dsv2.record_position import Offset, SplitName
 from dsv2.runtime.sources.offsets import SourceOffset
 from dsv2.sources import IndexedSource, Source
 

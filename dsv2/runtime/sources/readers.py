@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dsv2.clock import Clock
+from dsv2.base.clock import Clock
 from dsv2.errors import ContractError
 from dsv2.runtime.sources.offsets import ACTIVE, IDLE, NOTHING_SENT, WATERMARK, ReplayedValue, Report
 from dsv2.runtime.sources.split_watermarks import SplitTime, combined

@@ -7,24 +7,24 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any, NoReturn
 
-from dsv2.clock import elapsed_ns
-from dsv2.error_policy import DeadLetter
+from dsv2.base.clock import elapsed_ns
+from dsv2.base.log_scope import LogScope
+from dsv2.base.record_position import Offset, SplitName
 from dsv2.errors import UserFunctionError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
-from dsv2.log_scope import LogScope
-from dsv2.record_batch import RecordBatch
-from dsv2.record_position import Offset, SplitName
+from dsv2.model.error_policy import DeadLetter
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.emitter import Emitter, NowhereEmitter, Observer
 from dsv2.runtime.exchange.frames import END, START, WATERMARK, EmitFrame
-from dsv2.runtime.exchange.traced import Origin
+from dsv2.runtime.exchange.position_tracing import Origin
 from dsv2.runtime.operator.chain import PIECE_RECORDS, ChainBuilder
 from dsv2.runtime.operator.contexts import OutputWatermarkEmitter
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.time_sender import TimeSender
 from dsv2.runtime.operator.watermark_outputs import WatermarkOutputs
 from dsv2.runtime.report.failure import NO_RECORD
-from dsv2.runtime.report.letter_box import LetterBox, Received
+from dsv2.runtime.report.letter_buffer import LetterBox, Received
 from dsv2.runtime.report.subtask_report import new_report
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.positions import Positions

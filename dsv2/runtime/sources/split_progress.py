@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from dsv2.progress import SplitProgress
+from dsv2.jobs.progress import SplitProgress
 from dsv2.runtime.sources.offsets import Report
 
 __all__ = ("MOST_SPLITS", "event_times", "indexed_split", "with_event_times")

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from dsv2.clock import Clock
-from dsv2.columnar import WholeNumbers
+from dsv2.base.clock import Clock
+from dsv2.base.columnar import WholeNumbers
+from dsv2.base.log_scope import in_scope_by_step
+from dsv2.base.record_position import RecordPosition
 from dsv2.graph import Operator, Plan
-from dsv2.log_scope import in_scope_by_step
-from dsv2.record_batch import RecordBatch
-from dsv2.record_position import RecordPosition
+from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.operator.contexts import WatermarkEmitter
 from dsv2.runtime.operator.time_sender import TimeSender
 from dsv2.runtime.report.failure import raise_user_failure

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dsv2.columnar import WholeNumbers, column_of
-from dsv2.record_batch import RecordBatch
+from dsv2.base.columnar import WholeNumbers, column_of
+from dsv2.model.record_batch import RecordBatch
 from dsv2.sources import WatermarkStrategy
 from dsv2.spi import FailedRecordError, greatest_timestamp
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from dsv2.columnar import column_names
+from dsv2.base.columnar import column_names
 from dsv2.graph import Operator
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_store import PageStores

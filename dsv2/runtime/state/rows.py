@@ -243,7 +243,7 @@ def _stored_columns(columns: Mapping[str, Any]) -> Mapping[str, Any]:
     """The tables of a function on tables, by the name of their pages."""
     if not columns:
         return {}
-    found: Mapping[str, Any] = import_module("dsv2.arrow.keyed.stored").stored_columns(columns)
+    found: Mapping[str, Any] = import_module("dsv2.arrow.keyed.snapshots").stored_columns(columns)
     return found
 
 

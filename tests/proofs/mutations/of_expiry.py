@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsv2.watermark.expiring import ExpiringCombiner
+from dsv2.watermark.expiry import ExpiringCombiner
 from tests.proofs.mutations.mutation import Mutation, nothing, without
 
 __all__ = ("EXPIRY",)

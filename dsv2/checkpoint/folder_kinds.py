@@ -1,0 +1,48 @@
+"""The kind of a folder, a savepoint or the checkpoint of a runtime, by its files."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from dsv2.base.folders import ReadableFolder
+from dsv2.errors import ConfigurationError
+
+__all__ = ("LOCAL_FILES", "SAVEPOINT_FILE", "FolderKind", "check_no_savepoint", "kind_of_folder")
+
+LOCAL_FILES = "local"
+"""The folder of a checkpoint in which the local runtime has its files. Other runtimes refuse such a checkpoint."""
+SAVEPOINT_FILE = "savepoint.json"
+"""The file with the description of a savepoint."""
+
+_OF_SPARK = {"metadata", "offsets", "commits", "generations"}
+
+
+class FolderKind(Enum):
+    """What a folder holds, as errors name it."""
+
+    SAVEPOINT = "a savepoint"
+    LOCAL = "the checkpoint of a job in the local runtime"
+    SPARK = "the checkpoint of a job on Spark"
+    OTHER = "neither a savepoint nor a checkpoint"
+
+
+def kind_of_folder(folder: ReadableFolder) -> FolderKind:
+    """Return what ``folder`` holds."""
+    try:
+        names = folder.sizes().keys()
+    except NotADirectoryError:
+        return FolderKind.OTHER
+    if SAVEPOINT_FILE in names:
+        return FolderKind.SAVEPOINT
+    if LOCAL_FILES in names:
+        return FolderKind.LOCAL
+    return FolderKind.SPARK if names & _OF_SPARK else FolderKind.OTHER
+
+
+def check_no_savepoint(folder: ReadableFolder) -> None:
+    """Check the folder of a checkpoint before anything is written. Raises ``ConfigurationError`` for a savepoint."""
+    if kind_of_folder(folder) is FolderKind.SAVEPOINT:
+        raise ConfigurationError(
+            f"{folder.path} is a savepoint, not a checkpoint. To start from it, pass it as savepoint=..., with a new "
+            f"folder as checkpoint_location."
+        )

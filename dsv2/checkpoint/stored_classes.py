@@ -1,0 +1,63 @@
+"""Compares classes of stored values with those of a program whose states no longer declare them.
+
+Differences between states compare the classes that both programs declare. Stored values may have others: those that a
+converter gets, and those in a state whose type is now ``object``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from dsv2.checkpoint.class_changes import class_changes, classes_of
+from dsv2.checkpoint.description import Description
+from dsv2.checkpoint.difference import Difference
+from dsv2.checkpoint.operator_differences import at
+from dsv2.runtime.serde.former_names import current_name
+from dsv2.runtime.serde.type_registry import TypeRegistry
+
+__all__ = ("unreadable_classes",)
+
+
+def unreadable_classes(programs: Sequence[Description], now: Description, types: TypeRegistry) -> list[Difference]:
+    """Return a difference for each class of a state that the program does not know, or cannot read.
+
+    Args:
+        programs: The programs that wrote the state.
+        now: The program that is to continue.
+        types: The classes of that program.
+    """
+    found: dict[Difference, None] = {}
+    for program in programs:
+        for uid, operator in now["operators"].items():
+            before, after = _with_classes(program["operators"].get(uid, {})), _with_classes(operator)
+            for name in (name for name in after if name in before):
+                where = f"{at(uid, operator['defined_at'])}: {name}"
+                for text, advice in _changes(before[name], after[name], now["former_names"], types):
+                    found[Difference(uid, f"{where}: {text}", carried=False, advice=advice)] = None
+    return list(found)
+
+
+def _with_classes(operator: Description) -> dict[str, Description]:
+    """The parts of the description of an operator that have the classes of stored values."""
+    states = {f"state {name!r}": state for name, state in operator.get("states", {}).items()}
+    return states | ({"aggregates": operator["aggregates"]} if "aggregates" in operator else {})
+
+
+def _changes(
+    old: dict[str, Any], new: dict[str, Any], former_names: dict[str, str], types: TypeRegistry
+) -> Iterator[tuple[str, str | None]]:
+    renamed = partial(current_name, former_names=former_names)
+    for kind, described in old["classes"].items():
+        if renamed(kind) in new["classes"]:
+            continue
+        if (current := types.class_named(kind)) is None:
+            advice = (
+                f"call env.register_type with this class, or, if it was renamed or moved, register its new class with "
+                f"formerly={kind!r}"
+            )
+            yield f"it may hold values of {kind}, a class that the program does not use", advice
+        else:
+            for change in class_changes({kind: described}, classes_of([current]), renamed):
+                yield change, None

@@ -1,0 +1,1 @@
+"""Checks of arguments, and the errors that users see."""

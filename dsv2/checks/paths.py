@@ -1,0 +1,43 @@
+"""Paths of folders that Python opens itself, without Spark."""
+
+from __future__ import annotations
+
+import os
+import re
+from os import PathLike, fspath
+
+from dsv2.base.folders import LocalFolder
+from dsv2.errors import ConfigurationError
+
+__all__ = ("is_remote", "local_folder")
+
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
+_FILE = re.compile(r"file:(?://[^/]*)?(/.*)", re.DOTALL)
+
+
+def is_remote(path: str | PathLike[str]) -> bool:
+    """Whether ``path`` is a URI of another file system than the local disk."""
+    scheme = _SCHEME.match(fspath(path))
+    return scheme is not None and scheme[1] != "file"
+
+
+def local_folder(path: str | PathLike[str], way_out: str) -> LocalFolder:
+    """Open a folder on the local disk.
+
+    Args:
+        path: A path, or a URI with the scheme ``file``, which is not unescaped, as in Spark.
+        way_out: How to use a path on another file system, for the error.
+
+    Raises:
+        ConfigurationError: ``path`` is on another file system.
+    """
+    if is_remote(path):
+        raise ConfigurationError(f"{fspath(path)} is not on the local disk. {way_out}")
+    uri = _FILE.fullmatch(fspath(path))
+    folder = os.path.abspath(path if uri is None else uri[1])
+    existing = folder
+    while not os.path.exists(existing) and existing != os.path.dirname(existing):
+        existing = os.path.dirname(existing)
+    if not os.path.isdir(existing):
+        raise ConfigurationError(f"{fspath(path)} is no folder, because {existing} is a file.")
+    return LocalFolder(folder)

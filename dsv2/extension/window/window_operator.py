@@ -1,0 +1,199 @@
+"""The base class of process functions that run window functions."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from dsv2.errors import PlanError
+from dsv2.extension.event_time import EventTimeManager, EventTimeProcessFunction
+from dsv2.extension.window.callbacks import Callbacks, IncrementalCallbacks, Shape
+from dsv2.extension.window.contents import Contents
+from dsv2.extension.window.count_windows import CountWindows, GlobalWindow
+from dsv2.extension.window.current_window import CurrentWindow, OneInputCurrentWindow
+from dsv2.extension.window.functions import WindowProcessFunction
+from dsv2.extension.window.incremental import IncrementalFunction
+from dsv2.extension.window.sessions import SessionWindows
+from dsv2.extension.window.states import check_window_states
+from dsv2.extension.window.strategy import (
+    CountWindowStrategy,
+    GlobalWindowStrategy,
+    SessionWindowStrategy,
+    SlidingWindowStrategy,
+    TimeType,
+    WindowStrategy,
+)
+from dsv2.extension.window.time_windows import TimeWindows
+from dsv2.extension.window.windows import WindowEnvironment, Windows
+from dsv2.model.output_tag import OutputTag
+from dsv2.model.record_batch import RecordBatch
+from dsv2.spi import (
+    KeyedBatchFunction,
+    PaneFunction,
+    PartitionAccess,
+    Position,
+    ProcessOne,
+    SkippableTimersFunction,
+    WrappingFunction,
+    partition_access,
+)
+from dsv2.state import StateDeclaration
+from dsv2.watermark import WatermarkDeclaration
+
+__all__ = ("OneInputRecordsWindowed", "Windowed")
+
+F = TypeVar("F", bound=WindowProcessFunction)
+
+
+class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, SkippableTimersFunction, Generic[F]):
+    """Assigns records to the windows of ``strategy`` and calls the callbacks of ``function``.
+
+    Its own fields are not checkpointed: the windows are in keyed state, and the program recreates the rest.
+    """
+
+    dsv2_remember_keys = False  # otherwise the state would grow with the number of keys
+    dsv2_partition_by_constant = True
+    shape: ClassVar[Shape]
+
+    def __init__(self, strategy: WindowStrategy, function: F, late_tags: Sequence[OutputTag[Any]] = ()) -> None:
+        """``late_tags``, one for each input, receive late records instead of ``function``."""
+        self.strategy = strategy
+        self.function = function
+        self._late_tags = late_tags
+        self._ctx: Any = None
+        self._windows: Windows
+        self._event_time: EventTimeManager
+
+    @property
+    def wrapped(self) -> object:
+        return self.function
+
+    @property
+    def written_by_user(self) -> Collection[object]:
+        function: object = self.function
+        parts = function.written_by_user if isinstance(function, IncrementalFunction) else (function,)
+        return parts if self.strategy.trigger is None else (*parts, self.strategy.trigger)
+
+    @property
+    def dsv2_emits_only_at_end(self) -> bool:
+        return self.function.dsv2_emits_only_at_end
+
+    @property
+    def dsv2_waits_for_event_time(self) -> bool:
+        early = self.strategy.early_firing
+        if isinstance(self.strategy, GlobalWindowStrategy | CountWindowStrategy):
+            return early is not None and early.time_type is TimeType.EVENT
+        return self.strategy.time_type is TimeType.EVENT
+
+    @property
+    def dsv2_waits_for_end(self) -> bool:
+        fires_before = self.strategy.early_firing is not None or self.strategy.trigger is not None
+        is_global = isinstance(self.strategy, GlobalWindowStrategy)
+        return self.dsv2_emits_only_at_end or (is_global and not fires_before)
+
+    @property
+    def state_layout(self) -> str:
+        layout = f"{self.strategy.layout}, which hold {self._new_contents().layout}"
+        return layout if self.strategy.trigger is None else f"{layout} and are fired by {self.strategy.trigger}"
+
+    @property
+    def contents(self) -> str:
+        return self._new_contents().layout
+
+    def dsv2_check_position(self, position: Position) -> None:
+        if position.parallel and not position.keyed and not isinstance(self.strategy, GlobalWindowStrategy):
+            raise PlanError(
+                f"{type(self.function).__name__} runs in {self.strategy.layout}, which require a keyed or a global "
+                f"stream: call key_by or global_ first. A non-keyed stream supports only WindowStrategy.global_()."
+            )
+        check_window_states(self.function, self.strategy)
+
+    def dsv2_uses_processing_timers(self) -> bool:
+        early = self.strategy.early_firing
+        by_clock = TimeType.PROCESSING
+        if self.strategy.trigger is not None and self.strategy.trigger.uses_processing_time:
+            return True
+        return self.strategy.time_type is by_clock or (early is not None and early.time_type is by_clock)
+
+    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+        return self.function.declare_watermarks()
+
+    @property
+    def dsv2_reading_declares(self) -> bool:
+        return self.function.dsv2_reading_declares
+
+    def declare_outputs(self) -> Collection[OutputTag[Any]]:
+        return (*self.function.declare_outputs(), *self._late_tags)
+
+    def init_event_time_process_function(self, manager: EventTimeManager) -> None:
+        self._event_time = manager
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return self.function.uses_states()
+
+    def further_states(self) -> Collection[StateDeclaration]:
+        return self.function.use_window_states()
+
+    def on_pane_due(self, slot: int, *outputs_and_context: Any) -> None:
+        *outputs, ctx = outputs_and_context
+        self._windows_of(ctx, *outputs).on_pane_due(slot)
+
+    def skip_timer(self, timestamp: int, *, by_event: bool) -> None:
+        self._windows.skip_timer(timestamp, TimeType.EVENT if by_event else TimeType.PROCESSING)
+
+    def close(self) -> None:
+        self.function.close()
+
+    @abstractmethod
+    def _new_contents(self) -> Contents: ...
+
+    @abstractmethod
+    def _new_window(self, contents: Contents, key: PartitionAccess) -> CurrentWindow: ...
+
+    def _new_callbacks(self, ctx: Any, outputs: Sequence[Any], window: CurrentWindow) -> Callbacks:
+        kind = IncrementalCallbacks if isinstance(self.function, IncrementalFunction) else Callbacks
+        return kind(self.function, self.shape, outputs, ctx, window, self._late_tags)
+
+    def _windows_of(self, ctx: Any, *outputs: Any) -> Windows:
+        if ctx is not self._ctx:
+            self._enter(ctx, *outputs)
+        return self._windows
+
+    def _enter(self, ctx: Any, *outputs: Any) -> None:
+        """Create the windows with the context and outputs of the first record or timer."""
+        contents = self._new_contents()
+        window = self._new_window(contents, partition_access(ctx.state_manager))
+        callbacks = self._new_callbacks(ctx, outputs, window)
+        self._windows = _new_windows(
+            self.strategy, WindowEnvironment(ctx, self._event_time, contents, window, callbacks)
+        )
+        self._ctx = ctx
+
+
+class OneInputRecordsWindowed(Windowed[F], KeyedBatchFunction, Generic[F]):
+    """Base class of those with one input."""
+
+    def process_keyed_batch(
+        self, input_index: int, batch: RecordBatch[Any], select: Callable[[Any], Any], process_one: ProcessOne
+    ) -> None:
+        if self._ctx is None:  # the first record of the subtask creates the windows
+            ((record, timestamp),) = batch.slice(0, 1).pairs()
+            process_one(record, timestamp)
+            batch = batch.slice(1)
+        self._windows.add_batch(batch, select, process_one)
+
+    def _new_window(self, contents: Contents, key: PartitionAccess) -> OneInputCurrentWindow:
+        return OneInputCurrentWindow(contents, self.function.use_window_states(), key)
+
+
+def _new_windows(strategy: WindowStrategy, environment: WindowEnvironment) -> Windows:
+    match strategy:
+        case SlidingWindowStrategy():
+            return TimeWindows(strategy, environment)
+        case SessionWindowStrategy():
+            return SessionWindows(strategy, environment)
+        case CountWindowStrategy():
+            return CountWindows(strategy, environment)
+    assert isinstance(strategy, GlobalWindowStrategy)
+    return GlobalWindow(strategy, environment)

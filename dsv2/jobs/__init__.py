@@ -1,0 +1,3 @@
+"""Jobs: handles, options, progress, listeners and the summary of their numbers."""
+
+__all__ = ()

@@ -1,0 +1,3 @@
+"""The objects that programs and functions handle: contexts, policies, tags, resources and batches."""
+
+__all__ = ()

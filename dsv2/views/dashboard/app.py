@@ -1,0 +1,262 @@
+"""The application: the page, its data, and the actions."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Any, Final
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from dsv2.errors import Dsv2Error
+from dsv2.views.dashboard.jobs import Board, WatchedJob
+from dsv2.views.dashboard.letters import last_letters
+from dsv2.views.dashboard.pages import history_page, job_line, operator_page, plan_page, state_page
+from dsv2.views.dashboard.security import Guard
+from dsv2.views.dashboard.settings import Dashboard
+from dsv2.views.dashboard.watermarks import watermark_page
+from dsv2.views.explain.svg_parts import STYLE
+
+__all__ = ("application",)
+
+_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+_LOOK_SECONDS = 0.5  # how often an open page looks for changes
+_ALIVE_SECONDS = 15.0  # how often it is written to otherwise, to find out whether it is still there
+_LARGEST_BODY = 10_000
+_BODY_SECONDS = 10.0  # in which the body of a request must arrive
+_MOST_STREAMS = 128  # of events: one for each open page
+_MOST_STREAMS_OF_CLIENT = 32
+
+
+def application(board: Board, settings: Dashboard, port: int) -> ASGIApp:
+    """Return the application.
+
+    Args:
+        board: The jobs.
+        settings: The settings, with the token if one is required.
+        port: The port of the server.
+    """
+    handlers = _Handlers(board, settings.allow_actions)
+    app = Starlette(
+        routes=[
+            Route("/", handlers.page),
+            Route("/static/{name}", handlers.static),
+            Route("/api/events", handlers.events),
+            Route("/api/jobs", handlers.jobs),
+            Route("/api/jobs/{job}", handlers.state),
+            Route("/api/jobs/{job}/plan", handlers.plan),
+            Route("/api/jobs/{job}/history", handlers.history),
+            Route("/api/jobs/{job}/operator", handlers.operator),
+            Route("/api/jobs/{job}/watermarks", handlers.watermarks),
+            Route("/api/jobs/{job}/letters", handlers.letters),
+            Route("/api/jobs/{job}/configuration", handlers.configuration),
+            Route("/api/jobs/{job}/stop", handlers.stop, methods=["POST"]),
+            Route("/api/jobs/{job}/savepoint", handlers.savepoint, methods=["POST"]),
+        ],
+        exception_handlers={HTTPException: _http_error, Dsv2Error: _own_error, OSError: _own_error},
+    )
+    return Guard(app, settings, port)
+
+
+class _Handlers:
+    """The handlers of requests. Everything that may read files runs in a thread of the server."""
+
+    def __init__(self, board: Board, allow_actions: bool) -> None:
+        self._board = board
+        self._allow_actions = allow_actions
+        self._streams = Counter[str]()
+        self._pages = {
+            entry.name: entry.read_bytes()
+            for entry in files("dsv2.views.dashboard").joinpath("static").iterdir()
+            if entry.name.rpartition(".")[2] in _TYPES
+        }
+        self._pages["graph.css"] = STYLE.encode()
+
+    async def page(self, request: Request) -> Response:
+        return self._file("index.html")
+
+    async def static(self, request: Request) -> Response:
+        return self._file(request.path_params["name"])
+
+    def _file(self, name: str) -> Response:
+        if name not in self._pages:
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        return Response(self._pages[name], media_type=_TYPES[name.rpartition(".")[2]])
+
+    async def jobs(self, request: Request) -> Response:
+        return _json(self._lines())
+
+    def _lines(self) -> list[Any]:
+        return [job_line(one, job) for one, job in self._board.jobs.items()]
+
+    async def events(self, request: Request) -> Response:
+        client = "" if request.client is None else request.client.host
+        if self._streams[client] >= _MOST_STREAMS_OF_CLIENT or self._streams.total() >= _MOST_STREAMS:
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "Too many pages of this dashboard are open.")
+        return _EventStream(self._changes(request), client, self._streams)
+
+    async def _changes(self, request: Request) -> AsyncIterator[bytes]:
+        """The list of jobs with their revisions, whenever it changes. The page then fetches what it shows.
+
+        So a slow page skips revisions, and nothing waits for it.
+        """
+        sent, silent = b"", 0.0
+        while not (self._board.is_closing or await request.is_disconnected()):
+            await run_in_threadpool(self._refresh)
+            lines = _encoded(self._lines())
+            if lines != sent:
+                sent, silent = lines, 0.0
+                yield b"event: jobs\ndata: " + lines + b"\n\n"
+            elif silent >= _ALIVE_SECONDS:
+                silent = 0.0
+                yield b": still there\n\n"
+            await asyncio.sleep(_LOOK_SECONDS)
+            silent += _LOOK_SECONDS
+
+    def _refresh(self) -> None:
+        for job in self._board.jobs.values():
+            job.refresh()
+
+    async def state(self, request: Request) -> Response:
+        job = self._job(request)
+        await run_in_threadpool(job.refresh)
+        return _json(state_page(job.record.snapshot(), job.actions if self._allow_actions else ()))
+
+    async def plan(self, request: Request) -> Response:
+        view = self._job(request).record.snapshot().plan
+        return _json(None if view is None else await run_in_threadpool(plan_page, view))
+
+    async def history(self, request: Request) -> Response:
+        try:
+            after = int(request.query_params.get("after", "-1"))
+        except ValueError:  # also if it has thousands of digits
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "after is the number of a micro-batch.") from None
+        return _json(history_page(self._job(request).record.snapshot().history, after))
+
+    async def operator(self, request: Request) -> Response:
+        snapshot = self._job(request).record.snapshot()
+        uid = request.query_params.get("uid", "")
+        operator = None if snapshot.progress is None else snapshot.progress.operators.get(uid)
+        return _json(None if operator is None else operator_page(operator))
+
+    async def watermarks(self, request: Request) -> Response:
+        snapshot = self._job(request).record.snapshot()
+        identifier = request.query_params.get("identifier", "")
+        return _json(await run_in_threadpool(watermark_page, snapshot, identifier))
+
+    async def letters(self, request: Request) -> Response:
+        job = self._job(request)
+        return _json(await run_in_threadpool(lambda: last_letters(job.letters_folder())))
+
+    async def configuration(self, request: Request) -> Response:
+        return _json(self._job(request).record.snapshot().configuration)
+
+    async def stop(self, request: Request) -> Response:
+        job = self._acting(request)
+        _in_background(job.stop)  # it waits for the end of the running micro-batch
+        return _json({"message": "The job stops after the running micro-batch."}, HTTPStatus.ACCEPTED)
+
+    async def savepoint(self, request: Request) -> Response:
+        job = self._acting(request)
+        path = _path_in(await _body(request))
+        written = await run_in_threadpool(job.savepoint, path)
+        return _json({"message": f"The savepoint is in {written}."})
+
+    def _job(self, request: Request) -> WatchedJob:
+        job = self._board.jobs.get(request.path_params["job"])
+        if job is None:
+            raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such job.")
+        return job
+
+    def _acting(self, request: Request) -> WatchedJob:
+        if not self._allow_actions:
+            raise HTTPException(HTTPStatus.FORBIDDEN, "This dashboard was started without allow_actions.")
+        return self._job(request)
+
+
+class _EventStream(StreamingResponse):
+    """A stream of events that is counted while it is sent."""
+
+    def __init__(self, content: AsyncIterator[bytes], client: str, streams: Counter[str]) -> None:
+        super().__init__(content, media_type="text/event-stream")
+        self._client, self._streams = client, streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._streams[self._client] += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams[self._client] -= 1
+            self._streams += Counter()  # without those that are 0
+
+
+class _Savepoint(msgspec.Struct):
+    """The body of a request for a savepoint."""
+
+    path: str
+
+
+def _json(value: object, status: int = HTTPStatus.OK) -> Response:
+    return Response(_encoded(value), status, media_type="application/json")
+
+
+def _encoded(value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # a record or an error has a lone surrogate
+        return msgspec.json.encode(_encodable(msgspec.to_builtins(value)))
+
+
+def _encodable(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {_encodable(name): _encodable(part) for name, part in value.items()}
+    return list(map(_encodable, value)) if isinstance(value, list | tuple) else value
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _json({"message": error.detail}, error.status_code)
+
+
+async def _own_error(request: Request, error: Exception) -> Response:
+    return _json({"message": str(error)}, HTTPStatus.CONFLICT)
+
+
+async def _body(request: Request) -> bytes:
+    body = b""
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > _LARGEST_BODY:
+                    raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    except (TimeoutError, ClientDisconnect):
+        raise HTTPException(HTTPStatus.REQUEST_TIMEOUT) from None
+    return body
+
+
+def _path_in(body: bytes) -> str:
+    try:
+        path = msgspec.json.decode(body, type=_Savepoint).path
+    except (ValueError, RecursionError):  # the latter: nested too deeply
+        path = ""
+    if not path or "\0" in path:
+        raise HTTPException(HTTPStatus.BAD_REQUEST, 'The body is {"path": "the folder of the savepoint"}.')
+    return path
+
+
+def _in_background(action: Callable[[], None]) -> None:
+    threading.Thread(target=action, name="dsv2-dashboard-action", daemon=True).start()

@@ -1,0 +1,73 @@
+"""A running job of this process, which reports its progress itself."""
+
+from __future__ import annotations
+
+from dsv2.base.folders import Folder
+from dsv2.dead_letters.location import letters_path
+from dsv2.errors import ConfigurationError
+from dsv2.graph import Plan
+from dsv2.jobs.configuration import configuration_of, redacted_text
+from dsv2.jobs.handle import JobHandle, RunOptions
+from dsv2.jobs.listener import JobListener
+from dsv2.jobs.progress import JobProgress
+from dsv2.jobs.runtime_view import ExplainingRuntime, ObservableRuntime
+from dsv2.jobs.unfinished import observing
+from dsv2.views.dashboard.jobs import Status, WatchedJob
+from dsv2.views.explain.view import view_of
+
+__all__ = ("LiveJob",)
+
+
+class LiveJob(WatchedJob, JobListener):
+    """A job that is about to start.
+
+    Args:
+        plan: Its plan.
+        options: The arguments of ``execute``.
+        runtime: Its runtime.
+    """
+
+    def __init__(self, plan: Plan, options: RunOptions, runtime: object) -> None:
+        super().__init__()
+        self._job: JobHandle | None = None
+        self._runtime = runtime if isinstance(runtime, ObservableRuntime) else None
+        self._letters = letters_path(plan, options.dead_letters, options.checkpoint_location)
+        settings = {} if self._runtime is None else self._runtime.configuration()
+        view = view_of(plan, runtime.runtime_view(plan) if isinstance(runtime, ExplainingRuntime) else None)
+        self.record.describe(plan.job_name, view, configuration_of(plan, options, settings))
+
+    def on_started(self, job: JobHandle, plan: Plan) -> None:
+        self._job = job
+        self.record.end(Status.RUNNING)
+
+    def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
+        self.record.add(progress)
+
+    def on_ended(self, job: JobHandle) -> None:
+        with observing(job):
+            error = job.exception()
+        text = "" if error is None else redacted_text(f"{type(error).__name__}: {error}")
+        self.record.end(Status(job.status.value.lower()), text)
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        return ("stop", "savepoint") if self.record.snapshot().status is Status.RUNNING else ()
+
+    def refresh(self) -> None:
+        """The job reports its progress itself."""
+
+    def letters_folder(self) -> Folder | None:
+        if self._letters is None or self._runtime is None:
+            return None
+        return self._runtime.open_folder(self._letters)
+
+    def stop(self) -> None:
+        self._running().stop()
+
+    def savepoint(self, path: str) -> str:
+        return self._running().savepoint(path)
+
+    def _running(self) -> JobHandle:
+        if self._job is None or not self.actions:
+            raise ConfigurationError("The job does not run.")
+        return self._job

@@ -1,0 +1,115 @@
+"""The numbers of a job as texts: the facts about all of it, and the columns of a table of its operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dsv2.jobs.summary import JobSummary, OperatorSummary
+from dsv2.views.terminal.blocks import bar, sparkline
+from dsv2.views.terminal.plain import event_time_text, took_text, watermarks_of
+from dsv2.views.terminal.texts import bytes_text, count_text, duration_text, rate_text, time_text, value_text
+
+__all__ = ("Column", "Fact", "columns_of", "facts_of")
+
+_CURVE, _BAR = 24, 6
+
+
+class Fact(NamedTuple):
+    """A fact about a job, with styles of rich. ``label``: "" if the text needs none."""
+
+    label: str
+    text: str
+    style: str = ""
+    label_style: str = "dim"
+
+
+def facts_of(summary: JobSummary, *, blocks: bool) -> Iterator[Fact]:
+    """Return the facts about a job, the most important first. ``blocks``: Whether block characters can be shown."""
+    if summary.batch_id < 0:
+        yield Fact("", "no micro-batch is complete yet", "dim")
+        return
+    if summary.batch is not None:
+        curve = sparkline(summary.rates, _CURVE) if blocks and len(summary.rates) > 1 else ""
+        yield Fact(curve, rate_text(summary.in_rate), "bold", "cyan")
+    yield Fact("read", count_text(summary.records_read))
+    if summary.lag is not None:
+        yield Fact("lag", count_text(summary.lag))
+    yield Fact("micro-batch", f"{summary.batch_id:,}{took_text(summary)}")
+    yield Fact("held", count_text(summary.held), "yellow" if summary.held else "")
+    if summary.late:
+        yield Fact("late", count_text(summary.late), "yellow")
+    yield Fact("errors", count_text(summary.errors), "bold red" if summary.errors else "")
+    if summary.slowest is not None:
+        yield Fact("event time", event_time_text(summary))
+    else:
+        yield from (Fact(name, value_text(value)) for name, value in watermarks_of(summary).items())
+    if summary.busiest is not None:
+        yield Fact("slowest", summary.busiest.name, "yellow")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table of operators.
+
+    Attributes:
+        header: Its title.
+        rank: Those with the highest are left out first if there is no room.
+        cell: The text for an operator.
+        style: The style of rich for an operator.
+        to_right: Whether it is aligned to the right.
+    """
+
+    header: str
+    rank: int
+    cell: Callable[[OperatorSummary], str]
+    style: Callable[[OperatorSummary], str] = lambda operator: ""
+    to_right: bool = True
+
+
+def columns_of(summary: JobSummary, *, blocks: bool) -> list[Column]:
+    """Return the columns that say something about this job. ``blocks``: Whether block characters can be shown."""
+
+    def busy(operator: OperatorSummary) -> str:
+        if operator.busy is None:
+            return ""
+        return f"{bar(operator.busy, _BAR) if blocks else ''}{operator.busy:>5.0%}"
+
+    def busy_style(operator: OperatorSummary) -> str:
+        return "yellow" if operator is summary.busiest else "green"
+
+    def alarm(style: str, count: Callable[[OperatorSummary], int]) -> Callable[[OperatorSummary], str]:
+        return lambda operator: style if count(operator) else "dim"
+
+    def watermark(name: str) -> Callable[[OperatorSummary], str]:
+        return lambda one: value_text(one.watermarks[name].least) if name in one.watermarks else ""
+
+    identifiers = dict.fromkeys(one for operator in summary.operators for one in operator.watermarks)
+    columns = [
+        Column("in", 1, lambda one: count_text(one.records_in) if one.kind != "source" else ""),
+        Column("out", 7, lambda one: count_text(one.records_out) if one.kind != "sink" else ""),
+        Column("per second", 4, lambda one: rate_text(one.rate).removesuffix("/s")),
+        Column("busy", 5, busy, busy_style),
+        Column("event time", 2, _event_time, to_right=False),
+        Column("behind", 6, _behind),
+        *(Column(name, 3, watermark(name)) for name in identifiers),
+        Column("held", 8, lambda one: count_text(one.held), alarm("yellow", lambda one: one.held)),
+        Column("late", 9, lambda one: count_text(one.late), alarm("yellow", lambda one: one.late)),
+        Column("errors", 0, lambda one: count_text(one.errors), alarm("bold red", lambda one: one.errors)),
+        Column("state", 10, lambda one: bytes_text(one.state_bytes) if one.state_bytes else ""),
+        Column("keys", 11, lambda one: count_text(one.keys) if one.keys else ""),
+        Column("timers", 12, lambda one: count_text(one.timers) if one.timers else ""),
+    ]
+    return [column for column in columns if any(column.cell(one) not in ("", "0") for one in summary.operators)]
+
+
+def _event_time(operator: OperatorSummary) -> str:
+    found = operator.event_time
+    if found is None:
+        return ""
+    return time_text(found.time) if found.time is not None else f"none in {found.without} of {found.parts}"
+
+
+def _behind(operator: OperatorSummary) -> str:
+    return duration_text(operator.behind_ms) if operator.behind_ms else ""

@@ -1,0 +1,1 @@
+"""Checkpoints on Spark: their files, generations and leases."""

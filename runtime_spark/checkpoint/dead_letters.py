@@ -1,0 +1,99 @@
+"""The dead letters of a streaming job that nothing reads: where they are, and which the job has to process again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from dsv2.base.folders import Folder
+from dsv2.dead_letters.location import letters_path
+from dsv2.dead_letters.replay import PendingReplay, pending_replay
+from dsv2.dead_letters.store import JobLetters, LetterWriter
+from dsv2.graph import OperatorKind, Plan
+from dsv2.jobs.handle import RunOptions
+from dsv2.savepoint.source_replays import replayed
+from runtime_spark.checkpoint.record import JobRecord
+from runtime_spark.frames.failures import usable
+from runtime_spark.frames.state_key import StateKey
+from runtime_spark.platform.folders import open_folder
+
+__all__ = ("batch_letters", "check_pending", "checkpoint_letters", "is_withdrawn", "letters_in", "pending_in")
+
+
+def letters_in(reports: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the letters among the reports of the subtasks."""
+    return [report["letter"] for report in reports if "letter" in report]
+
+
+def batch_letters(spark: SparkSession, plan: Plan, options: RunOptions, job_id: str) -> LetterWriter | None:
+    """Return the writer for the letters of a BATCH job; None if it has neither letters nor a folder.
+
+    Raises:
+        ConfigurationError: There is no folder for the letters, or it cannot be used.
+    """
+    path = letters_path(plan, options.dead_letters, None)
+    return None if path is None else LetterWriter(JobLetters(_open(spark, path), job_id), plan.job_name, None)
+
+
+def checkpoint_letters(spark: SparkSession, root: Folder, plan: Plan, options: RunOptions, job_id: str) -> JobLetters:
+    """Return the letters of a streaming job.
+
+    Args:
+        spark: The session.
+        root: The checkpoint.
+        plan: The job.
+        options: The options of the start.
+        job_id: The job, as sinks know it.
+    """
+    path = letters_path(plan, options.dead_letters, root.path)
+    assert path is not None
+    return JobLetters(_open(spark, path), job_id)
+
+
+def pending_in(
+    spark: SparkSession, root: Folder, current: JobRecord, plan: Plan, options: RunOptions
+) -> PendingReplay | None:
+    """Return the letters that a start has to process again; None if there are none.
+
+    Args:
+        spark: The session.
+        root: The checkpoint.
+        current: Its current generation.
+        plan: The program that starts.
+        options: The options of the start.
+    """
+    if current.manifest is None:
+        return None
+    letters = checkpoint_letters(spark, root, plan, options, current.job_id)
+    found = pending_replay(letters, current.replays, current.next_batch)
+    return found if found is not None and found.letters else None
+
+
+def is_withdrawn(
+    spark: SparkSession, root: Folder, current: JobRecord, begun: JobRecord, plan: Plan, options: RunOptions
+) -> bool:
+    """Whether the generation ``begun`` processes letters again for a request that was withdrawn since."""
+    own = set(begun.replays.requests) - set(current.replays.requests)
+    if not own:
+        return False
+    letters = checkpoint_letters(spark, root, plan, options, current.job_id)
+    return not own <= {request.name for request in letters.requests()}
+
+
+def check_pending(current: JobRecord, plan: Plan, pending: PendingReplay, state_key: StateKey | None) -> None:
+    """Check that ``plan`` can process letters again, before a savepoint is taken.
+
+    Raises:
+        IncompatibleCheckpointError: It cannot.
+        CorruptDataError: A letter was changed.
+    """
+    sources = [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
+    ended = {op.uid for op in sources if all(current.notes.ended_subtasks(op.uid, op.parallelism))}
+    replayed(plan, pending, current.sources, ended, None if state_key is None else state_key.value)
+
+
+def _open(spark: SparkSession, path: str) -> Folder:
+    with usable(f"The folder {path} for dead letters"):
+        return open_folder(spark, path)

@@ -1,0 +1,229 @@
+"""What the files of a checkpoint on Spark know of its job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+from dsv2.base.folders import Folder
+from dsv2.checkpoint.description import Description
+from dsv2.checkpoint.difference import Difference
+from dsv2.checkpoint.folder_kinds import check_no_savepoint
+from dsv2.dead_letters.replay import Replays
+from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
+from dsv2.graph import Plan
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.savepoint.metadata import SourcePosition
+from dsv2.savepoint.start import check_repeated_batch
+from runtime_spark.checkpoint.generations import Ancestry
+from runtime_spark.checkpoint.manifest import Manifest, checkpoint_id_of, has_spark_state, manifest_of, read_manifest
+from runtime_spark.checkpoint.notes import NoteBook, Notes
+from runtime_spark.checkpoint.restart import restart_differences
+from runtime_spark.checkpoint.spark_logs import Beginning, beginning_of
+from runtime_spark.checkpoint.state_location import Placement, positions_at
+from runtime_spark.frames.layout import Layout, StateLayout
+from runtime_spark.frames.state_history import StateHistory, written_as_of
+from runtime_spark.savepoint.origin import NO_ORIGIN, CheckpointOrigin
+from runtime_spark.source.source_reports import reports_as_of
+
+__all__ = ("JobRecord", "read_record")
+
+_ATTEMPTS = 5
+
+
+class JobRecord:
+    """What one generation of a checkpoint knows of its job, without the state.
+
+    Each file is read once, when it is first needed. An error names the file that is damaged.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+
+    @cached_property
+    def beginning(self) -> Beginning:
+        """The micro-batch with which the next run begins."""
+        return beginning_of(self.folder)
+
+    @property
+    def batch_id(self) -> int:
+        """The last complete micro-batch, by Spark's number; -1: there is none."""
+        return self.beginning.batch_id - 1
+
+    @property
+    def next_batch(self) -> int:
+        """The micro-batch with which the next run begins, as sinks know it."""
+        return self.origin.first_batch + self.beginning.batch_id
+
+    @cached_property
+    def manifest(self) -> Manifest | None:
+        """The manifest of the first start; None: no micro-batch has begun."""
+        return read_manifest(self.folder)
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """The layout of the job on Spark. For a generation that has begun."""
+        assert self.manifest is not None
+        layout: dict[str, Any] = self.manifest["layout"]
+        return layout
+
+    @property
+    def has_pages(self) -> bool:
+        """Whether the pages of the state are entries of their own."""
+        return bool(self.layout["state"] == StateLayout.MAP.value)
+
+    @property
+    def has_spark_state(self) -> bool:
+        """Whether Spark has state that no savepoint contains."""
+        return self.manifest is not None and has_spark_state(self.manifest)
+
+    @cached_property
+    def note_book(self) -> NoteBook:
+        """The notes, for a run that continues them."""
+        note_book = NoteBook(self.folder)
+        note_book.read()
+        return note_book
+
+    @property
+    def notes(self) -> Notes:
+        """The notes."""
+        return self.note_book.notes
+
+    @cached_property
+    def origin(self) -> CheckpointOrigin:
+        """The savepoint with which the generation began."""
+        return CheckpointOrigin.read(self.folder) or NO_ORIGIN
+
+    @cached_property
+    def ancestry(self) -> Ancestry | None:
+        """What the generation has inherited; None for the first one."""
+        return Ancestry.read(self.folder)
+
+    @property
+    def inherited(self) -> Ancestry:
+        """What the generation after this one inherits."""
+        return self.ancestry or Ancestry(str(self.checkpoint_id), self.origin.path)
+
+    @cached_property
+    def checkpoint_id(self) -> UUID:
+        """The id of a generation that has begun."""
+        assert self.manifest is not None
+        return checkpoint_id_of(self.folder, self.manifest)
+
+    @property
+    def job_id(self) -> str:
+        """The job, as sinks know it."""
+        return self.origin.job_id or str(self.checkpoint_id)
+
+    @property
+    def programs(self) -> list[Description]:
+        """The programs that wrote the state, the last one last."""
+        first = [] if self.manifest is None else [self.manifest["program"]]
+        return [*self.origin.earlier, *first, *self.notes.programs]
+
+    @property
+    def job_name(self) -> str:
+        """The name of the job."""
+        return str(self.programs[-1]["job_name"])
+
+    @cached_property
+    def placement(self) -> Placement:
+        """Where the state and the offsets are."""
+        return Placement.read(self.folder)
+
+    @cached_property
+    def history(self) -> StateHistory:
+        """The state after the last complete micro-batch."""
+        written = written_as_of(self.folder, self.placement.addresses.values(), self.batch_id)
+        return StateHistory(self.checkpoint_id, self.beginning.batch_id, written)
+
+    @cached_property
+    def sources(self) -> dict[str, SourcePosition]:
+        """The positions of the sources after the last complete micro-batch, by uid."""
+        reports = reports_as_of(self.folder, self.batch_id)
+        offsets = positions_at(self.folder, self.placement, self.batch_id)
+        return {uid: SourcePosition(offset, reports.get(uid, [])) for uid, offset in offsets.items()}
+
+    @property
+    def replays(self) -> Replays:
+        """The dead letters that the job has processed again."""
+        return self.origin.replays
+
+    @property
+    def has_begun_next(self) -> bool:
+        """Whether sinks may have written a part of the micro-batch after the last complete one."""
+        return self.beginning.repeats and self.notes.is_begun(self.beginning)
+
+    def differences(self, plan: Plan, layout: Layout) -> Sequence[Difference]:
+        """List the differences with which ``plan`` cannot continue in this generation."""
+        if self.manifest is None:
+            return ()
+        now, types = manifest_of(plan, layout), TypeRegistry.of(plan)
+        return restart_differences(plan, self.manifest, now, self.notes, types, self.origin.earlier)
+
+    def check_incomplete_batch(self, plan: Plan) -> None:
+        """Check that ``plan`` may repeat the micro-batch that another program has begun, if there is one.
+
+        Raises:
+            IncompatibleCheckpointError: A sink may have written a part of it, and relies on getting the same records.
+        """
+        if not self.has_begun_next:
+            return
+        if self.next_batch == 0:
+            otherwise = "start with a new checkpoint_location: no micro-batch is complete"
+        else:
+            otherwise = "start from a savepoint with as_new_job=True and other outputs"
+        check_repeated_batch(
+            plan,
+            self.notes.sinks,
+            self.next_batch,
+            f"which is not complete. The program has changed, so it would get other records with the same batch id. "
+            f"Start the program that began this micro-batch once, without the changes: it completes the micro-batch. "
+            f"Then start the changed program. If that is impossible, {otherwise}.",
+        )
+
+    def check_savepoint(self) -> None:
+        """Read what a savepoint needs.
+
+        Raises:
+            ConfigurationError: The folder is not a checkpoint, no micro-batch is complete, or there is state that no
+                savepoint contains.
+            IncompatibleCheckpointError: The checkpoint was written by another version.
+            CorruptDataError: A file is damaged.
+        """
+        check_no_savepoint(self.folder)
+        if self.manifest is None or self.batch_id < 0:
+            raise ConfigurationError(
+                f"{self.folder.path} is not a checkpoint with a complete micro-batch, so there is no state for a "
+                f"savepoint."
+            )
+        if self.has_spark_state:
+            raise ConfigurationError(
+                f"The job of the checkpoint {self.folder.path} has Spark operators with state, in a DataFrame that "
+                f"its records pass through. A savepoint cannot contain their state."
+            )
+        _ = self.notes, self.placement, self.checkpoint_id, self.history, self.origin, self.sources
+
+
+def read_record(checkpoint: Folder) -> JobRecord:
+    """Read what a savepoint takes from the files of a checkpoint. A job may be running from it.
+
+    Raises:
+        ConfigurationError: As for ``JobRecord.check_savepoint``, and so for the other errors.
+        IncompatibleCheckpointError: The checkpoint was written by another version.
+        CorruptDataError: A file is damaged.
+    """
+    for attempt in range(_ATTEMPTS):
+        record = JobRecord(checkpoint)
+        before = record.beginning
+        try:
+            record.check_savepoint()
+        except (CorruptDataError, IncompatibleCheckpointError):
+            if attempt == _ATTEMPTS - 1:
+                raise
+            continue  # a running job may have replaced the file
+        if beginning_of(checkpoint).batch_id == before.batch_id:
+            break
+    return record

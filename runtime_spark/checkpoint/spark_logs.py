@@ -1,0 +1,133 @@
+"""Reads Spark's own logs in a checkpoint before Spark does, to find where a run begins and which files are damaged."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from uuid import UUID
+
+from dsv2.base.folders import Folder
+from dsv2.errors import CorruptDataError
+
+__all__ = ("Beginning", "beginning_of", "offsets_of")
+
+_RESTORE_ALL = "Restore the whole checkpoint from a backup, or start from a new checkpoint_location."
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """The micro-batch that a run begins with. ``repeats``: Whether its offsets are already logged."""
+
+    batch_id: int
+    repeats: bool
+
+
+def beginning_of(checkpoint: Folder) -> Beginning:
+    """Find where the next run of ``checkpoint`` begins.
+
+    Raises:
+        CorruptDataError: A file is damaged or missing; the message names it.
+    """
+    offsets, commits = checkpoint.numbers("offsets"), checkpoint.numbers("commits")
+    _check_metadata(checkpoint, begun=bool(offsets))
+    if not offsets:
+        return Beginning(0, repeats=False)
+    last = offsets[-1]
+    committed = bool(commits) and commits[-1] == last
+    if commits:
+        _check_commit(checkpoint, commits[-1])
+    sources = _check_offsets(checkpoint, last, committed=committed)
+    if last > 0:
+        if last - 1 not in offsets:
+            raise CorruptDataError(f"{checkpoint.place(f'offsets/{last - 1}')} is missing. {_RESTORE_ALL}")
+        before = _check_offsets(checkpoint, last - 1, committed=True)
+        if before != sources:
+            shorter = last if sources < before else last - 1
+            remedy = _remedy_for_offsets(shorter, committed or shorter < last)
+            raise CorruptDataError(
+                f"{checkpoint.place(f'offsets/{shorter}')} is damaged: it has offsets for {min(sources, before)} "
+                f"sources instead of {max(sources, before)}. {remedy}"
+            )
+    return Beginning(last + 1 if committed else last, repeats=not committed)
+
+
+def offsets_of(checkpoint: Folder, number: int) -> list[str | None]:
+    """Return the offset of each source after a micro-batch, as Spark logged it; None if the source has not begun.
+
+    Raises:
+        CorruptDataError: The file is damaged or missing; the message names it.
+    """
+    _check_offsets(checkpoint, number, committed=True)
+    _, _, *offsets = _lines(checkpoint, f"offsets/{number}")
+    return [None if offset == "-" else offset for offset in offsets]
+
+
+def _check_metadata(checkpoint: Folder, *, begun: bool) -> None:
+    data = checkpoint.read("metadata")
+    if data is None and not begun:
+        return
+    try:
+        UUID(json.loads(data or b"")["id"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        found = "is missing" if data is None else f"is damaged: {_describe(error)}"
+        raise CorruptDataError(
+            f"{checkpoint.place('metadata')} {found}. It holds only the id of Spark's query. Restore it from a backup, "
+            f'or write {{"id":"<any UUID>"}} into it.'
+        ) from error
+
+
+def _check_offsets(checkpoint: Folder, number: int, *, committed: bool) -> int:
+    """Return the number of sources with offsets in the file."""
+    name = f"offsets/{number}"
+    try:
+        version, metadata, *offsets = _lines(checkpoint, name)
+        _check_version(version)
+        if not isinstance(json.loads(metadata), dict):
+            raise ValueError("its second line is not a JSON object")
+        for offset in offsets:
+            if offset != "-":
+                json.loads(offset)
+        if not offsets:
+            raise ValueError("it has no offsets")
+    except ValueError as error:
+        raise CorruptDataError(
+            f"{checkpoint.place(name)} is damaged: {_describe(error)}. {_remedy_for_offsets(number, committed)}"
+        ) from error
+    return len(offsets)
+
+
+def _remedy_for_offsets(number: int, committed: bool) -> str:
+    if committed:
+        return f"It records what the complete micro-batch {number} read. {_RESTORE_ALL}"
+    return (
+        f"It records what the incomplete micro-batch {number} was to read. Restore it from a backup. If no sink has "
+        f"received records of that micro-batch, you can also delete it; the micro-batch is then planned again from the "
+        f"input that is available now."
+    )
+
+
+def _check_commit(checkpoint: Folder, number: int) -> None:
+    name = f"commits/{number}"
+    try:
+        version, content, *_ = _lines(checkpoint, name)
+        _check_version(version)
+        if not isinstance(json.loads(content), dict):
+            raise ValueError("its second line is not a JSON object")
+    except ValueError as error:
+        raise CorruptDataError(
+            f"{checkpoint.place(name)} is damaged: {_describe(error)}. It records that micro-batch {number} is "
+            f"complete. Restore it from a backup, or delete it; that micro-batch is then repeated."
+        ) from error
+
+
+def _lines(checkpoint: Folder, name: str) -> list[str]:
+    return (checkpoint.read(name) or b"").decode("utf-8").splitlines()
+
+
+def _check_version(line: str) -> None:
+    if not (line.startswith("v") and line[1:].isdigit()):
+        raise ValueError(f"it begins with {line[:40]!r} instead of a version")
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

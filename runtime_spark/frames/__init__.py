@@ -1,0 +1,1 @@
+"""Frames as rows, and the workers that exchange them."""

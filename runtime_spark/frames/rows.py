@@ -1,0 +1,151 @@
+"""Frames as rows of a DataFrame: ``slot int, channel int, seq long, payload binary``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from dsv2.errors import SerializationError
+from dsv2.graph import OperatorKind, Plan
+from dsv2.model.record_batch import RecordBatch
+from dsv2.runtime.exchange.frames import Control, Frame
+from dsv2.runtime.exchange.packed_controls import pack_controls, unpack_controls
+from dsv2.runtime.exchange.position_tracing import TracedBatch
+from dsv2.runtime.report.driver_limits import DriverLimits
+from dsv2.runtime.report.short_repr import shorten
+from dsv2.runtime.serde.codec import BlobKind, Codec
+from runtime_spark.frames.layout import REPORT_SLOT, Layout
+from runtime_spark.frames.report_rows import encode_reports
+
+__all__ = (
+    "ARROW_SCHEMA",
+    "COLUMNS",
+    "MAX_FRAME_BYTES",
+    "ORDER_CHANNEL",
+    "OUTPUT_BYTES",
+    "RESTORE_CHANNEL",
+    "ROW_SCHEMA",
+    "FrameEncoder",
+    "Row",
+    "decode_frame",
+    "literal_rows",
+    "to_arrow",
+)
+
+ROW_SCHEMA = "slot int, channel int, seq long, payload binary"
+COLUMNS = ("slot", "channel", "seq", "payload")
+ARROW_SCHEMA = pa.schema([("slot", pa.int32()), ("channel", pa.int32()), ("seq", pa.int64()), ("payload", pa.binary())])
+MAX_FRAME_BYTES = 1 << 20
+"""Frames are split if they are larger."""
+OUTPUT_BYTES = 16 << 20
+"""Rows are passed to Spark in batches of about this size."""
+ORDER_CHANNEL = -1
+"""Rows of this channel carry orders: portions of a source that the subtask reads itself."""
+RESTORE_CHANNEL = -2
+"""Rows of this channel carry state from a savepoint, in the first micro-batch."""
+
+Row: TypeAlias = tuple[int, int, int, bytes]
+
+
+class FrameEncoder:
+    """Encodes the frames of a subtask and buffers them as rows."""
+
+    def __init__(self, plan: Plan, layout: Layout, codec: Codec, first_seq: int = 0) -> None:
+        self._plan = plan
+        self._slots = layout.slots
+        self._codec = codec
+        self._first_seq = first_seq
+        self._limits = DriverLimits(plan)
+        self._shared: tuple[list[Control], bytes] | None = None
+        self._next_seq: dict[tuple[int, int], int] = {}  # per channel; receivers alternate between channels, by seq
+        self._rows: list[Row] = []
+        self.size = 0  # bytes of the buffered payloads
+
+    def emit(self, frame: Frame) -> None:
+        """Encode ``frame``. A frame that is too large is split. Sinks receive no frames without records.
+
+        Raises:
+            SerializationError: A record cannot be serialized; the message names the record and its sender.
+        """
+        if not frame.batch and self._plan.operators[frame.operator].kind is OperatorKind.SINK:
+            return
+        try:
+            payload = self._encoded(frame) if frame.batch else self._encoded_controls(frame)
+        except SerializationError:
+            self._blame_record(frame)
+            raise
+        if len(payload) > MAX_FRAME_BYTES and len(frame.batch) > 1:
+            for part in frame.split(len(frame.batch) // 2):
+                self.emit(part)
+            return
+        if not self._limits.add(frame.operator, len(frame.batch), len(payload)):
+            return  # ``take`` will raise
+        slot = self._slots[frame.operator, frame.subtask]
+        seq = self._next_seq.get((slot, frame.channel), self._first_seq)
+        self._next_seq[slot, frame.channel] = seq + 1
+        self.add((slot, frame.channel, seq, payload))
+
+    def _encoded(self, frame: Frame) -> bytes:
+        batch = frame.batch
+        columns = [batch.records, pack_controls(frame.controls), batch.timestamps or ()]
+        if isinstance(batch, TracedBatch):
+            columns.append(batch.positions)
+        return self._codec.seal_columns(BlobKind.FRAME, columns)
+
+    def _encoded_controls(self, frame: Frame) -> bytes:
+        """Encode a frame without records. Channels that send the same control elements share the list of them."""
+        if self._shared is None or self._shared[0] is not frame.controls:
+            self._shared = frame.controls, self._encoded(frame)
+        return self._shared[1]
+
+    def add(self, row: Row) -> None:
+        """Buffer an encoded row."""
+        self._rows.append(row)
+        self.size += len(row[3])
+
+    def report(self, progress: list[dict[str, Any]]) -> None:
+        """Add a row that carries progress reports to the driver."""
+        if progress:
+            self.add((REPORT_SLOT, 0, 0, encode_reports(progress)))
+
+    def take(self) -> list[Row]:
+        """Return and remove the buffered rows. Raises ``JobError`` if they exceed the limit of a sink on the driver."""
+        self._limits.check()
+        rows, self._rows, self.size = self._rows, [], 0
+        return rows
+
+    def _blame_record(self, frame: Frame) -> None:
+        sender = self._plan.sender(frame.operator, frame.channel)
+        for record in frame.batch.records:
+            try:
+                self._codec.dumps(record)
+            except SerializationError as error:
+                raise SerializationError(
+                    f"{error} {sender}, defined at {sender.location}, emitted {shorten(record)}. "
+                    f"Records are sent between processes, so they must contain plain values only."
+                ) from error
+
+
+def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[RecordBatch[Any], list[Control]]:
+    """Decode the records and control elements of a payload. Raises ``CorruptDataError``, naming ``owner``."""
+    records, controls, timestamps, *positions = codec.unseal_columns(BlobKind.FRAME, payload, owner)
+    stamps = timestamps if len(timestamps) else None
+    batch = TracedBatch(records, stamps, positions[0]) if positions else RecordBatch(records, stamps)
+    return batch, unpack_controls(controls, owner)
+
+
+def to_arrow(rows: Sequence[Row]) -> pa.RecordBatch:
+    """Convert rows to one Arrow batch."""
+    columns = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, ARROW_SCHEMA, strict=True)],
+        schema=ARROW_SCHEMA,
+    )
+
+
+def literal_rows(spark: SparkSession, rows: Sequence[Row]) -> DataFrame:
+    """Return a DataFrame of ``rows``."""
+    return spark.createDataFrame(pa.Table.from_batches([to_arrow(rows)]), ROW_SCHEMA)

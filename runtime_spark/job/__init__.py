@@ -1,0 +1,1 @@
+"""Running queries and batch jobs, and their handles."""

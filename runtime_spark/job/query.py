@@ -1,0 +1,381 @@
+"""Runs the DataFrame of a streaming plan, and implements the handle of its job."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from os import PathLike
+from typing import Any, NoReturn
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from dsv2.base.clock import Clock, SystemClock
+from dsv2.checks.arguments import as_seconds
+from dsv2.errors import CorruptDataError, Dsv2Error, JobError, UserFunctionError
+from dsv2.graph import Plan
+from dsv2.jobs.progress import JobProgress
+from dsv2.jobs.progress_log import ProgressLog
+from dsv2.jobs.unfinished import asked
+from dsv2.runtime.report.base_job import BaseJob
+from dsv2.runtime.report.job_listeners import JobListeners
+from dsv2.runtime.report.job_reports import JobReports
+from dsv2.runtime.report.job_waiting import Waiting
+from dsv2.runtime.report.remedies import with_ways_out
+from dsv2.sources import BaseSource, IndexedSource
+from runtime_spark.checkpoint.checkpoint import Checkpoint
+from runtime_spark.checkpoint.lease import Lease
+from runtime_spark.frames.failures import job_failure
+from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.state_key import StateKey
+from runtime_spark.frames.state_limit import StateSizes
+from runtime_spark.job.progress_thread import ProgressThread, QueryView, WrittenBatch
+from runtime_spark.job.running_tasks import what_runs
+from runtime_spark.job.runtime_view import runtime_view
+from runtime_spark.job.task_times import SparkTimes, spark_times, task_times
+from runtime_spark.savepoint.create import check_unused_path, take_savepoint
+from runtime_spark.sink.publisher import Publisher
+from runtime_spark.sink.sinks import SinkWriter
+from runtime_spark.source.source_reports import ReportArchive
+from runtime_spark.source.split_files import SplitFiles
+
+__all__ = ("StreamingJob",)
+
+_TO_NAME_THE_RECORD = "Start the job again: it repeats the micro-batch, and the error names the position of the record."
+_POLL_SECONDS = 0.002
+_COMMIT_SECONDS = 0.05
+_PATIENCE_SECONDS = 3.0
+_SPARK_INTERRUPTION = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling stop: java.lang.InterruptedException"
+)
+
+
+class _StopRequestedError(Exception):
+    """Ends a query before its next micro-batch has done anything."""
+
+
+class StreamingJob(BaseJob):
+    """``JobHandle`` of a streaming query. ``query`` is Spark's own handle."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: Plan,
+        layout: Layout,
+        writer: SinkWriter,
+        archive: ReportArchive,
+        splits: SplitFiles,
+        checkpoint: Checkpoint,
+        lease: Lease,
+        clock: Clock,
+        listeners: JobListeners,
+        log: ProgressLog,
+        *,
+        only_available: bool,
+        state_key: StateKey | None = None,
+    ) -> None:
+        """Create the handle.
+
+        ``log``: Stores the progress.
+        ``only_available``: The job ends when it has read the input that was available at its start.
+        ``state_key``: Signs the state. None (default): it is not signed.
+        """
+        super().__init__(plan, clock)
+        self._state_key = state_key
+        self.query: StreamingQuery
+        self._spark = spark
+        self._only_available = only_available
+        self._writer = writer
+        self._archive = archive
+        self._splits = splits
+        self._checkpoint = checkpoint
+        self._lease = lease
+        is_new = checkpoint.next_batch == 0
+        self._reports = JobReports(plan, checkpoint.ended_sources(), log.before, is_new=is_new, in_portions=True)
+        self._state_sizes = StateSizes(plan, layout)
+        self._refuse_batches = False
+        self._refused = False
+        self._cancelled = False
+        self._first_batch: int | None = None
+        self._last_written: int | None = None
+        self._settling = threading.Lock()
+        self._settled = False
+        self._started = threading.Event()
+        self._publisher = Publisher(
+            writer.files, checkpoint.is_committed, self._is_over, lambda: self._found_failure() is None
+        )
+        query = QueryView(self._is_over, self._spark_times, self._settle)
+        self._progress_thread = ProgressThread(
+            self, plan, query, self._reports, log, listeners, self._began, runtime_view(plan, layout)
+        )
+
+    def start(self, start_query: Callable[[], StreamingQuery]) -> None:
+        """Start the query, which may call ``write_batch`` immediately. Releases the lease if it does not start."""
+        try:
+            for sink in self._writer.files:
+                sink.begin(self._checkpoint.next_batch)
+            self.query = start_query()
+        except BaseException as error:
+            self._lease.release()
+            if isinstance(error, Exception):
+                raise job_failure(error, self._plan.job_name, self._writer.tasks) from error
+            raise
+        self._lease.keep(self._is_over)
+        self._started.set()
+        if self._writer.files:
+            self._publisher.start()
+        self._progress_thread.start()
+        if self._only_available:
+            self._keeper.start()
+        elif self._checkpoint.is_complete:
+            self._end_soon(after_first_trigger=True)  # there is no further micro-batch
+
+    def write_batch(self, frames: DataFrame, batch_id: int) -> None:
+        """Called by the query with each micro-batch."""
+        if self._refuse_batches:
+            self._refuse()
+        if self._first_batch is None:
+            self._first_batch = batch_id
+        self._started.wait()  # the query may begin before start_query returns it
+        try:
+            self._lease.check()
+            self._checkpoint.check_owned()
+            self._publisher.await_published()
+            self._last_written = batch_id
+            written = self._writer.write(frames, self._checkpoint.first_batch + batch_id)
+            of_readers = [report for report in written if "source" in report]
+            self._archive.add(batch_id, of_readers)
+            self._splits.note(of_readers)
+            self._checkpoint.add(batch_id, written)
+            self._publisher.prepared(batch_id)
+        except Exception as error:
+            if not self._cancelled:
+                self._failure = self._with_ways_out(self._failure_of(error), batch_id)
+            raise
+        self._note(batch_id, [report for report in written if "uid" in report])
+        if self._reports.all_ended() or (self._only_available and self._is_exhausted()):
+            self._end_soon()
+
+    def _note(self, batch_id: int, reports: list[dict[str, Any]]) -> None:
+        written_at = SystemClock().now_ms()  # as the clocks of the workers
+        tasks = task_times(self._plan, reports, written_at)
+        reported = self._reports.add(self._checkpoint.first_batch + batch_id, reports, self._clock.now_ms())
+        self._reports.note_splits(self._splits.read())
+        self._progress_thread.add(WrittenBatch(batch_id, reported, tasks, written_at))
+        self._state_sizes.note(reports)
+
+    def _spark_times(self, batch_id: int) -> SparkTimes | None:
+        """Return what Spark has measured of a micro-batch that has been written; None if it is not complete."""
+        with contextlib.suppress(Exception):  # the session has been stopped
+            last = self.query.lastProgress
+            if last is None or last.batchId < batch_id:
+                return None
+            if last.batchId == batch_id and (times := spark_times(last)) is not None:
+                return times
+            found = (spark_times(one) for one in self.query.recentProgress if one.batchId == batch_id)
+            return next((times for times in found if times is not None), None)
+        return None
+
+    def _end_soon(self, *, after_first_trigger: bool = False) -> None:
+        # Spark would trigger forever. A query cannot be stopped from within its own micro-batch.
+        def end() -> None:
+            # In the first trigger, the planners of the sources check that they can continue.
+            while after_first_trigger and not self._is_over() and not self._is_waiting():
+                time.sleep(_POLL_SECONDS)
+            self._end_query()
+
+        threading.Thread(target=end, name=f"dsv2-end-{self._plan.job_name}", daemon=True).start()
+
+    def _is_waiting(self) -> bool:
+        return str(self.query.status["message"]).startswith("Waiting for")  # data, or the next trigger
+
+    def _is_over(self) -> bool:
+        try:
+            return not self.query.isActive
+        except Exception:  # the session has been stopped
+            return True
+
+    def _refuse(self) -> NoReturn:
+        # This micro-batch has done nothing, so there is nothing to interrupt. Once a query is marked as stopped, Spark
+        # treats an error that looks like an interruption as a normal end, and any other error as a failure.
+        self._refused = True
+        threading.Thread(target=self._stop_query, name=f"dsv2-stop-{self._plan.job_name}", daemon=True).start()
+        while self.query.isActive:
+            time.sleep(_POLL_SECONDS)
+        raise _StopRequestedError(_SPARK_INTERRUPTION)
+
+    def _is_exhausted(self) -> bool:
+        # A micro-batch without new input, which timers can cause, shows that there is no more. The first micro-batch
+        # of a run does not, because it may repeat the last one of the previous run.
+        last = self.query.lastProgress if self._started.is_set() else None
+        if last is None or last.batchId == self._first_batch:
+            return False
+        return all(source.startOffset == source.endOffset for source in last.sources)
+
+    @property
+    def progress(self) -> JobProgress:
+        """The progress as of the last micro-batch. Splits: as of the last time that their source was asked."""
+        self._reports.note_splits(self._splits.read())
+        return self._reports.progress()
+
+    def _end_outputs(self) -> None:
+        """Publish what is committed, release the lease and tell the listeners. The query has ended."""
+        self._settle()
+        self._progress_thread.end()
+
+    @property
+    def _was_told_to_end(self) -> bool:
+        """Whether the query was ended by an error that is not a failure of the job."""
+        return self._refused or self._cancelled
+
+    def _settle(self) -> None:
+        with self._settling:
+            if self._settled:
+                return
+            self._settled = True
+            self._ended = self._clock.now_ms()
+            try:
+                self._publisher.end()
+            except Exception as error:
+                self._failure = self._failure or self._failure_of(error)
+            if self._is_over():
+                with contextlib.suppress(Exception):  # without the note, sinks are assumed to have written a part
+                    self._lease.check()
+                    self._checkpoint.note_unwritten(self._last_written)
+            self._lease.release()
+
+    def _ends_within(self, seconds: float | None) -> bool:
+        try:
+            return self.query.awaitTermination(seconds) is not False  # type: ignore[arg-type]  # accepts fractions
+        except Exception as error:
+            if not self._was_told_to_end:
+                self._failure = self._failure or self._failure_of(error)
+            return True
+
+    def _conclude(self) -> None:
+        if self._failure is None:
+            self._checkpoint.record_replays()
+        self._end_outputs()
+        if self._failure is None:
+            self._checkpoint.unblocking.warn_of_missed(self._plan)
+
+    def stop(self, timeout: timedelta | None = None) -> None:
+        """End the job between two micro-batches, or within one after ``timeout``: see ``JobHandle``.
+
+        Cancelling a micro-batch is safe, but it prints alarming stack traces and repeats work at the restart.
+        """
+        asked(self)
+        self._stopped = self.query.isActive and not self._reports.all_ended()
+        self._end_query(as_seconds(timeout, "timeout"), Waiting(self._plan.job_name, self._what_runs))
+        if self._is_over():
+            self._end_outputs()
+
+    def _take_savepoint(self, path: str | PathLike[str], *, stop: bool) -> str:
+        """Take a savepoint as of the last complete micro-batch. Unless ``stop``, the job continues meanwhile."""
+        if stop:
+            check_unused_path(self._spark, path)
+        self._await_commit()
+        if stop:
+            self.stop()
+            self.await_termination()
+        if (failure := self.exception()) is not None:
+            raise failure
+        folder = check_unused_path(self._spark, path)
+        take_savepoint(self._spark, self._checkpoint.folder, folder, self._state_key)
+        return folder.path
+
+    def _await_commit(self) -> None:
+        """Wait for the first complete micro-batch of the checkpoint. Before it there is no state."""
+        self._started.wait()
+        while self.query.isActive and not self._checkpoint.has_commits():
+            time.sleep(_COMMIT_SECONDS)
+
+    def _end_query(self, timeout_seconds: float | None = None, waiting: Waiting | None = None) -> None:
+        self._started.wait()
+        began = time.monotonic()
+        # "Available now" is a single trigger, which does not pause before its end.
+        patience = began + (0 if self._only_available else _PATIENCE_SECONDS)
+        while self.query.isActive and self.query.status["isTriggerActive"]:
+            # A query with one micro-batch after another rarely pauses, so its next micro-batch refuses to begin.
+            if time.monotonic() > patience:
+                self._refuse_batches = True
+            if timeout_seconds is not None and time.monotonic() - began >= timeout_seconds:
+                self._cancel()
+                return
+            if waiting is not None:
+                waiting.log()
+            time.sleep(_POLL_SECONDS)
+        if self.query.isActive:
+            self._refuse_batches = True  # the next micro-batch may begin at this moment
+            self._stop_query()
+
+    def _cancelled_within(self, seconds: float) -> bool:
+        self._refuse_batches = self._cancelled = True
+        # Spark waits without a limit for the thread that it has interrupted.
+        stopping = threading.Thread(target=self._stop_query, name=f"dsv2-cancel-{self._plan.job_name}", daemon=True)
+        stopping.start()
+        stopping.join(seconds)
+        return not stopping.is_alive()
+
+    def _what_runs(self) -> str:
+        return what_runs(self._writer, self._spark, self.query.status["message"])
+
+    def _stop_query(self) -> None:
+        with contextlib.suppress(Exception):  # await_termination reports a failure of the query
+            self.query.stop()
+        self._end_outputs()
+
+    def _was_stopped(self) -> bool:
+        return self._stopped or bool(self._reports.held())
+
+    def _found_failure(self) -> Dsv2Error | None:
+        if self._failure is None and not self._was_told_to_end:
+            if (error := self.query.exception()) is not None:
+                self._failure = self._failure_of(error)
+            elif not self.query.isActive and not self._stopped:
+                self._failure = self._unprocessed()
+        return self._failure
+
+    def _failure_of(self, error: BaseException) -> Dsv2Error:
+        def failed() -> list[int]:
+            return self._writer.tasks.failed(self._spark, str(self.query.runId))
+
+        failure = job_failure(error, self._plan.job_name, self._writer.tasks, failed)
+        restored = self._checkpoint.restored_savepoint
+        if isinstance(failure, CorruptDataError) and restored is not None and restored not in str(failure):
+            return CorruptDataError(f"The savepoint {restored}: {failure}")
+        return failure
+
+    def _with_ways_out(self, failure: Dsv2Error, batch_id: int) -> Dsv2Error:
+        if not isinstance(failure, UserFunctionError):
+            return failure
+        is_traced = self._plan.traces or batch_id == self._checkpoint.traced_batch
+        try:
+            self._checkpoint.note_failure(batch_id)
+            ranges = self._checkpoint.ranges_read(batch_id)
+        except Exception:  # the failure itself is more important
+            ranges = []
+        return with_ways_out(failure, self._plan, ranges, "" if is_traced else _TO_NAME_THE_RECORD)
+
+    def _unprocessed(self) -> Dsv2Error | None:
+        """Return the error of a job whose input has ended before all records were processed, or None."""
+        held = self._reports.held()
+        if not held or not _input_ends(self._plan):
+            return None
+        where = ", ".join(f"{count} in {operator}" for operator, count in held.items())
+        return JobError(
+            f"Job {self._plan.job_name!r} has reached the end of its input, but records are still buffered behind "
+            f"aligned watermarks: {where}."
+        )
+
+
+def _input_ends(plan: Plan) -> bool:
+    """Whether a run that is not stopped reaches the end of all input."""
+    sources = [operator.body for operator in plan.operators if isinstance(operator.body, BaseSource)]
+    schedules = [source.schedule(str(source)) for source in sources if isinstance(source, IndexedSource)]
+    if any(schedule is not None and schedule.ends_run for schedule in schedules):
+        return False
+    return all(source.bounded for source in sources)

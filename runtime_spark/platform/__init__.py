@@ -1,0 +1,1 @@
+"""Spark and Python as the runtime finds them: versions, sessions, folders and processes."""

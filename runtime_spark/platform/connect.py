@@ -1,0 +1,96 @@
+"""Sessions of Spark Connect: the driver is a server, and the program reaches it by the public interface only."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from dsv2.base.folders import LocalFolder, literal_path
+from dsv2.checks.paths import local_folder
+from dsv2.errors import ConfigurationError
+from dsv2.graph import Plan
+from dsv2.model.context import RuntimeExecutionMode
+
+__all__ = ("check_classic", "check_passages_on", "check_runs_on", "is_connect", "shared_folder")
+
+_CLASSIC = 'a classic session: SparkSession.builder.master(...), or spark-submit without "--remote"'
+
+
+def is_connect(spark: object) -> bool:
+    """Whether ``spark`` is a session of Spark Connect, which is a class of its own."""
+    return any(kind.__module__.startswith("pyspark.sql.connect.") for kind in type(spark).__mro__)
+
+
+def check_runs_on(spark: SparkSession, plan: Plan) -> None:
+    """Check that ``spark`` can run ``plan``, if it is a session of Spark Connect.
+
+    Raises:
+        ConfigurationError: It cannot.
+    """
+    if not is_connect(spark):
+        return
+    if plan.mode is RuntimeExecutionMode.STREAMING:
+        raise ConfigurationError(
+            f"{plan.job_name!r} is a STREAMING job, which cannot run on Spark Connect: what follows each micro-batch "
+            f"(sinks, progress, stopping, the lease on the checkpoint) would run in a process of the server, with "
+            f"which this program cannot communicate. Use {_CLASSIC}; or run it as a BATCH job with "
+            f"env.set_execution_mode('batch'). See docs/connect.md."
+        )
+
+
+def check_classic(spark: object, what: str) -> None:
+    """Check that ``spark`` is a classic session, for work on the files of a checkpoint or savepoint.
+
+    Args:
+        spark: What the user passed as the session.
+        what: What needs it, for the error.
+
+    Raises:
+        ConfigurationError: It is not.
+    """
+    if is_connect(spark):
+        raise ConfigurationError(
+            f"{what} reads and writes files on the driver, to which Spark Connect has no access. Use {_CLASSIC}."
+        )
+    if not isinstance(spark, SparkSession):
+        raise ConfigurationError(f"spark=... must be a SparkSession, got {type(spark).__name__}.")
+
+
+def check_passages_on(spark: SparkSession, job_name: str) -> None:
+    """Raise ``ConfigurationError`` if ``spark`` cannot send records through DataFrames."""
+    if is_connect(spark):
+        raise ConfigurationError(
+            f"{job_name!r} uses through_dataframe, which requires internals of Spark that Spark Connect does not have. "
+            f"Use {_CLASSIC}."
+        )
+
+
+def shared_folder(spark: SparkSession, path: str) -> LocalFolder:
+    """Open a folder that this program and the server see at the same path; no other one can be used.
+
+    Raises:
+        ConfigurationError: ``path`` is on another file system, or the server does not see the files of this program.
+    """
+    way_out = f"On Spark Connect, use to_dataframe(...).write instead, or {_CLASSIC}."
+    folder = local_folder(path, way_out)
+    if not _sees(spark, path, folder.path):
+        raise ConfigurationError(
+            f"The server of Spark Connect does not see the files of this program in {path}. Choose a folder that both "
+            f"have mounted at the same path. {way_out}"
+        )
+    return folder
+
+
+def _sees(spark: SparkSession, path: str, local: str) -> bool:
+    """Whether the tasks of the server read a file that this program writes."""
+    folder, name, content = LocalFolder(local), f"dsv2-probe-{uuid4()}", str(uuid4())
+    folder.write(name, content.encode())
+    try:
+        rows: Any = spark.read.text(literal_path(f"{path.rstrip('/')}/{name}")).collect()
+    except Exception:  # many of them mean that there is no such file
+        return False
+    finally:
+        folder.delete(name)
+    return [row[0] for row in rows] == [content]

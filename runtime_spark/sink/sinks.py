@@ -1,0 +1,163 @@
+"""Writes the frames of the last level to the sinks, for each micro-batch or for a batch job's result.
+
+Sinks that are written in tasks or on the driver share one pass over the frames. Each file sink takes a pass of its own,
+because Spark's writer has one output, so the frames are kept for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+from pyspark.storagelevel import StorageLevel
+
+from dsv2.base.clock import Clock
+from dsv2.base.log_scope import LogScope, in_scope
+from dsv2.connectors.files.table_files import check_writable
+from dsv2.errors import ConfigurationError, SchemaError
+from dsv2.file_log.schema import check_columns
+from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.runtime.report.driver_limits import DriverLimits
+from dsv2.runtime.report.failure_limits import FailureLimits
+from dsv2.runtime.report.sink_calls import write_on_driver
+from dsv2.sinks import DriverSink, FileSink, FileSinkFormat, ParallelSink, SinkRunInfo
+from runtime_spark.frames.layout import REPORT_SLOT, Layout
+from runtime_spark.frames.report_rows import decode_reports
+from runtime_spark.frames.rows import COLUMNS, decode_frame
+from runtime_spark.frames.schema import schema_of
+from runtime_spark.frames.tasks import Tasks
+from runtime_spark.frames.worker import load_job, patient_collector
+from runtime_spark.sink.dataframe_function import RowsSink
+from runtime_spark.sink.file_sinks import FileSinkWriter
+from runtime_spark.sink.intermediate_frames import PassedReports
+from runtime_spark.sink.parallel_sinks import ParallelSinks
+from runtime_spark.sink.sink_types import check_declared_type
+
+__all__ = ("SinkWriter", "check_sink")
+
+_IN_ORDER = [COLUMNS.index(name) for name in ("slot", "seq", "channel")]
+
+
+def check_sink(plan: Plan, operator: Operator) -> None:
+    """Raise a ``PlanError`` for a sink that is not supported, or whose schema does not fit its stream."""
+    sink, where = operator.body, f"The sink {operator}, defined at {operator.location}"
+    if isinstance(sink, FileSink):
+        try:
+            schema = schema_of(sink.schema)
+            if sink.format is FileSinkFormat.PARQUET:  # Spark has more types than Arrow
+                check_columns(schema.jsonValue(), sink.partition_by)
+            else:
+                check_writable(schema.jsonValue(), sink.format.value, sink.partition_by)
+        except SchemaError as error:
+            raise SchemaError(f"{where}: {error}") from error
+        check_declared_type(plan, operator, schema)
+    elif not isinstance(sink, DriverSink | ParallelSink | RowsSink):
+        raise ConfigurationError(f"{where}, has a type that the Spark runtime does not support.")
+
+
+class SinkWriter:
+    """Writes to all sinks of a plan. Writing the same rows again with the same batch id gives the same result."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: Plan,
+        layout: Layout,
+        packed: bytes,
+        job_id: str,
+        run: SinkRunInfo,
+        clock: Clock,
+        passed_reports: PassedReports | None = None,
+    ) -> None:
+        """Create the writer.
+
+        ``job_id``: Identifies the checkpoint.
+        ``run``: The run that writes.
+        ``passed_reports``: The reports of subtasks before a DataFrame. None (default): there are none.
+        """
+        self._passed_reports = passed_reports
+        self._job_id = job_id
+        self._plan = plan
+        sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
+        self.tasks = Tasks(plan, layout)
+        self.writes_to: Operator | None = None  # the sink that the driver is writing to
+        self._layout = layout
+        self._packed = packed
+        self.files = [
+            FileSinkWriter(spark, operator, layout, packed, clock, run.run_id)
+            for operator in sinks
+            if isinstance(operator.body, FileSink)
+        ]
+        """The file sinks. What is written to them must be published when it is committed."""
+        parallel = [operator for operator in sinks if isinstance(operator.body, ParallelSink)]
+        self._parallel = ParallelSinks(parallel, layout, packed, job_id, run)
+        self.limits = FailureLimits(plan)
+        """Checks what operators have skipped, before sinks receive a micro-batch."""
+        self._on_driver = [operator for operator in sinks if isinstance(operator.body, DriverSink)]
+
+    def write(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
+        """Write the rows of one micro-batch, and return the progress reports of its subtasks."""
+        with in_scope(LogScope(self._plan.job_name)):
+            reports = self._write(frames, batch_id)
+        if self._passed_reports is None:
+            return reports
+        passed = self._passed_reports.take()
+        self.limits.check(passed)
+        return [*passed, *reports]
+
+    def _write(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
+        self._parallel.begin(batch_id)
+        if self.files or (self._parallel and self.limits):
+            return self._write_in_steps(frames, batch_id)
+        rows = self._parallel.write(frames, batch_id) if self._parallel else frames.collect()
+        return self._write_on_driver(rows, batch_id)
+
+    def _write_in_steps(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
+        """Write the sinks that have records: each file sink with a Spark job of its own, then the others."""
+        # The frames of a batch job may exceed memory, and every action would run the job again.
+        frames = frames.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            payload = F.when(F.col("slot").isin(self._slots_on_driver()), F.col("payload")).alias("payload")
+            rows = frames.select("slot", "channel", "seq", payload).collect()
+            self.limits.check(_reports(row["payload"] for row in rows if row["slot"] == REPORT_SLOT))
+            slots = {row["slot"] for row in rows}
+            for files in self.files:
+                if not slots.isdisjoint(self._layout.slots_of(files.operator)):
+                    files.write(frames, batch_id)
+            if not slots.isdisjoint(self._parallel.slots):
+                self._parallel.write(frames.where(F.col("slot").isin(list(self._parallel.slots))), batch_id)
+            return self._write_on_driver(rows, batch_id)
+        finally:
+            frames.unpersist()
+
+    def _slots_on_driver(self) -> list[int]:
+        return [REPORT_SLOT, *(slot for operator in self._on_driver for slot in self._layout.slots_of(operator))]
+
+    def _write_on_driver(self, rows: list[Row], batch_id: int) -> list[dict[str, Any]]:
+        by_slot: dict[int, list[bytes]] = {slot: [] for slot in self._slots_on_driver()}
+        for slot, _, _, payload in sorted(rows, key=itemgetter(*_IN_ORDER)):
+            if slot in by_slot:
+                by_slot[slot].append(bytes(payload))
+        reports = _reports(by_slot[REPORT_SLOT])
+        self.limits.check(reports)
+        codec = load_job(self._packed).codec()
+        limits = DriverLimits(self._plan)
+        for operator in self._on_driver:
+            payloads = [payload for slot in self._layout.slots_of(operator) for payload in by_slot.pop(slot)]
+            with patient_collector():
+                batches = []
+                for payload in payloads:
+                    batches.append(decode_frame(codec, payload, str(operator))[0])
+                    limits.add(operator.id, len(batches[-1]), len(payload))
+                    limits.check()
+                self.writes_to = operator
+                write_on_driver(operator, self._job_id, [batch for batch in batches if batch], batch_id)
+                self.writes_to = None
+        return reports
+
+
+def _reports(payloads: Iterable[bytes]) -> list[dict[str, Any]]:
+    return [entry for payload in payloads for entry in decode_reports(payload)]

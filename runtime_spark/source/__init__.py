@@ -1,0 +1,1 @@
+"""Sources of frames, as data sources of Spark."""

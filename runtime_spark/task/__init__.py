@@ -1,0 +1,1 @@
+"""The tasks that run a level of a plan."""
