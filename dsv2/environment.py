@@ -434,7 +434,7 @@ class ExecutionEnvironment:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has been added since the environment was created or executed a pipeline."""
+        """True if nothing has been added since the environment was created or executed a pipeline."""
         return not self._builder.nodes
 
     def load_runtime(self) -> JobRuntime:

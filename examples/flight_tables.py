@@ -203,7 +203,7 @@ def origin_of_row(change: RowChange[Weather]) -> str:
 
 
 def is_gone(change: RowChange[Plane]) -> bool:
-    """Whether the plane was deleted."""
+    """Return whether the plane was deleted."""
     return change.row is None
 
 

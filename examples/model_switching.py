@@ -65,7 +65,7 @@ class Scored(NamedTuple):
 
 
 def crosses_the_limit(backlog: float, delivered: float | None) -> bool:
-    """Whether the backlog is on the other side of the limit than the one delivered last."""
+    """Return whether the backlog is on the other side of the limit than the one delivered last."""
     return (backlog > LIMIT) != (delivered is not None and delivered > LIMIT)
 
 

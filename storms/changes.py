@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def is_sound(change: Change, cell: Cell) -> bool:
-    """Whether the outcome is allowed."""
+    """Return whether the outcome is allowed."""
     return Outcome(cell.outcome) in change.wanted
 
 

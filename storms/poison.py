@@ -59,7 +59,7 @@ class Cell(Result):
 
     @property
     def is_sound(self) -> bool:
-        """Whether the outcome is allowed."""
+        """True if the outcome is allowed."""
         return self.outcome in self.wanted
 
 

@@ -114,7 +114,7 @@ def run_lives(lives: Results[Life], options: argparse.Namespace, stack: ExitStac
 
 
 def is_sound(life: Life) -> bool:
-    """Whether nothing was lost or duplicated, and late drivers were fenced off."""
+    """Return whether nothing was lost or duplicated, and late drivers were fenced off."""
     return life.output == EQUAL and all(outcome == "fenced" for _, outcome in life.late)
 
 
@@ -267,7 +267,7 @@ class Upgrades:
             _signal(process, signal.SIGCONT)
 
     def _is_settled(self) -> bool:
-        """Whether any program may continue: no files have been written of a micro-batch that is not complete."""
+        """Return whether any program may continue: no files have been written of a micro-batch that is not complete."""
         place = _Generations(self._folder / self._now.checkpoint).current
         commits = _numbers(place / "commits")
         attempts = self._folder.glob("*/_dsv2/data/*-*")
@@ -373,7 +373,7 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _opens(savepoint: Path) -> bool:
-    """Whether a savepoint can be used."""
+    """Return whether a savepoint can be used."""
     try:
         Savepoint.open(savepoint).verify()
     except Dsv2Error:

@@ -119,7 +119,7 @@ def _has_java() -> bool:
 
 
 def _is_measured() -> bool:
-    """Whether coverage is measured. Spark kills the workers that it would reuse, and their measurement is lost."""
+    """Return whether coverage is measured. Spark kills reused workers, and their measurement is lost."""
     return "COVERAGE_PROCESS_CONFIG" in os.environ
 
 

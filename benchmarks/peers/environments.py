@@ -33,7 +33,7 @@ class Environment(Protocol):
     """The environment of a contestant's programs."""
 
     def exists(self) -> bool:
-        """Whether the environment has been created."""
+        """Return whether the environment has been created."""
         ...
 
     def make(self) -> None:

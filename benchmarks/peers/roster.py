@@ -29,7 +29,7 @@ class Contestant:
     """Limits of records in a batch, from a number of keys on: (keys, records). For contestants that need minutes."""
     kinds: tuple[str, ...] = ("tuple",)
     in_short: bool = True
-    """Whether it is part of the short form."""
+    """True if it is part of the short form."""
     near: float = 0.0
     """The allowed relative deviation of the checksum. Above 0 if subtasks progress independently."""
 

@@ -59,7 +59,7 @@ def held_type(part: Part, values: Mapping[str, Any], key: Any) -> Any:
 
 
 def fits(given: Any, wanted: Any) -> bool:
-    """Whether values of one type may be in a field of another, as for type checkers. None and unknown types fit."""
+    """Return whether a field accepts values of another type, as for type checkers; None and unknown types fit."""
     return all(any(_fits_one(one, other) for other in _parts(wanted)) for one in _parts(given))
 
 

@@ -97,7 +97,7 @@ def _misfit(value: Any, kind: pa.DataType, where: str, remedy: str, note: str = 
 
 
 def may_be_cast(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a column keeps its values and their meaning in another type, if they fit.
+    """Return whether a column keeps its values and their meaning in another type, if they fit.
 
     Args:
         given: The type of the column.

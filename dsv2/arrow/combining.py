@@ -118,13 +118,13 @@ class CombineColumns(WindowAggregate[IN, OUT], BatchFunction):
         return RecordBatch(records_of(partial.drop_columns([_TIME]), self.result.partial.kind), stamps)
 
     def _repeats(self, partial: pa.Table) -> bool:
-        """Whether enough of the first records have the same key and windows, so that combining saves something."""
+        """Return whether enough of the first records share key and windows, so that combining saves something."""
         first = partial.slice(0, _SAMPLE)
         different: int = first.group_by(self._groups(), use_threads=False).aggregate([]).num_rows
         return 2 * different <= len(first)
 
     def _fits(self, partial: pa.Table) -> bool:
-        """Whether no sum can exceed 64 bits. If one may, the sums are checked after the exchange."""
+        """Return whether no sum can exceed 64 bits. If one may, the sums are checked after the exchange."""
         sums = (name for name, part in self.result.partial.aggregates.items() if isinstance(part, Sum))
         return all(fits_in_sum(partial[name].fill_null(0).to_numpy()) for name in sums)
 

@@ -84,7 +84,7 @@ def refuse_nulls(table: pa.Table, kind: type) -> None:
 
 
 def can_be_columns(kind: type, schema: pa.Schema) -> bool:
-    """Whether columns of ``schema`` represent records of ``kind``, possibly after widening numbers."""
+    """Return whether columns of ``schema`` represent records of ``kind``, possibly after widening numbers."""
     try:
         wanted = schema_of(kind)
     except SchemaError:

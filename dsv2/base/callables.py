@@ -9,7 +9,7 @@ __all__ = ("deferred_kind", "takes")
 
 
 def takes(function: object, count: int) -> bool:
-    """Whether ``function`` accepts ``count`` positional arguments. True for callables without a signature."""
+    """Return whether ``function`` accepts ``count`` positional arguments. True for callables without a signature."""
     if not callable(function):
         return False
     try:

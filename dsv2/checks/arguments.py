@@ -106,12 +106,12 @@ def check_at_least_one(**numbers: int | None) -> None:
 
 
 def is_whole_number(value: object) -> TypeGuard[int]:
-    """Whether ``value`` is an int and not a bool."""
+    """Return whether ``value`` is an int and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:
-    """Whether ``value`` is an int or a float, and not a bool."""
+    """Return whether ``value`` is an int or a float, and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -16,7 +16,7 @@ _FILE = re.compile(r"file:(?://[^/]*)?(/.*)", re.DOTALL)
 
 
 def is_remote(path: str | PathLike[str]) -> bool:
-    """Whether ``path`` is a URI of another file system than the local disk."""
+    """Return whether ``path`` is a URI of another file system than the local disk."""
     scheme = _SCHEME.match(fspath(path))
     return scheme is not None and scheme[1] != "file"
 

@@ -100,7 +100,7 @@ def _check_configured(pipeline: str, module: Any, *, is_configured: bool) -> Non
 
 
 def takes_session(function: PipelineFunction) -> bool:
-    """Whether the function has a parameter for the Spark session."""
+    """Return whether the function has a parameter for the Spark session."""
     return _SESSION in inspect.signature(function).parameters
 
 

@@ -27,7 +27,7 @@ class LetterIds:
                 self._ids.add(entry)
 
     def __contains__(self, entry: str) -> bool:
-        """Whether a letter, or each letter of a range, belongs to the set."""
+        """Return whether a letter, or each letter of a range, belongs to the set."""
         if entry in self._ids:
             return True
         first, last = _bounds(entry) if _BETWEEN in entry else (batch_of(entry), batch_of(entry))

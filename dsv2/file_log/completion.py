@@ -28,7 +28,7 @@ _RETENTION_MS = 3_600_000  # of files that were merged, for readers that have be
 
 
 def has_batch(folder: Folder, batch: int) -> bool:
-    """Whether a folder has a micro-batch, or has it prepared, so that its completion publishes it."""
+    """Return whether a folder has a micro-batch, or has it prepared, so that its completion publishes it."""
     pending = read_part(folder, PENDING, Pending)
     if pending is not None and pending.batch == batch:
         return True

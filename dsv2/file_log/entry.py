@@ -28,7 +28,7 @@ class DataFile(Struct, frozen=True, array_like=True):
 
     @property
     def is_hidden(self) -> bool:
-        """Whether readers that list the folder skip the file, because it is to be merged with others."""
+        """True if readers that list the folder skip the file, because it is to be merged with others."""
         return is_hidden(self.path)
 
 

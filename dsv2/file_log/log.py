@@ -55,7 +55,7 @@ class FileLog:
 
     @property
     def needs_snapshot(self) -> bool:
-        """Whether there are many entries since the last snapshot."""
+        """True if there are many entries since the last snapshot."""
         return self.state.version - self._last_snapshot >= self._entries_per_snapshot
 
     def write_snapshot(self) -> None:

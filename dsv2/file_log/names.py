@@ -38,7 +38,7 @@ _STAGING = re.compile(r"(\d+|merge)-(\d+)-.+")
 
 
 def is_hidden(path: str) -> bool:
-    """Whether readers that list the folder of the sink skip the file."""
+    """Return whether readers that list the folder of the sink skip the file."""
     return any(part.startswith(("_", ".")) for part in path.split("/"))
 
 

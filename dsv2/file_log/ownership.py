@@ -81,7 +81,7 @@ class SinkPlace:
             )
 
     def belongs_to(self, owner: OutputOwner, *, takes_over: bool) -> bool:
-        """Whether the folder is that of ``owner``, or, if ``takes_over``, of another checkpoint of its job."""
+        """Return whether the folder is that of ``owner``, or, if ``takes_over``, of another checkpoint of its job."""
         found = self.folder.read(_OWNER)
         if found is None:
             return False
@@ -103,7 +103,7 @@ class SinkPlace:
             self.folder.write(_OWNER, owner.encoded())
 
     def _has_output(self) -> bool:
-        """Whether the folder has output of a sink, or files of unknown origin."""
+        """Return whether the folder has output of a sink, or files of unknown origin."""
         if has_log(self.folder):
             return read_log(self.folder).last_batch >= 0
         return any(not is_hidden(name) for name in self.folder.tree(""))

@@ -72,7 +72,7 @@ class LogState:
 
 
 def has_log(folder: ReadableFolder) -> bool:
-    """Whether the folder of a sink has a log."""
+    """Return whether the folder of a sink has a log."""
     return bool(folder.sizes(LOG))
 
 

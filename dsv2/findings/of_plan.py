@@ -157,7 +157,7 @@ def _source_parallelism(flow: Flow) -> Iterator[Finding]:
 
 
 def _could_save_exchange(source: Operator, target: Operator, *, alone: bool) -> bool:
-    """Whether ``target`` would need no exchange if it had the parallelism of ``source``."""
+    """Return whether ``target`` would need no exchange if it had the parallelism of ``source``."""
     if target.kind is OperatorKind.SINK:
         return False
     chained = AtSource.NOTHING < target.at_source <= source.at_source and len(target.input_keys) == 1

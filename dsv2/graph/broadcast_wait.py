@@ -1,4 +1,4 @@
-"""Whether the main side of a broadcast connection waits for the broadcast side."""
+"""The waiting of the main side of a broadcast connection for its broadcast side."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class WaitForBroadcast:
         return None if self.until is None else self.until.identifier
 
     def is_over(self, identifier: str, value: Any) -> bool:
-        """Whether a watermark of the broadcast side ends the wait."""
+        """Return whether a watermark of the broadcast side ends the wait."""
         if identifier != self.identifier:
             return False
         if isinstance(self.until, Watermark):

@@ -73,7 +73,7 @@ class Node:
     error_policy: ErrorPolicy | None = None
     groups: frozenset[str] = frozenset()
     looked_at: bool = False
-    """Whether ``take`` or ``show`` has run the operator."""
+    """True if ``take`` or ``show`` has run the operator."""
 
     def output_name(self, output: int) -> int | str:
         """The output with this number in automatic uids. See ``Operator.output_name``."""
@@ -112,9 +112,9 @@ class PlanBuilder:
     executed_at: str | None = None
     """The user's file and line where this pipeline was executed, or None. An executed pipeline is closed."""
     is_part: bool = False
-    """Whether these are only the operators upstream of a stream, so that others may be missing."""
+    """True if these are only the operators upstream of a stream, so that others may be missing."""
     ignores_addresses: bool = False
-    """Whether watermarks are delivered to all operators that they reach. For harnesses, which have one function."""
+    """True if watermarks are delivered to all operators that they reach. For harnesses, which have one function."""
 
     def add(
         self,

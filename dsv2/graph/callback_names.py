@@ -75,6 +75,6 @@ def _meant(name: str, callbacks: Iterable[str]) -> list[str]:
 
 
 def _is_referred_to(name: str, classes: Iterable[type]) -> bool:
-    """Whether another method uses ``name``, which is then a helper method."""
+    """Return whether another method uses ``name``, which is then a helper method."""
     methods = [method for kind in classes for method in vars(kind).items()]
     return any(name in names_in(value.__code__) for own, value in methods if inspect.isfunction(value) and own != name)

@@ -78,7 +78,7 @@ class Flow:
         return (operator for operator in self.functions if identifier in self.received(operator))
 
     def handles(self, operator: Operator, identifier: str) -> bool:
-        """Whether the function of ``operator``, which may receive a watermark, acts on it."""
+        """Return whether the function of ``operator``, which may receive a watermark, acts on it."""
         function = operator.function
         if identifier in operator.passes_on:
             return False
@@ -101,7 +101,7 @@ class Flow:
         return arriving - barriers if number else arriving | barriers
 
     def may_never_end(self, edge: Edge) -> bool:
-        """Whether a source upstream of ``edge`` is unbounded."""
+        """Return whether a source upstream of ``edge`` is unbounded."""
         return edge.source in self._endless
 
     def downstream(self, operator: Operator) -> Iterator[Operator]:

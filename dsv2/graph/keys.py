@@ -62,7 +62,7 @@ def key_type(selector: KeySelector) -> object:
 
 
 def can_be_keys(operator: Operator, kind: object) -> bool:
-    """Whether values of ``kind`` may be equal to keys of ``operator``, as far as its selectors declare their type."""
+    """Return whether values of ``kind`` may equal keys of ``operator``, as far as its selectors declare their type."""
     families = {_family_of(selector) for selector in operator.input_keys if selector is not None}
     own = _family(kind)
     return own is None or families <= {own, None}

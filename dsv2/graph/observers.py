@@ -73,7 +73,7 @@ def _acted_on(operator: Operator, number: int, candidates: set[str]) -> set[str]
 
 
 def _receives(operator: Operator, number: int) -> bool:
-    """Whether code of the user, or of an extension, receives the watermarks of an input."""
+    """Return whether code of the user, or of an extension, receives the watermarks of an input."""
     if not isinstance(operator.body, ProcessFunction):
         return False
     if operator.broadcast_wait is not None and number == 1:

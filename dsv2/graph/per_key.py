@@ -17,7 +17,7 @@ __all__ = ("check_per_key", "key_callback", "receives_keys")
 
 
 def receives_keys(operator: Operator) -> bool:
-    """Whether per-key watermarks end at ``operator``, because it is partitioned by a key of the records."""
+    """Return whether per-key watermarks end at ``operator``, because it is partitioned by a key of the records."""
     return operator.keyed and not operator.keys_stay
 
 

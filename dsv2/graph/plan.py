@@ -167,7 +167,7 @@ class Operator:
 
     @property
     def stores_dead_letters(self) -> bool:
-        """Whether its dead letters are stored, because nothing reads them."""
+        """True if its dead letters are stored, because nothing reads them."""
         emits = self.error_policy is not None and self.error_policy.has_dead_letters
         return emits and self.dead_letter_output is None
 
@@ -187,12 +187,12 @@ class Operator:
 
     @property
     def keyed(self) -> bool:
-        """Whether the operator is partitioned by key."""
+        """True if the operator is partitioned by key."""
         return any(selector is not None for selector in self.input_keys)
 
     @property
     def keys_stay(self) -> bool:
-        """Whether state belongs to the subtask rather than the key, because each subtask is one partition."""
+        """True if state belongs to the subtask rather than the key, because each subtask is one partition."""
         return any(selector is one_partition for selector in self.input_keys)
 
     @property
@@ -207,7 +207,7 @@ class Operator:
         return () if isinstance(self.body, Sink) else self.body.declare_watermarks()
 
     def declares(self, identifier: str) -> bool:
-        """Whether the function or source declares a watermark itself."""
+        """Return whether the function or source declares a watermark itself."""
         return any(declaration.identifier == identifier for declaration in self.declared_watermarks)
 
     def warn(self, text: str, kind: type[Warning]) -> None:
@@ -299,7 +299,7 @@ class Plan:
         return self._is_one_to_one(edge) and (at_source or not self._is_source(head))
 
     def _is_one_to_one(self, edge: Edge) -> bool:
-        """Whether each subtask of the target receives only from the subtask with the same index.
+        """Return whether each subtask of the target receives only from the subtask with the same index.
 
         Not if others receive the same records from a single subtask: an exchange gives each of them copies.
         """
@@ -380,7 +380,7 @@ class Plan:
         return depths
 
     def is_chained(self, edge: Edge) -> bool:
-        """Whether both ends of ``edge`` run in one subtask."""
+        """Return whether both ends of ``edge`` run in one subtask."""
         heads = self.chain_heads
         return edge.target in heads and heads[edge.target] == heads[edge.source] != edge.target
 
@@ -389,7 +389,7 @@ class Plan:
         return 1 if edge.exchange is Exchange.FORWARD else self.operators[edge.source].parallelism
 
     def needs_clock(self, operator: Operator) -> bool:
-        """Whether ``operator`` may have work to do when no records arrive."""
+        """Return whether ``operator`` may have work to do when no records arrive."""
         if not isinstance(operator.body, ProcessFunction):
             return False
         by_clock = operator.body.dsv2_has_event_time and USE_PROCESSING_TIME in self.declarations
@@ -412,7 +412,7 @@ class Plan:
         return (self.operators[number] for number in sorted(found - {operator.id}))
 
     def readers_report(self, source: Operator) -> bool:
-        """Whether the readers of ``source``, a source with splits, must report event time or failures to the driver."""
+        """Return whether the readers of ``source``, which has splits, report event time or failures to the driver."""
         has_time = source.watermarks is not None or USE_PROCESSING_TIME in self.declarations
         return has_time or (source.error_policy is not None and source.error_policy.max_failures is not None)
 

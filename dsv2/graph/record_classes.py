@@ -40,7 +40,7 @@ def _declared(plan: Plan, operator: Operator) -> Iterator[tuple[Operator, Any]]:
 
 
 def _differ(given: Any, wanted: type) -> bool:
-    """Whether no record of one class can be one of the other."""
+    """Return whether no record of one class can be one of the other."""
     if not isinstance(given, type) or given is Any or getattr(given, "_is_protocol", False):
         return False
     return not issubclass(given, wanted) and not issubclass(wanted, given)

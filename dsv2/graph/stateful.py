@@ -1,4 +1,4 @@
-"""Whether a function has state, as far as its class shows."""
+"""Detection of functions with state, as far as their class shows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _has_timers(function: ProcessFunction) -> bool:
 
 
 def _has_fields(function: ProcessFunction) -> bool:
-    """Whether ``function`` has fields that can change."""
+    """Return whether ``function`` has fields that can change."""
     kind = type(function)
     if kind.__getstate__ is not object.__getstate__ or not all(map(_is_constant, vars(function).values())):
         return True

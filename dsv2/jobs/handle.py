@@ -144,7 +144,7 @@ class JobHandle(Protocol):
 
     @property
     def status(self) -> JobStatus:
-        """Whether the job is running, finished, stopped or failed."""
+        """The state of the job: running, finished, stopped or failed."""
 
     @property
     def progress(self) -> JobProgress:
@@ -251,7 +251,7 @@ class RunOptions:
 
 
 def input_is_bounded(plan: Plan) -> bool:
-    """Whether all sources of ``plan`` are bounded."""
+    """Return whether all sources of ``plan`` are bounded."""
     return all(operator.body.bounded for operator in plan.operators if isinstance(operator.body, BaseSource))
 
 

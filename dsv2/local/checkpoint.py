@@ -228,7 +228,7 @@ class LocalCheckpoint:
         return StoredBatch.decoded(data, self.folder.place(name))
 
     def is_written(self, batch_id: int) -> bool:
-        """Whether the sinks have a micro-batch."""
+        """Return whether the sinks have a micro-batch."""
         return self.folder.read(_name(batch_id, _WRITTEN)) is not None
 
     def write(self, batch: StoredBatch) -> None:

@@ -45,7 +45,7 @@ class Execution:
         self._run: LocalRun | None = None
         self._batches: MicroBatches | None = None
         self.has_ended = False
-        """Whether all input has been processed to its end."""
+        """True if all input has been processed to its end."""
 
     @property
     def progress(self) -> JobProgress:

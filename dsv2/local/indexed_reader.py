@@ -77,17 +77,17 @@ class IndexedSourceRun:
 
     @property
     def ended(self) -> bool:
-        """Whether all readers have ended."""
+        """True if all readers have ended."""
         return all(reader.ended for reader in self.readers)
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether everything that was available at the start has been read."""
+        """True if everything that was available at the start has been read."""
         return self._planner.is_exhausted(self._offset)
 
     @property
     def is_paced(self) -> bool:
-        """Whether the source has a rate, so that further records become available in time."""
+        """True if the source has a rate, so that further records become available in time."""
         return self._source.records_per_second is not None
 
     def begin_batch(self, records: int | None) -> bool:
@@ -147,7 +147,7 @@ class IndexedReader:
 
     @property
     def can_read(self) -> bool:
-        """Whether this micro-batch has further records, or the end of input."""
+        """True if this micro-batch has further records, or the end of input."""
         return not self.ended and (self._is_last or self.position < self._limit)
 
     def read(self, choice: random.Random) -> None:

@@ -195,7 +195,7 @@ class LocalRun:
             self._mutation.verify()
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether a timer or a generator has something to do at ``now_ms``, without records."""
+        """Return whether a timer or a generator has something to do at ``now_ms``, without records."""
         deadlines = (subtask.next_deadline() for subtask in self._subtasks.values())
         return any(deadline is not None and deadline <= now_ms for deadline in deadlines)
 
@@ -209,7 +209,7 @@ class LocalRun:
 
     @property
     def ended(self) -> bool:
-        """Whether all sources have ended."""
+        """True if all sources have ended."""
         return all(source.ended for source in self._sources())
 
     def ended_sources(self) -> list[str]:
@@ -223,12 +223,12 @@ class LocalRun:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all data that was available when the job began has been read."""
+        """True if all data that was available when the job began has been read."""
         return all(source.is_exhausted for source in self._sources())
 
     @property
     def is_paced(self) -> bool:
-        """Whether further records become available in time: a source has a rate, or splits that it will resume."""
+        """True if further records become available in time: a source has a rate, or splits that it will resume."""
         has_rate = any(source.is_paced and not source.ended for source in self._indexed_sources.values())
         return has_rate or any(source.resumes_soon and not source.ended for source in self._split_sources.values())
 
@@ -309,7 +309,7 @@ class LocalRun:
 
     @property
     def is_aligned(self) -> bool:
-        """Whether splits may be paused and resumed between two micro-batches."""
+        """True if splits may be paused and resumed between two micro-batches."""
         return any(source.is_aligned for source in self._split_sources.values())
 
     def reset_times(self) -> None:

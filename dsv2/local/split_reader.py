@@ -61,7 +61,7 @@ class SplitSourceRun:
             SplitReader(plan, operator, index, receive, mutation, clock, codec) for index in range(operator.parallelism)
         ]
         self.waits = False
-        """Whether the last micro-batch had nothing to read."""
+        """True if the last micro-batch had nothing to read."""
 
     @property
     def position(self) -> SourcePosition:
@@ -70,12 +70,12 @@ class SplitSourceRun:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all data that was available when the job began has been read."""
+        """True if all data that was available when the job began has been read."""
         return self.waits and not self._coordinator.has_more_for_certain
 
     @property
     def ended(self) -> bool:
-        """Whether all readers have ended."""
+        """True if all readers have ended."""
         return all(reader.ended for reader in self.readers)
 
     def begin_batch(self, records: int | None) -> bool:
@@ -107,12 +107,12 @@ class SplitSourceRun:
 
     @property
     def resumes_soon(self) -> bool:
-        """Whether paused splits can resume at the next update of their alignment group."""
+        """True if paused splits can resume at the next update of their alignment group."""
         return self._coordinator.resumes_soon
 
     @property
     def is_aligned(self) -> bool:
-        """Whether splits may be paused and resumed between two micro-batches."""
+        """True if splits may be paused and resumed between two micro-batches."""
         return self._coordinator.is_aligned
 
     def ranges_read(self) -> list[str]:
@@ -166,7 +166,7 @@ class SplitReader:
         self._runs: Iterator[int] = iter(())
         self._ends = False
         self.can_read = False
-        """Whether this micro-batch has further records, or the end of input."""
+        """True if this micro-batch has further records, or the end of input."""
         self.ended = False
 
     def follow(self, order: ReaderOrder) -> None:

@@ -170,12 +170,12 @@ class ErrorPolicy:
 
     @property
     def handles_errors(self) -> bool:
-        """Whether any error does not fail the job immediately."""
+        """True if some errors do not fail the job immediately."""
         return bool(self.retries) or any(rule.action is not ErrorAction.FAIL for rule in self.rules)
 
     @property
     def has_dead_letters(self) -> bool:
-        """Whether a rule emits dead letters."""
+        """True if a rule emits dead letters."""
         return any(rule.action is ErrorAction.DEAD_LETTER for rule in self.rules)
 
     def action_for(self, error: BaseException) -> ErrorAction:

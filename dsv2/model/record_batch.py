@@ -34,7 +34,7 @@ class RecordBatch(Generic[T_co]):
 
     @property
     def is_columnar(self) -> bool:
-        """Whether the records are stored as columns."""
+        """True if the records are stored as columns."""
         return isinstance(self.records, Columnar)
 
     def rows(self) -> Sequence[T_co]:

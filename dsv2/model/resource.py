@@ -197,7 +197,7 @@ os.register_at_fork(after_in_child=_POOL.forget)
 
 
 def any_open() -> bool:
-    """Whether a resource is open in this process."""
+    """Return whether a resource is open in this process."""
     return _POOL.any_open
 
 

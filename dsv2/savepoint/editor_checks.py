@@ -49,7 +49,7 @@ def listed(names: Collection[str]) -> str:
 
 
 def is_keyed(operator: JsonObject) -> bool:
-    """Whether an operator has keys."""
+    """Return whether an operator has keys."""
     return any(one["key"] is not None for one in operator["inputs"])
 
 

@@ -16,7 +16,7 @@ _OF_SOURCE = ("at", "enumerator", "from")  # parts of an offset that the source 
 
 
 def _has_ended(offset: Mapping[str, Any]) -> bool:
-    """Whether a subtask of the source has read its input to the end."""
+    """Return whether a subtask of the source has read its input to the end."""
     readers = offset.get("readers", ())
     return bool(offset.get(_ENDED)) or any(reader[_ENDED] is not None for reader in readers)
 

@@ -72,7 +72,7 @@ class GivenState:
 
     @property
     def has_keys(self) -> bool:
-        """Whether the state belongs to keys."""
+        """True if the state belongs to keys."""
         return self.declaration.redistribution_mode is RedistributionMode.NONE
 
     @property
@@ -192,7 +192,7 @@ def _form_of(declaration: StateDeclaration) -> object:
 
 
 def is_on_spark(data: StateData) -> bool:
-    """Whether ``data`` is a DataFrame of Spark."""
+    """Return whether ``data`` is a DataFrame of Spark."""
     return type(data).__module__.startswith("pyspark.sql")
 
 

@@ -42,7 +42,7 @@ class SinkInfo:
     run: SinkRunInfo = SinkRunInfo()
 
     def is_written(self, batch_id: int, last: int, run_id: str) -> bool:
-        """Whether the sink has written a micro-batch already.
+        """Return whether the sink has written a micro-batch already.
 
         For sinks that skip repeated micro-batches. Call it with ``run.first_batch`` when a run begins, and with each
         micro-batch.

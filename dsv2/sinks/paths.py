@@ -26,7 +26,7 @@ def normalized(path: str) -> str:
 
 
 def contains(folder: str, other: str) -> bool:
-    """Whether ``other`` is below ``folder``. Both must be ``normalized``."""
+    """Return whether ``other`` is below ``folder``. Both must be ``normalized``."""
     return other.startswith(folder.rstrip("/") + "/")
 
 

@@ -25,7 +25,7 @@ class BaseSource(ABC, Generic[T_co]):
     @property
     @abstractmethod
     def bounded(self) -> bool:
-        """Whether the source is finite."""
+        """True if the source is finite."""
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         """Return the declarations of the watermarks that this source emits."""

@@ -22,7 +22,7 @@ class DataFrameLike(Protocol):
 
     @property
     def isStreaming(self) -> bool:  # noqa: N802 - Spark's name
-        """Whether this is a streaming DataFrame."""
+        """True if this is a streaming DataFrame."""
 
 
 class TableLike(Protocol):
@@ -34,7 +34,7 @@ class TableLike(Protocol):
 
 
 def is_table(value: object) -> TypeIs[TableLike]:
-    """Whether ``value`` is a pandas DataFrame or an Arrow table. Imports neither library."""
+    """Return whether ``value`` is a pandas DataFrame or an Arrow table. Imports neither library."""
     return type(value).__module__.partition(".")[0] in ("pandas", "pyarrow")
 
 

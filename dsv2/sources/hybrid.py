@@ -161,7 +161,7 @@ class _SourceContext:
 
     @property
     def is_read(self) -> bool:
-        """Whether the source has been read completely."""
+        """True if the source has been read completely."""
         return len(self._no_more_splits) == self.parallelism and not self.unfinished
 
     def assign_splits(self, assignment: Mapping[int, Sequence[Any]], /) -> None:

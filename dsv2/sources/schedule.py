@@ -26,7 +26,7 @@ class ReadSchedule(ABC):
     """
 
     ends_run = False
-    """Whether one of the halts lasts until the end of the run."""
+    """True if one of the halts lasts until the end of the run."""
 
     @abstractmethod
     def begin(self, position: int) -> None:

@@ -178,7 +178,7 @@ class SplitEnumerator(ABC, Generic[SplitT, StateT]):
 
     @property
     def can_pause_splits(self) -> bool:
-        """Whether single splits can be paused. By default, if the enumerator has ``pause_or_resume_splits``."""
+        """True if single splits can be paused. By default, if the enumerator has ``pause_or_resume_splits``."""
         return isinstance(self, SupportsPauseOrResumeSplits)
 
     @abstractmethod
@@ -352,7 +352,7 @@ class Source(BaseSource[T_co], Generic[T_co, SplitT, StateT]):
         return json.dumps(written)
 
     def has_read(self, split: SplitT, offset: Offset, /) -> bool:
-        """Whether the record at ``offset`` is certainly before the position of ``split``, for a warning."""
+        """Return whether the record at ``offset`` is certainly before the position of ``split``, for a warning."""
         return False
 
     @property

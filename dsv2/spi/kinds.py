@@ -57,7 +57,7 @@ class TickingFunction(ProcessFunction, ABC):
 
     @abstractmethod
     def dsv2_uses_processing_timers(self) -> bool:
-        """Whether ``tick`` must be called even without new records."""
+        """Return whether ``tick`` must be called even without new records."""
 
     @abstractmethod
     def tick(self, now_ms: int, watermarks: WatermarkManager) -> None:
@@ -109,17 +109,17 @@ class BatchFunction(ProcessFunction, ABC):
 
     @property
     def takes_batches(self) -> bool:
-        """Whether it is called with batches. False if a subclass overrides only ``process_record``."""
+        """True if it is called with batches. False if a subclass overrides only ``process_record``."""
         return comes_with(type(self), "process_record", "process_record_batch")
 
     @property
     def keeps_nothing(self) -> bool:
-        """Whether it is stateless between batches, so that it can run in the tasks that read the source."""
+        """True if it is stateless between batches, so that it can run in the tasks that read the source."""
         return False
 
     @property
     def keeps_within_portions(self) -> bool:
-        """Whether its state may be reset with each portion of records that a source subtask reads.
+        """True if its state may be reset with each portion of records that a source subtask reads.
 
         If so, it runs in the task that reads, which calls ``end_portion`` at the end of each portion.
         """
@@ -180,7 +180,7 @@ class PaneFunction(ProcessFunction, ABC):
 
 
 def comes_with(kind: type, single: str, several: str) -> bool:
-    """Whether the method ``several`` of ``kind`` may be called instead of ``single``, for several records at once.
+    """Return whether ``several`` of ``kind`` may be called instead of ``single``, for several records at once.
 
     It must not be called if a subclass has overridden only ``single``.
     """

@@ -50,7 +50,7 @@ class ProcessFunction:
     the subtask that owns its key."""
 
     dsv2_remember_keys = True
-    """Whether ``apply_to_all_partitions`` visits every key ever seen, or only keys with state or timers.
+    """True if ``apply_to_all_partitions`` visits every key ever seen, or only keys with state or timers.
 
     Set it to False if the number of keys is unbounded: remembered keys stay in the state forever.
     """
@@ -59,35 +59,35 @@ class ProcessFunction:
     """Why callbacks that fail cannot be skipped or repeated, see ``ErrorPolicy``. None: they can. For extensions."""
 
     dsv2_has_event_time = False
-    """Whether the function acts as event time advances, which may be the wall clock. For extensions."""
+    """True if the function acts as event time advances, which may be the wall clock. For extensions."""
 
     @property
     def dsv2_waits_for_event_time(self) -> bool:
-        """Whether the function does its work only as event time advances. Explanations of plans use it."""
+        """True if the function does its work only as event time advances. Explanations of plans use it."""
         return self.dsv2_has_event_time
 
     @property
     def dsv2_waits_for_end(self) -> bool:
-        """Whether the function emits nothing before the end of its input. Explanations of plans use it."""
+        """True if the function emits nothing before the end of its input. Explanations of plans use it."""
         return self.dsv2_emits_only_at_end
 
     dsv2_inherits_parallelism = False
-    """Whether it has the parallelism of its input, so that records are not exchanged. For extensions."""
+    """True if it has the parallelism of its input, so that records are not exchanged. For extensions."""
 
     dsv2_part_of = ""
     """The method of a stream that adds the function beside the user's own. Errors name it. For extensions."""
 
     dsv2_partition_by_constant = False
-    """Whether the function runs on a non-keyed stream as if all records had the same key. For extensions."""
+    """True if the function runs on a non-keyed stream as if all records had the same key. For extensions."""
 
     @property
     def dsv2_reading_declares(self) -> bool:
-        """Whether reading a side output declares it, because the function calls callables, which cannot declare."""
+        """True if reading a side output declares it, because the function calls callables, which cannot declare."""
         return False
 
     @property
     def dsv2_emits_only_at_end(self) -> bool:
-        """Whether the class is marked with ``no_output_until_end_of_input``."""
+        """True if the class is marked with ``no_output_until_end_of_input``."""
         return _AT_END in vars(type(self))
 
     def dsv2_check_position(self, position: Position) -> None:
@@ -98,7 +98,7 @@ class ProcessFunction:
         """
 
     def dsv2_uses_processing_timers(self) -> bool:
-        """Whether the job must run micro-batches even without new records. Called once, while the plan is built."""
+        """Return whether the job must run micro-batches without new records. Called once, while the plan is built."""
         owner = next((kind for kind in type(self).__mro__ if "on_processing_timer" in vars(kind)), ProcessFunction)
         return not owner.__module__.startswith(("dsv2.functions", "dsv2.spi"))
 

@@ -131,7 +131,7 @@ class StateDeclaration(ABC):
         """How long a value is kept. None: until it is removed."""
 
     def matches(self, other: object) -> bool:
-        """Whether ``other`` is the same declaration, ignoring fields that hold functions."""
+        """Return whether ``other`` is the same declaration, ignoring fields that hold functions."""
         return type(self) is type(other) and all(
             getattr(self, part.name) == getattr(other, part.name)
             for part in fields(self)

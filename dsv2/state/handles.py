@@ -93,7 +93,7 @@ class _Entries(Protocol[K, V]):
         """Remove ``key``. Does nothing if there is no such key."""
 
     def contains(self, key: K, /) -> bool:
-        """Whether ``key`` has a value."""
+        """Return whether ``key`` has a value."""
 
     def keys(self) -> list[K]:
         """A copy of the keys, in insertion order."""
@@ -105,7 +105,7 @@ class _Entries(Protocol[K, V]):
         """A copy of the keys and values (Flink ``entries``)."""
 
     def is_empty(self) -> bool:
-        """Whether the map is empty."""
+        """Return whether the map is empty."""
 
     def clear(self) -> None:
         """Remove all keys."""

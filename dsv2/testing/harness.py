@@ -219,7 +219,7 @@ class HarnessOutput(Generic[OUT]):
 
     @property
     def ended(self) -> bool:
-        """Whether the output has ended."""
+        """True if the output has ended."""
         return any(isinstance(element, EndOfInput) for element in self.elements)
 
     def clear(self) -> None:
@@ -310,7 +310,7 @@ class Harness:
 
     @property
     def ended(self) -> bool:
-        """Whether all inputs have ended and the function is closed."""
+        """True if all inputs have ended and the function is closed."""
         return self._subtask.ended
 
     @short_traceback
@@ -340,7 +340,7 @@ class Harness:
         return self._task.timers(Domain.PROCESSING_TIME, key)
 
     def owns(self, key: Hashable) -> bool:
-        """Whether records with ``key`` belong to this subtask."""
+        """Return whether records with ``key`` belong to this subtask."""
         operator = self._operator
         return subtask_of(key, operator.max_parallelism, operator.parallelism) == self._index
 

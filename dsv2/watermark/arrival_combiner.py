@@ -156,12 +156,12 @@ class WatermarkCombiner(Generic[V]):
         yield last
 
     def _is_waiting_without(self, channel: int) -> bool:
-        """Whether nothing is delivered before another channel has sent a value."""
+        """Return whether nothing is delivered before another channel has sent a value."""
         missing = self._channels - len(self._present) - (channel not in self._values)
         return self._wait and not self._inactive and missing > 0
 
     def _cannot_change_result(self, channel: int) -> bool:
-        """Whether the value of another channel is the combined one, and outdoes that of ``channel``."""
+        """Return whether the value of another channel is the combined one, and outdoes that of ``channel``."""
         if self._inactive or self._pending_of_ended or not self._present:
             return False
         own, reached = self._values.get(channel), self._present.value()
@@ -192,7 +192,7 @@ class WatermarkCombiner(Generic[V]):
         return self.deactivate(channel)
 
     def is_uncounted(self, channel: int) -> bool:
-        """Whether the value of ``channel`` is not part of any combination yet."""
+        """Return whether the value of ``channel`` is not part of any combination yet."""
         return channel in self._pending
 
     def following(self) -> V | None:
@@ -233,7 +233,7 @@ class WatermarkCombiner(Generic[V]):
 
     @property
     def _is_waiting(self) -> bool:
-        """Whether an active channel has no value, and is waited for."""
+        """True if an active channel has no value, and is waited for."""
         return self._wait and len(self._present) < self._channels - len(self._inactive)
 
     def _present_values(self) -> ArrivedValues[V] | Extremum[Any]:

@@ -51,21 +51,21 @@ class Combination(Generic[V]):
 
     @property
     def is_extremum(self) -> bool:
-        """Whether the result is the least or the greatest value."""
+        """True if the result is the least or the greatest value."""
         return self.family in ("min", "max", "and", "or")
 
     @property
     def is_greatest(self) -> bool:
-        """Whether an extremum is the greatest value."""
+        """True if an extremum is the greatest value."""
         return self.family in ("max", "or")
 
     @property
     def takes_last(self) -> bool:
-        """Whether the result is the value that arrived last."""
+        """True if the result is the value that arrived last."""
         return self.family == "last"
 
     def follows(self, combined: V, last: V | None) -> bool:
-        """Whether ``combined``, the result of the channels that are left, is delivered after ``last``."""
+        """Return whether ``combined``, the result of the channels that are left, is delivered after ``last``."""
         if last is None or not self.only_advances:
             return combined != last
         return bool(cast(Any, combined) > last)

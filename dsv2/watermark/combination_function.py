@@ -102,7 +102,7 @@ def family_of(function: CombinationFunction) -> str:
 
 
 def is_idempotent(function: CombinationFunction) -> bool:
-    """Whether the combination of copies of a value is that value, so that every receiver may send it on."""
+    """Return whether the combination of copies of a value is that value, so that every receiver may send it on."""
     if isinstance(function, CustomCombination):
         return function.idempotent
     return family_of(function) not in ("sum", "count", "at_least")

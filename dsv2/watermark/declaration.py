@@ -165,7 +165,7 @@ class WatermarkDeclaration(Generic[V]):
             )
 
     def matches(self, watermark: Watermark) -> TypeIs[Watermark[V]]:
-        """Whether ``watermark`` is one of this declaration. Type checkers then know the type of its value."""
+        """Return whether ``watermark`` is one of this declaration. Type checkers then know the type of its value."""
         return watermark.identifier == self.identifier
 
     @property
@@ -175,7 +175,7 @@ class WatermarkDeclaration(Generic[V]):
 
     @property
     def has_deadline(self) -> bool:
-        """Whether receivers must act at a point in processing time: a value expires, or a barrier waits no longer."""
+        """True if receivers must act at a point in processing time: a value expires, or a barrier waits no longer."""
         barrier = self.combination_policy.barrier
         return self.scope.expires_after_ms is not None or (barrier is not None and barrier.timeout_ms is not None)
 

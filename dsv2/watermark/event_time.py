@@ -177,7 +177,7 @@ class EventTimeOfInputs:
         self._ended: set[int] = set()
         self.current = LONG_MIN
         self.uses_processing_time = False
-        """Whether event time is the wall clock. If so, the owner advances it with ``follow_clock``."""
+        """True if event time is the wall clock. If so, the owner advances it with ``follow_clock``."""
 
     def update(self, index: int, time: int) -> int | None:
         """Input ``index`` has reached ``time``. Returns the new event time of the operator if it has advanced.
@@ -279,7 +279,7 @@ class SentEventTime:
             )
 
     def sends(self, time: int) -> bool:
-        """Whether to send ``time``, possibly ``PROCESSING_TIME``, downstream. If True, it is recorded as sent."""
+        """Return whether to send ``time`` downstream, and record it as sent. It may be ``PROCESSING_TIME``."""
         if time == PROCESSING_TIME:
             self._uses_processing_time = True
             return True
@@ -304,7 +304,7 @@ class SentEventTime:
 
 
 def all_idle(members: int, idle: set[int], ended: set[int], by_clock: set[int]) -> bool:
-    """Whether what receives from ``members`` channels (or inputs) is idle, because none of them advances event time.
+    """Return whether the receiver of ``members`` channels or inputs is idle: none of them advances event time.
 
     Those that have not ended are idle, or follow the clock while one that does not is idle.
 

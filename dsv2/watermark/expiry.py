@@ -42,7 +42,7 @@ class ExpiringCombiner(Generic[V]):
         self._sent_at: int | None = None  # when a value was last delivered or refreshed
         self._updated = False  # since ``refresh`` was called
         self.repeats = True
-        """Whether the value delivered last was passed on, so that it is refreshed."""
+        """True if the value delivered last was passed on, so that it is refreshed."""
 
     def update(self, channel: int, value: V) -> V | None:
         """``channel`` sent ``value``. Returns the value to deliver, or None."""

@@ -1,4 +1,4 @@
-"""Whether a received watermark is forwarded, given the function's result and the declaration's strategy.
+"""The decision to forward a received watermark, by the function's result and the declaration's strategy.
 
 ============  ===================  ===========
 result        FORWARD              IGNORE
@@ -27,5 +27,5 @@ class WatermarkHandlingResult(Enum):
 
 
 def is_forwarded(result: WatermarkHandlingResult, strategy: WatermarkHandlingStrategy) -> bool:
-    """Whether the framework forwards the watermark. Called by the runtime after every ``on_watermark``."""
+    """Return whether the framework forwards the watermark. Called by the runtime after every ``on_watermark``."""
     return result is WatermarkHandlingResult.PEEK and strategy is WatermarkHandlingStrategy.FORWARD

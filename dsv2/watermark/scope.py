@@ -34,7 +34,7 @@ class WatermarkScope:
 
     @property
     def is_addressed(self) -> bool:
-        """Whether only some operators act on the watermark."""
+        """True if only some operators act on the watermark."""
         return bool(self.uids or self.groups)
 
     @staticmethod

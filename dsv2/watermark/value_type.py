@@ -58,7 +58,7 @@ class ValueType(ABC, Generic[V]):
 
     @abstractmethod
     def admits(self, value: object) -> bool:
-        """Whether ``value`` is a value of this type, of the class ``kind``."""
+        """Return whether ``value`` is a value of this type, of the class ``kind``."""
 
     @property
     def builder_call(self) -> str:
@@ -227,7 +227,7 @@ class DataType(ValueType[V]):
         self.name = data_class.__qualname__
         self.requirement = f"an instance of {self.name} that is hashable"
         self.is_ordered = data_class.__lt__ is not object.__lt__  # type: ignore[operator]
-        """Whether the class defines ``<``."""
+        """True if the class defines ``<``."""
         self.combinations = (*_ORDERED, *_FOR_ALL) if self.is_ordered else _FOR_ALL
 
     @property

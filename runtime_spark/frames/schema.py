@@ -118,7 +118,7 @@ def _values_of(batch: pa.RecordBatch, name: str) -> list[Any]:
 
 
 def _fits(hint: Any, column: t.DataType) -> bool:
-    """Whether values read from ``column`` match a field of type ``hint``."""
+    """Return whether values read from ``column`` match a field of type ``hint``."""
     origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
     if origin in _READABLE:
         return isinstance(column, _READABLE[origin])

@@ -134,7 +134,7 @@ def _is_for_local_files(spark: SparkSession, checkpoint: str) -> bool:
 
 
 def all_see(folder: Folder, master: str, shared: Sequence[str]) -> bool:
-    """Whether the driver and all tasks see the same files on their local disks.
+    """Return whether the driver and all tasks see the same files on their local disks.
 
     Args:
         folder: The folder.

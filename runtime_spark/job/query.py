@@ -228,7 +228,7 @@ class StreamingJob(BaseJob):
 
     @property
     def _was_told_to_end(self) -> bool:
-        """Whether the query was ended by an error that is not a failure of the job."""
+        """True if the query was ended by an error that is not a failure of the job."""
         return self._refused or self._cancelled
 
     def _settle(self) -> None:
@@ -373,7 +373,7 @@ class StreamingJob(BaseJob):
 
 
 def _input_ends(plan: Plan) -> bool:
-    """Whether a run that is not stopped reaches the end of all input."""
+    """Return whether a run that is not stopped reaches the end of all input."""
     sources = [operator.body for operator in plan.operators if isinstance(operator.body, BaseSource)]
     schedules = [source.schedule(str(source)) for source in sources if isinstance(source, IndexedSource)]
     if any(schedule is not None and schedule.ends_run for schedule in schedules):

@@ -19,7 +19,7 @@ _CLASSIC = 'a classic session: SparkSession.builder.master(...), or spark-submit
 
 
 def is_connect(spark: object) -> bool:
-    """Whether ``spark`` is a session of Spark Connect, which is a class of its own."""
+    """Return whether ``spark`` is a session of Spark Connect, which is a class of its own."""
     return any(kind.__module__.startswith("pyspark.sql.connect.") for kind in type(spark).__mro__)
 
 
@@ -84,7 +84,7 @@ def shared_folder(spark: SparkSession, path: str) -> LocalFolder:
 
 
 def _sees(spark: SparkSession, path: str, local: str) -> bool:
-    """Whether the tasks of the server read a file that this program writes."""
+    """Return whether the tasks of the server read a file that this program writes."""
     folder, name, content = LocalFolder(local), f"dsv2-probe-{uuid4()}", str(uuid4())
     folder.write(name, content.encode())
     try:

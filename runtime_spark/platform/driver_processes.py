@@ -17,7 +17,7 @@ def describe_driver(processes: Sequence[int]) -> dict[str, Any]:
 
 
 def is_gone(driver: dict[str, Any]) -> bool:
-    """Whether it is certain that no process of ``driver``, a result of ``describe_driver``, is still running.
+    """Return whether it is certain that no process of ``driver``, a result of ``describe_driver``, is still running.
 
     This can be found out only for drivers on this machine, and only on Linux.
     """

@@ -37,7 +37,7 @@ class _Hadoop:
         self._configuration = configuration
 
     def has(self, capability: str) -> bool:
-        """Whether it has a capability."""
+        """Return whether it has a capability."""
         return bool(self.files.hasPathCapability(self.folder, capability))
 
     def write(self, path: Any, data: bytes) -> None:

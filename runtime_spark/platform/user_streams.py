@@ -18,7 +18,7 @@ def count_streams(dataframe: DataFrame) -> int:
 
 
 def reads_the_same(dataframe: DataFrame, other: DataFrame) -> bool:
-    """Whether two DataFrames read the same streams, each as often as the other."""
+    """Return whether two DataFrames read the same streams, each as often as the other."""
     own, others = _streams_of(dataframe), _streams_of(other)
     return len(own) == len(others) and all(one.equals(another) for one, another in zip(own, others, strict=True))
 

@@ -78,9 +78,9 @@ class Feed(ABC):
     """The input of a frame source: a planner, and the rows of each portion."""
 
     made_on_driver = True
-    """Whether rows are created on the driver's host, together with the portions, instead of in the tasks."""
+    """True if rows are created on the driver's host, together with the portions, instead of in the tasks."""
     made_of_frames = True
-    """Whether rows are frames, so that other frames can be added to them."""
+    """True if rows are frames, so that other frames can be added to them."""
 
     @abstractmethod
     def planner(self, operator: Operator, clock: Clock) -> Planner:

@@ -49,7 +49,7 @@ class Deadline:
         self._end = None if minutes is None else time.monotonic() + minutes * 60
 
     def is_over(self) -> bool:
-        """Whether the time limit is reached."""
+        """Return whether the time limit is reached."""
         return self._end is not None and time.monotonic() >= self._end
 
 

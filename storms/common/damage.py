@@ -99,7 +99,7 @@ def drop_checksums(checkpoint: Path) -> None:
 
 
 def has_checksum(checkpoint: Path, target: Target) -> bool:
-    """Whether there is a Hadoop checksum file for the file."""
+    """Return whether there is a Hadoop checksum file for the file."""
     return _sum_of(checkpoint / target.file).exists()
 
 

@@ -27,7 +27,7 @@ class Phase:
 
 
 def _exists(*places: str) -> Callable[[Path, int], bool]:
-    """Whether there is a file at one of ``places``."""
+    """Return a predicate: there is a file at one of ``places``."""
 
     def reached(folder: Path, batch: int) -> bool:
         patterns = (place.format(batch=batch, version=batch + 1) for place in places)
@@ -37,7 +37,7 @@ def _exists(*places: str) -> Callable[[Path, int], bool]:
 
 
 def _written(sink: str) -> Callable[[Path, int], bool]:
-    """Whether a sink has written a micro-batch. One without records leaves nothing."""
+    """Return a predicate: a sink has written a micro-batch. One without records leaves nothing."""
     done = f"{sink}/_dsv2/data/{{batch}}-*/_SUCCESS"
     return _exists(done, f"{sink}/{{batch:010}}-*", "checkpoint/commits/{batch}")
 

@@ -62,7 +62,7 @@ def _has(name: str) -> Callable[[Scene], bool]:
 
 
 def _in_sink(*places: str) -> Callable[[Scene], bool]:
-    """Whether the first micro-batch has written to one of ``places`` of a sink."""
+    """Return a predicate: the first micro-batch has written to one of ``places`` of a sink."""
 
     def reached(scene: Scene) -> bool:
         if not (scene.place / "offsets/0").exists():

@@ -1,4 +1,4 @@
-"""Whether the counts in the progress of a job add up: what an operator has sent has arrived."""
+"""A check of the counts in the progress of a job: all that an operator has sent has arrived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the watermarks in the progress of a job that has finished have ended."""
+"""A check that the watermarks in the progress of a finished job have ended."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def parity(number: int) -> int:
 
 
 def is_of_others(watermark: Watermark) -> bool:
-    """Whether the watermark comes from other programs of the job, because they use event time."""
+    """Return whether the watermark comes from other programs of the job, because they use event time."""
     return EventTimeExtension.is_event_time_watermark(watermark)
 
 

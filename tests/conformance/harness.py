@@ -57,13 +57,13 @@ class Setting:
     mode: RuntimeExecutionMode = RuntimeExecutionMode.STREAMING
     seed: int = 0
     fast: bool = False
-    """Whether the local runtime skips its checks."""
+    """True if the local runtime skips its checks."""
     maps: bool = False
-    """Whether Spark keeps pages of keyed state in maps."""
+    """True if Spark keeps pages of keyed state in maps."""
 
     @property
     def needs_checkpoint(self) -> bool:
-        """Whether Spark keeps state between micro-batches."""
+        """True if Spark keeps state between micro-batches."""
         return self.mode is RuntimeExecutionMode.STREAMING
 
     def __str__(self) -> str:
@@ -219,7 +219,7 @@ class Run:
 
 
 def alike(found: Iterable[Any], expected: Iterable[Any]) -> bool:
-    """Whether both have the same elements equally often. Also for records that cannot be hashed."""
+    """Return whether both have the same elements equally often. Also for records that cannot be hashed."""
     return Counter(map(repr, found)) == Counter(map(repr, expected))
 
 

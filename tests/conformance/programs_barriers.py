@@ -23,7 +23,7 @@ SKIPPED = 1  # the id that the subtasks with an odd index do not send
 
 
 def sends(lane: int, number: int) -> bool:
-    """Whether the subtask ``lane`` sends the barrier ``number``."""
+    """Return whether the subtask ``lane`` sends the barrier ``number``."""
     return number != SKIPPED or lane % 2 == 0
 
 

@@ -115,7 +115,7 @@ def article_of(record: Sale | Price) -> int:
 
 
 def is_gone(price: Price) -> bool:
-    """Whether a row deletes one."""
+    """Return whether a row deletes one."""
     return price.cents < 0
 
 

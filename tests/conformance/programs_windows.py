@@ -437,7 +437,7 @@ class TwoInputsOfOneChannel(Program):
 
 @dataclass(frozen=True)
 class OfProgram:
-    """Whether a record belongs to the program ``name``."""
+    """Selects the records of the program ``name``."""
 
     name: str
 

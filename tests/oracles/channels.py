@@ -98,7 +98,7 @@ class _State(NamedTuple):
 
 
 def is_legal(rules: Mapping[str, Rule], channels: Sequence[Sequence[Element]], received: Sequence[Element]) -> bool:
-    """Whether ``received`` is the complete output that a function may receive for the complete ``channels``."""
+    """Return whether ``received`` is the complete output that a function may receive for the complete ``channels``."""
     search = _Search(rules, channels, received)
     waiting = [_State((0,) * len(channels), frozenset(), (WatermarkHistory(),) * len(rules), 0)]
     seen = set(waiting)

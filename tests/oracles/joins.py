@@ -166,7 +166,7 @@ class SlowTemporalJoin:
 
     @property
     def over(self) -> bool:
-        """Whether the snapshot has ended."""
+        """True if the snapshot has ended."""
         return len(self._over) == self._channels
 
     @property

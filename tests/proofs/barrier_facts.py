@@ -40,7 +40,7 @@ class _Channel:
         return self.unseen[0].value if is_id else None
 
     def is_late(self, completed: int | None) -> bool:
-        """Whether the next element that is not a status is an id that was delivered."""
+        """Return whether the next element that is not a status is an id that was delivered."""
         for one in self.unseen:
             if not isinstance(one, Signal) or one.kind != STATUS:
                 is_id = isinstance(one, Signal) and one.kind == WATERMARK
@@ -157,7 +157,7 @@ class BarrierFacts(SentByChannels[_Channel]):
         self._delivered.add(value)
 
     def _completes(self, value: int) -> bool:
-        """Whether the round of ``value`` is complete, possibly behind ids that are late."""
+        """Return whether the round of ``value`` is complete, possibly behind ids that are late."""
         if self._cut(lambda channels: _is_complete(value, channels)):
             return True
         passing = [one for one in self._channels if one.next_id() in self._delivered and self._passes(one)]
@@ -169,7 +169,7 @@ class BarrierFacts(SentByChannels[_Channel]):
         return self._cut(lambda channels: _is_complete(value, channels))
 
     def _is_exceeded(self) -> bool:
-        """Whether a barrier waits for longer than it may, or has held more records than it may in this step."""
+        """Return whether a barrier waits for longer than it may, or has held more records than it may in this step."""
         ages = [one.age for one in self._channels if one.age is not None]
         ticks, records = self._limits.ticks, self._limits.records
         return bool(
@@ -215,7 +215,7 @@ class BarrierFacts(SentByChannels[_Channel]):
 
 
 def _is_complete(value: int, channels: Sequence[_Channel]) -> bool:
-    """Whether every active channel has sent ``value`` or a greater id, with nothing before it that was not seen."""
+    """Return whether every active channel has sent ``value`` or a greater id, and all before it was seen."""
     if any(one.status == "active" and one.next_id() is None for one in channels):
         return False
     waiting = [own for one in channels if (one.age is not None or one.status == "active") and (own := one.next_id())]
@@ -224,14 +224,14 @@ def _is_complete(value: int, channels: Sequence[_Channel]) -> bool:
 
 
 def _is_least(value: int, channels: Sequence[_Channel]) -> bool:
-    """Whether ``value`` is the least id that blocks a channel."""
+    """Return whether ``value`` is the least id that blocks a channel."""
     waiting = [own for one in channels if one.age is not None and (own := one.next_id())]
     arrived = [own for one in channels if (own := one.next_id())]
     return value in arrived and min(waiting, default=value) >= value
 
 
 def _is_disordered(channel: _Channel) -> bool:
-    """Whether the ids of a channel that are not before the cut do not increase."""
+    """Return whether the ids of a channel that are not before the cut do not increase."""
     ids = [channel.last] if channel.last is not None else []
     ids += [one.value for one in channel.unseen if isinstance(one, Signal) and one.kind == WATERMARK]
     return any(after <= before for before, after in pairwise(ids))

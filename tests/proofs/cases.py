@@ -74,7 +74,7 @@ def _gate_case(rules: Sequence[Rule], channels: int, bounds: Bounds, name: str) 
 
 
 def _is_of_flink(rule: Rule) -> bool:
-    """Whether its combination is one of the four that Flink has."""
+    """Return whether its combination is one of the four that Flink has."""
     return rule.fold.name in ("min", "max", "and", "or")
 
 

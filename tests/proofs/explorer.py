@@ -262,7 +262,7 @@ class _Search:
         return [one for one in seen if fails([one])]
 
     def _is_beyond_bounds(self, components: Sequence[int]) -> bool:
-        """Whether more is buffered between the inputs of an operator, or late, than the case permits."""
+        """Return whether more is buffered between the inputs of an operator, or late, than the case permits."""
         ahead = (one.excess(at) for one, at in zip(self._components, components, strict=True))
         return max(ahead) > self.case.held
 

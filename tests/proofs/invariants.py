@@ -141,7 +141,7 @@ class _Channel:
 
     @property
     def is_by_clock(self) -> bool:
-        """Whether its event time follows the clock."""
+        """True if its event time follows the clock."""
         return self.time == PROCESSING_TIME
 
     def held_by(self) -> str | None:
@@ -152,7 +152,7 @@ class _Channel:
 
 
 def _passes(element: Any, rules: Mapping[str, Rule]) -> bool:
-    """Whether an element that is neither a record nor an aligned watermark."""
+    """Return whether an element that is neither a record nor an aligned watermark."""
     if not isinstance(element, Signal):
         return False
     return element.kind != WATERMARK or not rules[element.identifier].aligned
@@ -185,7 +185,7 @@ class Facts(SentByChannels[_Channel]):
         return tuple(one.frozen() for one in self._channels), tuple(sorted(self._last.items())), self._idle, self._ended
 
     def stays_active(self, channel: int) -> bool:
-        """Whether ``channel`` is active, and nothing that is unseen changes that."""
+        """Return whether ``channel`` is active, and nothing that is unseen changes that."""
         one = self._channels[channel]
         changes = (element.kind in (STATUS, END) for element in one.unseen if isinstance(element, Signal))
         return one.status == "active" and not any(changes)
@@ -415,7 +415,7 @@ class History:
         return goes_on
 
     def _choices(self, channel: int) -> tuple[bool, ...]:
-        """Whether the channel may take part in a round although it is inactive."""
+        """Return the possible answers to: does the channel take part in a round?"""
         return (True,) if all(one.stays_active(channel) for one in self._possible) else (True, False)
 
 

@@ -56,7 +56,7 @@ BEGIN_MS = 10**12
 
 
 def fails(seen: Sequence[Seen]) -> bool:
-    """Whether the job fails."""
+    """Return whether the job fails."""
     return any(one in (CROSSING, DISORDER, EXCEEDED) for one in seen)
 
 
@@ -82,7 +82,7 @@ class InputModel:
 
     @property
     def ended(self) -> bool:
-        """Whether every channel has ended."""
+        """True if every channel has ended."""
         return all(status == "ended" for status in self.statuses)
 
     def receive(self, channel: int, elements: Sequence[Any]) -> list[Seen]:
@@ -241,7 +241,7 @@ class OperatorModel:
 
     @property
     def ended(self) -> bool:
-        """Whether every input has ended."""
+        """True if every input has ended."""
         return all(status == "ended" for status in self._statuses)
 
     @property

@@ -58,11 +58,11 @@ class Fold(NamedTuple):
 
     @property
     def takes_last(self) -> bool:
-        """Whether the result is the value that arrived last, from whichever channel."""
+        """True if the result is the value that arrived last, from whichever channel."""
         return self.name == "last"
 
     def includes(self, combined: Any, value: Any) -> bool:
-        """Whether ``value`` may have contributed to ``combined``."""
+        """Return whether ``value`` may have contributed to ``combined``."""
         if self.takes_last:
             return bool(combined == value)
         return not self.is_absorbing or bool(self.combine([combined, value]) == combined)
@@ -158,7 +158,7 @@ def _active(statuses: Sequence[Status]) -> list[int]:
 
 
 def is_idle(statuses: Sequence[Status], times: Sequence[int]) -> bool:
-    """Whether what receives from these channels (or inputs) is idle. ``times``: their event times.
+    """Return whether what receives from these channels (or inputs) is idle. ``times``: their event times.
 
     One that follows the clock does not keep it active while another one is idle that may still send event time.
     """

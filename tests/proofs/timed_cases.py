@@ -51,7 +51,7 @@ def barrier_cases(bounds: Bounds) -> list[Planned]:
 
 
 def _has_limits(inputs: tuple[int, ...], longest: int, bounds: Bounds) -> bool:
-    """Whether there are cases with limits, which have many more states."""
+    """Return whether there are cases with limits, which have many more states."""
     if not bounds.mixed:
         return len(inputs) == 1
     return sum(inputs) < WIDE and (longest == 1 or inputs == (1,))

@@ -39,7 +39,7 @@ class Item(NamedTuple):
 
     @property
     def succeeds(self) -> bool:
-        """Whether it is emitted. A wait of more than ``TIMEOUT`` never ends."""
+        """True if it is emitted. A wait of more than ``TIMEOUT`` never ends."""
         return not self.poison and self.wait < TIMEOUT
 
 

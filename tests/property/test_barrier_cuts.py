@@ -170,5 +170,5 @@ def test_no_channel_is_blocked_for_longer_than_the_timeout(history: History, ste
 
 
 def is_barrier(element: Any) -> bool:
-    """Whether an element of a sequence is a barrier."""
+    """Return whether an element of a sequence is a barrier."""
     return isinstance(element, Signal) and element is not ENDED

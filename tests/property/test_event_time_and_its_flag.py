@@ -72,7 +72,7 @@ class Model:
 
     @property
     def idle(self) -> bool:
-        """Whether the receiver is idle."""
+        """True if the receiver is idle."""
         live = [member for member in self.members if not member.ended]
         if all(member.idle for member in live):
             return bool(live)

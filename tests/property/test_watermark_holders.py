@@ -128,7 +128,7 @@ class Receiver:
 
 
 def holds_alone(identifier: str, one: InputProgress, held: ChannelProgress) -> bool:
-    """Whether the value cannot change before the channel advances, whatever the others send."""
+    """Return whether the value cannot change before the channel advances, whatever the others send."""
     if identifier == EVENT_TIME:
         active = [row.event_time or 0 for row in one.channels if not row.idle and not row.ended]
         return one.event_time is None or max(active) >= one.event_time  # otherwise all of them have to catch up

@@ -35,7 +35,7 @@ class Numbered(NamedTuple):
 
 
 def fails(record: int) -> bool:
-    """Whether the first version of the function fails."""
+    """Return whether the first version of the function fails."""
     return record % 7 == 3
 
 

@@ -32,18 +32,18 @@ Phase = Callable[[Path, int], bool]
 
 
 def begun(folder: Path, batch: int) -> bool:
-    """Whether the offsets of ``batch`` are logged."""
+    """Return whether the offsets of ``batch`` are logged."""
     return (folder / "checkpoint/offsets" / str(batch)).exists()
 
 
 def first_sink_written(folder: Path, batch: int) -> bool:
-    """Whether the first sink has all records of ``batch``. The second one may or may not."""
+    """Return whether the first sink has all records of ``batch``. The second one may or may not."""
     places = (f"counted/_dsv2/data/{batch}-*/_SUCCESS", f"counted/{batch:010}-*")
     return any(next(folder.glob(place), None) is not None for place in places)
 
 
 def committed(folder: Path, batch: int) -> bool:
-    """Whether Spark has finished ``batch``."""
+    """Return whether Spark has finished ``batch``."""
     return (folder / "checkpoint/commits" / str(batch)).exists()
 
 

@@ -295,7 +295,7 @@ def test_spark_must_be_a_session() -> None:
 
 
 def is_logged(spark: SparkSession, logger: str, message: str) -> bool:
-    """Whether the configuration of Spark's log lets a warning pass."""
+    """Return whether the configuration of Spark's log lets a warning pass."""
     log4j: Any = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
     text = log4j.message.SimpleMessage(message)
     event = log4j.core.impl.Log4jLogEvent.newBuilder().setLoggerName(logger).setLevel(log4j.Level.WARN).setMessage(text)

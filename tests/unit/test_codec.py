@@ -51,7 +51,7 @@ from tests.codec_classes import (
 
 
 def same(first: Any, second: Any) -> bool:
-    """Whether both are equal and of the same type, in every part."""
+    """Return whether both are equal and of the same type, in every part."""
     if type(first) is not type(second):
         return False
     if isinstance(first, dict):

@@ -76,7 +76,7 @@ Cents = NewType("Cents", int)
 
 
 def same(value: Any, found: Any) -> bool:
-    """Whether ``found`` is ``value``; NaN is equal to NaN, and a time to the same instant."""
+    """Return whether ``found`` is ``value``; NaN is equal to NaN, and a time to the same instant."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         return isinstance(found, datetime) and (found - value.astimezone(UTC)) == timedelta(0)
     if isinstance(value, float | Decimal) and value != value:

@@ -149,7 +149,7 @@ def test_third_folder_gets_nothing_again(tmp_path: Path) -> None:
 
 
 def _lacks_records(folder: Path, steps: int) -> bool:
-    """Whether a run that is killed after so many steps has stored micro-batch 1, but has not written it."""
+    """Return whether a run that is killed after so many steps has stored micro-batch 1, but has not written it."""
     with suppress(KilledError), steps_of_files(Steps(steps)):
         Program(folder).run({"out": "a"})
     return (folder / "checkpoint" / "local" / "1.batch").exists()

@@ -57,10 +57,9 @@ def bound(node: ast.stmt) -> set[str]:
 
 
 def is_public(node: ast.stmt, package: str) -> bool:
-    """Whether ``node`` defines a name that ``__all__`` must list. ``package`` is the package of an ``__init__``, else
-    empty.
+    """Return whether ``node`` defines a name that ``__all__`` must list.
 
-    Constants and imported names may be left out.
+    Constants and imported names may be left out. ``package`` is the package of an ``__init__``, else empty.
     """
     if isinstance(node, ast.ImportFrom):
         return bool(package) and (node.module or "").startswith(package)

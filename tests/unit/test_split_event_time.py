@@ -243,7 +243,7 @@ def test_split_without_data_becomes_idle(kind: type[Spans]) -> None:
 
 
 def test_furthest_split_counts_once_all_are_idle() -> None:
-    """Whether the slower split becomes idle first or last must not matter."""
+    """The result is the same if the slower split becomes idle first or last."""
     source = spans({"a": 1, "b": 1})
     driver = Driver(source, IDLE_AFTER_A_SECOND, parallelism=1)
     driver.batch(a=9, b=4)

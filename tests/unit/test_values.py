@@ -36,7 +36,7 @@ def test_values_arrive_or_are_refused(zone: str, seed: str) -> None:
 
 
 def differs(before: str, after: str) -> bool:
-    """Whether signs differ. A value that arrives as another one, which is explained, may depend on the time zone."""
+    """Return whether signs differ. An explained other value may depend on the time zone."""
     return any(one != other for one, other in zip(before, after, strict=True) if one != "*")
 
 

@@ -71,7 +71,7 @@ def found(ways: Sequence[Way], *, all_refused: bool) -> tuple[dict[str, str], li
 
 
 def _is_clear(error: BaseException | None) -> bool:
-    """Whether a refusal says where the value is: its field, state, key or watermark."""
+    """Return whether a refusal says where the value is: its field, state, key or watermark."""
     return any(word in str(error) for word in ("value", "key", "watermark"))
 
 

@@ -18,7 +18,7 @@ __all__ = ("equal", "exact")
 
 
 def exact(one: Any, other: Any) -> bool:
-    """Whether both have the same type and the same form: sign of zero, places, payload of a NaN, time zone, fold."""
+    """Return whether both have the same type and form: sign of zero, places, payload of a NaN, time zone, fold."""
     if type(one) is not type(other):
         return False
     match one:
@@ -44,7 +44,7 @@ def exact(one: Any, other: Any) -> bool:
 
 
 def equal(sent: Any, received: Any) -> bool:
-    """Whether a value is the one that was sent, possibly in another form.
+    """Return whether a value is the one that was sent, possibly in another form.
 
     Other forms are: a plain value instead of one of a subclass or of NumPy or pandas, another zone with the same
     instant, a time without zone that has lost its fold, other zeros at the end of a decimal, a decimal zero without

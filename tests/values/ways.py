@@ -133,7 +133,7 @@ def _sent(way: Way, batch: Sequence[int]) -> dict[int, Outcome]:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether an error refuses a value: not one that shows that something unreadable was written."""
+    """Return whether an error refuses a value: not one that shows that something unreadable was written."""
     return isinstance(error, Dsv2Error | FormatError) and not isinstance(error, InternalError | CorruptDataError)
 
 

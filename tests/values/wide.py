@@ -39,7 +39,7 @@ Flat: Any = _class_of("Flat", [field for field in _FIELDS.values() if get_origin
 
 
 def has_field(kind: Any, position: int) -> bool:
-    """Whether ``kind``, ``Wide`` or ``Flat``, has a field for the value at this position."""
+    """Return whether ``kind``, ``Wide`` or ``Flat``, has a field for the value at this position."""
     found = _FIELDS.get(str(annotation_at(position)))
     return found is not None and found[0] in kind.__annotations__
 

@@ -274,7 +274,7 @@ class ColumnsLoader:
         self.put(row.kind, row.state, codec.loads(row.key, owner), codec.loads(row.value, owner))
 
     def is_declared(self, row: Any) -> bool:
-        """Whether the function declares the state of ``row``, which is a row of a state."""
+        """Return whether the function declares the state of ``row``, which is a row of a state."""
         return row.state is not None and self._columns.declared(row.state) is not None
 
     def put(self, kind: RowKind, stored: str, key: Any, value: Any) -> None:

@@ -193,7 +193,7 @@ def _masked(values: Numbers, valid: Numbers, kind: pa.DataType) -> pa.Array:
 
 
 def fits_in_sum(added: Numbers, total: Numbers | None = None) -> bool:
-    """Whether no sum of ``added`` numbers, beginning with one of ``total``, can exceed 64 bits."""
+    """Return whether no sum of ``added`` numbers, beginning with one of ``total``, can exceed 64 bits."""
     greatest = 0.0 if total is None else float(np.abs(total.astype(np.float64)).max(initial=0))
     return greatest + float(np.abs(added.astype(np.float64)).sum()) < 2.0**62
 
@@ -257,7 +257,7 @@ def _float_sums(total: Numbers, added: Numbers, starts: Numbers, sizes: Numbers)
 
 
 def _seen(current: pa.Array, values: pa.Array, starts: Numbers, sizes: Numbers) -> Numbers:
-    """Whether the group of each value has had one, up to this one."""
+    """Return for each value whether its group has had one, up to this one."""
     if not current.null_count and not values.null_count:
         return np.ones(len(values), np.bool_)
     before = np.repeat(current.is_valid().to_numpy(zero_copy_only=False), sizes)

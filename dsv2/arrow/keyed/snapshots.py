@@ -55,12 +55,12 @@ class StoredTable(NamedTuple):
     deadline: int = 0
 
     def has_layout_of(self, other: StoredTable) -> bool:
-        """Whether the pages have the same columns."""
+        """Return whether the pages have the same columns."""
         return self[:5] == other[:5]
 
     @property
     def has_deadlines(self) -> bool:
-        """Whether rows have deadlines."""
+        """True if rows have deadlines."""
         return bool(self.expiry) or self.row_kind == RowKind.TIMERS
 
     def contents(self, pages: Sequence[bytes]) -> tuple[Keys, list[Any], Numbers | None]:

@@ -67,7 +67,7 @@ class Directory(ReadableFolder):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Whether the directory exists."""
+        """Return whether the directory exists."""
 
     @abstractmethod
     def names(self, pattern: str) -> list[str]:
@@ -252,7 +252,7 @@ def _files(filesystem: pafs.FileSystem, inner: str, *, recursive: bool) -> dict[
 
 
 def _matches(name: list[str], pattern: list[str]) -> bool:
-    """Whether a path matches a pattern, both in parts, as ``Path.glob`` matches: ``**`` is any number of folders."""
+    """Return whether a path matches a pattern, both in parts, as in ``Path.glob``: ``**`` is any number of folders."""
     if not pattern:
         return not name
     if pattern[0] == "**":

@@ -190,7 +190,7 @@ class ParsedSchema(NamedTuple):
 
     @property
     def needs_wrapping(self) -> bool:
-        """Whether fastavro loses the named schemas, which it keeps in records only."""
+        """True if fastavro loses the named schemas, which it keeps in records only."""
         is_record = isinstance(self.schema, dict) and self.schema["type"] == "record"
         return bool(self.named) and not is_record
 

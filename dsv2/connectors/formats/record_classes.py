@@ -25,7 +25,7 @@ class Field(NamedTuple):
 
 
 def is_record_class(kind: object) -> bool:
-    """Whether ``kind`` is a dataclass or a NamedTuple class."""
+    """Return whether ``kind`` is a dataclass or a NamedTuple class."""
     return isinstance(kind, type) and (
         dataclasses.is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
     )

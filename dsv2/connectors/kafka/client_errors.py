@@ -67,7 +67,7 @@ class ClientErrors:
 
 
 def is_permanent(error: KafkaError) -> bool:
-    """Whether a retry cannot succeed."""
+    """Return whether a retry cannot succeed."""
     return error.fatal() or error.code() in _PERMANENT
 
 

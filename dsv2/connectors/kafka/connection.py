@@ -103,7 +103,7 @@ class KafkaConnection:
 
     @property
     def sees_uncommitted(self) -> bool:
-        """Whether messages of open and aborted transactions are read."""
+        """True if messages of open and aborted transactions are read."""
         return self.options.get("isolation.level") == "read_uncommitted"
 
     def client_config(self) -> Config:

@@ -49,7 +49,7 @@ class OffsetsInitializer(ABC):
 
     @property
     def needs_group(self) -> bool:
-        """Whether the offsets depend on those committed by a consumer group."""
+        """True if the offsets depend on those committed by a consumer group."""
         return False
 
     @property

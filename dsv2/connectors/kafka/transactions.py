@@ -105,6 +105,6 @@ class Transactions:
             return self._has(broker, subtask, batch_id)
 
     def _has(self, broker: Broker, subtask: int, batch_id: int) -> bool:
-        """Whether ``subtask`` has committed ``batch_id``. Raises ``JobError`` if another checkpoint history did."""
+        """Return whether ``subtask`` has committed ``batch_id``. Raises ``JobError`` if another history did."""
         marker = broker.group_offset(self._name_of(subtask), self.marker)
         return marker is not None and self.info.is_written(batch_id, marker.offset - 1, marker.note)

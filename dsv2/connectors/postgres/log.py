@@ -38,7 +38,7 @@ class Log:
         return parse_lsn(lsn)
 
     def has_changes(self, oid: int, start: int, stop: int) -> bool:
-        """Whether a transaction committed from ``start`` up to ``stop`` changed the table ``oid``."""
+        """Return whether a transaction committed from ``start`` up to ``stop`` changed the table ``oid``."""
         return any(True for _ in self.changes(oid, start, stop))
 
     def changes(self, oid: int, start: int, stop: int) -> Iterator[RelationChange]:

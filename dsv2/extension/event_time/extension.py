@@ -35,17 +35,17 @@ class EventTimeExtension:
 
     @staticmethod
     def is_event_time_watermark(watermark: Watermark | str) -> bool:
-        """Whether a watermark, or an identifier, is the event-time watermark."""
+        """Return whether a watermark, or an identifier, is the event-time watermark."""
         return _identifier(watermark) == EVENT_TIME
 
     @staticmethod
     def is_idle_status_watermark(watermark: Watermark | str) -> bool:
-        """Whether a watermark, or an identifier, is the idle-status watermark."""
+        """Return whether a watermark, or an identifier, is the idle-status watermark."""
         return _identifier(watermark) == IDLE_STATUS
 
     @staticmethod
     def is_use_processing_time_watermark(watermark: Watermark | str) -> bool:
-        """Whether a watermark, or an identifier, is the flag that switches event time to the wall clock."""
+        """Return whether a watermark, or an identifier, is the flag that switches event time to the wall clock."""
         return _identifier(watermark) == USE_PROCESSING_TIME
 
     @staticmethod

@@ -64,7 +64,7 @@ class EventTimeManager(Protocol):
         """Event time in ms: ``-(2**63)`` before the first watermark, ``2**63 - 1`` after the end of all input."""
 
     def uses_processing_time(self) -> bool:
-        """Whether event time is the wall clock, because all inputs have sent the flag.
+        """Return whether event time is the wall clock, because all inputs have sent the flag.
 
         Timers then fire by the wall clock, at the beginning and the end of a micro-batch, and
         ``on_event_time_watermark`` is called when it has advanced. The flag is forwarded downstream instead of event

@@ -163,7 +163,7 @@ def take_late(
 
 
 def reading_declares(function: JoinFunction[IN1, IN2, OUT], *on_late: object) -> bool:
-    """Whether the join calls callables, which cannot declare side outputs. See ``ProcessFunction``."""
+    """Return whether the join calls callables, which cannot declare side outputs. See ``ProcessFunction``."""
     return isinstance(function, CallableJoinFunction) or any(one is not None for one in on_late)
 
 

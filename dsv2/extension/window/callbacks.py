@@ -86,7 +86,7 @@ class Callbacks:
         self.trigger_all: Callable[[dict[Any, Any], int], None] | None = None
         """Fires a window of all keys, given its contents by key and its last ms. None: each key fires separately."""
         self.clears = _overrides(function, shape.base, "on_clear")
-        """Whether the function overrides ``on_clear``."""
+        """True if the function overrides ``on_clear``."""
 
     def on_record(self, record: Any, side: int) -> None:
         """Call ``on_record`` for a record of the input ``side`` in the current window."""

@@ -32,7 +32,7 @@ class CurrentWindow:
 
     @property
     def has_states(self) -> bool:
-        """Whether windows have states."""
+        """True if windows have states."""
         return bool(self._handles)
 
     def activate(self, contents: dict[Any, Any], place: Any, slot: int, start: int, end: int) -> None:

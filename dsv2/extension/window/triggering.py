@@ -88,7 +88,7 @@ class Triggering:
         return bool(was_purged)
 
     def is_purged(self, entry: KeyEntry, slot: int) -> bool:
-        """Whether the window has been purged and has no new record."""
+        """Return whether the window has been purged and has no new record."""
         return TRIGGER in entry and slot in entry[TRIGGER] and bool(entry[TRIGGER][slot][_PURGED])
 
     def purge(self, entry: KeyEntry, slot: int) -> None:

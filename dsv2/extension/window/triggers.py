@@ -107,12 +107,12 @@ class WindowTrigger(ABC, Generic[IN_contra]):
 
     @property
     def can_merge(self) -> bool:
-        """Whether the trigger can be used for sessions."""
+        """True if the trigger can be used for sessions."""
         return type(self).merge is not WindowTrigger.merge
 
     @property
     def uses_processing_time(self) -> bool:
-        """Whether the trigger registers processing timers."""
+        """True if the trigger registers processing timers."""
         return type(self).on_processing_time is not WindowTrigger.on_processing_time
 
     def __str__(self) -> str:

@@ -51,17 +51,17 @@ class Slowest:
 
 
 def has_ended(one: InputProgress) -> bool:
-    """Whether all channels of an input have ended."""
+    """Return whether all channels of an input have ended."""
     return 0 < one.channel_count == one.ended_count
 
 
 def is_idle(one: InputProgress) -> bool:
-    """Whether no channel of an input is active, and some are idle."""
+    """Return whether no channel of an input is active, and some are idle."""
     return one.idle_count > 0 and one.idle_count + one.ended_count == one.channel_count
 
 
 def is_active(subtask: SubtaskProgress) -> bool:
-    """Whether a subtask has not ended, and is not idle."""
+    """Return whether a subtask has not ended, and is not idle."""
     all_idle = bool(subtask.inputs) and all(is_idle(one) or has_ended(one) for one in subtask.inputs)
     return not subtask.ended and not all_idle
 
@@ -74,7 +74,7 @@ def awaiting_event_time(plan: PlanView) -> frozenset[str]:
 
 
 def _arrives(operator: OperatorProgress) -> bool:
-    """Whether event time arrives on all inputs, although it may not have reached any of the subtasks."""
+    """Return whether event time arrives on all inputs, although it may not have reached any of the subtasks."""
     inputs = [one for subtask in operator.subtasks for one in subtask.inputs]
     timed = {one.input for one in inputs if any(channel.event_time is not None for channel in one.channels)}
     has_time = any(subtask.event_time is not None for subtask in operator.subtasks)

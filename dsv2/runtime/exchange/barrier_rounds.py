@@ -75,7 +75,7 @@ class BarrierRounds:
         self.gates: list[BarrierGate] = []
         """The gates of the inputs."""
         self.released = False
-        """Whether several gates may have elements to process."""
+        """True if several gates may have elements to process."""
         self.limited = {name: wait.max_records for name, wait in self._waits.items() if wait.max_records is not None}
         """The greatest number of records that a barrier may hold, by identifier, if there is a limit."""
         self._held = dict.fromkeys(self.limited, 0)

@@ -27,7 +27,7 @@ class ColumnBuffer:
         self.count = 0
 
     def fits(self, batch: RecordBatch[Any]) -> bool:
-        """Whether ``batch`` may share a frame with the buffered batches."""
+        """Return whether ``batch`` may share a frame with the buffered batches."""
         if not self._columns:
             return True
         assert isinstance(batch.records, Columnar)

@@ -40,7 +40,7 @@ class Emitter(ABC):
     __slots__ = ("emit", "emit_stamped")
 
     checks_records = False
-    """Whether each record is checked when it is emitted. If so, records of several keys cannot be emitted together."""
+    """True if each record is checked when it is emitted. If so, records of several keys cannot be emitted together."""
 
     def __init__(self, emit: Emit, emit_stamped: EmitStamped) -> None:
         self.emit = emit

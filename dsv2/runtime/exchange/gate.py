@@ -122,7 +122,7 @@ class InputGate:
 
     @property
     def blocked(self) -> bool:
-        """Whether the elements of all channels are held until ``unblock``."""
+        """True if the elements of all channels are held until ``unblock``."""
         return BLOCKED in self._held_for
 
     def block(self, max_records: int, on_full: Callable[[], NoReturn]) -> None:
@@ -140,12 +140,12 @@ class InputGate:
 
     @property
     def ended(self) -> bool:
-        """Whether every channel has ended."""
+        """True if every channel has ended."""
         return len(self._ended) == self._channels
 
     @property
     def idle(self) -> bool:
-        """Whether every channel that has not ended is idle, or follows the clock while another one is idle."""
+        """True if every channel that has not ended is idle, or follows the clock while another one is idle."""
         return self._idle
 
     @property

@@ -68,5 +68,5 @@ def with_new_channels(state: GateState, channels: int, declarations: Mapping[str
 
 
 def _ends(pieces: Sequence[_Piece]) -> bool:
-    """Whether held elements contain the end of their channel."""
+    """Return whether held elements contain the end of their channel."""
     return any(kind == END for _, controls, *_ in pieces for _, kind, *_ in controls)

@@ -51,7 +51,7 @@ class AsyncCalls(AttemptingCalls):
         self._loop = environment.job.event_loop.get()
         self._loop.loop.set_task_factory(new_task)
         self.reacts_to_watermarks = _reacts_to_watermarks(instance.function)
-        """Whether the records before a watermark must be completed before later ones begin."""
+        """True if the records before a watermark must be completed before later ones begin."""
         untraced = replace(environment, instance=replace(instance, origin=None))  # several records are in flight
         super().__init__(untraced, ErrorPolicy() if policy is None else policy, undo, InFlightOutput())
 

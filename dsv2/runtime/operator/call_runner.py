@@ -192,6 +192,6 @@ class CallRunner:
 
 
 def _is_cancelled() -> bool:
-    """Whether the current task was cancelled, rather than something that it waits for."""
+    """Return whether the current task was cancelled, rather than something that it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

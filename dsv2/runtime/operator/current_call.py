@@ -45,7 +45,7 @@ class StartedTask(NamedTuple):
 
     @property
     def is_left(self) -> bool:
-        """Whether nothing has awaited the task: it still runs, or nothing has looked at its exception."""
+        """True if nothing has awaited the task: it still runs, or nothing has looked at its exception."""
         return not self.task.done() or getattr(self.task, "_log_traceback", False)
 
     def __str__(self) -> str:

@@ -239,7 +239,7 @@ class FunctionCalls:
         return call
 
     def handles_key_watermark(self, input_index: int, identifier: str) -> bool:
-        """Whether the function has a handler of a per-key watermark of an input, or overrides ``on_key_watermark``."""
+        """Return whether the function handles a per-key watermark of an input, or overrides ``on_key_watermark``."""
         if identifier in self._handlers[input_index]:
             return True
         callback = getattr(type(self._function), self._key_callbacks[input_index], None)

@@ -43,7 +43,7 @@ class InputActivity:
         self.idle.discard(index)
 
     def all_ended(self) -> bool:
-        """Whether all inputs have ended."""
+        """Return whether all inputs have ended."""
         return len(self.ended) == len(self._gates)
 
     def inactive(self) -> set[int]:

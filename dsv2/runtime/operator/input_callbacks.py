@@ -46,6 +46,6 @@ def callbacks_of(kind: OperatorKind, number: int) -> InputCallbacks:
 
 
 def reacts_to_end(function: ProcessFunction, kind: OperatorKind, number: int) -> bool:
-    """Whether ``function``, of an operator of ``kind``, defines what happens at the end of its input ``number``."""
+    """Return whether ``function``, of an operator of ``kind``, has a callback for the end of input ``number``."""
     callback = getattr(type(function), callbacks_of(kind, number).end)
     return not callback.__module__.startswith("dsv2.functions.")

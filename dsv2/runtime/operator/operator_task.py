@@ -123,12 +123,12 @@ class OperatorTask:
 
     @property
     def ended(self) -> bool:
-        """Whether all inputs have ended and the function is closed."""
+        """True if all inputs have ended and the function is closed."""
         return self._closed
 
     @property
     def takes_whole_batches(self) -> bool:
-        """Whether batches of its first input should not be split."""
+        """True if batches of its first input should not be split."""
         return self._processors[0].takes_whole_batches
 
     @property
@@ -268,7 +268,7 @@ class OperatorTask:
         self._rounds.fail_crossing(input_index, waiting)
 
     def _passes_time(self, input_index: int, watermark: Watermark) -> bool:
-        """Whether an event time or idle status takes effect. Functions with event time cannot poll it."""
+        """Return whether an event time or idle status takes effect. Functions with event time cannot poll it."""
         if self._calls.has_event_time or watermark.identifier not in self._job.declarations:
             return True
         return self._agrees(input_index, watermark, WatermarkHandlingStrategy.FORWARD)

@@ -47,7 +47,7 @@ class Processor(ABC):
     """Calls a function with the records of one input."""
 
     takes_whole_batches = False
-    """Whether batches should not be split."""
+    """True if batches should not be split."""
 
     @abstractmethod
     def process(self, batch: RecordBatch[Any]) -> None:

@@ -81,7 +81,7 @@ class Subtask:
 
     @property
     def ended(self) -> bool:
-        """Whether every input has ended and all functions are closed."""
+        """True if every input has ended and all functions are closed."""
         return all(task.ended for task in self._tasks)
 
     def open(self) -> None:

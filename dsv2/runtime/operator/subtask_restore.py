@@ -50,7 +50,7 @@ class Succession(Protocol):
         """Return the states of a new subtask of an operator that no program has run, but whose states were given."""
 
     def has_new_senders(self, uid: str, number: int) -> bool:
-        """Whether the operator ``uid`` is new, or its input ``number`` has received from other operators before."""
+        """Return whether the operator ``uid`` is new, or its input ``number`` received from other operators before."""
 
 
 class SubtaskRestore:

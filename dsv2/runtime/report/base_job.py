@@ -130,7 +130,7 @@ class BaseJob(ABC):
 
     @abstractmethod
     def _is_over(self) -> bool:
-        """Whether nothing of the job runs any more."""
+        """Return whether nothing of the job runs any more."""
 
     @abstractmethod
     def _ends_within(self, seconds: float | None) -> bool:
@@ -140,7 +140,7 @@ class BaseJob(ABC):
         """Do what remains to be done at the end of the job. Called by those who have waited for it."""
 
     def _was_stopped(self) -> bool:
-        """Whether the job ended before its end of input."""
+        """Return whether the job ended before its end of input."""
         return self._stopped
 
     def _found_failure(self) -> Dsv2Error | None:

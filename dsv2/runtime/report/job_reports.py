@@ -153,7 +153,7 @@ class JobReports:
         return {str(operator): counts[operator.uid] for operator in self._plan.operators if counts[operator.uid]}
 
     def all_ended(self) -> bool:
-        """Whether every subtask has received the end of its input, and every source that a sink reads has ended."""
+        """Return whether every subtask has received the end of its input, and every source of a sink has ended."""
         return all(self._latest.get(place, {}).get("ended") or place in self._ended_sources for place in self._awaited)
 
     def _note(self, place: _Place, report: Report, now_ms: int) -> None:

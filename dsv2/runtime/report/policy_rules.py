@@ -74,7 +74,7 @@ class PolicyRules:
         return timedelta(milliseconds=retry.pause_ms(attempt, self._random.random))
 
     def covers(self, failure: UserFunctionError) -> bool:
-        """Whether the policy skips an element that fails like this."""
+        """Return whether the policy skips an element that fails like this."""
         return failure.cause is not None and self._policy.action_for(failure.cause) is not ErrorAction.FAIL
 
     def give_up(self, failure: UserFunctionError) -> DeadLetter[Any] | None:

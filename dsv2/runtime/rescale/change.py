@@ -81,7 +81,7 @@ class InputChange:
 
     @property
     def unchanged(self) -> bool:
-        """Whether every channel is the same as before."""
+        """True if every channel is the same as before."""
         return self.senders is Senders.SAME and self.before is self.after
 
 
@@ -105,12 +105,12 @@ class OperatorChange:
 
     @property
     def keeps_data(self) -> bool:
-        """Whether each subtask keeps its keys and fields."""
+        """True if each subtask keeps its keys and fields."""
         return self.before == self.after and not self.moves_keys
 
     @property
     def keeps_subtasks(self) -> bool:
-        """Whether each subtask continues exactly as it was."""
+        """True if each subtask continues exactly as it was."""
         inputs_kept = len(self.inputs) == self.inputs_before and all(change.unchanged for change in self.inputs)
         return self.keeps_data and inputs_kept
 

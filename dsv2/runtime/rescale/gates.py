@@ -120,7 +120,7 @@ def _numbers_of(state: GateState, index: int, change: InputChange) -> dict[int, 
 
 
 def _includes(channels: Sequence[int], numbers: Mapping[int, int], channel: int) -> bool:
-    """Whether ``channels`` of one subtask include ``channel``, if the subtask has it."""
+    """Return whether ``channels`` of one subtask include ``channel``, if the subtask has it."""
     return channel not in numbers.values() or any(numbers[one] == channel for one in channels)
 
 

@@ -91,6 +91,6 @@ class ProgramSuccession:
         return found
 
     def has_new_senders(self, uid: str, number: int) -> bool:
-        """Whether the operator ``uid`` is new, or its input ``number`` has received from other operators before."""
+        """Return whether the operator ``uid`` is new, or its input ``number`` received from other operators before."""
         change = self._changes.get(uid)
         return change is None or change.inputs[number].senders is Senders.NEW

@@ -116,7 +116,7 @@ def _blank_default_dict(header: Any) -> defaultdict[Any, Any]:
 
 
 def _may_be_default(factory: Any) -> bool:
-    """Whether bytes may name this factory, which the program calls when a key is missing."""
+    """Return whether bytes may name this factory, which the program calls when a key is missing."""
     if not isinstance(factory, type):
         return factory is None
     is_record = is_dataclass(factory) or (issubclass(factory, tuple) and hasattr(factory, "_fields"))

@@ -85,7 +85,7 @@ class AdaptiveLimit:
 
     @property
     def _ends_period(self) -> bool:
-        """Whether the next micro-batch has the minimum size because the last one of that size is too long ago."""
+        """True if the next micro-batch has the minimum size because the last one of that size is too long ago."""
         if not self._shortest_ms:
             return self._multiple > 1.0  # the limit is that of an earlier run
         return self._full_in_period >= _LONGEST_PERIOD or 2 * self._multiple < self._greatest_multiple

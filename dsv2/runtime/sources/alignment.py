@@ -43,7 +43,7 @@ class AlignmentBoard(ABC):
 
     @abstractmethod
     def _read(self, operator_id: int) -> tuple[bool, int | None]:
-        """Whether a source has reported, and its last report."""
+        """Return whether a source has reported, and its last report."""
 
 
 class LocalBoard(AlignmentBoard):
@@ -78,9 +78,9 @@ class Aligner:
         self._next_update = clock.now_ms()
         self.max_desired = max_desired
         self.waits_for_others = False
-        """Whether splits are paused because another source is behind."""
+        """True if splits are paused because another source is behind."""
         self.resumes_soon = False
-        """Whether paused splits can resume at the next update of the group."""
+        """True if paused splits can resume at the next update of the group."""
 
     def align(self, readers: Sequence[ReaderState], enumerator: SplitEnumerator[Any, Any]) -> None:
         """Decide which splits are paused in the next micro-batch.

@@ -111,27 +111,27 @@ class SourceCoordinator:
 
     @property
     def ended(self) -> bool:
-        """Whether all readers end at or before the last planned offset."""
+        """True if all readers end at or before the last planned offset."""
         return self._offset is not None and all(reader.ended is not None for reader in self._readers.states)
 
     @property
     def is_aligned(self) -> bool:
-        """Whether its splits may be paused and resumed."""
+        """True if its splits may be paused and resumed."""
         return self._aligner is not None
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether this source waits for another source to catch up."""
+        """True if this source waits for another source to catch up."""
         return self._aligner is not None and self._aligner.waits_for_others
 
     @property
     def resumes_soon(self) -> bool:
-        """Whether paused splits can resume at the next update of the alignment group."""
+        """True if paused splits can resume at the next update of the alignment group."""
         return self._aligner is not None and self._aligner.resumes_soon
 
     @property
     def has_more_for_certain(self) -> bool:
-        """Whether a later offset is certain to come, so that a job with ``available_now`` must wait for it."""
+        """True if a later offset is certain to come, so that a job with ``available_now`` must wait for it."""
         ends = self._source.bounded and not self.ended and not self.waits_for_others
         return ends or self.resumes_soon
 

@@ -110,7 +110,7 @@ class IndexedPlanner:
         return self._there
 
     def is_exhausted(self, offset: IndexedOffset) -> bool:
-        """Whether everything that was available at the first request has been read."""
+        """Return whether everything that was available at the first request has been read."""
         return has_ended(offset) or (self._goal is not None and index_of(offset) >= self._goal)
 
     def splits(self, now_ms: int) -> tuple[SplitProgress, ...]:

@@ -160,7 +160,7 @@ class ReaderOrder:
 
     @property
     def has_work(self) -> bool:
-        """Whether the reader has anything to do."""
+        """True if the reader has anything to do."""
         sends = any(isinstance(step, WatermarkOrder) for step in self.steps)
         return bool(self.portions or sends or self.first or self.last or self.signals or self.replays)
 

@@ -33,7 +33,7 @@ def ranges_read(operator: Operator, before: SourceOffset | None, offset: SourceO
 
 
 def has_read(operator: Operator, position: SourceOffset, split: SplitName, offset: Offset) -> bool:
-    """Whether a source has certainly read a record before it is at ``position``."""
+    """Return whether a source has certainly read a record before it is at ``position``."""
     source = operator.body
     if isinstance(source, IndexedSource):
         return isinstance(offset, int) and offset < position["position"]

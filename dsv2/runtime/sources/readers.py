@@ -250,5 +250,5 @@ class Readers:
 
     @property
     def any_tells(self) -> bool:
-        """Whether any reader has something to emit besides the content of splits, which requires a micro-batch."""
+        """True if any reader has something to emit besides the content of splits, which requires a micro-batch."""
         return any(state.signals or state.watermarks or state.replays for state in self.states)

@@ -24,7 +24,7 @@ class Position(Protocol):
 
 
 def has_ended(position: Position) -> bool:
-    """Whether a source has read its input to the end."""
+    """Return whether a source has read its input to the end."""
     readers = position.offset.get("readers", ())
     of_splits = bool(readers) and all(reader["ended"] is not None for reader in readers)
     return of_splits or bool(position.offset.get("ended"))

@@ -248,7 +248,7 @@ class MapHandle(PlainHandle):
                 self._column.pop(at, None)
 
     def contains(self, key: Any) -> bool:
-        """Whether the map contains ``key``."""
+        """Return whether the map contains ``key``."""
         return key in self._entries()
 
     def keys(self) -> list[Any]:
@@ -264,7 +264,7 @@ class MapHandle(PlainHandle):
         return list(self._entries().items())
 
     def is_empty(self) -> bool:
-        """Whether the map is empty."""
+        """Return whether the map is empty."""
         return not self._entries()
 
     def __contains__(self, key: object) -> bool:

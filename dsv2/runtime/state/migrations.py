@@ -49,7 +49,7 @@ class Migrations:
         self._states = {state.name: state for state in declarations if state.migrate is not None}
         self._fail = fail
         self.of_entries = any(state.time_to_live is not None for state in self._states.values())
-        """Whether values in entries of keys may have to be converted."""
+        """True if values in entries of keys may have to be converted."""
 
     def __bool__(self) -> bool:
         return bool(self._states)
@@ -61,7 +61,7 @@ class Migrations:
         return state if state is not None and version < state.version else None
 
     def is_redistributed(self, stored: str) -> bool:
-        """Whether the state is a list whose elements are redistributed between subtasks."""
+        """Return whether the state is a list whose elements are redistributed between subtasks."""
         state = self._states[split_name(stored)[0]]
         return state.redistribution_mode is RedistributionMode.REDISTRIBUTABLE
 

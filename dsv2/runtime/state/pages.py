@@ -138,7 +138,7 @@ class Pages(PageCache):
         return number if number < self.count else number & self._mask >> 1
 
     def learns(self, keys: int, in_memory: int) -> bool:
-        """Whether ``learn`` should be called: most ``keys`` are in memory, as when there were none before."""
+        """Return whether ``learn`` should be called: most ``keys`` are in memory, as when there were none before."""
         return self._store.page_bytes is not None and 0 < keys <= 2 * in_memory
 
     def learn(self, sample: Page) -> None:

@@ -163,5 +163,5 @@ class EventTimers(KeyTimers, Reference):
         return self._inputs.current
 
     def uses_processing_time(self) -> bool:
-        """Whether event time is the wall clock."""
+        """Return whether event time is the wall clock."""
         return self._inputs.uses_processing_time

@@ -60,7 +60,7 @@ class RowLoader:
             self._store.snapshot()  # stores the pages, which frees them if they are outside the state blob
 
     def is_declared(self, row: StateRow) -> bool:
-        """Whether the function declares the state of ``row``, which is a row of a state."""
+        """Return whether the function declares the state of ``row``, which is a row of a state."""
         return row.state is not None and split_name(row.state)[0] in self._states
 
     def finish(self) -> None:

@@ -81,12 +81,12 @@ class RowKind(StrEnum):
 
     @property
     def has_key(self) -> bool:
-        """Whether rows of this kind belong to a key."""
+        """True if rows of this kind belong to a key."""
         return self in _OF_KEYS
 
     @property
     def is_of_state(self) -> bool:
-        """Whether rows of this kind hold values of a declared state."""
+        """True if rows of this kind hold values of a declared state."""
         return self in (RowKind.KEYED, RowKind.EXPIRING, RowKind.SUBTASK_STATE)
 
 

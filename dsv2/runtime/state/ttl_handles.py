@@ -375,7 +375,7 @@ class ExpiringMapHandle(ExpiringHandle):
             self._remove(entry)
 
     def contains(self, key: Any) -> bool:
-        """Whether the map contains ``key``."""
+        """Return whether the map contains ``key``."""
         return self.get(key, self) is not self
 
     def keys(self) -> list[Any]:
@@ -396,7 +396,7 @@ class ExpiringMapHandle(ExpiringHandle):
         return items
 
     def is_empty(self) -> bool:
-        """Whether the map is empty."""
+        """Return whether the map is empty."""
         return not len(self)
 
     def __contains__(self, key: object) -> bool:

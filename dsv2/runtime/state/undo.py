@@ -188,7 +188,7 @@ def _save(value: Any) -> Any:
 
 
 def _is_flat(value: Any) -> bool:
-    """Whether ``value`` is a frozen dataclass with immutable fields."""
+    """Return whether ``value`` is a frozen dataclass with immutable fields."""
     parameters = getattr(type(value), "__dataclass_params__", None)
     if parameters is None or not parameters.frozen:
         return False

@@ -140,7 +140,7 @@ class Board:
         self._jobs: dict[str, WatchedJob] = {}
         self._numbers = itertools.count(1)
         self.is_closing = False
-        """Whether the server ends. Connections that stay open then end as well."""
+        """True if the server ends. Connections that stay open then end as well."""
 
     @property
     def jobs(self) -> Mapping[str, WatchedJob]:

@@ -68,7 +68,7 @@ class Dashboard:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only programs on this machine can reach ``host``."""
+    """Return whether only programs on this machine can reach ``host``."""
     if host == "localhost":
         return True
     try:

@@ -51,7 +51,7 @@ class Explanation:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the pipeline can be built. If not, ``view.error`` says why."""
+        """True if the pipeline can be built. If not, ``view.error`` says why."""
         return self.view.error is None
 
     def render(self, format: Format) -> str:

@@ -60,7 +60,7 @@ class RunningJob:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the job ends by itself."""
+        """True if the job ends by itself."""
         return input_is_bounded(self.plan)
 
     def copy(self) -> RunningJob:

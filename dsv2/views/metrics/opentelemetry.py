@@ -209,7 +209,7 @@ def _baseline(job: RunningJob, samples: Iterable[Sample]) -> Mapping[_Place, Any
 
 
 def _continues(metric: Metric) -> bool:
-    """Whether the values of ``metric`` continue from the checkpoint."""
+    """Return whether the values of ``metric`` continue from the checkpoint."""
     return metric.kind in (MetricKind.COUNTER, MetricKind.HISTOGRAM) and metric is not m.USER_TIME
 
 

@@ -11,7 +11,7 @@ _EIGHTHS_RIGHT = " ▏▎▍▌▋▊▉█"
 
 
 def can_show_blocks(encoding: str | None) -> bool:
-    """Whether the characters of this module exist in an encoding."""
+    """Return whether the characters of this module exist in an encoding."""
     try:
         f"{_EIGHTHS_UP}{_EIGHTHS_RIGHT}─●…·".encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):

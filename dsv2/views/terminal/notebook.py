@@ -19,7 +19,7 @@ _OTHER_COLOUR = "#b26a00"
 
 
 def is_in_notebook() -> bool:
-    """Whether this program is the kernel of a notebook. IPython is not loaded for this."""
+    """Return whether this program is the kernel of a notebook. IPython is not loaded for this."""
     return hasattr(_shell(), "kernel")
 
 

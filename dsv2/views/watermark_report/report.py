@@ -73,7 +73,7 @@ class _Reporter:
         self._tracer = Tracer(route, progress, self._recent_ms)
 
     def concerns(self, operator: OperatorView) -> bool:
-        """Whether a function receives the watermark, or waits for event time, and reports it."""
+        """Return whether a function receives the watermark, or waits for event time, and reports it."""
         if operator.kind in (OperatorKind.SOURCE, OperatorKind.SINK) or operator.level == 0:
             return False
         waits = self._route.is_event_time and operator.event_time and not self._route.declares(operator)

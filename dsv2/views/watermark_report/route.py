@@ -59,17 +59,17 @@ class Route:
 
     @property
     def is_aligned(self) -> bool:
-        """Whether it blocks channels until all have sent it."""
+        """True if it blocks channels until all have sent it."""
         return self._watermark is not None and self._watermark.aligned
 
     @property
     def is_barrier(self) -> bool:
-        """Whether it is a barrier."""
+        """True if it is a barrier."""
         return self._watermark is not None and self._watermark.barrier is not None
 
     @property
     def waits_for_all(self) -> bool:
-        """Whether nothing is delivered until every channel has a value. Event time has rules of its own."""
+        """True if nothing is delivered until every channel has a value. Event time has rules of its own."""
         return self._watermark is not None and self._watermark.waits_for_all
 
     @property
@@ -79,7 +79,7 @@ class Route:
         return Order.LEAST if one is None else order_of(one.type, one.combination)
 
     def combines_inputs(self, operator: OperatorView) -> bool:
-        """Whether the operator forwards one value for all inputs."""
+        """Return whether the operator forwards one value for all inputs."""
         if operator.kind is OperatorKind.UNION or self._watermark is None:
             return True
         return self._watermark.across_inputs
@@ -89,23 +89,23 @@ class Route:
         return self._edges[operator.id]
 
     def declares(self, operator: OperatorView) -> bool:
-        """Whether an operator declares the watermark, so that it may emit it."""
+        """Return whether an operator declares the watermark, so that it may emit it."""
         return operator.id in self._declared_by
 
     def arrives(self, edge: EdgeView) -> bool:
-        """Whether the watermark may arrive on an edge."""
+        """Return whether the watermark may arrive on an edge."""
         return not self._sent.isdisjoint(edge.carries)
 
     def is_withheld(self, edge: EdgeView) -> bool:
-        """Whether an edge does not carry the watermark, because it is addressed to operators elsewhere."""
+        """Return whether an edge does not carry the watermark, because it is addressed to operators elsewhere."""
         return bool(self._addressed_to) and edge.target not in self._leading
 
     def receives(self, operator: OperatorView) -> bool:
-        """Whether the watermark may arrive on any input."""
+        """Return whether the watermark may arrive on any input."""
         return any(map(self.arrives, self.edges_into(operator)))
 
     def is_declared_upstream(self, operator: OperatorView) -> bool:
-        """Whether an operator, or one upstream of it, declares the watermark."""
+        """Return whether an operator, or one upstream of it, declares the watermark."""
         return not self._with_upstream({operator.id}).isdisjoint(self._declared_by)
 
     def _with_upstream(self, operators: Collection[int]) -> set[int]:

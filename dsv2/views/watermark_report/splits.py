@@ -40,7 +40,7 @@ def slowest_in_group(sources: Iterable[tuple[OperatorView, Sequence[SplitProgres
 
 
 def has_no_records(splits: Sequence[SplitProgress]) -> bool:
-    """Whether a source with these splits has not had any record."""
+    """Return whether a source with these splits has not had any record."""
     return not any(split.moved_at_ms is not None or split.lag for split in splits)
 
 

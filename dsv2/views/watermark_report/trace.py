@@ -151,7 +151,7 @@ class Tracer:
         return Cause.POLLED if value is None or self._is_ahead(sent, value) else Cause.NOT_EMITTED
 
     def _is_ahead(self, received: Collection[ShownValue], sent: ShownValue) -> bool:
-        """Whether a function has received another value than it has sent on, a greater one if there is an order."""
+        """Return whether a function has received another value than it has sent, a greater one if there is an order."""
         if self._route.order is Order.ANY:
             return sent not in received
         return greatest_shown([*received, sent]) != sent
@@ -217,7 +217,7 @@ class Tracer:
         return replace(ending, cause=cause, split=split, behind=behind)
 
     def _has_no_records(self, source: OperatorView) -> bool:
-        """Whether a source has not had any record, as far as it is known."""
+        """Return whether a source has not had any record, as far as it is known."""
         found = self._progress.operators.get(uid_of(source))
         return found is not None and found.records_out == 0 and has_no_records(found.splits)
 

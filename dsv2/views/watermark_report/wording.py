@@ -321,6 +321,6 @@ def _subtask(operator: OperatorView, subtask: int | None) -> str:
 
 
 def _is_withheld(facts: Facts) -> bool:
-    """Whether the watermark does not arrive because it is addressed to other operators."""
+    """Return whether the watermark does not arrive because it is addressed to other operators."""
     receiver = _operator(facts, facts.trace.path[-2].operator)
     return any(map(facts.route.is_withheld, facts.route.edges_into(receiver)))

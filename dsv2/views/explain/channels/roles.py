@@ -42,7 +42,7 @@ def roles_of(view: PlanView, operator: OperatorView, watermark: WatermarkView) -
 
 
 def is_blocked(view: PlanView, edge: EdgeView, watermark: WatermarkView) -> bool:
-    """Whether a channel of ``edge`` is blocked after ``watermark`` until other channels have sent theirs."""
+    """Return whether a channel of ``edge`` is blocked after ``watermark`` until other channels have sent theirs."""
     if watermark.identifier not in edge.carries:
         return False
     others = view.edges_into(view.operators[edge.target]) if watermark.barrier is not None else (edge,)
