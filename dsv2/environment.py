@@ -50,7 +50,7 @@ _INSTEAD = {
     "set_runtime_mode": "Call set_execution_mode(mode).",
 }
 _refusals: list[str] = []
-"""Why no job can be started now. Empty: jobs can be started."""
+"""The reasons why no job can be started now. Empty: jobs can be started."""
 
 
 @contextmanager

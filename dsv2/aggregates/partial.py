@@ -16,11 +16,11 @@ _named_tuple: Any = NamedTuple  # type checkers want literals
 
 
 class Partial(NamedTuple):
-    """What a partial result holds.
+    """The form of a partial result.
 
     Attributes:
         kind: Its class.
-        parts: What each of its fields holds.
+        parts: The content of each of its fields.
         means: For each mean the fields with its sum and its count.
     """
 

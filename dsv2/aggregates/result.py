@@ -78,7 +78,7 @@ class DeclaredResult(Generic[OUT]):
 
     @property
     def declared(self) -> dict[str, str]:
-        """What each field holds, as the program declares it."""
+        """The content of each field, as the program declares it."""
         return {name: str(part) for name, part in self.parts.items()}
 
     def empty(self, key: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""What a field of the result of an aggregation holds."""
+"""The content of a field in the result of an aggregation."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Aggregate(FieldPart):
     """
 
     how: ClassVar[str]
-    """How columns are aggregated, see ``ArrowKeyedState.aggregate``."""
+    """The name of the aggregation of columns, see ``ArrowKeyedState.aggregate``."""
 
     def first(self, value: Any) -> Any:
         """Return the aggregate of one value."""

@@ -30,7 +30,7 @@ class RunningAggregate(OneInputStreamProcessFunction[IN, OUT], KeepsAggregates, 
     def __init__(self, result: DeclaredResult[OUT], why: str) -> None:
         self.result = result
         self.why = why
-        """Why it does not run on columns."""
+        """The reason why it does not run on columns."""
         self._state = new_state(result)
         self._add = result.adder()
 
@@ -80,7 +80,7 @@ class EmitWindow(Generic[OUT]):
     def __init__(self, result: DeclaredResult[OUT], why: str) -> None:
         self.result = result
         self.why = why
-        """Why it does not run on columns."""
+        """The reason why it does not run on columns."""
 
     def __call__(self, partial: Any, window: Any, ctx: Any) -> OUT:
         key = ctx.state_manager.current_key

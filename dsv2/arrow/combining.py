@@ -75,7 +75,7 @@ def _is_exact(kind: type) -> Any:
 
 
 def _again(name: str, part: Part) -> Part:
-    """What aggregates the partial results of a part."""
+    """Return the aggregation for the partial results of a part."""
     if isinstance(part, Count):
         return Sum(name)
     return type(part)(name) if isinstance(part, Aggregate) else part

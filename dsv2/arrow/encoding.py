@@ -18,7 +18,7 @@ __all__ = ("Narrow", "Numbers", "from_bytes", "in_one_piece", "narrowed", "to_by
 
 Numbers: TypeAlias = np.ndarray[Any, Any]
 Narrow: TypeAlias = tuple[str, int] | None
-"""How an integer column was narrowed: its numpy type and the minimum that was subtracted; None if it is unchanged."""
+"""The narrowing of an integer column: its numpy type and the minimum that was subtracted; None if it is unchanged."""
 
 _CODEC = pa.Codec("lz4")
 _MOST_COMPRESSED = 255  # the best ratio that lz4 can reach

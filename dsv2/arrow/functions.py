@@ -38,7 +38,7 @@ OUT = TypeVar("OUT")
 
 
 class TableFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
-    """What functions on tables have in common: all callbacks but that for records."""
+    """The base of functions on tables: all callbacks but that for records."""
 
     def open(self, ctx: ArrowNonPartitionedContext[OUT]) -> None:
         """Called once per subtask, before the first record. It may emit watermarks."""

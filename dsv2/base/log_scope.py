@@ -1,4 +1,4 @@
-"""Which job, operator and subtask runs in the current thread or asyncio task, for log records.
+"""The job, operator and subtask of the current thread or asyncio task, for log records.
 
 It is set once for each call of a subtask, not for each operator of a chain. The operator is looked up when something is
 logged: it is the one whose function, context or runtime object is found innermost on the stack.
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LogScope:
-    """What runs.
+    """The job, operator and subtask that run.
 
     Attributes:
         job: The name of the job.

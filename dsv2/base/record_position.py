@@ -16,7 +16,7 @@ Offset: TypeAlias = int | str
 
 @dataclass(frozen=True)
 class RecordPosition:
-    """Where a record is in its source, in the form that ``execute(..., skip_records=...)`` takes.
+    """The position of a record in its source, in the form that ``execute(..., skip_records=...)`` takes.
 
     Attributes:
         source: The uid of the source.

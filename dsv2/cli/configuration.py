@@ -28,7 +28,7 @@ _Mode: TypeAlias = Literal["streaming", "batch", "automatic"]
 
 
 class _Layer(msgspec.Struct, forbid_unknown_fields=True):
-    """What one place configures. None: nothing."""
+    """The settings of one place. None: not set."""
 
     runtime: _RuntimeName | None = None
     checkpoint: str | None = None
@@ -53,7 +53,7 @@ L = TypeVar("L", bound=_Layer)
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """How a pipeline is built and run.
+    """The settings with which a pipeline is built and run.
 
     Attributes:
         target: ``module:function``.

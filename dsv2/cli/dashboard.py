@@ -65,7 +65,7 @@ def _opened(path: str, arguments: argparse.Namespace) -> Folder:
 
 
 def _savepoints(path: str, arguments: argparse.Namespace) -> Callable[[str], str] | None:
-    """What takes a savepoint of the checkpoint at ``path``, if actions are allowed."""
+    """Return the function that takes a savepoint of the checkpoint at ``path``, if actions are allowed."""
     if not arguments.allow_actions:
         return None
     spark, settings = spark_commands(), settings_of(arguments)

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _program() -> str:
-    """How the user has called this program."""
+    """Return the name by which the user has called this program."""
     name = Path(sys.argv[0]).name
     return "python -m dsv2" if name == "__main__.py" else "dsv2"
 

@@ -1,4 +1,4 @@
-"""What a command prints: tables for people, or JSON."""
+"""The output of a command: tables for people, or JSON."""
 
 from __future__ import annotations
 

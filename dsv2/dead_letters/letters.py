@@ -27,7 +27,7 @@ _OF_A_CHECKPOINT = ("dsv2", "commits", "offsets", "metadata", "local")
 
 
 class LetterStatus(Enum):
-    """What has become of a letter.
+    """The state of a letter.
 
     ``REQUESTED``: It is processed again at the next start of its job. ``REPLAYED``: It was processed again.
     ``LOST``: It cannot be processed again, see ``StoredLetter.obstacle``.

@@ -1,4 +1,4 @@
-"""Where a job stores the dead letters that nothing reads."""
+"""The folder of a job for the dead letters that nothing reads."""
 
 from __future__ import annotations
 

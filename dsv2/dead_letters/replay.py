@@ -1,4 +1,4 @@
-"""Which letters a job has processed again, and which it has to."""
+"""Replay bookkeeping: done and pending letters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WITHDRAW = "dsv2 dead-letters replay --withdraw"
 
 @dataclass(frozen=True)
 class Replays:
-    """What a job has processed again. Part of its state, so that nothing is processed again twice.
+    """The replays that a job has done. Part of its state, so that no letter is replayed twice.
 
     Attributes:
         requests: The names of requests that are done. Older ones are recognized by their letters.
@@ -77,7 +77,7 @@ class PendingReplay:
 
     @property
     def after(self) -> Replays:
-        """What the job has processed again when they are fulfilled."""
+        """The replays of the job once these are done."""
         return self.before.with_more(self.requests, [letter.id for letter in self.letters])
 
     def rows(self, key: bytes | None) -> list[tuple[str, StateRow]]:

@@ -1,4 +1,4 @@
-"""Which job, and which of its checkpoints, the folder of a ``FileSink`` belongs to."""
+"""The owner of a ``FileSink``'s folder: a job, and one of its checkpoints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OWNER = "_dsv2_checkpoint"  # readers skip names that begin with an underscore
 
 @dataclass(frozen=True, slots=True)
 class OutputOwner:
-    """Who writes to a folder: a job, which may continue from savepoints in several checkpoints, and its checkpoint."""
+    """The owner of a folder: a job, which may continue from savepoints in several checkpoints, and its checkpoint."""
 
     job_id: str
     checkpoint_id: str

@@ -30,7 +30,7 @@ TARGET_BYTES = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class Rolling:
-    """When the small files of micro-batches are merged.
+    """The schedule for merging the small files of micro-batches.
 
     Attributes:
         interval_ms: At the latest this long after the first one was written.

@@ -1,4 +1,4 @@
-"""What a reader of a plan should know: mistakes that it shows, and costs that are easy to miss.
+"""Findings about a plan: mistakes that it shows, and costs that are easy to miss.
 
 ``explain`` shows all findings. ``execute`` warns of those with the severity ``WARNING``.
 """

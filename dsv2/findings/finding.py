@@ -1,4 +1,4 @@
-"""What a reader of a plan should know."""
+"""Findings about a plan, and their severity."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ("Finding", "Severity", "note", "warning")
 
 
 class Severity(Enum):
-    """How serious a finding is.
+    """The severity of a finding.
 
     ``WARNING``: the job would hang, lose records, or do nothing useful. ``NOTE``: it works, but at a cost.
     """

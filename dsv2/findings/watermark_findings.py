@@ -98,7 +98,7 @@ def _never_called(operator: Operator, flow: Flow) -> Iterator[Finding]:
 
 
 def _uncalled(operator: Operator, flow: Flow) -> Iterator[tuple[str, str]]:
-    """What is wrong with callbacks for per-key watermarks and handlers of one watermark, and what to do about it."""
+    """Yield problems of callbacks for per-key watermarks and handlers of one watermark, with remedies."""
     for number, name in overridden_for_keys(operator):
         if not receives_keys(operator):
             problem = f"overrides {name}, but its stream has no keys, so per-key watermarks pass it by."

@@ -64,7 +64,7 @@ def with_addresses(
 
 
 class _Flow:
-    """Where one addressed watermark can come from, and where it is to go."""
+    """The possible senders of one addressed watermark, and its addressees."""
 
     def __init__(self, operators: Sequence[Operator], edges: Sequence[Edge], declaration: WatermarkDeclaration) -> None:
         self._operators = operators

@@ -1,4 +1,4 @@
-"""Where watermarks can go, as far as the plan shows.
+"""The flow of watermarks, as far as the plan shows.
 
 Functions emit watermarks in code. Any function may emit one that another function or source declares, so the plan only
 shows where a watermark is declared, and which inputs are downstream of that.

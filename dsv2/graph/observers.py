@@ -1,4 +1,4 @@
-"""Which values of a watermark no function behind an exchange can notice, so that they need not be sent."""
+"""Values of a watermark that no function behind an exchange can notice, so that they need not be sent."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def check_per_key(flow: Flow) -> None:
 
 
 def _problem(plan: Plan, operator: Operator, declaration: KeyedWatermarkDeclaration) -> str | None:
-    """Why an operator cannot handle a per-key watermark that reaches it, and what to do about it."""
+    """Return the reason why an operator cannot handle a per-key watermark that reaches it, with a remedy."""
     keyed, key_type = receives_keys(operator), declaration.scope.key_type
     if not keyed and sum(plan.channels_of(edge) for edge in plan.edges_into[operator.id]) > 1:
         return (

@@ -62,7 +62,7 @@ class OperatorKind(Enum):
 
 
 class Exchange(Enum):
-    """How records are distributed to the downstream subtasks."""
+    """The distribution of records to the downstream subtasks."""
 
     FORWARD = "forward"
     REBALANCE = "rebalance"
@@ -93,7 +93,7 @@ class Edge:
 
 
 class AtSource(IntEnum):
-    """Which functions can be chained to a source.
+    """The functions that can be chained to a source.
 
     ``NOTHING``: none. ``RECORDS``: stateless functions. ``MICRO_BATCHES``: also functions without state across
     micro-batches, because one task reads all records of a source subtask in a micro-batch. For a function: what it
@@ -203,7 +203,7 @@ class Operator:
 
     @property
     def declared_watermarks(self) -> Collection[WatermarkDeclaration]:
-        """What the function or source declares itself, without the strategy of a source. Empty for sinks."""
+        """The declarations of the function or source itself, without the strategy of a source. Empty for sinks."""
         return () if isinstance(self.body, Sink) else self.body.declare_watermarks()
 
     def declares(self, identifier: str) -> bool:
@@ -354,7 +354,7 @@ class Plan:
 
     @cached_property
     def passages(self) -> tuple[Passage, ...]:
-        """Where the records pass through DataFrames, upstream first. Known before the plan is sent to workers."""
+        """The places at which records pass through DataFrames, upstream first. Known before workers get the plan."""
         return passages_of(self)
 
     @cached_property

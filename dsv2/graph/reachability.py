@@ -1,4 +1,4 @@
-"""What can be reached in a graph."""
+"""Reachability in a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``take`` and ``show`` have only looked at is no part of a job."""
+"""Removal of the operators that only ``take`` and ``show`` have used."""
 
 from __future__ import annotations
 

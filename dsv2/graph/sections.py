@@ -18,7 +18,7 @@ __all__ = ("Passage", "passages_of", "sections_of")
 
 @dataclass(frozen=True)
 class Passage:
-    """Where records pass from one section to the next. ``sink``: Where they leave. ``source``: Where they return."""
+    """A passage of records from one section to the next. ``sink``: their exit. ``source``: their entrance."""
 
     sink: Operator
     source: Operator

@@ -98,7 +98,7 @@ def _of_connectors(plan: Plan) -> Iterator[Setting]:
 
 
 def _connector_text(operator: Operator) -> str:
-    """What a source or sink is. The repr of a class of the user may contain anything, so only its name is shown."""
+    """Describe a source or sink. The repr of a user's class may contain anything, so only its name is shown."""
     body, kind = operator.body, type(operator.body)
     target = body.describe_target() if isinstance(body, Sink) else ""
     if target:

@@ -36,7 +36,7 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """When a streaming job runs its next micro-batch, and how large it is.
+    """The schedule of the micro-batches of a streaming job, and their size.
 
     Create one with ``processing_time`` or ``available_now``. Spark's continuous and real-time triggers have no
     counterpart. The continuous one runs no operators with state. The real-time one (Spark 4.3) runs neither Spark's
@@ -225,7 +225,7 @@ class JobHandle(Protocol):
 
 
 OnChange: TypeAlias = Literal["migrate", "refuse"]
-"""What a restart does if the program has changed in a way that only a savepoint carries."""
+"""The treatment, by a restart, of changes of the program that only a savepoint carries."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a runtime tells about itself: how it would run a plan, its settings and its files."""
+"""The view of a plan by its runtime: its additions to the plan, its settings and its files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeView:
-    """How a runtime would run a plan.
+    """A runtime's view of a plan.
 
     Attributes:
         name: The name of the runtime.

@@ -38,7 +38,7 @@ _RESTARTS_BY_ROWS = 4  # every fourth restart is like a start from a savepoint, 
 
 
 class Outcome(Enum):
-    """How a run has ended: with all input, with all input that was available at its start, or before that."""
+    """The end of a run: with all input, with all input that was available at its start, or before that."""
 
     ENDED = "ended"
     EXHAUSTED = "exhausted"

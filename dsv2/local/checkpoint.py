@@ -139,7 +139,7 @@ class StoredBatch:
 
 @dataclass(frozen=True)
 class _Header:
-    """What precedes the states and the outputs in a file.
+    """The header of a file, before the states and the outputs.
 
     Attributes:
         version: The version of the format.

@@ -1,4 +1,4 @@
-"""What a handle asks of the thread that runs its job."""
+"""Requests of a handle to the thread that runs its job."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class IndexedSourceRun:
 
     @property
     def position(self) -> SourcePosition:
-        """Where the source continues after the last micro-batch."""
+        """The position at which the source continues after the last micro-batch."""
         return SourcePosition(self._offset)
 
     @property

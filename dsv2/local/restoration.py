@@ -1,4 +1,4 @@
-"""Where a local run begins: with empty state, with a savepoint, or where its checkpoint has stopped."""
+"""The start of a local run: with empty state, with a savepoint, or from its checkpoint."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class State:
 
 @dataclass(frozen=True)
 class Beginning:
-    """Where a run begins.
+    """The start of a run.
 
     Attributes:
         job_id: The job, as sinks know it.

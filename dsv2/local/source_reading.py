@@ -1,4 +1,4 @@
-"""How a local run reads its sources."""
+"""Settings of a local run for the reading of sources."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ("Reading",)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a run reads its sources.
+    """Settings of a run for the reading of sources.
 
     Attributes:
         only_available: Whether unbounded sources are read only as far as they were available at the start.

@@ -65,7 +65,7 @@ class SplitSourceRun:
 
     @property
     def position(self) -> SourcePosition:
-        """Where the source continues after the last micro-batch."""
+        """The position at which the source continues after the last micro-batch."""
         return SourcePosition(self._offset, json.loads(json.dumps(self._latest_reports())))  # tuples as lists
 
     @property

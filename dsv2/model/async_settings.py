@@ -1,4 +1,4 @@
-"""How an operator calls an async function."""
+"""Settings of async functions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ("AsyncBatchSettings", "AsyncSettings")
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncSettings:
-    """How an operator calls an async function. The settings apply to each subtask.
+    """Limits and order of the calls of an async function, for each subtask.
 
     Attributes:
-        capacity: How many calls are in flight at most.
+        capacity: The maximum number of calls in flight.
         timeout: How long the processing of a record may take, including repeated calls and the pauses between them
             (as in Flink). Then it is cancelled and fails with a ``TimeoutError``. None: there is no limit.
         ordered: Whether records are emitted in the order of the input. If False they are emitted as their calls
@@ -42,11 +42,11 @@ class AsyncSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncBatchSettings(AsyncSettings):
-    """How an operator calls an async function with batches of records.
+    """Limits and order of the calls of an async function that takes batches of records.
 
     Attributes:
-        batch_size: How many records a batch has at most.
-        max_delay: How long a record waits for others of its batch, while its micro-batch lasts. None: until the batch
+        batch_size: The maximum number of records in a batch.
+        max_delay: The time a record waits for others of its batch, while its micro-batch lasts. None: until the batch
             is full, a watermark arrives, or the micro-batch ends.
 
     Raises:

@@ -65,7 +65,7 @@ DEFAULT_BUCKETS = (*(float(f"{digits}e{power}") for power in range(-3, 4) for di
 
 
 class RuntimeExecutionMode(Enum):
-    """How a job runs. AUTOMATIC is BATCH if all sources are bounded, and STREAMING otherwise."""
+    """The mode of execution. AUTOMATIC is BATCH if all sources are bounded, and STREAMING otherwise."""
 
     STREAMING = "streaming"
     BATCH = "batch"

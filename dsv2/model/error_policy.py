@@ -18,7 +18,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class ErrorAction(Enum):
-    """What a policy does with a record or another element whose callback failed."""
+    """The treatment of a record or another element whose callback failed."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -67,7 +67,7 @@ class Retry:
     jitter: float = 0
 
     def pause_ms(self, attempt: int, random: Callable[[], float]) -> int:
-        """How long to wait after an attempt, counted from 0, in ms. ``random`` returns a number from 0 up to 1."""
+        """Return the pause after an attempt, counted from 0, in ms. ``random`` returns a number from 0 up to 1."""
         pause = self.backoff_ms << attempt
         if self.max_backoff_ms is not None:
             pause = min(pause, self.max_backoff_ms)
@@ -82,7 +82,7 @@ class _Rule:
 
 @dataclass(frozen=True)
 class ErrorPolicy:
-    """What happens when a callback raises. Without rules the job fails.
+    """Rules for callbacks that raise. Without rules the job fails.
 
     A policy is built by adding rules for exception classes. The first rule that matches applies::
 
@@ -179,7 +179,7 @@ class ErrorPolicy:
         return any(rule.action is ErrorAction.DEAD_LETTER for rule in self.rules)
 
     def action_for(self, error: BaseException) -> ErrorAction:
-        """What happens to an element whose callback raised ``error``."""
+        """Return the treatment of an element whose callback raised ``error``."""
         return next((rule.action for rule in self.rules if _covers(rule.errors, error)), ErrorAction.FAIL)
 
     def retry_for(self, error: BaseException) -> Retry | None:

@@ -105,7 +105,7 @@ _MANY = 20
 
 
 def _code_of(resource: Resource[Any]) -> object:
-    """What opens a resource: functions that are defined again and again have the same code."""
+    """Return the code that opens a resource. It is the same for functions that are defined repeatedly."""
     return getattr(resource._open, "__code__", resource._open)
 
 

@@ -1,4 +1,4 @@
-"""What windows and joins keep, as tables."""
+"""The contents of windows and joins, as tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _Found: TypeAlias = Iterator[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Layout:
-    """How to read the contents of an operator.
+    """The format of the contents of an operator.
 
     Attributes:
         columns: The columns between ``key`` and ``value``, with their types.
@@ -109,7 +109,7 @@ _OF_WINDOWS: Mapping[str, Callable[[Any], _Found]] = {
 
 
 class ContentsTable(StateTable):
-    """What windows or a join keep. It is in no Parquet file as it is, so ``path`` is None."""
+    """The contents of windows or of a join. No Parquet file holds them as they are, so ``path`` is None."""
 
     def __init__(self, reader: SavepointReader, uid: str, name: str, layout: Layout) -> None:
         super().__init__(reader, uid, name, None)

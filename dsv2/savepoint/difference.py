@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class TableDifference:
-    """How many rows of a table exist only in the second savepoint, only in the first, or with another value."""
+    """The number of rows of a table that only the second savepoint has, only the first, or with another value."""
 
     added: int
     removed: int
@@ -35,7 +35,7 @@ _NONE = TableDifference(0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class SavepointDifference:
-    """How a second savepoint differs from a first one.
+    """The differences of a second savepoint from a first one.
 
     Attributes:
         program: The differences between their programs.

@@ -52,7 +52,7 @@ _FILE = re.compile(_NAME)
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a savepoint was taken from.
+    """The job and micro-batch from which a savepoint was taken.
 
     Attributes:
         job_name: The name of the job.
@@ -67,7 +67,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """Where a source continues.
+    """The position at which a source continues.
 
     Attributes:
         offset: The offset of the source. For sources with splits, ``dsv2.runtime.sources.offsets`` describes it.
@@ -80,7 +80,7 @@ class SourcePosition:
 
 @dataclass(frozen=True, slots=True)
 class SinkPosition:
-    """What a sink has written.
+    """The output of a sink up to a savepoint.
 
     Sinks recognize what they have written by the job, their uid, and the number of the micro-batch. A start that
     continues the job writes the next one.

@@ -82,7 +82,7 @@ class Savepoint:
 
     @property
     def sinks(self) -> Mapping[str, SinkPosition]:
-        """What each sink has written, by uid. A job that continues from here writes the next micro-batch."""
+        """The output of each sink so far, by uid. A job that continues from here writes the next micro-batch."""
         return self.info.sinks
 
     def state(self, uid: str, name: str, *, version: int | None = None) -> StateTable:

@@ -16,7 +16,7 @@ MAX_BYTES = 512 << 20
 
 @dataclass(frozen=True, slots=True)
 class DriverLimit:
-    """What the driver receives at most for one sink in one micro-batch.
+    """The maximum that the driver receives for one sink in one micro-batch.
 
     Attributes:
         max_records: The number of records. None: any number.

@@ -38,7 +38,7 @@ class Sink(ABC, Generic[T_contra]):
         """Called while the plan is built. Raises ``PlanError`` if no runtime can write the sink."""
 
     def conflict_with(self, other: Sink[T_contra]) -> str | None:
-        """Why one job cannot write both this sink and ``other``, which may be the same object; None if it can.
+        """Return why one job cannot write both this sink and ``other``, which may be the same object, or None.
 
         Called while the plan is built, for each pair of sinks.
         """
@@ -70,7 +70,7 @@ class Sink(ABC, Generic[T_contra]):
 
     @property
     def driver_limit(self) -> DriverLimit | None:
-        """What the driver receives at most in a micro-batch; None if the sink is not written on the driver."""
+        """The maximum that the driver receives in a micro-batch; None if the sink is not written on the driver."""
         return None
 
 

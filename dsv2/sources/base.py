@@ -17,10 +17,10 @@ class BaseSource(ABC, Generic[T_co]):
     """The base class of the sources that ``ExecutionEnvironment.from_source`` accepts."""
 
     dsv2_refuses_error_policy: ClassVar[str | None] = None
-    """Why the source cannot have an error policy, as the rest of a sentence. None: it can."""
+    """The reason why the source cannot have an error policy, as the rest of a sentence. None: it can."""
 
     dsv2_refuses_samples: ClassVar[str | None] = None
-    """Why the source cannot be read only to look at its records, as a sentence. None: it can."""
+    """The reason why the source cannot be read only to look at its records, as a sentence. None: it can."""
 
     @property
     @abstractmethod

@@ -126,7 +126,7 @@ class DataGeneratorSource(IndexedSource[T_co], Generic[T_co]):
 
 
 def _instead_of(items: object) -> str | None:
-    """What to write instead of a value that is no sequence of records; None if it may be one."""
+    """Return advice for a value that is no sequence of records; None if it may be one."""
     package, name = type(items).__module__.partition(".")[0], type(items).__name__
     if package in ("pandas", "pyarrow", "pyspark") and name in ("DataFrame", "Table", "RecordBatch"):
         return "Call from_dataframe(dataframe, record_type)."

@@ -47,7 +47,7 @@ class AssigningSource(
 
     @property
     def discovery_interval(self) -> timedelta | None:
-        """How often an unbounded source looks for new splits. None: only when the job starts."""
+        """The interval at which an unbounded source looks for new splits. None: only when the job starts."""
         return None
 
     @property

@@ -35,8 +35,9 @@ class WatermarkAlignment:
 
 @dataclass(frozen=True)
 class WatermarkStrategy(Generic[T_contra]):
-    """How a source generates event-time watermarks. Created by
-    ``WatermarkStrategyBuilder.build_as_watermark_strategy``.
+    """A source's generation of event-time watermarks.
+
+    Created by ``WatermarkStrategyBuilder.build_as_watermark_strategy``.
 
     The watermark of a split is its maximum timestamp minus ``behind_ms``. The watermark of a reader is the minimum of
     its active splits.

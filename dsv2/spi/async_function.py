@@ -18,4 +18,4 @@ class AsyncFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):
     """A function with one input and one output that processes several records at the same time."""
 
     async_settings: AsyncSettings = AsyncSettings()
-    """How the operator calls it. Set it in the class or in the constructor."""
+    """Limits and order of the calls. Set it in the class or in the constructor."""

@@ -32,7 +32,7 @@ ProcessOne: TypeAlias = Callable[[Any, int | None], None]
 
 
 class KeptAggregates(NamedTuple):
-    """What is kept of declared aggregates.
+    """The stored form of declared aggregates.
 
     Attributes:
         fields: What each field of the results holds. A restart fails if a field holds something else.
@@ -49,7 +49,7 @@ class KeepsAggregates(ABC):
     @property
     @abstractmethod
     def kept_aggregates(self) -> KeptAggregates:
-        """What it keeps."""
+        """Return the stored form of its aggregates."""
 
 
 class TickingFunction(ProcessFunction, ABC):
@@ -96,7 +96,7 @@ class WrappingFunction(ProcessFunction, ABC):
 
     @property
     def contents(self) -> str:
-        """How it keeps records, for what reads its state without it. Empty: in declared states, or not at all."""
+        """The format of the records that it keeps, for readers of savepoints. Empty: declared states, or no records."""
         return ""
 
     def further_states(self) -> Collection[StateDeclaration]:

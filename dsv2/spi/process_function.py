@@ -56,7 +56,7 @@ class ProcessFunction:
     """
 
     dsv2_refuses_error_policy: ClassVar[str | None] = None
-    """Why callbacks that fail cannot be skipped or repeated, see ``ErrorPolicy``. None: they can. For extensions."""
+    """The reason why failed callbacks cannot be skipped or repeated (``ErrorPolicy``), or None. For extensions."""
 
     dsv2_has_event_time = False
     """True if the function acts as event time advances, which may be the wall clock. For extensions."""

@@ -53,7 +53,7 @@ _CODE = {"is_code": True}  # marks fields that hold functions, which are differe
 
 
 class RedistributionMode(Enum):
-    """How a state is redistributed when the parallelism changes.
+    """The redistribution of a state when the parallelism changes.
 
     ``NONE``: the state belongs to a key and moves with it. ``REDISTRIBUTABLE``: it belongs to a subtask, and its
     elements are redistributed. ``IDENTICAL``: it is the same in all subtasks, and a new subtask gets a copy.
@@ -65,7 +65,7 @@ class RedistributionMode(Enum):
 
 
 class RedistributionStrategy(Enum):
-    """How the elements of REDISTRIBUTABLE lists are redistributed.
+    """The redistribution of the elements of REDISTRIBUTABLE lists.
 
     ``SPLIT``: each element goes to one subtask, round-robin. ``UNION``: every subtask gets all elements and keeps those
     it needs.
@@ -128,7 +128,7 @@ class StateDeclaration(ABC):
     @property
     @abstractmethod
     def time_to_live(self) -> StateTtl | None:
-        """How long a value is kept. None: until it is removed."""
+        """Return the time for which a value is kept. None: until it is removed."""
 
     def matches(self, other: object) -> bool:
         """Return whether ``other`` is the same declaration, ignoring fields that hold functions."""

@@ -14,7 +14,7 @@ __all__ = ("StateTtl", "TtlTimeCharacteristic", "TtlUpdate")
 
 
 class TtlUpdate(Enum):
-    """Which accesses restart the time to live of a value."""
+    """The accesses that restart the time to live of a value."""
 
     ON_CREATE_AND_WRITE = "on-create-and-write"
     ON_READ_AND_WRITE = "on-read-and-write"

@@ -177,7 +177,7 @@ def _choose(
 
 
 def _columns_of_windows(strategy: WindowStrategy) -> str | None:
-    """Why windows of a strategy are not aggregated in columns; None if they are."""
+    """Return why windows of a strategy are not aggregated in columns; None if they are."""
     from dsv2.extension.window.strategy import SlidingWindowStrategy, TimeType
 
     if not isinstance(strategy, SlidingWindowStrategy) or strategy.time_type is not TimeType.EVENT:

@@ -69,7 +69,7 @@ _INSTEAD = {
     "with_column": "Call map(function).",
     "write": _TO_SINK,
 }
-"""What to call instead of methods of other kinds of streams, of Flink's DataStream V1, and of Spark's DataFrame."""
+"""Replacements of methods of other kinds of streams, of Flink's DataStream V1, and of Spark's DataFrame."""
 
 
 class Stream(Generic[T_co]):

@@ -1,4 +1,4 @@
-"""What a barrier does when it waits for too long."""
+"""Limits for the waiting of barriers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ("BarrierWait", "WhenExceeded")
 
 
 class WhenExceeded(Enum):
-    """What happens when a barrier has waited for too long, or holds too many records.
+    """The consequence when a barrier has waited for too long, or holds too many records.
 
     ``FAIL``: The job fails. The error names the channels that are missing.
     ``PROCEED``: The barrier is delivered without them. If their barrier arrives later, their records before it were

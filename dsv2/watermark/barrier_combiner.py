@@ -122,7 +122,7 @@ class BarrierCombiner:
 
     @property
     def since(self) -> Mapping[int, int]:
-        """When each blocked channel was blocked, in ms."""
+        """The time at which each blocked channel was blocked, in ms."""
         return self._since
 
     def sent(self) -> Mapping[int, Any]:

@@ -33,7 +33,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Combination(Generic[V]):
-    """How the values of several channels are combined.
+    """A combination of the values of several channels.
 
     Attributes:
         family: The name of the function without its parameters.

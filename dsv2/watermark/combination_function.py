@@ -53,7 +53,7 @@ class NamedByValue(ABC):
 
 
 class GeneralCombinationFunction(Enum):
-    """How the values of several channels are combined, further than minimum, maximum, AND and OR."""
+    """Combinations of the values of several channels, in addition to minimum, maximum, AND and OR."""
 
     SUM = "sum"
     COUNT = "count"

@@ -1,4 +1,4 @@
-"""What the rules for combiners whose channels change have in common. See ``channel_rules``."""
+"""The interface of rules for combiners whose channels change. See ``channel_rules``."""
 
 from __future__ import annotations
 

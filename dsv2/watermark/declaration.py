@@ -41,21 +41,21 @@ V = TypeVar("V", default=Any)
 
 
 class NumericWatermarkCombinationFunction(Enum):
-    """How the values of several channels are combined, if they are ordered. Vectors: entry by entry."""
+    """Combinations of the ordered values of several channels. Vectors are combined entry by entry."""
 
     MIN = "min"
     MAX = "max"
 
 
 class BoolWatermarkCombinationFunction(Enum):
-    """How the boolean values of several channels are combined."""
+    """Combinations of the boolean values of several channels."""
 
     AND = "and"
     OR = "or"
 
 
 class WatermarkHandlingStrategy(Enum):
-    """What the framework does with a watermark after a function returned PEEK."""
+    """The framework's treatment of a watermark after a function returned PEEK."""
 
     FORWARD = "forward"
     IGNORE = "ignore"
@@ -79,7 +79,7 @@ _FUNCTION_KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class WatermarkCombinationPolicy:
-    """How a receiver combines the values of its channels.
+    """A receiver's rules for combining the values of its channels.
 
     Attributes:
         combination_function: The function that combines the values.
@@ -88,7 +88,7 @@ class WatermarkCombinationPolicy:
         combine_across_inputs: A two-input function forwards one value combined over both inputs. False (default)
             forwards the value of each input separately, as Flink does.
         across_inputs_function: The function that combines the values of the inputs. None: that of the channels.
-        delivery: When a combined value is delivered to the function of a receiver.
+        delivery: The moment at which a combined value is delivered to the function of a receiver.
         barrier: It is a barrier, and waits so long. Barriers are aligned. None (default): it is not a barrier.
 
     (Flink ``WatermarkCombinationPolicy``.)

@@ -1,4 +1,4 @@
-"""When a combined value is delivered to the function of a receiver."""
+"""Delivery of combined values to the function of a receiver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ V = TypeVar("V")
 
 
 class WatermarkDelivery(Enum):
-    """When a combined value is delivered."""
+    """The moment at which a combined value is delivered."""
 
     ON_CHANGE = "on change"
     ON_ARRIVAL = "on every arrival"

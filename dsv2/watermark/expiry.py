@@ -65,7 +65,7 @@ class ExpiringCombiner(Generic[V]):
         return self._noted(self._inner.forget(gone, everything=not self._deadlines)) if gone else None
 
     def next_deadline(self) -> int | None:
-        """When the next value expires, in ms. None: there is none."""
+        """Return the time at which the next value expires, in ms, or None."""
         return min(self._deadlines.values(), default=None)
 
     def effective(self, channel: int, values: Sequence[V]) -> Iterator[V]:

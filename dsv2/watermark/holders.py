@@ -1,4 +1,4 @@
-"""Which channels hold a combined watermark back: if the first one advances, the value or the first one changes.
+"""The channels that hold a combined watermark back: if the first one advances, the value or the first one changes.
 
 These functions follow the rules of the combiners. They work on what a combiner knows, and on what is reported of it.
 """
@@ -41,7 +41,7 @@ def holders_of_event_time(
 
 
 class Order(Enum):
-    """Which channels hold a combined value back: those with the least values, with the greatest, or any of them."""
+    """The channels that hold a combined value back: those with the least values, with the greatest, or any of them."""
 
     LEAST = "least"
     GREATEST = "greatest"

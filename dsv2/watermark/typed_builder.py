@@ -1,4 +1,4 @@
-"""What the builders of watermark declarations have in common, whatever the type of the values."""
+"""The common part of the builders of watermark declarations, for values of any type."""
 
 from __future__ import annotations
 

@@ -48,9 +48,9 @@ class ValueType(ABC, Generic[V]):
     __slots__ = ()
 
     name: str
-    """How plans and messages show the type, such as ``long``."""
+    """The name of the type in plans and messages, such as ``long``."""
     requirement: str
-    """What a value must be, such as ``a signed 64-bit integer``."""
+    """The requirement for a value, such as ``a signed 64-bit integer``."""
     kind: type[Any]
     """The class of the values."""
     combinations: tuple[str, ...]

@@ -25,7 +25,7 @@ _MASK = 0xFFFFFFFF
 
 
 class StateLayout(Enum):
-    """How Spark stores the state of a subtask. Part of the checkpoint. BATCH jobs have no stored state."""
+    """The form in which Spark stores the state of a subtask. Part of the checkpoint. BATCH jobs store none."""
 
     BLOB = "blob"
     """As one value, which every micro-batch reads and writes as a whole. Best for up to a few megabytes per subtask."""

@@ -51,7 +51,7 @@ _PARTS = 16  # of jobs, which a worker keeps
 
 @dataclass(frozen=True)
 class RestoredProgram:
-    """What the subtasks must know of the savepoint that they restore.
+    """Restore metadata for subtasks.
 
     ``program``: The program that wrote it. ``sent``: What the readers of its sources had sent, by uid.
     """

@@ -25,7 +25,7 @@ _WAITING = 100  # micro-batches; a slow listener misses older ones
 
 @dataclass(frozen=True)
 class QueryView:
-    """What the thread asks the query.
+    """The query as the thread sees it.
 
     Attributes:
         is_over: Whether there is no further micro-batch.

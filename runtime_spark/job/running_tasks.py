@@ -1,4 +1,4 @@
-"""What runs in Spark while ``stop`` waits for it."""
+"""The tasks that run in Spark while ``stop`` waits for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Spark would run a plan, for ``ExecutionEnvironment.explain`` and the command line. Needs no session."""
+"""Spark's view of a plan, for ``ExecutionEnvironment.explain`` and the command line. Needs no session."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class TaskTimes:
 
 @dataclass(frozen=True)
 class SparkTimes:
-    """What Spark has measured of a micro-batch. Times in ms; ``started_at`` is since the epoch."""
+    """Spark's measurements of a micro-batch. Times in ms; ``started_at`` is since the epoch."""
 
     started_at: int
     duration: float

@@ -21,7 +21,7 @@ _PACKAGES = {
     "pandas": "pandas",
     "pyarrow": "pyarrow",
 }
-"""What tasks import -> the name of the package."""
+"""The imports of tasks, with the names of the packages."""
 _MAP_STATE = {"google.protobuf": "protobuf"}
 _PAGE = "See docs/cluster.md."
 

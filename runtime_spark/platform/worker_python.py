@@ -1,4 +1,4 @@
-"""Which Python the workers of the user's session run."""
+"""The Python of the workers of the user's session."""
 
 from __future__ import annotations
 

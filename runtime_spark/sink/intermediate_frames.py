@@ -41,7 +41,7 @@ class PassedReports:
 
     @property
     def payloads(self) -> Accumulator[list[bytes]]:
-        """Where tasks add the reports."""
+        """The accumulator to which tasks add the reports."""
         return self._payloads
 
     def take(self) -> list[dict[str, Any]]:

@@ -42,12 +42,12 @@ _STARTS = itertools.count()  # Spark warns when a name is registered again
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """How the sources of one run read.
+    """Settings of one run for the reading of sources.
 
     Attributes:
         reports: The folder for reader reports. None (default): reports are not passed on.
         target_batch_ms: How long a micro-batch should take. None (default): only the limits of the sources apply.
-        positions: Where sources of a new job continue, by uid, if it begins with a savepoint.
+        positions: The positions at which sources of a new job continue, by uid, if it begins with a savepoint.
     """
 
     reports: str | None = None

@@ -25,7 +25,7 @@ _LAST_CHOICE = {
     ("min", False): float("inf"),
     ("max", False): float("-inf"),
 }
-"""What is chosen only if there is nothing else, by aggregation and whether the values are whole numbers."""
+"""The value that every other one beats, by aggregation and whether the values are whole numbers."""
 _SHORT = 16
 """Groups up to this length are added up side by side, longer ones one by one."""
 
@@ -160,7 +160,7 @@ def _after(how: str, current: pa.Array, values: pa.Array, starts: Numbers, sizes
 
 
 def _nothing(kind: pa.DataType) -> float:
-    """What can be added to a number without changing it. 0.0 would change -0.0."""
+    """Return the neutral element of addition. 0.0 would change -0.0."""
     return -0.0 if pa.types.is_float64(kind) else 0
 
 

@@ -79,7 +79,7 @@ class Directory(ReadableFolder):
 
 
 class FileLocation:
-    """Where a source or a reader finds its directory; can be pickled, and opens nothing before it is used.
+    """The directory of a source or reader. Can be pickled, and opens nothing before it is used.
 
     Args:
         path: A local path, or a URI.

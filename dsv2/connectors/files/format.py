@@ -15,7 +15,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class FileFormat(ABC, Generic[T_co]):
-    """How to read files of one format. A position starts at 0 and counts bytes, or a similar measure of the format.
+    """A format of files. A position starts at 0 and counts bytes, or a similar measure of the format.
 
     Files must not change once they are in the directory. Write them elsewhere and rename them into it.
     """

@@ -28,7 +28,7 @@ class MessagePart(Enum):
 
 
 class SubjectNameStrategy(Enum):
-    """How the registry names the schemas of a topic (Confluent ``subject.name.strategy``)."""
+    """The names of a topic's schemas in the registry (Confluent ``subject.name.strategy``)."""
 
     TOPIC = "topic"
     """``orders-value``: one schema for the values of a topic, and one for its keys."""

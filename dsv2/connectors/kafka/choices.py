@@ -8,14 +8,14 @@ __all__ = ("DeliveryGuarantee", "OnOffsetsOutOfRange", "SplitAssignment")
 
 
 class DeliveryGuarantee(Enum):
-    """How often a record appears in the topic (Flink ``DeliveryGuarantee``; there is no ``NONE``)."""
+    """The guarantee for records in the topic (Flink ``DeliveryGuarantee``; there is no ``NONE``)."""
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
 
 
 class SplitAssignment(Enum):
-    """How partitions are assigned to readers.
+    """The assignment of partitions to readers.
 
     ``HASH`` spreads the partitions of each topic evenly over the readers, ``ROUND_ROBIN`` all of them together.
     """

@@ -45,7 +45,7 @@ _DEFAULT_INTERVAL = timedelta(milliseconds=200)  # Flink's pipeline.auto-waterma
 
 
 class Mode(Enum):
-    """When a generator emits watermarks."""
+    """The moments at which a generator emits watermarks."""
 
     NO_WATERMARK = "none"
     PERIODIC = "periodic"

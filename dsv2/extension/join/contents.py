@@ -1,4 +1,4 @@
-"""How joins keep records, for what reads their state without them."""
+"""The stored form of the records of joins, for readers of savepoints."""
 
 from __future__ import annotations
 

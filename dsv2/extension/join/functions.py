@@ -40,7 +40,7 @@ OUT_co = TypeVar("OUT_co", covariant=True)
 
 
 class JoinType(Enum):
-    """Which records a join calls its function with. (Flink has INNER only.)
+    """The pairs for which a join calls its function. (Flink has INNER only.)
 
     ``INNER``: every pair. ``LEFT``, ``RIGHT``, ``FULL``: also every record of the left side, the right side, or both
     without a partner, with None in place of the partner. ``SEMI``, ``ANTI``: every record of the left side with a

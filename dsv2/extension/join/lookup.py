@@ -28,12 +28,12 @@ OUT = TypeVar("OUT")
 
 @dataclass(frozen=True, kw_only=True)
 class LookupCache:
-    """What a lookup join remembers, in each worker process. It is not part of the checkpoint.
+    """The cache of a lookup join, in each worker process. It is not part of the checkpoint.
 
     Attributes:
-        max_keys: How many keys are remembered. Those that were not used for longest are forgotten first.
-        ttl: How long a result is used.
-        missing_keys: Whether it is also remembered that a key was not found.
+        max_keys: The maximum number of keys. The least recently used ones are dropped first.
+        ttl: The time for which a result is used.
+        missing_keys: Whether keys that were not found are cached as well.
 
     Raises:
         ConfigurationError: A value is invalid.

@@ -39,7 +39,7 @@ _logger = logging.getLogger(__name__)
 
 
 class OnSnapshotTimeout(Enum):
-    """What happens when probe records wait too long for the snapshot of the build side."""
+    """The consequence when probe records wait too long for the snapshot of the build side."""
 
     WARN = "warn"
     FAIL = "fail"

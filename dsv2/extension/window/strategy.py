@@ -49,7 +49,7 @@ class EarlyFiring:
 
 @dataclass(frozen=True)
 class WindowStrategy(ABC):
-    """How records are assigned to windows.
+    """The assignment of records to windows.
 
     Create a strategy with one of the static methods and pass it to ``window``, ``aggregate`` or ``reduce``. All methods
     raise ``ConfigurationError`` for an invalid duration, time type or number. Durations are whole milliseconds.

@@ -28,7 +28,7 @@ IN_contra = TypeVar("IN_contra", contravariant=True)
 
 
 class TriggerResult(Enum):
-    """What happens to a window after a callback of its trigger."""
+    """The treatment of a window after a callback of its trigger."""
 
     CONTINUE = (False, False)
     FIRE = (True, False)

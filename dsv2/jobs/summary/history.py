@@ -46,7 +46,7 @@ class OperatorMoment:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What has changed between two reports.
+    """The changes between two reports.
 
     Attributes:
         batch: The last micro-batch.

@@ -28,7 +28,7 @@ _BUSY, _HIGH = 0.3, 0.6
 
 
 class Level(Enum):
-    """How much pressure there is. UNKNOWN: no micro-batch has been observed. IDLE: no records have arrived."""
+    """A level of pressure. UNKNOWN: no micro-batch has been observed. IDLE: no records have arrived."""
 
     UNKNOWN = "unknown"
     IDLE = "idle"

@@ -10,7 +10,7 @@ from dsv2.jobs.progress import JobProgress, SplitProgress
 __all__ = ("RECENT_MS", "active_splits", "moved_lately_ms", "status_of", "trouble_with")
 
 RECENT_MS: Final = 10_000
-"""What has moved within this time is moving. If micro-batches take longer: within two of them."""
+"""The time within which a split that moves has moved. If micro-batches take longer: within two of them."""
 
 
 def moved_lately_ms(progress: JobProgress, now_ms: int) -> int:

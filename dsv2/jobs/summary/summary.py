@@ -1,4 +1,4 @@
-"""What views show of a job, as numbers."""
+"""The numbers of a job that views show."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class GateListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """What a gate requires for values that expire.
+    """The clock and callback of a gate for values that expire.
 
     Attributes:
         now: Returns the processing time in ms.
@@ -71,7 +71,7 @@ class Expiry:
 
 @dataclass(frozen=True, slots=True)
 class KeyHooks:
-    """What a gate requires for per-key watermarks.
+    """The callbacks of a gate for per-key watermarks.
 
     Attributes:
         received: Called with the input, the channel, the identifier, and the key and value of a watermark.

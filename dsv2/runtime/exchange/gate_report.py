@@ -1,4 +1,4 @@
-"""What an input reports of its channels. Its size does not depend on their number."""
+"""The report of an input on its channels. Its size does not depend on their number."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ __all__ = ("HeldEmitter", "HeldOutput")
 
 
 class HeldOutput:
-    """What a callback has emitted to all outputs, in order."""
+    """The emissions of a callback to all outputs, in order."""
 
     __slots__ = ("_calls", "hold")
 

@@ -27,7 +27,7 @@ _MOST_HELD = 10_000
 """Records that wait for earlier ones, of their key or in the order of emission, before reading pauses."""
 
 _SECONDS_BETWEEN_STEPS = 0.001
-"""How often coroutines run while records arrive, so that calls begin although the capacity is not reached."""
+"""The interval at which coroutines run while records arrive, so that calls begin below the capacity."""
 
 _SECONDS_TO_CANCEL = 5.0
 

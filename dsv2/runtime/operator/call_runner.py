@@ -149,7 +149,7 @@ class CallRunner:
             return failure
 
     def give_up(self, failure: UserFunctionError, record: Any, timestamp: int | None) -> Emissions:
-        """What is emitted for a record that failed. Raises ``UserFunctionError`` if the policy does not cover it."""
+        """Return the emissions for a failed record. Raises ``UserFunctionError`` if the policy does not cover it."""
         letter = self._attempts.rules.give_up(failure)
         return [] if letter is None else [(self._attempts.emit_letter, letter, Received(0, record, timestamp))]
 

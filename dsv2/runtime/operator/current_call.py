@@ -1,4 +1,4 @@
-"""Which record a coroutine of an async function processes: the runtime finds its key, timestamp and output by it."""
+"""The record that a coroutine of an async function processes, by which the runtime finds key, timestamp and output."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 __all__ = ("EmissionQueue", "Emissions", "Segment")
 
 Emissions: TypeAlias = list[tuple[Any, ...]]
-"""What a call has emitted: functions with their arguments."""
+"""The emissions of a call: functions with their arguments."""
 
 
 class Segment:

@@ -1,4 +1,4 @@
-"""Which inputs of an operator have ended or are idle, and whether the operator is."""
+"""The ended and idle inputs of an operator, and the status that follows for the operator."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from dsv2.runtime.state.rows import RowKind, StateRow
 __all__ = ("Announcement", "OperatorParts", "Succession", "SubtaskRestore")
 
 OperatorParts: TypeAlias = dict[str, Any]
-"""What ``OperatorTask.snapshot`` returns, without the keyed store."""
+"""The result of ``OperatorTask.snapshot``, without the keyed store."""
 
 _MISFITS = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError)
 """The errors of code that gets other values than it has stored."""

@@ -19,7 +19,7 @@ __all__ = ("SentBefore", "TimeSender")
 
 
 class SentBefore(NamedTuple):
-    """What a reader of a source had sent when a savepoint was taken.
+    """The event time that a reader of a source had sent when a savepoint was taken.
 
     Attributes:
         time: Its event time and status (``SentEventTime.snapshot``).

@@ -1,4 +1,4 @@
-"""What to write instead of attributes that contexts and collectors do not have."""
+"""Advice for attributes that contexts and collectors do not have."""
 
 from __future__ import annotations
 

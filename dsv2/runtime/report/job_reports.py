@@ -27,12 +27,12 @@ _Place: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True)
 class ReportedBatch:
-    """What is known of a job after all subtasks have reported on a micro-batch.
+    """A micro-batch on which all subtasks have reported.
 
     Attributes:
         batch_id: Its id.
         reports: The latest report of each subtask.
-        increases: How many records each operator has received and emitted in it, by uid.
+        increases: The numbers of records that each operator has received and emitted in it, by uid.
         records_in: Number of records read from sources.
         records_out: Number of records for sinks.
     """

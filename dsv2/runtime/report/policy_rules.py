@@ -62,7 +62,7 @@ class PolicyRules:
         self._failures = 0
 
     def pause_before_retry(self, failure: UserFunctionError, attempt: int) -> timedelta | None:
-        """How long to wait before what failed is repeated; None if the policy does not repeat it.
+        """Return the pause before a failed callback is repeated; None if the policy does not repeat it.
 
         ``attempt``: The number of the attempt that failed, from 0.
         """

@@ -1,4 +1,4 @@
-"""What a subtask of an operator reports after a micro-batch, as built-in values."""
+"""The report of a subtask of an operator on a micro-batch, as built-in values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has changed around an operator: its parallelism, and the senders of its inputs.
+"""Changes around an operator: its parallelism, and the senders of its inputs.
 
 Computed on the driver from the plan and a description of the earlier program. It is small and can be pickled, so the
 tasks that restore subtasks get it.
@@ -45,7 +45,7 @@ class EarlierOperator(NamedTuple):
 
 
 class Senders(Enum):
-    """What has become of the upstream subtasks of an input.
+    """The relation of the upstream subtasks of an input to those before.
 
     ``SAME``: each continues with its own state, and has the same channel as before. ``MERGED``: their number or their
     own inputs have changed, so the state of each is that of all. ``NEW``: it is another operator or another output.

@@ -40,7 +40,7 @@ class OfKey(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """What one old subtask holds of one sender: records before, between and after control elements."""
+    """The elements of one sender that an old subtask holds: records before, between and after control elements."""
 
     subtask: int
     identifier: str
@@ -160,7 +160,7 @@ def _held(
 def _merged(
     views: Sequence[_Held], channel: int, change: InputChange, subtask: int, route: Route
 ) -> tuple[str, list[tuple[Any, ...]]]:
-    """What the new subtask holds of one sender.
+    """Return the elements of one sender that the new subtask holds.
 
     A sender sends its control elements to all subtasks, so those that they hold differ only in how many of the first
     ones a subtask has processed. That with most of them is followed.

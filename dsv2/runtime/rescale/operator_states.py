@@ -139,7 +139,7 @@ def _check_replaced(operator: Operator, number: int, states: Sequence[OperatorSt
 def _data(
     operator: Operator, change: OperatorChange, states: Sequence[OperatorState], codec: Codec
 ) -> list[OperatorState]:
-    """What belongs to keys or records: function fields, states of the subtask and counts."""
+    """Return the parts that belong to keys or records: function fields, states of the subtask and counts."""
     if change.keeps_data:
         names = ("fields", "subtask_state", "records_in", "counters", "metrics")
         return [{name: state[name] for name in names if name in state} for state in states]
@@ -164,7 +164,7 @@ def _data(
 def _times(
     change: OperatorChange, states: Sequence[OperatorState], declarations: Mapping[str, WatermarkDeclaration]
 ) -> OperatorState:
-    """What the operator has reached and sent. It is the same in all new subtasks."""
+    """Return the times and watermarks that the operator has reached and sent, the same for all new subtasks."""
     new_inputs = [index for index, one in enumerate(change.inputs) if one.senders is Senders.NEW]
     opened, closed = zip(*(state["lifecycle"] for state in states), strict=True)
     live = [state for state in states if not state["lifecycle"][1]] or states

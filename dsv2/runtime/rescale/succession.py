@@ -1,4 +1,4 @@
-"""How the operators of a plan continue those of an earlier program, as the tasks of a runtime use it."""
+"""The succession of a plan to an earlier program: states of its operators, as the tasks of a runtime use them."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _pack = msgspec.msgpack.Encoder().encode
 _pack_into = msgspec.msgpack.Encoder().encode_into
 _unpack = msgspec.msgpack.Decoder(ext_hook=_buffer).decode
 _ATOM = _pack((nodes.ATOMS, [0]))[:-1]
-"""What precedes a value that MessagePack itself distinguishes."""
+"""The bytes before a value that MessagePack itself distinguishes."""
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ class Nested:
 
 
 class Undecoded:
-    """What a ``Nested`` value becomes when the tree around it is decoded.
+    """A ``Nested`` value after the tree around it was decoded.
 
     Attributes:
         node: Its node, as MessagePack has decoded it.

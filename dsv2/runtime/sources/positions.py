@@ -11,7 +11,7 @@ __all__ = ("Positions",)
 
 
 class Positions:
-    """Where the records of one batch are in the source. Offsets are determined when they are needed."""
+    """The positions of the records of one batch in the source. Offsets are determined when they are needed."""
 
     def __init__(self, source: str, split: SplitName, offsets: Callable[[], Sequence[Offset]]) -> None:
         """``source``: The uid of the source. ``offsets``: Returns the offset of each record."""

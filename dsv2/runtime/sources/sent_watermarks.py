@@ -1,4 +1,4 @@
-"""What the readers of sources had sent when a savepoint was taken. Operators that are new have not received it."""
+"""The watermarks that readers of sources had sent when a savepoint was taken. New operators have not received them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ("has_ended", "sent_before")
 
 
 class Position(Protocol):
-    """Where a source continues: ``SourcePosition`` of a savepoint."""
+    """The position at which a source continues: ``SourcePosition`` of a savepoint."""
 
     @property
     def offset(self) -> SourceOffset: ...

@@ -1,4 +1,4 @@
-"""What the runtime provides for keyed state in columns, which ``dsv2.arrow`` implements."""
+"""The services of the runtime for keyed state in columns, which ``dsv2.arrow`` implements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ("ColumnsEnvironment", "JobServices")
 
 
 class JobServices(Protocol):
-    """What the subtasks of a job share."""
+    """The services that the subtasks of a job share."""
 
     @property
     def codec(self) -> Codec:

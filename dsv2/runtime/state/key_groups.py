@@ -185,7 +185,7 @@ def _check_equality(kind: type) -> None:
 
 
 def _advice(kind: type) -> str:
-    """What to write instead of a key of ``kind``."""
+    """Return advice for a key of ``kind``."""
     package = kind.__module__.partition(".")[0]
     if package == "numpy":
         return "Return key.item(), a value of Python. "

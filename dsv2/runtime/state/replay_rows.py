@@ -18,7 +18,7 @@ __all__ = ("ReplayPlace", "receiver_of", "replayed_record")
 
 
 class ReplayPlace(NamedTuple):
-    """Where a record is processed again.
+    """The place of a replayed record.
 
     Attributes:
         input: The input of the operator.

@@ -113,7 +113,7 @@ def _slot(row: StateRow) -> int:
 
 
 def _common(panes: list[_Pane]) -> _Pane:
-    """What holds for a pane whose keys come from several subtasks.
+    """Return the attributes of a pane whose keys come from several subtasks.
 
     Deadlines that differ depend on the rows, in extensions that use layouts. An empty layout makes the extension put
     the rows into panes again.

@@ -69,7 +69,7 @@ class RowKind(StrEnum):
     TIMERS = "timers"
     """The times of a key's timers in ms, sorted (the time domain)."""
     ENTRY = "entry"
-    """What extensions store for a key, such as windows."""
+    """An entry of an extension for a key, such as a window."""
     KEY = "key"
     """A key that was seen and has no values."""
     PANE = "pane"

@@ -171,7 +171,7 @@ def _restored(saved: Any) -> Any:
 
 
 def _save(value: Any) -> Any:
-    """What restores ``value`` after it was changed in place: itself, a copy, or a ``_Saved``."""
+    """Return a value that restores ``value`` after a change in place: itself, a copy, or a ``_Saved``."""
     kind = type(value)
     if kind in _IMMUTABLE or value is _ABSENT:
         return value

@@ -21,7 +21,7 @@ __all__ = ("Board", "Record", "Snapshot", "Status", "WatchedJob")
 
 
 class Status(Enum):
-    """What a job does. STORED: it is shown from its checkpoint, which does not tell whether it runs."""
+    """The status of a job. STORED: it is shown from its checkpoint, which does not tell whether it runs."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -37,12 +37,12 @@ _MOST_JOBS = 20
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is known of a job at one time.
+    """The known state of a job at one time.
 
     Attributes:
         revision: Increases with each change.
         name: The name of the job.
-        status: What it does.
+        status: Its status.
         plan: Its plan. None: not known yet.
         progress: Its progress. None: no micro-batch is complete.
         history: Its last micro-batches.
@@ -111,7 +111,7 @@ class WatchedJob(ABC):
     @property
     @abstractmethod
     def actions(self) -> tuple[str, ...]:
-        """What can be done with the job now: ``stop`` and ``savepoint``."""
+        """Return the actions that are possible now: ``stop`` and ``savepoint``."""
 
     @abstractmethod
     def refresh(self) -> None:

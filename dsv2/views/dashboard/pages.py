@@ -1,4 +1,4 @@
-"""What the server sends to the page, as JSON: the plan, the state of a job, its history, and one operator.
+"""The server's answers to the page, as JSON: the plan, the state of a job, its history, and one operator.
 
 Numbers are bounded by what JavaScript represents exactly; values of watermarks, which are not, are texts.
 """

@@ -1,4 +1,4 @@
-"""Who may use a dashboard: checks of each request, before the application sees it."""
+"""Access to a dashboard: checks of each request, before the application sees it."""
 
 from __future__ import annotations
 

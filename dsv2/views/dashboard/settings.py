@@ -18,7 +18,7 @@ _PORTS = 65_536
 
 @dataclass(frozen=True)
 class Dashboard:
-    """Where a dashboard is served, and what it may do. Pass it as ``execute(..., dashboard=Dashboard(...))``.
+    """The address and permissions of a dashboard. Pass it as ``execute(..., dashboard=Dashboard(...))``.
 
     Args:
         port: The port. 0: a free one, which is printed.

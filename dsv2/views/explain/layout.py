@@ -32,7 +32,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where boxes and edges are.
+    """The places of boxes and edges.
 
     Attributes:
         places: The upper left corner of each box.

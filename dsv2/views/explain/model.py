@@ -33,7 +33,7 @@ FORMAT_VERSION: Final = 1
 
 
 class Place(Enum):
-    """Where an operator runs.
+    """The place in which an operator runs.
 
     ``SOURCE_TASK``: in the tasks that read the source. ``SUBTASK``: in subtasks of its level; a source is then read by
     the subtasks of the function after it. ``DRIVER``: on the driver. ``SINK_TASK``: in the tasks that write.
@@ -46,7 +46,7 @@ class Place(Enum):
 
 
 class Processing(Enum):
-    """How a function is called with records.
+    """The way a function is called with records.
 
     ``RECORDS``: one by one. ``BATCHES``: a batch at once, by a built-in function. ``STAMPED_BATCHES``: likewise, if
     the records have timestamps. ``TABLES``: as Arrow tables. ``IN_FLIGHT``: for several records at the same time, by an

@@ -112,7 +112,7 @@ def function_of(body: object) -> Code:
 
 
 def processing_of(operator: Operator) -> Processing:
-    """How the runtime calls the function, as ``FunctionCalls`` chooses it."""
+    """Return the way the runtime calls the function, as ``FunctionCalls`` chooses it."""
     function = operator.function
     if isinstance(function, ColumnarFunction):
         return Processing.TABLES

@@ -57,7 +57,7 @@ def headline(view: PlanView) -> str:
 
 
 def about(operator: OperatorView) -> str:
-    """What an operator is, in one line: its function, and for sources and sinks how they run."""
+    """Describe an operator in one line: its function, and for sources and sinks how they run."""
     parts = [operator.function.text]
     if operator.bounded is not None:
         parts.append("bounded" if operator.bounded else "unbounded")
@@ -67,7 +67,7 @@ def about(operator: OperatorView) -> str:
 
 
 def place_text(view: PlanView, operator: OperatorView) -> str:
-    """Where a source or a function chained to one runs, or ""."""
+    """Return the place in which a source or a function chained to one runs, or ""."""
     if operator.read_by is not None:
         return f"read by the subtasks of {view.operators[operator.read_by].title}"
     is_source = operator.kind is OperatorKind.SOURCE
@@ -78,7 +78,7 @@ def place_text(view: PlanView, operator: OperatorView) -> str:
 
 
 def details(operator: OperatorView) -> Iterator[str]:
-    """What is special about an operator, one phrase each."""
+    """Yield the special properties of an operator, one phrase each."""
     if operator.layout:
         yield f"keeps {_layout_text(operator.layout)}"
     if operator.states:
@@ -120,7 +120,7 @@ def numbered_edge_text(view: PlanView, edge: EdgeView) -> str:
 
 
 def edge_text(edge: EdgeView) -> str:
-    """How records get across an edge."""
+    """Describe the way of records across an edge."""
     text = exchange_text(edge)
     if edge.key is not None and not edge.chained:
         version = "" if edge.key.version is None else f" (version {edge.key.version})"
@@ -137,7 +137,7 @@ def watermark_name(identifier: str) -> str:
 
 
 def watermark_rules(watermark: WatermarkView) -> str:
-    """How the values of a watermark are combined, delivered and forwarded."""
+    """Describe how the values of a watermark are combined, delivered and forwarded."""
     rules = [watermark.type]
     if watermark.barrier is None:
         rules += [watermark.combination]

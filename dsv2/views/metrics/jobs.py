@@ -1,4 +1,4 @@
-"""What a process knows of its running jobs, for metrics."""
+"""The running jobs of a process, for metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a live view shows a job: at the bottom of a terminal, or as lines in a file or pipe."""
+"""The displays of a live view: the bottom of a terminal, or lines in a file or pipe."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def _parts(summary: JobSummary) -> Iterator[str]:
 
 
 def took_text(summary: JobSummary) -> str:
-    """How long the last micro-batch took, after its number."""
+    """Return the duration of the last micro-batch, to follow its number."""
     return "" if summary.batch is None else f" in {duration_text(summary.batch.duration_ms)}"
 
 

@@ -25,7 +25,7 @@ class NotedSignals:
 
     @property
     def count(self) -> int:
-        """How many signals there were."""
+        """The number of signals so far."""
         return self.interrupts + self.terminations
 
     def note(self, number: int, frame: FrameType | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What a live view shows: a job at one moment."""
+"""The content of a live view: a job at one moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds a watermark back: a report from the plan and the progress of a job.
+"""A report on the holders of a watermark, from the plan and the progress of a job.
 
 ``JobHandle.watermarks`` is the usual entry point. ``report_watermarks`` also works with progress that was stored.
 """

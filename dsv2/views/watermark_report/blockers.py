@@ -1,4 +1,4 @@
-"""Which input and channel of a subtask hold a watermark back."""
+"""The input and channel of a subtask that hold a watermark back."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ __all__ = ("Cause", "ChannelWatermark", "InputWatermark", "OperatorWatermark", "
 
 
 class Cause(Enum):
-    """Why a watermark of an operator is not greater than it is.
+    """The reason why a watermark of an operator is not greater than it is.
 
     ``NOTHING``: It moved within the last seconds, follows the wall clock, or is True.
     ``ENDED``: The input has ended.

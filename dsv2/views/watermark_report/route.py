@@ -1,4 +1,4 @@
-"""Where one watermark can come from, as far as the plan shows."""
+"""The possible origins of one watermark, as far as the plan shows."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Route:
 
     @property
     def order(self) -> Order:
-        """Which values of the channels hold it back."""
+        """The values of the channels that hold it back."""
         one = self._watermark
         return Order.LEAST if one is None else order_of(one.type, one.combination)
 

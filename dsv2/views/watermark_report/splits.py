@@ -1,4 +1,4 @@
-"""Which split of a source holds a watermark back."""
+"""The split of a source that holds a watermark back."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class Tracer:
         value: ShownValue | None,
         receiver: SubtaskProgress | None,
     ) -> Cause | None:
-        """Why an operator that has sent ``value`` to ``receiver`` is the cause. None: it depends on its own inputs."""
+        """Return why an operator that sent ``value`` to ``receiver`` is the cause. None: it depends on its inputs."""
         route = self._route
         declares = route.declares(operator)
         if report is None or not route.receives(operator):

@@ -24,14 +24,14 @@ __all__ = ("Facts", "advice", "sentence")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a sentence is about.
+    """The subject of a sentence.
 
     Attributes:
         route: The watermark.
         operator: The operator.
         report: The progress of its subtask.
         value: The value of the subtask, or None.
-        trace: What holds it back.
+        trace: The trace of its holders.
         received: The value that the cause has received, if it is a function that has polled it.
         records_in: The number of records that the cause has received. None: unknown.
         lasted_ms: For how long the channel that holds it back has not moved. None: it is moving, or this is unknown.
@@ -140,7 +140,7 @@ def _missing(facts: Facts) -> str:
 
 
 def _blocked(facts: Facts) -> str:
-    """How many channels wait for a barrier, and for how long."""
+    """Return the number of channels that wait for a barrier, and the time they wait."""
     waiting = facts.waiting
     if waiting is None:
         return ""
@@ -217,7 +217,7 @@ def _end(facts: Facts) -> str:
 
 
 def _dead_end(facts: Facts) -> str:
-    """Why the watermark cannot arrive on an input."""
+    """Explain why the watermark cannot arrive on an input."""
     trace, route = facts.trace, facts.route
     receiver = trace.path[-2]
     sender = _subtask(trace.at, trace.subtask)

@@ -1,4 +1,4 @@
-"""What ``explanation.channels()`` returns."""
+"""The diagram that ``explanation.channels()`` returns."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _MOST = 3  # subtasks of an operator that are drawn
 
 
 class Mark(Enum):
-    """What a channel carries.
+    """The watermarks that a channel carries.
 
     ``CARRIES``: the watermarks of the diagram. ``OF_KEY``: a watermark about one key, if subtask 0 has the key.
     ``OF_OTHER_KEYS``: likewise, about keys of its own subtask. ``BARE``: none of the watermarks of the diagram.
@@ -98,7 +98,7 @@ class ChannelsView:
 
     @property
     def legend(self) -> dict[Mark | None, str]:
-        """What the lines of the diagram mean, for those that it has. None: the mark of channels that are blocked."""
+        """The meaning of the lines that the diagram has. None: the mark of channels that are blocked."""
         marks = {channel.mark for edge in self.edges for channel in edge.channels}
         it = "the watermark" if self.rules else "watermarks"
         texts = {

@@ -1,4 +1,4 @@
-"""What the subtasks of an operator do with a watermark, in words."""
+"""The part of an operator's subtasks in a watermark's way, in words."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _barrier(edges: Sequence[EdgeView]) -> str:
 def _combined(
     operator: OperatorView, edges: Sequence[EdgeView], carrying: Sequence[EdgeView], watermark: WatermarkView
 ) -> Iterator[str]:
-    """How values are combined: over the channels of each input, then perhaps over the inputs."""
+    """Describe the combination of values: over the channels of each input, then perhaps over the inputs."""
     how, waits = _function(watermark.combination), ", waits for all" if watermark.waits_for_all else ""
     if operator.kind is OperatorKind.UNION:
         if all(_number([edge]) == 1 for edge in edges):
