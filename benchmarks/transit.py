@@ -30,7 +30,7 @@ from benchmarks.common.report import Arguments, Report, conditions
 from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.model.record_batch import NO_RECORDS
-from dsv2.runtime.exchange.frames import WATERMARK
+from dsv2.runtime.exchange.control_log import WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataGeneratorSource

@@ -30,7 +30,6 @@ from dsv2.streams.kinds import ConfiguredStream
 if TYPE_CHECKING:
     from dsv2.views.explain import Explanation, Format
 
-__all__ = ("ExecutionEnvironment", "starts_refused")
 
 T = TypeVar("T")
 

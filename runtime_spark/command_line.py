@@ -30,18 +30,6 @@ from runtime_spark.savepoint.create import create_savepoint
 from runtime_spark.savepoint.state_entries import state_entries
 from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker
 
-__all__ = (
-    "compact",
-    "create",
-    "last",
-    "open_files",
-    "runtime",
-    "runtime_view_of",
-    "session",
-    "state_key",
-    "verify",
-)
-
 _RETENTION_MS = 3_600_000  # of files that were merged, for readers that have begun to read them
 
 

@@ -17,8 +17,6 @@ from runtime_spark.runtime import SparkRuntime
 from runtime_spark.sink.record_frames import decoded
 from runtime_spark.sink.sink_types import check_declared_type
 
-__all__ = ("to_dataframe",)
-
 T = TypeVar("T")
 
 

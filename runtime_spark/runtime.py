@@ -66,8 +66,6 @@ from runtime_spark.source.split_files import SplitFiles
 from runtime_spark.task.map_stage import check_map_state, with_map_state
 from runtime_spark.task.stage import STATE_SCHEMA, batch_stage, streaming_stage
 
-__all__ = ("CompiledPlan", "SparkRuntime")
-
 _BATCH_JOBS = itertools.count()  # of this process
 
 

@@ -21,7 +21,8 @@ from dsv2.functions import (
 )
 from dsv2.graph import Operator, Plan
 from dsv2.model.record_batch import RecordBatch
-from dsv2.runtime.exchange.frames import END, START, STATUS, WATERMARK, Control, Frame
+from dsv2.runtime.exchange.control_log import END, START, STATUS, WATERMARK, Control
+from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.operator.subtask_restore import Announcement, OperatorParts

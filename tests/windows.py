@@ -23,7 +23,7 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.model.record_batch import RecordBatch
-from dsv2.runtime.exchange.frames import STATUS
+from dsv2.runtime.exchange.control_log import STATUS
 from dsv2.sinks import CollectSink
 from dsv2.state import AggregateFunction, StateDeclaration, StateDeclarations
 from dsv2.watermark import WatermarkDeclaration

@@ -12,8 +12,6 @@ from typing import Any, NewType
 from dsv2.aggregates.result_field import Aggregate, Count, Key, Mean, Part, Sum
 from dsv2.errors import PlanError
 
-__all__ = ("field_types", "fits", "held_type", "shown")
-
 _WIDER: dict[Any, tuple[Any, ...]] = {float: (int,), complex: (int, float)}
 _NOT_ADDED = (str, bytes, bytearray, list, tuple, date, time)
 """Classes that have ``+``, but no sums."""

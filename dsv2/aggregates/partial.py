@@ -10,8 +10,6 @@ from dsv2.aggregates.field_types import field_types
 from dsv2.aggregates.result_field import Aggregate, Count, Mean, Part, Sum
 from dsv2.base.optional_types import without_none
 
-__all__ = ("Partial", "counted", "partial_of")
-
 _named_tuple: Any = NamedTuple  # type checkers want literals
 
 

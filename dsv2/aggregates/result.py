@@ -12,8 +12,6 @@ from dsv2.aggregates.result_field import Aggregate, Count, Key, Mean, Part, Wind
 from dsv2.base.optional_types import without_none
 from dsv2.errors import PlanError, SchemaError
 
-__all__ = ("DeclaredResult",)
-
 OUT = TypeVar("OUT")
 
 

@@ -13,23 +13,6 @@ from typing import Any, ClassVar
 from dsv2.checks.arguments import is_whole_number
 from dsv2.errors import PlanError, SchemaError
 
-__all__ = (
-    "Aggregate",
-    "Count",
-    "FieldPart",
-    "First",
-    "Key",
-    "Last",
-    "Max",
-    "Mean",
-    "Min",
-    "Part",
-    "Sum",
-    "WindowEnd",
-    "WindowStart",
-    "added",
-)
-
 _INT64 = 1 << 63
 _DIGITS = 1_000
 _EXACT = Context(prec=_DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact])

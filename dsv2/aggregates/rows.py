@@ -11,8 +11,6 @@ from dsv2.model.context import Collector, PartitionedContext
 from dsv2.spi import KeepsAggregates, KeptAggregates
 from dsv2.state import AggregateFunction, StateDeclaration, ValueStateDeclaration
 
-__all__ = ("EmitWindow", "FoldedRecords", "RunningAggregate", "new_state")
-
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 

@@ -27,8 +27,6 @@ from dsv2.spi import EmitBatch, KeepsAggregates, KeptAggregates, last_of
 from dsv2.state import StateDeclaration
 from dsv2.watermark.event_time import LONG_MAX
 
-__all__ = ("ColumnAggregate", "RunningColumns", "WindowAggregate", "WindowColumns", "times_of", "why_not_columns")
-
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 

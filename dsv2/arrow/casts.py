@@ -13,8 +13,6 @@ import pyarrow as pa
 
 from dsv2.errors import SchemaError
 
-__all__ = ("array_of", "cast_exactly", "may_be_cast")
-
 _INT64: Final = pa.int64()
 _TAKEN: Final[dict[pa.DataType, tuple[type, ...]]] = {
     _INT64: (int, np.integer),

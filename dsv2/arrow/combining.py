@@ -24,8 +24,6 @@ from dsv2.extension.window.strategy import SlidingWindowStrategy
 from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import BatchFunction, EmitBatch, FailedCallbackError, FailedRecordError
 
-__all__ = ("CombineColumns", "combined")
-
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 

@@ -12,8 +12,6 @@ from dsv2.arrow.keyed.timers import ArrowTimers
 from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.state import ValueStateDeclaration
 
-__all__ = ("ArrowCollector", "ArrowContext", "ArrowNonPartitionedContext", "ArrowStates")
-
 T = TypeVar("T")
 OUT_contra = TypeVar("OUT_contra", contravariant=True)
 

@@ -13,8 +13,6 @@ from dsv2.arrow.schema import schema_of
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde.values import Converter
 
-__all__ = ("of_columns",)
-
 _WHOLE = ("<i8", "|u1", "<u2", "<u4")
 
 

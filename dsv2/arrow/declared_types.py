@@ -6,8 +6,6 @@ from typing import get_args, get_origin
 
 from dsv2.errors import PlanError
 
-__all__ = ("declared_types",)
-
 
 def declared_types(owner: type, base: type, example: str) -> tuple[type, ...]:
     """Return ``Click`` and ``Total`` for ``class Sums(ArrowProcessFunction[Click, Total])``.

@@ -14,8 +14,6 @@ import pyarrow as pa
 
 from dsv2.errors import CorruptDataError
 
-__all__ = ("Narrow", "Numbers", "from_bytes", "in_one_piece", "narrowed", "to_bytes", "widened")
-
 Numbers: TypeAlias = np.ndarray[Any, Any]
 Narrow: TypeAlias = tuple[str, int] | None
 """The narrowing of an integer column: its numpy type and the minimum that was subtracted; None if it is unchanged."""

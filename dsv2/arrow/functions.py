@@ -31,8 +31,6 @@ from dsv2.spi import (
 )
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
-__all__ = ("ArrowEventTimeProcessFunction", "ArrowProcessFunction", "MapTables", "TableFunction", "map_tables")
-
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 

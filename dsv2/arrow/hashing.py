@@ -13,8 +13,6 @@ import pyarrow.compute as pc
 from dsv2.arrow.encoding import Numbers
 from dsv2.runtime.state.key_groups import subtask_of
 
-__all__ = ("distinct", "hash_texts", "hash_whole_numbers", "subtasks_of")
-
 _MODULUS = np.int64((1 << 61) - 1)  # the modulus of Python's numeric hash (sys.hash_info)
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _LOW = np.uint64(0xFFFFFFFF)

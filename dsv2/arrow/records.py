@@ -15,8 +15,6 @@ from dsv2.arrow.hashing import subtasks_of
 from dsv2.arrow.schema import fitted, rows_to_table, table_to_rows
 from dsv2.base.columnar import Columnar, WholeNumbers
 
-__all__ = ("ArrowRecords", "ArrowWholeNumbers", "records_of", "table_of")
-
 T = TypeVar("T")
 
 

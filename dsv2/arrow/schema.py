@@ -17,18 +17,6 @@ from dsv2.arrow.casts import array_of, cast_exactly
 from dsv2.base.optional_types import without_none
 from dsv2.errors import SchemaError
 
-__all__ = (
-    "can_be_columns",
-    "field_names",
-    "fitted",
-    "maker_of",
-    "names_without_none",
-    "refuse_nulls",
-    "rows_to_table",
-    "schema_of",
-    "table_to_rows",
-)
-
 _TYPES: dict[Any, pa.DataType] = {
     bool: pa.bool_(),
     int: pa.int64(),

@@ -16,8 +16,6 @@ from dsv2.model.record_batch import RecordBatch
 from dsv2.sinks import DriverLimit, DriverSink, ParallelSink, SinkBatch, SinkInfo
 from dsv2.sinks.limit import MAX_BYTES, MAX_RECORDS
 
-__all__ = ("ArrowForeachBatchSink", "ArrowSink", "ArrowSinkBatch")
-
 T = TypeVar("T")
 
 

@@ -13,8 +13,6 @@ from dsv2.errors import ConfigurationError
 from dsv2.sources import IndexedSource
 from dsv2.sources.dataframe import TableLike
 
-__all__ = ("TableSource",)
-
 T = TypeVar("T")
 
 

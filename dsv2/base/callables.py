@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 from functools import partial
 
-__all__ = ("deferred_kind", "takes")
-
 
 def takes(function: object, count: int) -> bool:
     """Return whether ``function`` accepts ``count`` positional arguments. True for callables without a signature."""

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
-__all__ = ("Clock", "SystemClock", "elapsed_ns")
-
 elapsed_ns: Callable[[], int] = time.perf_counter_ns
 """Returns a time in ns that never goes back, to measure durations for progress. Nothing else may depend on it."""
 

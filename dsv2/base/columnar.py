@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Self, TypeVar
 
-__all__ = ("Columnar", "WholeNumbers", "column_names", "column_of")
-
 T_co = TypeVar("T_co", covariant=True)
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop  # asyncio is imported when it is used, because that takes long
 
-__all__ = ("EventLoop", "outside_of_loops")
 
 T = TypeVar("T")
 

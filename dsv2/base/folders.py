@@ -10,8 +10,6 @@ import threading
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-__all__ = ("Folder", "LocalFolder", "ReadableFolder", "literal_path")
-
 _PATTERN = re.compile(r"([\\*?\[\]{}^])")
 
 

@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TypeVar
 
-__all__ = ("LogScope", "current_scope", "in_operator", "in_scope", "in_scope_by_step")
-
 T = TypeVar("T")
 
 

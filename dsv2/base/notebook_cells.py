@@ -8,8 +8,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ("shown_file", "with_cells")
-
 _FRAME = r'^(\s*)File "(.+)", line (\d+)(.*)$'
 
 

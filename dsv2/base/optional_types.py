@@ -6,8 +6,6 @@ import types
 import typing
 from typing import Any
 
-__all__ = ("without_none",)
-
 
 def without_none(hint: Any) -> tuple[Any, bool]:
     """Return the type without ``| None``, and whether it had ``| None``."""

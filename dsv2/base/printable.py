@@ -6,8 +6,6 @@ import json
 import re
 from typing import Final
 
-__all__ = ("printable", "printable_json", "printable_lines", "safe_repr")
-
 _LINE_BREAKS_AND_TABS: Final = re.compile("([\n\t])")
 
 

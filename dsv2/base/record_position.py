@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ("Offset", "RecordPosition", "SplitName")
-
 SplitName: TypeAlias = int | str
 """The number or name of a split, as errors and ``skip_records`` name it."""
 

@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TypeAlias
 from urllib.parse import quote, quote_plus
 
-__all__ = ("HIDDEN", "ClientOptions", "OptionValue", "hide", "shown_option")
-
 OptionValue: TypeAlias = str | int | float | bool
 
 HIDDEN = "***"

@@ -17,8 +17,6 @@ from typing_extensions import Format, get_annotations
 from dsv2.checkpoint.type_shapes import Renamed, fits_into, name_of, shape_of, shown
 from dsv2.state.types import classes_in
 
-__all__ = ("Classes", "class_changes", "classes_of")
-
 Classes: TypeAlias = dict[str, dict[str, Any]]
 """For each class, as JSON values: ``fields`` (the type of each field, and whether it has a default), or ``members`` of
 an enumeration (with the numbers of flags, otherwise null)."""

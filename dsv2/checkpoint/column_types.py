@@ -19,8 +19,6 @@ from typing_extensions import is_typeddict
 
 from dsv2.state.types import resolved
 
-__all__ = ("ColumnType", "column_type", "column_type_of_value", "is_column_type")
-
 ColumnType: TypeAlias = str | dict[str, Any]
 
 _PLAIN: dict[Any, str] = {

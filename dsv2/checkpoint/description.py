@@ -25,17 +25,6 @@ from dsv2.state import ListStateDeclaration, StateDeclaration, StateTtl, TtlTime
 from dsv2.watermark import WatermarkDeclaration, WatermarkDelivery
 from dsv2.watermark.value_type import BoolType, DataType, LongType, SetType
 
-__all__ = (
-    "FURTHER",
-    "Description",
-    "declared_states",
-    "describe",
-    "describe_sinks",
-    "describe_state",
-    "essence",
-    "state_shape",
-)
-
 _WITH_LAYOUT = (WrappingFunction, ColumnarFunction)
 _VALUE_TYPES: dict[type, str] = {
     LongType: "LongWatermarkDeclaration",

@@ -12,8 +12,6 @@ from dsv2.checkpoint.column_types import is_column_type
 from dsv2.checkpoint.type_shapes import Shape, is_shape
 from dsv2.graph import Exchange, OperatorKind
 
-__all__ = ("check_description",)
-
 _Positive: TypeAlias = Annotated[int, Meta(ge=1)]
 
 

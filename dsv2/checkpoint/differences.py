@@ -15,8 +15,6 @@ from dsv2.checkpoint.type_shapes import Renamed, Shape, fits_into, shown
 from dsv2.graph import OperatorKind
 from dsv2.runtime.serde.former_names import current_name
 
-__all__ = ("differences",)
-
 _OTHER_UID = ", or has another uid"
 _SOURCE = OperatorKind.SOURCE.value
 _OF_WATERMARKS = {  # part of a declaration -> whether a savepoint carries its change

@@ -8,8 +8,6 @@ from dsv2.checkpoint.description import FURTHER, Description, declared_states
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.graph.stateful import mentioned_names
 
-__all__ = ("dropped_state",)
-
 
 def dropped_state(
     plan: Plan, programs: Sequence[Description], fields: Mapping[str, Sequence[str]]

@@ -10,8 +10,6 @@ from dsv2.checkpoint.difference import Difference
 from dsv2.checkpoint.operator_differences import named, sender
 from dsv2.graph import OperatorKind
 
-__all__ = ("exchanged_inputs",)
-
 _Output: TypeAlias = tuple[str, Any]
 """An output of an operator: its uid and the name of the output."""
 

@@ -15,8 +15,6 @@ from dsv2.checks.json_documents import decoded, read_document, write_document
 from dsv2.graph import Operator, Plan
 from dsv2.graph.record_skips import SkippedRecords, warn_of_skip
 
-__all__ = ("Unblocking", "skipped_in")
-
 _NAME = "dsv2/unblocking.json"
 _WARNED = "dsv2/warned.json"  # a file of its own, because a run writes it when another one may have begun
 _REMEDY = (

@@ -9,8 +9,6 @@ from dsv2.graph import Plan
 from dsv2.sinks import FileSink
 from dsv2.sinks.paths import normalized, without_password
 
-__all__ = ("folders_of", "left_folders")
-
 
 def folders_of(plan: Plan, open_folder: Callable[[str], Folder]) -> dict[str, str]:
     """Return the folders of the file sinks of ``plan``, by uid, in a form that can be stored and opened again."""

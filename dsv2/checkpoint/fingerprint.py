@@ -23,8 +23,6 @@ from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-__all__ = ("PYTHON", "fingerprint")
-
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in the default repr; differs between processes

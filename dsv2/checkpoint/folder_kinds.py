@@ -7,8 +7,6 @@ from enum import Enum
 from dsv2.base.folders import ReadableFolder
 from dsv2.errors import ConfigurationError
 
-__all__ = ("LOCAL_FILES", "SAVEPOINT_FILE", "FolderKind", "check_no_savepoint", "kind_of_folder")
-
 LOCAL_FILES = "local"
 """The folder of a checkpoint in which the local runtime has its files. Other runtimes refuse such a checkpoint."""
 SAVEPOINT_FILE = "savepoint.json"

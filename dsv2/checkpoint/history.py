@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from dsv2.checkpoint.description import Description
 
-__all__ = ("continued_programs",)
-
 
 def continued_programs(programs: Iterable[Description], now: Description) -> list[Description]:
     """Return the programs of a job that has started from a savepoint, the last one last.

@@ -21,8 +21,6 @@ from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.key_groups import stable_hash
 
-__all__ = ("KeySample", "KeySampler", "add_samples", "changed_keys", "readable_samples")
-
 _MAX_RECORD_BYTES = 8192
 _MAX_SAMPLES = 16  # per input, with distinct keys
 

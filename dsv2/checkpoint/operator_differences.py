@@ -11,8 +11,6 @@ from dsv2.checkpoint.state_differences import state_differences
 from dsv2.checkpoint.type_shapes import Renamed, fits_into, shown
 from dsv2.graph import Exchange
 
-__all__ = ("at", "named", "operator_differences", "sender")
-
 _BY_PARALLELISM = {Exchange.FORWARD.value, Exchange.REBALANCE.value}  # the parallelism decides between the two
 _OF_INPUTS = (("output", "the output"), ("exchange", "the partitioning"))
 _AT_SOURCE, _AS_SUBTASKS = "the tasks that read its source", "subtasks of its own"

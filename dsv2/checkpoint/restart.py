@@ -16,8 +16,6 @@ from dsv2.graph import Operator, Plan
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 
-__all__ = ("refusal", "refuse_or_warn_of_dropped", "restart_differences")
-
 
 def restart_differences(
     plan: Plan,

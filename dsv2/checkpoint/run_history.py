@@ -8,8 +8,6 @@ from dsv2.base.folders import Folder
 from dsv2.checks.json_documents import read_existing, write_document
 from dsv2.sinks import SinkRunInfo
 
-__all__ = ("begin_run",)
-
 _RUNS = "dsv2/runs.json"
 _REMEDY = (
     "Sinks use it to recognize micro-batches that they already have. Restore it from a backup. If there is none, write "

@@ -17,8 +17,6 @@ from dsv2.graph import Plan
 from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.runtime.serde.type_registry import TypeRegistry
 
-__all__ = ("carried_differences", "check_savepoint", "lost_records", "warn_of_dropped")
-
 
 def check_savepoint(
     savepoint: str,

@@ -8,8 +8,6 @@ from typing import Any
 from dsv2.checkpoint.class_changes import class_changes
 from dsv2.checkpoint.type_shapes import Renamed, Shape, fits_into, shown
 
-__all__ = ("state_differences",)
-
 _PARTS = ("kind", "mode", "time_to_live")
 _MAPS = ("MapState", "BroadcastState")
 _OTHER_NAME = "under another name the state begins empty"

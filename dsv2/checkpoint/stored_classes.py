@@ -17,8 +17,6 @@ from dsv2.checkpoint.operator_differences import at
 from dsv2.runtime.serde.former_names import current_name
 from dsv2.runtime.serde.type_registry import TypeRegistry
 
-__all__ = ("unreadable_classes",)
-
 
 def unreadable_classes(programs: Sequence[Description], now: Description, types: TypeRegistry) -> list[Difference]:
     """Return a difference for each class of a state that the program does not know, or cannot read.

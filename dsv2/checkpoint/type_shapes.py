@@ -11,8 +11,6 @@ from typing import Any, TypeAlias
 
 from dsv2.state.types import UNIONS, resolved
 
-__all__ = ("Renamed", "Shape", "fits_into", "is_shape", "name_of", "shape_of", "shown")
-
 Shape: TypeAlias = list[Any]
 
 Renamed: TypeAlias = Callable[[str], str]

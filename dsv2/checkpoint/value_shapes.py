@@ -8,8 +8,6 @@ from typing import Any
 from dsv2.checkpoint.class_changes import Classes
 from dsv2.checkpoint.type_shapes import Shape, name_of, shown
 
-__all__ = ("misfit",)
-
 _UNION = "|"
 _LISTS = ("builtins.list", "builtins.set", "builtins.frozenset")
 _NUMBERS = {"builtins.float": (int, float), "builtins.complex": (int, float, complex)}  # as for a type checker

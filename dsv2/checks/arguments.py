@@ -13,16 +13,6 @@ from typing import TypeGuard, TypeVar
 
 from dsv2.errors import ConfigurationError, Dsv2Error
 
-__all__ = (
-    "as_choice",
-    "as_milliseconds",
-    "as_seconds",
-    "check_at_least_one",
-    "check_whole_number",
-    "is_number",
-    "is_whole_number",
-)
-
 E = TypeVar("E", bound=Enum)
 
 _MILLISECOND = timedelta(milliseconds=1)

@@ -15,8 +15,6 @@ import msgspec
 from dsv2.base.folders import Folder, ReadableFolder
 from dsv2.errors import CorruptDataError
 
-__all__ = ("decoded", "encoded", "from_json", "read_document", "read_existing", "to_json", "write_document")
-
 _CHECKSUM = "crc32"
 
 T = TypeVar("T")

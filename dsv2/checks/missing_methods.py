@@ -7,8 +7,6 @@ from collections.abc import Mapping
 
 from dsv2.errors import PlanError
 
-__all__ = ("MissingMethodError", "missing_method")
-
 
 class MissingMethodError(PlanError, AttributeError):
     """A stream or builder has no such method. The message says what to call instead."""

@@ -9,8 +9,6 @@ from os import PathLike, fspath
 from dsv2.base.folders import LocalFolder
 from dsv2.errors import ConfigurationError
 
-__all__ = ("is_remote", "local_folder")
-
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):/")
 _FILE = re.compile(r"file:(?://[^/]*)?(/.*)", re.DOTALL)
 

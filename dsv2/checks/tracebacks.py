@@ -11,8 +11,6 @@ from typing import ParamSpec, TypeVar
 from dsv2.base.notebook_cells import with_cells
 from dsv2.errors import Dsv2Error, UserFunctionError
 
-__all__ = ("short_traceback", "user_frames")
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -10,8 +10,6 @@ from dsv2.cli.command import add_command, add_group
 from dsv2.cli.report import Report, table
 from dsv2.cli.spark_commands import add_report_options, add_state_key, checkpoint_commands, settings_of
 
-__all__ = ("add_commands",)
-
 
 def add_commands(groups: Any) -> None:
     """Add the commands to those of ``dsv2``."""

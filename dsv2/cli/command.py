@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-__all__ = ("add_command", "add_group")
-
 
 def add_group(groups: Any, name: str, text: str) -> Any:
     """Add a group of commands. Returns what ``add_command`` adds them to. ``text``: What they do."""

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-__all__ = ("add_completion",)
-
 _SHELLS = ("bash", "zsh")
 
 

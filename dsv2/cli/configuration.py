@@ -18,8 +18,6 @@ import msgspec
 from dsv2.cli.spark_commands import add_settings, add_state_key, settings_of, values_of
 from dsv2.errors import ConfigurationError
 
-__all__ = ("Configuration", "add_options", "add_run_options", "configuration_of")
-
 _FILE = "dsv2.toml"
 _PREFIX = "DSV2_"
 

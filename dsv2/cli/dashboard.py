@@ -15,8 +15,6 @@ from dsv2.views.dashboard import Dashboard
 from dsv2.views.dashboard.server import DashboardServer
 from dsv2.views.dashboard.stored_job import CheckpointJob
 
-__all__ = ("add_commands",)
-
 
 def add_commands(groups: Any) -> None:
     """Add the command to those of ``dsv2``."""

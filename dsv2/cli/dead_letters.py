@@ -16,8 +16,6 @@ from dsv2.cli.spark_commands import add_report_options, session_for
 from dsv2.dead_letters import DeadLetters, LetterStatus, StoredLetter
 from dsv2.errors import ConfigurationError
 
-__all__ = ("add_commands", "open_letters")
-
 _NOTHING_FOUND = 1
 _SHOWN = 50
 

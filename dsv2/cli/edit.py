@@ -24,8 +24,6 @@ from dsv2.dead_letters.letter_ids import LetterIds
 from dsv2.errors import ConfigurationError
 from dsv2.savepoint import Savepoint, SavepointEditor
 
-__all__ = ("add_edit",)
-
 _Apply = Callable[..., SavepointEditor]
 
 

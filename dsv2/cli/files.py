@@ -18,8 +18,6 @@ from dsv2.file_log import SinkFolder, read_log
 from dsv2.file_log.cleaning import clean
 from dsv2.file_log.description import Description
 
-__all__ = ("add_commands",)
-
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 

@@ -25,8 +25,6 @@ from dsv2.views.explain import ChannelDiagram, Explanation, Finding, Format, Sev
 from dsv2.views.explain.text import finding_lines
 from dsv2.views.terminal import NotedSignals, signals_noted, watch
 
-__all__ = ("add_commands",)
-
 _FAILED = 1
 _STOPPED_BY_CTRL_C = 130  # as for a process that SIGINT has ended
 

@@ -16,8 +16,6 @@ from dsv2.cli.report import Report, print_error
 from dsv2.errors import Dsv2Error
 from dsv2.version import __version__
 
-__all__ = ("main", "new_parser")
-
 _ERROR = 2
 _INTERRUPTED = 130  # as for a process that SIGINT has ended
 

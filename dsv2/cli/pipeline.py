@@ -20,8 +20,6 @@ from dsv2.cli.configuration import Configuration
 from dsv2.environment import ExecutionEnvironment, starts_refused
 from dsv2.errors import ConfigurationError, Dsv2Error
 
-__all__ = ("PipelineFunction", "UserCodeError", "build", "load", "takes_session")
-
 PipelineFunction = Callable[..., object]
 """``function(env, **settings)``. A parameter ``spark`` receives the session."""
 

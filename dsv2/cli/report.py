@@ -13,8 +13,6 @@ from typing import Any
 
 from dsv2.base.printable import printable, printable_lines
 
-__all__ = ("Report", "json_value", "print_error", "table")
-
 _MAX_CELL = 120
 
 

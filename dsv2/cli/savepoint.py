@@ -13,8 +13,6 @@ from dsv2.cli.report import Report, table
 from dsv2.cli.spark_commands import add_report_options, add_state_key, checkpoint_commands, open_savepoint, settings_of
 from dsv2.savepoint.metadata import SinkPosition
 
-__all__ = ("add_commands",)
-
 
 def add_commands(groups: Any) -> None:
     """Add the commands to those of ``dsv2``."""

@@ -14,20 +14,6 @@ from dsv2.cli.report import Report
 from dsv2.errors import ConfigurationError
 from dsv2.savepoint import Savepoint
 
-__all__ = (
-    "add_report_options",
-    "add_settings",
-    "add_state_key",
-    "checkpoint_commands",
-    "folder_at",
-    "open_savepoint",
-    "session_for",
-    "settings_of",
-    "spark_commands",
-    "state_key_value",
-    "values_of",
-)
-
 
 def add_settings(command: argparse.ArgumentParser) -> None:
     """Add the option ``--conf`` to a command."""

@@ -18,7 +18,6 @@ from dsv2.savepoint import StateTable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ("add_commands",)
 
 _ROWS_AT_ONCE = 10_000
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-__all__ = ("TypeCheck", "check_types")
-
 
 @dataclass(frozen=True, slots=True)
 class TypeCheck:

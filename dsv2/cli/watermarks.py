@@ -25,8 +25,6 @@ from dsv2.views.watermark_report import (
 )
 from dsv2.views.watermark_report.units import duration_text, time_text
 
-__all__ = ("add_commands",)
-
 
 def add_commands(groups: Any) -> None:
     """Add the command to those of ``dsv2``."""

@@ -6,8 +6,6 @@ from importlib.util import find_spec
 
 from dsv2.errors import ConfigurationError
 
-__all__ = ("require_client_library",)
-
 
 def require_client_library(module: str, extra: str, user: str) -> None:
     """Check that ``module`` is installed. Connectors call it when they are created, before they import ``module``.

@@ -7,8 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ("ClientLog",)
-
 _BURST = 3
 _PERIOD_SECONDS = 60.0
 

@@ -13,8 +13,6 @@ import msgspec
 from dsv2.checks.json_documents import from_json, to_json
 from dsv2.errors import CorruptDataError
 
-__all__ = ("StoredLetter", "encoded", "parsed")
-
 _OF = "letters_of_batch"
 _RESTORE = "Restore the file from a backup, or delete it if its letters are not needed."
 _DIGEST = 6  # hexadecimal digits of an id that identify the content of a letter

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import pairwise
 
-__all__ = ("LetterIds", "batch_of", "compacted")
-
 _BETWEEN = "-"
 
 

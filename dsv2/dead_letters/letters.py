@@ -21,7 +21,6 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ("DeadLetters", "LetterStatus")
 
 _OF_A_CHECKPOINT = ("dsv2", "commits", "offsets", "metadata", "local")
 

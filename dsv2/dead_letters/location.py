@@ -6,8 +6,6 @@ from dsv2.dead_letters.store import FOLDER
 from dsv2.errors import ConfigurationError
 from dsv2.graph import Plan
 
-__all__ = ("letters_path",)
-
 
 def letters_path(plan: Plan, chosen: str | None, checkpoint: str | None) -> str | None:
     """Return the folder for the letters of a job; None if it has no letters and no folder.

@@ -20,8 +20,6 @@ from dsv2.runtime.state.replay_rows import ReplayPlace, replayed_record
 from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.sources import Source
 
-__all__ = ("PendingReplay", "Replays", "check_replays", "pending_replay", "replay_rows", "replayed_values")
-
 _LOG = logging.getLogger(__name__)
 WITHDRAW = "dsv2 dead-letters replay --withdraw"
 

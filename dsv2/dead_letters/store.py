@@ -29,7 +29,6 @@ from dsv2.errors import ConfigurationError, CorruptDataError
 if TYPE_CHECKING:
     from dsv2.dead_letters.replay import Replays
 
-__all__ = ("FOLDER", "JobDescription", "JobLetters", "LetterWriter", "ReplayRequest", "jobs_in")
 
 FOLDER = "dead-letters"
 """The folder of letters in a checkpoint."""

@@ -8,8 +8,6 @@ from dsv2.file_log.merging import segments_name
 from dsv2.file_log.names import DATA, PENDING, REPLACING, Staging
 from dsv2.file_log.state import LogState, read_log, read_part
 
-__all__ = ("clean",)
-
 
 def clean(folder: Folder, before_ms: int, *, dry_run: bool = False) -> dict[str, int]:
     """Delete what failed attempts have left, and files that were merged.

@@ -22,8 +22,6 @@ from dsv2.file_log.ownership import OutputOwner, SinkPlace
 from dsv2.file_log.sink_folder import SinkFolder
 from dsv2.file_log.state import has_log, read_log, read_part
 
-__all__ = ("Completion", "has_batch")
-
 _RETENTION_MS = 3_600_000  # of files that were merged, for readers that have begun to read them
 
 

@@ -12,8 +12,6 @@ from dsv2.errors import ConfigurationError
 from dsv2.file_log.names import DESCRIPTION
 from dsv2.file_log.state import read_part
 
-__all__ = ("Description",)
-
 
 @dataclass(frozen=True, slots=True)
 class Description:

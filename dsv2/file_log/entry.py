@@ -6,8 +6,6 @@ from msgspec import Struct
 
 from dsv2.file_log.names import is_hidden
 
-__all__ = ("DataFile", "Entry", "Pending", "Replacement", "Snapshot")
-
 
 class DataFile(Struct, frozen=True, array_like=True):
     """A file of the output. It never changes. In JSON it is a list.

@@ -8,8 +8,6 @@ from dsv2.errors import JobError
 from dsv2.file_log.entry import Entry
 from dsv2.file_log.state import entry_name, read_log, snapshot_name, snapshots, versions
 
-__all__ = ("FileLog", "LogConflictError")
-
 _ENTRIES_PER_SNAPSHOT = 100
 
 

@@ -12,8 +12,6 @@ from dsv2.checks.json_documents import read_existing, write_document
 from dsv2.file_log.entry import DataFile
 from dsv2.file_log.names import SEGMENTS, partition_folder
 
-__all__ = ("MergeGroup", "Merged", "Merger", "in_order", "merge_groups", "read_ends", "segments_name", "write_ends")
-
 
 @dataclass(frozen=True, slots=True)
 class MergeGroup:

@@ -6,19 +6,6 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-__all__ = (
-    "DATA",
-    "DESCRIPTION",
-    "LOG",
-    "PENDING",
-    "REPLACING",
-    "SEGMENTS",
-    "Staging",
-    "is_hidden",
-    "partition_folder",
-    "partition_values",
-)
-
 _ROOT = "_dsv2"  # readers skip names that begin with an underscore
 LOG = f"{_ROOT}/log"
 """The folder of the log."""

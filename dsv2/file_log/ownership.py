@@ -11,8 +11,6 @@ from dsv2.file_log.description import Description
 from dsv2.file_log.names import is_hidden
 from dsv2.file_log.state import has_log, read_log
 
-__all__ = ("OutputOwner", "SinkPlace")
-
 _OWNER = "_dsv2_checkpoint"  # readers skip names that begin with an underscore
 
 

@@ -10,8 +10,6 @@ from dsv2.file_log.entry import DataFile
 from dsv2.file_log.merging import in_order, read_ends
 from dsv2.file_log.state import LogState
 
-__all__ = ("Part", "parts_between")
-
 
 @dataclass(frozen=True, slots=True)
 class Part:

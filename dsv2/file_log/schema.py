@@ -13,8 +13,6 @@ from typing import Any
 from dsv2.base.optional_types import without_none
 from dsv2.errors import SchemaError
 
-__all__ = ("check_columns", "fields_of", "json_schema")
-
 _OF_PYTHON: dict[Any, str] = {
     bool: "boolean",
     int: "long",

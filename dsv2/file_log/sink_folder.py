@@ -22,8 +22,6 @@ from dsv2.file_log.merging import MergeGroup, Merger, merge_groups, segments_nam
 from dsv2.file_log.names import DATA, PENDING, REPLACING, SEGMENTS, Staging, is_hidden
 from dsv2.file_log.state import LogState, read_log, read_part
 
-__all__ = ("TARGET_BYTES", "Rolling", "SinkFolder")
-
 TARGET_BYTES = 128 << 20
 """The default size of merged files."""
 

@@ -15,8 +15,6 @@ from dsv2.errors import CorruptDataError
 from dsv2.file_log.entry import DataFile, Entry, Snapshot
 from dsv2.file_log.names import LOG
 
-__all__ = ("LogState", "entry_name", "has_log", "read_log", "read_part", "snapshot_name", "snapshots", "versions")
-
 T = TypeVar("T")
 
 _SNAPSHOT = ".snapshot.json"

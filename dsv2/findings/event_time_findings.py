@@ -12,8 +12,6 @@ from dsv2.sources import Source
 from dsv2.state import TtlTimeCharacteristic
 from dsv2.watermark.event_time import EVENT_TIME, USE_PROCESSING_TIME
 
-__all__ = ("event_time_findings",)
-
 _TIME = frozenset((EVENT_TIME, USE_PROCESSING_TIME))
 _ADVICE = (
     "Process the stream with a generator of EventTimeExtension.new_watermark_generator_builder(...), or pass "

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ("Finding", "Severity", "note", "warning")
-
 
 class Severity(Enum):
     """The severity of a finding.

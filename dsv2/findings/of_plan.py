@@ -24,8 +24,6 @@ from dsv2.sinks import DriverSink
 from dsv2.sources import IndexedSource
 from dsv2.spi import WrappingFunction
 
-__all__ = ("findings_of", "warn_of_mistakes")
-
 
 def findings_of(flow: Flow, *, in_one_process: bool) -> tuple[Finding, ...]:
     """Return all findings, warnings first.

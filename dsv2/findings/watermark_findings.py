@@ -10,8 +10,6 @@ from dsv2.graph.flow import OF_EVENT_TIME, Flow, handlers, key_handlers, overrid
 from dsv2.graph.per_key import receives_keys
 from dsv2.watermark import AtLeastChannels
 
-__all__ = ("watermark_findings",)
-
 _UNDECLARED = "If a function there emits it, declare it there as well."
 _NOT_DECLARED = (
     f"Check which input sends the watermark, and whether it is declared with default_handling_strategy_ignore(). "

@@ -12,8 +12,6 @@ from dsv2.model.context import BatchContext, Collector, NonPartitionedContext, P
 from dsv2.spi import AsyncFunction, Position
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
-__all__ = ("AsyncBatchProcessFunction", "AsyncOneInputStreamProcessFunction")
-
 IN_contra = TypeVar("IN_contra", contravariant=True)
 OUT_co = TypeVar("OUT_co", covariant=True)
 

@@ -12,8 +12,6 @@ from dsv2.model.context import Collector, PartitionedContext
 from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import BatchFunction, EmitBatch, FailedRecordError
 
-__all__ = ("CallableFunction", "FilterFunction", "FlatMapFunction", "MapFunction")
-
 T = TypeVar("T")
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")

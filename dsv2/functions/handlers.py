@@ -21,8 +21,6 @@ from dsv2.watermark import (
     WatermarkHandlingResult,
 )
 
-__all__ = ("FunctionInput", "WatermarkHandler", "on", "watermark_handlers")
-
 S = TypeVar("S")
 V = TypeVar("V")
 K = TypeVar("K", bound=Hashable)

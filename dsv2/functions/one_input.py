@@ -10,8 +10,6 @@ from dsv2.model.context import Collector, NonPartitionedContext, PartitionedCont
 from dsv2.spi import AsyncFunction, ColumnarFunction, ProcessFunction
 from dsv2.watermark import KeyedWatermark, Watermark, WatermarkHandlingResult
 
-__all__ = ("OneInput", "OneInputStreamProcessFunction")
-
 IN_contra = TypeVar("IN_contra", contravariant=True)
 OUT_co = TypeVar("OUT_co", covariant=True)
 IN = TypeVar("IN")

@@ -12,8 +12,6 @@ from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import BatchFunction, EmitBatch
 from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
 
-__all__ = ("DeduplicateFunction", "LimitFunction", "SampleFunction", "UnionFunction")
-
 T = TypeVar("T")
 
 _WORD = (1 << 64) - 1

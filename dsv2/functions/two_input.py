@@ -13,8 +13,6 @@ from dsv2.model.context import Collector, NonPartitionedContext, PartitionedCont
 from dsv2.spi import ProcessFunction
 from dsv2.watermark import KeyedWatermark, Watermark, WatermarkHandlingResult
 
-__all__ = ("TwoInputBroadcastStreamProcessFunction", "TwoInputNonBroadcastStreamProcessFunction")
-
 IN1_contra = TypeVar("IN1_contra", contravariant=True)
 IN2_contra = TypeVar("IN2_contra", contravariant=True)
 OUT_co = TypeVar("OUT_co", covariant=True)

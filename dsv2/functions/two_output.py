@@ -10,8 +10,6 @@ from dsv2.model.context import Collector, TwoOutputNonPartitionedContext, TwoOut
 from dsv2.spi import ProcessFunction
 from dsv2.watermark import KeyedWatermark, Watermark, WatermarkHandlingResult
 
-__all__ = ("TwoOutputStreamProcessFunction",)
-
 IN_contra = TypeVar("IN_contra", contravariant=True)
 OUT1_co = TypeVar("OUT1_co", covariant=True)
 OUT2_co = TypeVar("OUT2_co", covariant=True)

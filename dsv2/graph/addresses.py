@@ -14,8 +14,6 @@ from dsv2.graph.reachability import reachable
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy
 from dsv2.watermark.combination_function import is_idempotent
 
-__all__ = ("AddressedGraph", "with_addresses")
-
 
 @dataclass(frozen=True, slots=True)
 class AddressedGraph:

@@ -9,8 +9,6 @@ from dsv2.checks.arguments import check_whole_number
 from dsv2.errors import ConfigurationError
 from dsv2.watermark import BoolWatermarkDeclaration, Watermark, WatermarkDeclaration
 
-__all__ = ("WaitForBroadcast",)
-
 
 @dataclass(frozen=True)
 class WaitForBroadcast:

@@ -46,8 +46,6 @@ from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Watermar
 from dsv2.spi import BatchFunction, Position
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("MAX_PARALLELISM", "InputRef", "Node", "PlanBuilder", "caller_location", "kind_of")
-
 MAX_PARALLELISM = 32768  # as in Flink, where a key group has 15 bits
 
 

@@ -11,8 +11,6 @@ from dsv2.functions.handlers import watermark_handlers
 from dsv2.graph.plan import Operator
 from dsv2.graph.stateful import names_in
 
-__all__ = ("check_names",)
-
 _OF_EVENT_TIME = ("on_event_timer", "on_event_time_watermark")
 _RESERVED = "dsv2_"  # user fields are state and must not collide with settings of dsv2
 _SIMILARITY = 0.85  # from 0 to 1, as for difflib

@@ -18,8 +18,6 @@ from dsv2.graph.plan import Operator
 from dsv2.spi import WrappingFunction
 from dsv2.state import AggregatingStateDeclaration
 
-__all__ = ("check_callbacks",)
-
 
 def check_callbacks(operator: Operator) -> None:
     """Check the callbacks of ``operator``. Raises ``PlanError`` for one that does not accept the arguments of its base.

@@ -14,8 +14,6 @@ from dsv2.model.output_tag import OutputTag
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource
 
-__all__ = ("check_dead_letters", "checked_policy", "policy_of")
-
 
 def policy_of(
     body: ProcessFunction | BaseSource[Any] | Sink[Any],

@@ -17,8 +17,6 @@ from dsv2.sources import BaseSource
 from dsv2.watermark import WatermarkHandlingStrategy
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME
 
-__all__ = ("OF_EVENT_TIME", "Flow", "handlers", "key_handlers", "overridden_for_keys")
-
 OF_EVENT_TIME = frozenset((EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME))
 """The identifiers of event time. Functions with event time act on them in another way than ``on_watermark``."""
 

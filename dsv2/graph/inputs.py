@@ -6,8 +6,6 @@ from dsv2.errors import PlanError
 from dsv2.graph.plan import OperatorKind, Plan
 from dsv2.watermark.event_time import EVENT_TIME
 
-__all__ = ("check_unions", "check_waits")
-
 
 def check_unions(plan: Plan) -> None:
     """Raise ``PlanError`` if an operator before a union declares an aligned watermark.

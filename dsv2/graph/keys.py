@@ -12,8 +12,6 @@ from typing import NewType, get_origin, get_type_hints
 from dsv2.errors import PlanError
 from dsv2.graph.plan import KeySelector, Operator
 
-__all__ = ("can_be_keys", "check_keys", "declared_key", "key_type")
-
 
 @cache
 def _families() -> dict[object, str]:

@@ -6,8 +6,6 @@ from dsv2.errors import ConfigurationError, MissingUidWarning
 from dsv2.graph.plan import Operator, OperatorKind, Plan
 from dsv2.graph.stateful import may_keep_state
 
-__all__ = ("check_uids",)
-
 
 def check_uids(plan: Plan) -> None:
     """Check the stateful operators that have an automatic uid.

@@ -13,8 +13,6 @@ from dsv2.graph.watermark_handlers import handlers_of
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy
 from dsv2.watermark.event_time import RESERVED
 
-__all__ = ("ON_WATERMARK", "with_superseded")
-
 ON_WATERMARK: Final = {
     OperatorKind.TWO_INPUT: ("on_watermark_from_first_input", "on_watermark_from_second_input"),
     OperatorKind.TWO_INPUT_BROADCAST: ("on_watermark_from_non_broadcast_input", "on_watermark_from_broadcast_input"),

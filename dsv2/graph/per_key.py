@@ -13,8 +13,6 @@ from dsv2.watermark import KeyedWatermarkDeclaration
 if TYPE_CHECKING:
     from dsv2.graph.flow import Flow
 
-__all__ = ("check_per_key", "key_callback", "receives_keys")
-
 
 def receives_keys(operator: Operator) -> bool:
     """Return whether per-key watermarks end at ``operator``, because it is partitioned by a key of the records."""

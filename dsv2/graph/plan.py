@@ -25,18 +25,6 @@ from dsv2.watermark.event_time import USE_PROCESSING_TIME
 if TYPE_CHECKING:
     from dsv2.views.explain import Explanation, Format
 
-__all__ = (
-    "DEAD_LETTERS",
-    "AtSource",
-    "Edge",
-    "Exchange",
-    "KeySelector",
-    "Operator",
-    "OperatorKind",
-    "Plan",
-    "RegisteredType",
-    "one_partition",
-)
 
 DEAD_LETTERS: OutputTag[DeadLetter[Any]] = OutputTag("dsv2 dead letters", DeadLetter)
 """The side output that operators with dead letters have if they are read."""

@@ -11,8 +11,6 @@ from dsv2.graph.record_types import declared_type
 from dsv2.sinks import Sink
 from dsv2.spi import ColumnarFunction
 
-__all__ = ("check_record_classes",)
-
 
 def check_record_classes(plan: Plan) -> None:
     """Raise ``PlanError`` if the declared records of a stream are of another class than its consumer declares."""

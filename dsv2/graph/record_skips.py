@@ -13,8 +13,6 @@ from dsv2.graph.plan import Operator, OperatorKind, Plan
 from dsv2.sources import DataFrameSource
 from dsv2.sources.indexed import IndexedSource
 
-__all__ = ("SkippedRecords", "checked_skips", "warn_of_missed_skips", "warn_of_skip", "with_skips")
-
 SkippedRecords: TypeAlias = Mapping[str, frozenset[tuple[SplitName, Offset]]]
 """Pairs of split and offset, by the uid of the source. No pairs: earlier requests for its records are withdrawn."""
 

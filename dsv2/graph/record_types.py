@@ -14,7 +14,6 @@ from dsv2.spi import ColumnarFunction, WrappingFunction
 if TYPE_CHECKING:
     from dsv2.graph.builder import InputRef, Node
 
-__all__ = ("UNDECLARED", "declared_type", "declared_type_of")
 
 UNDECLARED: Any = object()
 _PASSING = (OperatorKind.ONE_INPUT, OperatorKind.UNION)

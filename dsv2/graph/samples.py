@@ -12,8 +12,6 @@ from dsv2.graph.plan import DEAD_LETTERS
 if TYPE_CHECKING:
     from dsv2.graph.builder import Node
 
-__all__ = ("without_samples",)
-
 
 def without_samples(nodes: Sequence[Node]) -> list[Node]:
     """Return the operators that a job consists of: without those that were looked at, and that lead to nothing else."""

@@ -13,8 +13,6 @@ from dsv2.sources import ContinuedDataFrameSource
 if TYPE_CHECKING:
     from dsv2.graph.plan import Operator, Plan
 
-__all__ = ("Passage", "passages_of", "sections_of")
-
 
 @dataclass(frozen=True)
 class Passage:

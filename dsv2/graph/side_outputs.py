@@ -9,8 +9,6 @@ from dsv2.errors import PlanError
 from dsv2.functions import ProcessFunction
 from dsv2.model.output_tag import OutputTag
 
-__all__ = ("declared_outputs", "find_output", "list_tags")
-
 
 def declared_outputs(body: object, where: str) -> list[OutputTag[Any]]:
     """The tags that ``body`` declares. Raises ``PlanError``, which names ``where``, if two have the same name."""

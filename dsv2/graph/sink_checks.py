@@ -16,7 +16,6 @@ from dsv2.spi import FailedCallbackError
 if TYPE_CHECKING:
     from dsv2.graph.builder import InputRef, Node
 
-__all__ = ("SinkCheck", "with_schema_checks", "with_sink_checks")
 
 T = TypeVar("T")
 

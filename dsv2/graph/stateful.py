@@ -19,8 +19,6 @@ from dsv2.sinks import ParallelSink, Sink
 from dsv2.sources import BaseSource
 from dsv2.spi import BatchFunction, WrappingFunction
 
-__all__ = ("may_keep_state", "mentioned_names", "names_in")
-
 _PLAIN = (
     int, float, complex, str, bytes, type(None), Enum, type, FunctionType, BuiltinFunctionType, ModuleType, Resource,
     AsyncResource,

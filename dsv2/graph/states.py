@@ -13,8 +13,6 @@ from dsv2.graph.plan import Operator, OperatorKind
 from dsv2.spi import AsyncFunction
 from dsv2.state import ListStateBuilder, MapStateBuilder, RedistributionMode, StateDeclaration
 
-__all__ = ("check_states",)
-
 
 def check_states(operator: Operator) -> None:
     """Check what the function of ``operator`` returns from ``uses_states``.

@@ -25,7 +25,6 @@ from dsv2.state import StateDeclaration
 if TYPE_CHECKING:
     from dsv2.graph.builder import InputRef, Node
 
-__all__ = ("Uid", "uids_of")
 
 _HOLDERS = ("wrapped", "function", "predicate")  # attributes of dsv2 classes that hold a function of the user
 

@@ -10,8 +10,6 @@ from dsv2.graph.plan import Exchange, OperatorKind
 from dsv2.graph.reachability import reachable
 from dsv2.sinks import Sink
 
-__all__ = ("pipeline_to",)
-
 
 def pipeline_to(sink: Sink[Any], builder: PlanBuilder, ref: InputRef) -> PlanBuilder:
     """Return another pipeline: copies of the operators upstream of an output, and a sink with one subtask for it.

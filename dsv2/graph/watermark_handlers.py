@@ -16,8 +16,6 @@ from dsv2.spi import WrappingFunction
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import RESERVED
 
-__all__ = ("InputHandler", "check_handlers", "handlers_of", "owner_of_handlers")
-
 _INPUTS: Final = {
     OperatorKind.TWO_INPUT: (FunctionInput.FIRST, FunctionInput.SECOND),
     OperatorKind.TWO_INPUT_BROADCAST: (FunctionInput.NON_BROADCAST, FunctionInput.BROADCAST),

@@ -14,8 +14,6 @@ from dsv2.sinks import Sink
 from dsv2.sources import BaseSource
 from dsv2.version import __version__
 
-__all__ = ("Section", "Setting", "configuration_of", "redacted", "redacted_text")
-
 _OURS = ("dsv2.", "runtime_spark.")
 _IN_TEXT = re.compile(r"((?:pas+w\w*|pwd|secret\w*|token|api_?key)\s*[=:]\s*)([^\s,;&)}\]]+)", re.IGNORECASE)
 _ACCESS_KEY = re.compile(r"access[._-]?key|account[._-]?key|api[._-]?key|\bsas\b|signature", re.IGNORECASE)

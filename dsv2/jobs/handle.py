@@ -20,19 +20,6 @@ from dsv2.sources import BaseSource
 if TYPE_CHECKING:
     from dsv2.views.watermark_report import WatermarkReport
 
-__all__ = (
-    "JobHandle",
-    "JobResult",
-    "JobRuntime",
-    "JobStatus",
-    "OnChange",
-    "RunOptions",
-    "Trigger",
-    "check_batch_options",
-    "default_trigger",
-    "input_is_bounded",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Trigger:

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from dsv2.graph import Plan
     from dsv2.jobs.handle import JobHandle
 
-__all__ = ("JobListener",)
-
 
 class JobListener:
     """Observes the jobs of an environment. Subclass it and override what you need.

@@ -14,8 +14,6 @@ from dsv2.jobs.handle import OnChange, RunOptions, Trigger
 if TYPE_CHECKING:
     from dsv2.views.dashboard import Dashboard
 
-__all__ = ("JobOptions", "run_options")
-
 
 class JobOptions(TypedDict, total=False):
     """The options of ``ExecutionEnvironment.execute`` and ``execute_async``.

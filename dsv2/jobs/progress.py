@@ -6,18 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-__all__ = (
-    "BatchProgress",
-    "ChannelProgress",
-    "HistogramProgress",
-    "InputProgress",
-    "JobProgress",
-    "OperatorProgress",
-    "SplitProgress",
-    "SubtaskProgress",
-    "WatermarkProgress",
-)
-
 WatermarkProgress: TypeAlias = int | float | bool | str
 """The value of a watermark. Those that are neither numbers nor booleans are texts, such as ``{a, b}`` for a set."""
 

@@ -29,8 +29,6 @@ from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.runtime_view import RuntimeView
 from dsv2.version import __version__
 
-__all__ = ("ProgressLog", "StoredJob", "read_job", "read_progress")
-
 T = TypeVar("T")
 
 _LOG = logging.getLogger("dsv2.job")

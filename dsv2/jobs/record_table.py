@@ -9,8 +9,6 @@ from typing import Any
 
 from dsv2.base.printable import printable
 
-__all__ = ("RecordTable",)
-
 _WHOLE = "record"
 _LONGEST_CELL = 40
 

@@ -9,8 +9,6 @@ from typing import Protocol, runtime_checkable
 from dsv2.base.folders import Folder
 from dsv2.graph import Plan
 
-__all__ = ("ExplainingRuntime", "Fact", "ObservableRuntime", "RuntimeView")
-
 
 @dataclass(frozen=True, slots=True)
 class Fact:

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dsv2.errors import UnfinishedJobWarning
 from dsv2.jobs.handle import JobHandle, JobStatus
 
-__all__ = ("asked", "observing", "watch")
-
 _watched: dict[int, tuple[JobHandle, str, str]] = {}
 
 

@@ -30,8 +30,6 @@ from dsv2.runtime.report.phases import COMMIT, PLANNING, SINKS
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sources import Halt
 
-__all__ = ("MicroBatches", "Outcome", "Recorder")
-
 _POLL_SECONDS = 0.01  # how often sources without new data are polled
 _LONGEST_WAIT_MS = 50  # until a stop is noticed
 _RESTARTS_BY_ROWS = 4  # every fourth restart is like a start from a savepoint, which is slower

@@ -32,8 +32,6 @@ from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckp
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.version import __version__
 
-__all__ = ("LocalCheckpoint", "SinkOutput", "StoredBatch", "SubtaskState")
-
 _VERSION = 1
 _BATCH, _WRITTEN = ".batch", ".written"
 _LOCK = f"{LOCAL_FILES}/lock"

@@ -10,8 +10,6 @@ from dsv2.model.context import RuntimeExecutionMode
 from dsv2.sinks import DriverSink, FileSink, ParallelSink
 from dsv2.sources import DataFrameSource
 
-__all__ = ("check_plan", "check_start")
-
 
 def check_start(plan: Plan, options: RunOptions) -> None:
     """Check the plan and the options of a start.

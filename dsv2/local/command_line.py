@@ -16,8 +16,6 @@ from dsv2.runtime.state.rows import StateRow, rows_of
 from dsv2.savepoint.metadata import Origin, SavepointInfo, sink_positions
 from dsv2.savepoint.writer import write_savepoint
 
-__all__ = ("create", "last", "verify")
-
 
 def create(checkpoint: str, path: str, settings: Mapping[str, str], key_file: str | None) -> str:
     """Take a savepoint from a checkpoint whose job is not running, and return its path.

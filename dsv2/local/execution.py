@@ -26,8 +26,6 @@ from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sinks import SinkRunInfo
 
-__all__ = ("Execution",)
-
 
 class Execution:
     """Runs a job from its beginning to its end. Releases its checkpoint then."""

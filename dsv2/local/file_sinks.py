@@ -21,8 +21,6 @@ from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.report.sink_calls import name_of
 from dsv2.sinks import FileSink
 
-__all__ = ("LocalFileSink", "LocalMerger", "check_file_sink", "places_of", "with_schema_checks")
-
 
 def check_file_sink(operator: Operator, sink: FileSink[Any]) -> None:
     """Check before the start that the sink ``operator`` can be written.

@@ -22,8 +22,6 @@ from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Halt, IndexedSource
 
-__all__ = ("IndexedReader", "IndexedSourceRun", "own_copy")
-
 _LARGEST_READ_BITS = 14
 _MOST_OF_UNBOUNDED = 10_000  # records in a micro-batch, unless the source has a limit of its own
 

@@ -19,8 +19,6 @@ from dsv2.runtime.report.remedies import TO_TRACE, with_ways_out
 from dsv2.savepoint.metadata import Origin
 from dsv2.savepoint.writer import check_unused
 
-__all__ = ("LocalJob",)
-
 _AT_EXIT_SECONDS = 5.0
 
 

@@ -12,8 +12,6 @@ from dsv2.dead_letters.store import JobLetters, LetterWriter
 from dsv2.graph import Plan
 from dsv2.jobs.handle import RunOptions
 
-__all__ = ("LocalLetters", "job_letters")
-
 _ONLY_LOCAL = "The local runtime stores dead letters in a local folder."
 
 

@@ -14,8 +14,6 @@ from dsv2.graph import Operator
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
 
-__all__ = ("MutationCheck",)
-
 _ATOMS = frozenset({int, float, bool, str, bytes, type(None)})
 
 

@@ -13,8 +13,6 @@ from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.restoration import Beginning
 from dsv2.runtime.sources.ranges import has_read
 
-__all__ = ("plan_of_run",)
-
 
 def plan_of_run(
     plan: Plan, options: RunOptions, begun: Beginning, checkpoint: LocalCheckpoint | None

@@ -33,8 +33,6 @@ from dsv2.savepoint.source_replays import replayed
 from dsv2.savepoint.start import check_began_with, check_next_batch, check_start
 from dsv2.sinks.paths import normalized
 
-__all__ = ("Beginning", "State", "beginning_of", "on_disk")
-
 _ONLY_LOCAL = "The local runtime cannot reach other file systems. Copy it to the local disk, or use Spark."
 _LOG = logging.getLogger(__name__)
 

@@ -31,8 +31,6 @@ from dsv2.runtime.state.timers import BatchTime
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Halt, Source
 
-__all__ = ("CancelledError", "LocalRun")
-
 
 class CancelledError(Exception):
     """Ends a micro-batch that ``stop`` has cancelled."""

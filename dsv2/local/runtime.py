@@ -33,8 +33,6 @@ from dsv2.local.start import JobStart
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.report.job_listeners import JobListeners
 
-__all__ = ("LocalRuntime",)
-
 _RUNS = itertools.count()  # the runs of this process
 
 

@@ -20,8 +20,6 @@ from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sources import BaseSource
 
-__all__ = ("sample",)
-
 _FIRST_BATCH, _GROWTH = 128, 4
 _POLL = timedelta(milliseconds=10)
 

@@ -20,8 +20,6 @@ from dsv2.runtime.state.rows import StateRow
 from dsv2.savepoint.metadata import Origin, SavepointInfo, SourcePosition, sink_positions
 from dsv2.savepoint.writer import write_savepoint
 
-__all__ = ("restart", "restore", "take")
-
 
 def take(
     plan: Plan, run: LocalRun, earlier: Iterable[Description], replays: Replays, origin: Origin, folder: Folder

@@ -16,8 +16,6 @@ from dsv2.runtime.report.sink_calls import begin, name_of, write_in_task, write_
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.sinks import FileSink, ParallelSink, SinkBatch, SinkInfo, SinkRunInfo
 
-__all__ = ("LocalSinks", "encoded_outputs")
-
 
 class LocalSinks:
     """Writes to the sinks of one run of the job ``job_id``."""

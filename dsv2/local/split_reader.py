@@ -27,8 +27,6 @@ from dsv2.runtime.sources.split_reading import SplitReading
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Source
 
-__all__ = ("SplitReader", "SplitSourceRun")
-
 
 class SplitSourceRun:
     """The coordinator and the readers of one source."""

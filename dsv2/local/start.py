@@ -16,8 +16,6 @@ from dsv2.local.letters import LocalLetters
 from dsv2.local.restoration import Beginning
 from dsv2.runtime.report.job_listeners import JobListeners
 
-__all__ = ("JobStart",)
-
 
 @dataclass(frozen=True)
 class JobStart:

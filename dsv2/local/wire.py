@@ -13,8 +13,6 @@ from dsv2.runtime.exchange.position_tracing import TracedBatch
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import BlobKind, Codec
 
-__all__ = ("Wire",)
-
 _OWNER = "A frame"
 
 

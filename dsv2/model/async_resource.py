@@ -14,7 +14,6 @@ from dsv2.model.resource import Resource
 if TYPE_CHECKING:
     import asyncio  # otherwise imported when it is used, because that takes long
 
-__all__ = ("AsyncResource",)
 
 T = TypeVar("T")
 

@@ -8,8 +8,6 @@ from datetime import timedelta
 from dsv2.checks.arguments import as_milliseconds, check_whole_number, is_number
 from dsv2.errors import ConfigurationError
 
-__all__ = ("AsyncBatchSettings", "AsyncSettings")
-
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncSettings:

@@ -26,29 +26,6 @@ from dsv2.state import (
 )
 from dsv2.watermark import Watermark
 
-__all__ = (
-    "ApplyPartitionFunction",
-    "DEFAULT_BUCKETS",
-    "BatchContext",
-    "Collector",
-    "Counter",
-    "Histogram",
-    "JobInfo",
-    "MetricGroup",
-    "NonPartitionedContext",
-    "PartitionedContext",
-    "ProcessingTimeManager",
-    "RuntimeContext",
-    "RuntimeExecutionMode",
-    "StateManager",
-    "SubtaskStateManager",
-    "TaskInfo",
-    "TwoOutputApplyPartitionFunction",
-    "TwoOutputNonPartitionedContext",
-    "TwoOutputPartitionedContext",
-    "WatermarkManager",
-)
-
 T = TypeVar("T")
 R = TypeVar("R")
 K = TypeVar("K")

@@ -12,8 +12,6 @@ from dsv2.base.record_position import RecordPosition
 from dsv2.checks.arguments import as_milliseconds, is_number
 from dsv2.errors import ConfigurationError, ContractError, ResourceError
 
-__all__ = ("DeadLetter", "ErrorAction", "ErrorPolicy", "Retry")
-
 T_co = TypeVar("T_co", covariant=True)
 
 

@@ -7,8 +7,6 @@ from typing import Any, Generic, TypeVar
 
 from dsv2.errors import ConfigurationError
 
-__all__ = ("MainOutput", "OutputTag")
-
 T = TypeVar("T")
 
 

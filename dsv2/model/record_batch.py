@@ -9,8 +9,6 @@ from typing import Generic, TypeAlias, TypeVar
 
 from dsv2.base.columnar import Columnar
 
-__all__ = ("NO_RECORDS", "RecordBatch", "Timestamps")
-
 T_co = TypeVar("T_co", covariant=True)
 
 Timestamps: TypeAlias = Sequence[int | None] | None

@@ -19,8 +19,6 @@ from weakref import WeakValueDictionary
 from dsv2.base.callables import deferred_kind, takes
 from dsv2.errors import ConfigurationError, Dsv2Warning, ResourceError
 
-__all__ = ("Resource", "any_open", "close_resources", "resources_in_use")
-
 T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)

@@ -14,8 +14,6 @@ from typing_extensions import is_typeddict
 
 from dsv2.state.types import UNIONS, resolved
 
-__all__ = ("value_maker",)
-
 _Make: TypeAlias = Callable[[Any], Any]
 
 

@@ -12,8 +12,6 @@ from msgspec import msgpack
 
 from dsv2.runtime.state.rows import RowKind, StateRow
 
-__all__ = ("RowBuckets",)
-
 _BUCKETS = 128
 _IN_MEMORY = 1 << 18  # bytes of a bucket
 _ROWS_AT_ONCE = 1 << 12

@@ -15,7 +15,6 @@ from dsv2.checkpoint.column_types import ColumnType
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ("arrow_type", "to_array")
 
 _Convert: TypeAlias = Callable[[Any], Any]
 _INT64 = range(-(1 << 63), 1 << 63)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ("ContentsTable", "Layout", "contents_of", "window_state")
 
 _SIDES = ("first", "second")
 _INFERRED = ("key", "value")

@@ -13,8 +13,6 @@ from dsv2.savepoint.metadata import SinkPosition
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import TableId
 
-__all__ = ("SavepointDifference", "TableDifference", "difference")
-
 V = TypeVar("V")
 
 

@@ -15,8 +15,6 @@ from dsv2.savepoint.table_state import local_values
 from dsv2.savepoint.tables import rows_in
 from dsv2.savepoint.writer import TableWriter, check_unused
 
-__all__ = ("check_new_folder", "remove_unfinished", "write_edited")
-
 
 def write_edited(folder: Folder, draft: Draft) -> None:
     """Write a savepoint.

@@ -9,16 +9,6 @@ from typing import TypeVar
 from dsv2.checkpoint.description import Description
 from dsv2.savepoint.metadata import JsonObject, SavepointInfo, SourcePosition
 
-__all__ = (
-    "with_operator",
-    "with_position",
-    "with_state",
-    "without_operator",
-    "without_state",
-    "with_renamed_operator",
-    "with_renamed_state",
-)
-
 V = TypeVar("V")
 
 

@@ -14,8 +14,6 @@ from dsv2.savepoint.row_edits import Edit
 from dsv2.savepoint.table_state import GivenState, StateData
 from dsv2.savepoint.tables import SavepointTable, TableId
 
-__all__ = ("Draft", "Given", "Replay")
-
 
 @dataclass(frozen=True)
 class Given:

@@ -66,8 +66,6 @@ from dsv2.version import __version__
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ("SavepointEditor", "bootstrap")
-
 
 class SavepointEditor:
     """Changes a savepoint into a new one. Create one with ``Savepoint.edit`` or ``bootstrap``.

@@ -25,21 +25,6 @@ from dsv2.savepoint.tables import TableId
 from dsv2.state import RedistributionMode, StateDeclaration
 from dsv2.state.types import classes_in
 
-__all__ = (
-    "check_callable",
-    "check_can_hold",
-    "check_classes",
-    "check_converted",
-    "check_declaration",
-    "check_given",
-    "check_letters",
-    "check_versions",
-    "classes_of_state",
-    "expiry_of",
-    "is_keyed",
-    "listed",
-)
-
 _FORM = ("kind", "mode", "time_to_live")
 
 

@@ -23,21 +23,6 @@ from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckp
 from dsv2.savepoint.tables import SavepointTable
 from dsv2.version import __version__
 
-__all__ = (
-    "PYTHON_VERSION",
-    "SAVEPOINT_VERSION",
-    "JsonObject",
-    "Origin",
-    "SavepointFile",
-    "SavepointInfo",
-    "SinkPosition",
-    "SourcePosition",
-    "own_states",
-    "read_info",
-    "sink_positions",
-    "write_info",
-)
-
 SAVEPOINT_VERSION: Final = 1
 """The version of the format of savepoints. All versions stay readable."""
 

@@ -12,8 +12,6 @@ from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.metadata import SavepointFile, SavepointInfo, read_info
 from dsv2.savepoint.tables import SavepointTable, rows_in
 
-__all__ = ("SavepointReader", "check_files")
-
 _RESTORE = "Restore the savepoint from a backup."
 
 

@@ -22,18 +22,6 @@ from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.tables import TableId, without_expiry
 
-__all__ = (
-    "DropOperator",
-    "DropState",
-    "Edit",
-    "EditRow",
-    "FilterKeys",
-    "MapState",
-    "RenameOperator",
-    "RenameState",
-    "edit_rows",
-)
-
 EditRow: TypeAlias = Callable[[str, StateRow], tuple[str, StateRow] | None]
 """Returns the uid and the row that replace a row; None if it is dropped."""
 

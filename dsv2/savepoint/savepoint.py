@@ -27,8 +27,6 @@ from dsv2.state.types import classes_in
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ("Savepoint",)
-
 
 class Savepoint:
     """Reads a savepoint. Create one with ``open``.

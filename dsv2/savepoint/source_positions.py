@@ -9,8 +9,6 @@ from dsv2.errors import ConfigurationError
 from dsv2.graph import Plan
 from dsv2.sources import IndexedSource
 
-__all__ = ("check_first_position", "check_new_position")
-
 _POSITION, _ENDED, _STREAMS = "position", "ended", "streams"
 _OF_SOURCE = ("at", "enumerator", "from")  # parts of an offset that the source defines
 

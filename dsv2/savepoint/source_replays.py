@@ -12,8 +12,6 @@ from dsv2.runtime.sources.offsets import ReplayedValue, with_replays
 from dsv2.runtime.state.rows import StateRow
 from dsv2.savepoint.metadata import SourcePosition
 
-__all__ = ("replayed", "with_values")
-
 
 def with_values(
     positions: Mapping[str, SourcePosition], values: Mapping[str, Sequence[ReplayedValue]]

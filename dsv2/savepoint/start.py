@@ -13,8 +13,6 @@ from dsv2.savepoint.metadata import SavepointInfo
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import Sink
 
-__all__ = ("check_began_with", "check_next_batch", "check_repeated_batch", "check_start")
-
 
 def check_start(plan: Plan, savepoint: SavepointReader, *, allow_dropped_state: bool) -> None:
     """Compare ``plan`` with the programs in a savepoint, and check the dead letters that it processes again.

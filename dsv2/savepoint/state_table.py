@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ("StateTable",)
-
 
 class StateTable:
     """One state of a savepoint, as a table.

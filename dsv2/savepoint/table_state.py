@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
     from pyspark.sql import DataFrame
 
-__all__ = ("Given", "GivenState", "StateData", "columns_of", "is_on_spark", "local_values")
 
 StateData: TypeAlias = "Mapping[Any, Any] | pa.Table | Dataset | pd.DataFrame | DataFrame"
 """The values of a state by key: a dict, or a table with the columns ``key`` and ``value``."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ("COLUMNS", "SavepointTable", "TableId", "rows_in", "table_in", "without_expiry")
 
 COLUMNS = ("subtask", "kind", "state", "key_bytes", "value_bytes")
 """The columns of every table: the fields of ``StateRow``. Typed columns follow, ``key`` and ``value``."""

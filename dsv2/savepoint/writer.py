@@ -21,7 +21,6 @@ from dsv2.savepoint.tables import SavepointTable, TableId
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-__all__ = ("TableWriter", "check_unused", "write_savepoint")
 
 _ROWS_AT_ONCE = 1 << 14
 _ROWS_PER_FILE = 1 << 20

@@ -13,8 +13,6 @@ from dsv2.errors import ConfigurationError
 from dsv2.sinks.paths import contains, normalized, without_password
 from dsv2.sinks.sink import Sink
 
-__all__ = ("FileSink", "FileSinkFormat")
-
 T = TypeVar("T")
 
 _ROLL_BYTES = 128 << 20

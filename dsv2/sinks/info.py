@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from dsv2.errors import JobError
 
-__all__ = ("SinkInfo", "SinkRunInfo")
-
 
 @dataclass(frozen=True, slots=True)
 class SinkRunInfo:

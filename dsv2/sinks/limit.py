@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from dsv2.checks.arguments import check_at_least_one
 
-__all__ = ("MAX_BYTES", "MAX_RECORDS", "DriverLimit")
-
 MAX_RECORDS = 5_000_000
 """The default number of records in a micro-batch."""
 MAX_BYTES = 512 << 20

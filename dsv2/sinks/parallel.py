@@ -11,8 +11,6 @@ from dsv2.model.record_batch import RecordBatch
 from dsv2.sinks.info import SinkInfo
 from dsv2.sinks.sink import Sink
 
-__all__ = ("ParallelSink", "SinkBatch")
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 

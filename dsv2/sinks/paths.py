@@ -7,8 +7,6 @@ import posixpath
 import re
 from urllib.parse import urlsplit
 
-__all__ = ("contains", "normalized", "without_password")
-
 _USER_AND_PASSWORD = re.compile(r"(?<=://).*:.*(?=@)", re.DOTALL)
 
 

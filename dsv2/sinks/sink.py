@@ -13,8 +13,6 @@ from dsv2.model.record_batch import RecordBatch
 from dsv2.sinks.info import SinkInfo
 from dsv2.sinks.limit import MAX_BYTES, MAX_RECORDS, DriverLimit
 
-__all__ = ("CollectSink", "DriverSink", "ForeachBatchSink", "PrintSink", "Sink")
-
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 

@@ -9,8 +9,6 @@ from zlib import crc32
 
 from dsv2.sources.source import SourceSplit
 
-__all__ = ("HashSplitAssigner", "RoundRobinSplitAssigner", "SplitAssigner")
-
 SplitT = TypeVar("SplitT", bound=SourceSplit)
 SplitT_contra = TypeVar("SplitT_contra", bound=SourceSplit, contravariant=True)
 

@@ -28,8 +28,6 @@ from dsv2.sources.source import (
     SplitEnumeratorContext,
 )
 
-__all__ = ("AssigningEnumerator", "AssignmentState", "AssignmentStateSerializer", "SplitDiscovery")
-
 SplitT = TypeVar("SplitT", bound=SourceSplit)
 
 

@@ -8,8 +8,6 @@ from typing import ClassVar, Generic, TypeVar
 
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("BaseSource",)
-
 T_co = TypeVar("T_co", covariant=True)
 
 

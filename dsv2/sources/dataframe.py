@@ -12,7 +12,6 @@ from dsv2.sources.base import BaseSource
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
-__all__ = ("ContinuedDataFrameSource", "DataFrameLike", "DataFrameSource", "TableLike", "is_table", "table_source")
 
 T = TypeVar("T")
 

@@ -25,8 +25,6 @@ from dsv2.sources.source import (
 from dsv2.sources.split_batch import SplitBatch
 from dsv2.watermark import BoolWatermarkDeclaration, Watermark, WatermarkDeclaration
 
-__all__ = ("HybridSource", "HybridSplit", "HybridState")
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 

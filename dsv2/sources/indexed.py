@@ -11,8 +11,6 @@ from dsv2.errors import ConfigurationError
 from dsv2.sources.base import BaseSource
 from dsv2.sources.schedule import ReadSchedule
 
-__all__ = ("CollectionSource", "DataGeneratorSource", "IndexedSource")
-
 T_co = TypeVar("T_co", covariant=True)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-__all__ = ("Halt", "ReadSchedule")
-
 
 @dataclass(frozen=True, slots=True)
 class Halt:

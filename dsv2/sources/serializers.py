@@ -8,8 +8,6 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, Union, get_args, 
 
 from dsv2.errors import ConfigurationError, CorruptDataError
 
-__all__ = ("DataclassSerializer", "JsonValue", "Serializer")
-
 T = TypeVar("T")
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"

@@ -22,19 +22,6 @@ from dsv2.sources.serializers import Serializer
 from dsv2.sources.split_batch import SplitBatch
 from dsv2.watermark import Watermark
 
-__all__ = (
-    "Portion",
-    "ReaderInfo",
-    "Source",
-    "SourceReader",
-    "SourceReaderContext",
-    "SourceSplit",
-    "SplitEnumerator",
-    "SplitEnumeratorContext",
-    "SupportsPauseOrResumeSplits",
-    "SupportsSplitReassignmentOnRecovery",
-)
-
 
 class SourceSplit(Protocol):
     """A part of a source with a read position. Immutable, usually a frozen dataclass (Flink ``SourceSplit``)."""

@@ -9,8 +9,6 @@ from typing import Any, Generic, TypeVar
 from dsv2.base.record_position import Offset
 from dsv2.model.record_batch import RecordBatch, Timestamps
 
-__all__ = ("SplitBatch",)
-
 T_co = TypeVar("T_co", covariant=True)
 
 

@@ -20,8 +20,6 @@ from dsv2.sources.source import (
     SupportsSplitReassignmentOnRecovery,
 )
 
-__all__ = ("AssigningSource", "SplitSource")
-
 T_co = TypeVar("T_co", covariant=True)
 SplitT = TypeVar("SplitT", bound=SourceSplit)
 

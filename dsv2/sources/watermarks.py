@@ -11,8 +11,6 @@ from dsv2.checks.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("WatermarkAlignment", "WatermarkStrategy")
-
 T_contra = TypeVar("T_contra", contravariant=True)
 
 

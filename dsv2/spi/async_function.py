@@ -8,8 +8,6 @@ from typing import Generic, TypeVar
 from dsv2.model.async_settings import AsyncSettings
 from dsv2.spi.process_function import ProcessFunction
 
-__all__ = ("AsyncFunction",)
-
 IN_contra = TypeVar("IN_contra", contravariant=True)
 OUT_co = TypeVar("OUT_co", covariant=True)
 

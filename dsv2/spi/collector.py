@@ -9,8 +9,6 @@ from typing import Any
 from dsv2.errors import InternalError
 from dsv2.spi.kinds import EmitBatch
 
-__all__ = ("StampingCollector", "stamping_collector")
-
 
 class StampingCollector(ABC):
     """Emits records with explicit timestamps, one by one or in batches."""

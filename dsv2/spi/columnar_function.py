@@ -11,8 +11,6 @@ from dsv2.spi.keyed_columns import KeyedColumns
 from dsv2.spi.kinds import EmitBatch
 from dsv2.spi.process_function import ProcessFunction
 
-__all__ = ("ColumnarFunction",)
-
 IN_contra = TypeVar("IN_contra", contravariant=True)
 OUT_co = TypeVar("OUT_co", covariant=True)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ("FailedCallbackError", "FailedRecordError")
-
 
 class FailedCallbackError(Exception):
     """Raised by extensions from an error that ``callback`` of the user's function raised.

@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ("KeyedColumns",)
-
 
 class KeyedColumns(ABC):
     """The states and timers of all keys of a subtask."""

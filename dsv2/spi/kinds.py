@@ -11,20 +11,6 @@ from dsv2.model.record_batch import RecordBatch
 from dsv2.spi.process_function import ProcessFunction
 from dsv2.state import StateDeclaration
 
-__all__ = (
-    "BatchFunction",
-    "EmitBatch",
-    "KeepsAggregates",
-    "KeptAggregates",
-    "KeyedBatchFunction",
-    "PaneFunction",
-    "ProcessOne",
-    "SkippableTimersFunction",
-    "TickingFunction",
-    "WrappingFunction",
-    "comes_with",
-)
-
 EmitBatch: TypeAlias = Callable[[RecordBatch[Any]], None]
 """Emits the records of a batch, in order."""
 ProcessOne: TypeAlias = Callable[[Any, int | None], None]

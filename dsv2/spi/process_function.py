@@ -10,8 +10,6 @@ from dsv2.model.output_tag import OutputTag
 from dsv2.state import StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("Position", "ProcessFunction", "no_output_until_end_of_input")
-
 F = TypeVar("F", bound="type[ProcessFunction]")
 
 _AT_END = "_emits_only_at_end"

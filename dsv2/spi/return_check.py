@@ -6,8 +6,6 @@ import inspect
 
 from dsv2.errors import ContractError
 
-__all__ = ("check_returned", "refuse_returned")
-
 
 def check_returned(value: object) -> None:
     """Check that a callback without a return value returned None.

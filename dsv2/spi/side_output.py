@@ -8,8 +8,6 @@ from typing import Any
 from dsv2.errors import InternalError
 from dsv2.model.output_tag import OutputTag
 
-__all__ = ("StampedSideOutput",)
-
 
 class StampedSideOutput:
     """The ``output`` of contexts with an assigned timestamp."""

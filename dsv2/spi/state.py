@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 from dsv2.errors import InternalError
 from dsv2.state import StateDeclaration
 
-__all__ = ("KeyEntry", "Pane", "Panes", "PartitionAccess", "partition_access")
-
 KeyEntry: TypeAlias = dict[Any, Any]
 """Data of a key other than state values: deadlines, expiring values by state name, and data of extensions."""
 

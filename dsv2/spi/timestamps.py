@@ -12,8 +12,6 @@ from dsv2.errors import ContractError
 from dsv2.spi.failures import FailedRecordError
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 
-__all__ = ("check_timestamp", "check_window_end", "greatest_timestamp", "last_of")
-
 
 def check_timestamp(value: object) -> None:
     """Check a timestamp.

@@ -10,8 +10,6 @@ from typing import Generic, TypeVar
 from dsv2.base.callables import takes
 from dsv2.errors import ConfigurationError, ContractError
 
-__all__ = ("AggregateFunction", "aggregate_of")
-
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 ACC = TypeVar("ACC")

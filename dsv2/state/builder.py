@@ -23,8 +23,6 @@ from dsv2.state.declaration import (
 )
 from dsv2.state.ttl import StateTtl
 
-__all__ = ("ListStateBuilder", "MapStateBuilder", "StateDeclarations")
-
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")

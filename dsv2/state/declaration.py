@@ -22,21 +22,6 @@ from dsv2.state.aggregate import AggregateFunction
 from dsv2.state.ttl import StateTtl
 from dsv2.state.types import check_type, fits
 
-__all__ = (
-    "AggregatingStateDeclaration",
-    "BroadcastStateDeclaration",
-    "ListStateDeclaration",
-    "MapStateDeclaration",
-    "Migrate",
-    "RedistributionMode",
-    "RedistributionModeChoice",
-    "RedistributionStrategy",
-    "RedistributionStrategyChoice",
-    "ReducingStateDeclaration",
-    "StateDeclaration",
-    "ValueStateDeclaration",
-)
-
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")

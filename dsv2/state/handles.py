@@ -11,8 +11,6 @@ from typing import Protocol, overload
 
 from typing_extensions import TypeVar
 
-__all__ = ("AggregatingState", "BroadcastState", "ListState", "MapState", "ReducingState", "ValueState")
-
 T = TypeVar("T")
 D = TypeVar("D")
 K = TypeVar("K")

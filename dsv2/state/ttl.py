@@ -10,8 +10,6 @@ from typing import Literal
 from dsv2.checks.arguments import as_choice, as_milliseconds
 from dsv2.errors import StateDeclarationError
 
-__all__ = ("StateTtl", "TtlTimeCharacteristic", "TtlUpdate")
-
 
 class TtlUpdate(Enum):
     """The accesses that restart the time to live of a value."""

@@ -12,8 +12,6 @@ from typing_extensions import TypeAliasType, is_typeddict
 
 from dsv2.errors import StateDeclarationError
 
-__all__ = ("UNIONS", "check_type", "classes_in", "fits", "resolved")
-
 UNIONS = (typing.Union, types.UnionType)
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from dsv2.extension.window import WindowStrategy
     from dsv2.streams.kinds import ConfiguredStream
 
-__all__ = ("KeyedAggregates", "WindowedStream")
 
 T_co = TypeVar("T_co", covariant=True)
 OUT = TypeVar("OUT")

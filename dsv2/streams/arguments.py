@@ -20,20 +20,6 @@ from dsv2.graph.builder import caller_location, kind_of
 from dsv2.model.context import Collector, PartitionedContext
 from dsv2.spi import AsyncFunction, ColumnarFunction
 
-__all__ = (
-    "AnyTwoInput",
-    "OneInputOrCallable",
-    "one_input",
-    "refuse_selectors",
-    "refuse_wait",
-    "require",
-    "require_both_or_neither",
-    "require_callable",
-    "require_selector",
-    "require_version",
-)
-
-
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 

@@ -22,7 +22,6 @@ from dsv2.streams.outputs import ConfiguredSink
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ("Stream", "connect_broadcast", "refuse_foreign")
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -11,8 +11,6 @@ from dsv2.graph.builder import MAX_PARALLELISM, caller_location
 from dsv2.graph.error_policies import checked_policy
 from dsv2.model.error_policy import ErrorPolicy
 
-__all__ = ("ProcessConfigurable",)
-
 
 class ProcessConfigurable:
     """The handle on a new operator. Every method returns the object itself, so calls can be chained."""

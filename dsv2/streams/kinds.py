@@ -38,21 +38,6 @@ from dsv2.streams.base import Stream, connect_broadcast, refuse_foreign
 from dsv2.streams.operators import StreamOperators
 from dsv2.streams.outputs import ConfiguredSink, WithDeadLetters, WithSideOutputs, preserving, side_output
 
-__all__ = (
-    "BroadcastStream",
-    "ConfiguredGlobalStream",
-    "ConfiguredKeyedStream",
-    "ConfiguredStream",
-    "GlobalStream",
-    "KeyedPartitionStream",
-    "NonKeyedPartitionStream",
-    "ParallelStream",
-    "PartitionableStream",
-    "TwoGlobalStreams",
-    "TwoKeyedStreams",
-    "TwoStreams",
-)
-
 K = TypeVar("K", bound=Hashable)
 NK = TypeVar("NK", bound=Hashable)
 T_co = TypeVar("T_co", covariant=True)

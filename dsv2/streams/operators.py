@@ -28,7 +28,6 @@ from dsv2.streams.outputs import configured
 if TYPE_CHECKING:
     from dsv2.streams.kinds import ConfiguredGlobalStream, ConfiguredStream, NonKeyedPartitionStream
 
-__all__ = ("StreamOperators",)
 
 T_co = TypeVar("T_co", covariant=True)
 OUT = TypeVar("OUT")

@@ -17,7 +17,6 @@ from dsv2.streams.configurable import ProcessConfigurable
 if TYPE_CHECKING:
     from dsv2.streams.kinds import ConfiguredStream
 
-__all__ = ("ConfiguredSink", "WithDeadLetters", "WithSideOutputs", "configured", "preserving", "side_output")
 
 OUT = TypeVar("OUT")
 

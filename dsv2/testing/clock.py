@@ -6,8 +6,6 @@ from datetime import timedelta
 
 from dsv2.checks.arguments import as_milliseconds
 
-__all__ = ("ManualClock",)
-
 
 class ManualClock:
     """A ``Clock`` that is set by hand, for harnesses and for ``LocalRuntime(clock=...)``.

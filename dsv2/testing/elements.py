@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from dsv2.model.record_batch import RecordBatch
-from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK, Control, Frame
+from dsv2.runtime.exchange.control_log import END, STATUS, WATERMARK, Control
+from dsv2.runtime.exchange.frames import Frame
 from dsv2.spi import check_timestamp
 from dsv2.watermark import KeyedWatermark, Watermark, WatermarkDeclaration
-
-__all__ = ("Element", "EndOfInput", "IdleStatus", "StampedRecord", "from_frame", "to_frame")
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")

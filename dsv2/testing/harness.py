@@ -37,16 +37,6 @@ from dsv2.testing.clock import ManualClock
 from dsv2.testing.elements import Element, EndOfInput, IdleStatus, StampedRecord, from_frame, to_frame
 from dsv2.watermark import Watermark, WatermarkDeclaration
 
-__all__ = (
-    "NO_PARTITION",
-    "Harness",
-    "HarnessInput",
-    "HarnessOptions",
-    "HarnessOutput",
-    "check_options",
-    "declared_with",
-)
-
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 R = TypeVar("R")

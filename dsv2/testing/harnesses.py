@@ -28,8 +28,6 @@ from dsv2.testing.harness import (
 )
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("OneInputHarness", "TwoInputBroadcastHarness", "TwoInputNonBroadcastHarness", "TwoOutputHarness")
-
 IN = TypeVar("IN")
 IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")

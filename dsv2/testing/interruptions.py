@@ -11,8 +11,6 @@ from dsv2.checks.arguments import as_milliseconds
 from dsv2.errors import JobError
 from dsv2.sources import Halt, ReadSchedule
 
-__all__ = ("Crash", "InterruptedReading", "Interruption", "Pause", "Stop")
-
 
 @dataclass(frozen=True, slots=True)
 class Pause:

@@ -9,8 +9,6 @@ from dsv2.errors import ConfigurationError
 from dsv2.sources import CollectionSource, ReadSchedule
 from dsv2.testing.interruptions import Crash, InterruptedReading, Interruption, Pause, Stop
 
-__all__ = ("TestSource",)
-
 T = TypeVar("T")
 
 

@@ -23,8 +23,6 @@ from dsv2.watermark.combination import Combination
 from dsv2.watermark.delivery import DeliverWhen, Delivery, WatermarkDelivery
 from dsv2.watermark.extremum import Extremum
 
-__all__ = ("ArrivedValues", "Deliveries", "LastCombiner", "WatermarkCombiner")
-
 V = TypeVar("V")
 
 

@@ -9,8 +9,6 @@ from enum import Enum
 from dsv2.checks.arguments import as_choice, as_milliseconds, is_whole_number
 from dsv2.errors import WatermarkDeclarationError
 
-__all__ = ("BarrierWait", "WhenExceeded")
-
 
 class WhenExceeded(Enum):
     """The consequence when a barrier has waited for too long, or holds too many records.

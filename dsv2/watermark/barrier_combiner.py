@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ("BarrierCombiner", "BarrierOrderError")
-
 
 class BarrierOrderError(Exception):
     """A channel sent an id that is not greater than the one before."""

@@ -8,8 +8,6 @@ from typing import Any
 from dsv2.watermark.barrier_combiner import BarrierCombiner
 from dsv2.watermark.combiner_rules import CombinerRules, State, in_all, renumbered
 
-__all__ = ("BarrierRules",)
-
 
 class BarrierRules(CombinerRules):
     """For ``BarrierCombiner``. A channel stays blocked until its id is complete in every subtask.

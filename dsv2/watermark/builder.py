@@ -19,19 +19,6 @@ from dsv2.watermark.event_time import RESERVED
 from dsv2.watermark.typed_builder import ExtremumBuilder, OrderedBuilder, QuorumBuilder, WatermarkBuilder
 from dsv2.watermark.value_type import BOOL, FLOAT, LONG, STR, VECTOR, DataType, SetType
 
-__all__ = (
-    "BoolWatermarkBuilder",
-    "DataWatermarkBuilder",
-    "FloatWatermarkBuilder",
-    "LongWatermarkBuilder",
-    "SetWatermarkBuilder",
-    "StrWatermarkBuilder",
-    "VectorWatermarkBuilder",
-    "WatermarkDeclarationBuilder",
-    "WatermarkDeclarations",
-    "new_builder",
-)
-
 V = TypeVar("V")
 T = TypeVar("T")
 

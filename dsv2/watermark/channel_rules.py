@@ -27,8 +27,6 @@ from dsv2.watermark.combiner import combination_of, new_combiner
 from dsv2.watermark.combiner_rules import CombinerRules, State, in_all, renumbered
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, EventTimeCombiner
 
-__all__ = ("AlignedRules", "DeclaredRules", "EventTimeRules", "ExpiringRules", "PlainRules", "rules_of")
-
 
 class DeclaredRules(CombinerRules):
     """Base class of the rules for combiners of a declaration."""

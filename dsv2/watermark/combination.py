@@ -26,8 +26,6 @@ from dsv2.watermark.combination_function import (
 from dsv2.watermark.value_type import ValueType
 from dsv2.watermark.vector_clock import VectorClock
 
-__all__ = ("Combination", "new_combination")
-
 V = TypeVar("V")
 
 

@@ -10,17 +10,6 @@ from typing import Generic, Protocol
 
 from typing_extensions import TypeVar
 
-__all__ = (
-    "AtLeastChannels",
-    "CombinationFunction",
-    "CustomCombination",
-    "GeneralCombinationFunction",
-    "NamedByValue",
-    "Quantile",
-    "family_of",
-    "is_idempotent",
-)
-
 V = TypeVar("V")
 
 

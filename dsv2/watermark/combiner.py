@@ -28,8 +28,6 @@ from dsv2.watermark.delivery import DeliverWhen, WatermarkDelivery
 from dsv2.watermark.event_time import EventTimeCombiner
 from dsv2.watermark.expiry import ExpiringCombiner
 
-__all__ = ("AlignedWatermarkCombiner", "Combiner", "WatermarkCombiner", "combination_of", "new_combiner")
-
 V = TypeVar("V")
 
 _OF_NUMBERS = (int, bool, float)

@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-__all__ = ("CombinerRules", "State", "in_all", "renumbered")
-
 State: TypeAlias = tuple[Any, ...]
 """A snapshot of a combiner."""
 

@@ -26,17 +26,6 @@ from dsv2.watermark.scope import EVERYWHERE, WatermarkScope
 from dsv2.watermark.value_type import BOOL, LONG, ValueType
 from dsv2.watermark.watermark import BoolWatermark, LongWatermark, Watermark
 
-__all__ = (
-    "BoolWatermarkCombinationFunction",
-    "BoolWatermarkDeclaration",
-    "LongWatermarkDeclaration",
-    "NumericWatermarkCombinationFunction",
-    "WatermarkCombinationFunction",
-    "WatermarkCombinationPolicy",
-    "WatermarkDeclaration",
-    "WatermarkHandlingStrategy",
-)
-
 V = TypeVar("V", default=Any)
 
 

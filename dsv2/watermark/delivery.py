@@ -11,8 +11,6 @@ from typing_extensions import TypeVar
 
 from dsv2.watermark.combination_function import NamedByValue
 
-__all__ = ("DeliverWhen", "Delivery", "WatermarkDelivery")
-
 V = TypeVar("V")
 
 

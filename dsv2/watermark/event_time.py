@@ -18,20 +18,6 @@ from typing import Any, Final
 from dsv2.errors import ContractError
 from dsv2.watermark.extremum import Extremum
 
-__all__ = (
-    "EVENT_TIME",
-    "IDLE_STATUS",
-    "LONG_MAX",
-    "LONG_MIN",
-    "PROCESSING_TIME",
-    "RESERVED",
-    "USE_PROCESSING_TIME",
-    "EventTimeCombiner",
-    "EventTimeOfInputs",
-    "SentEventTime",
-    "all_idle",
-)
-
 RESERVED: Final = "BUILTIN_API_"
 """The prefix of identifiers that programs cannot declare."""
 EVENT_TIME: Final = "BUILTIN_API_EVENT_TIME"

@@ -15,8 +15,6 @@ from typing import Any, Generic, TypeVar
 
 from dsv2.watermark.arrival_combiner import WatermarkCombiner
 
-__all__ = ("ExpiringCombiner",)
-
 V = TypeVar("V")
 
 

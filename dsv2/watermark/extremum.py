@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
-__all__ = ("Extremum",)
-
 V = TypeVar("V", bound=float)
 
 _FEW = 8  # channels: comparing all of them is faster than a heap

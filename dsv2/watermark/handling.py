@@ -16,8 +16,6 @@ from enum import Enum
 
 from dsv2.watermark.declaration import WatermarkHandlingStrategy
 
-__all__ = ("WatermarkHandlingResult", "is_forwarded")
-
 
 class WatermarkHandlingResult(Enum):
     """The result of ``on_watermark`` (Flink ``WatermarkHandlingResult``)."""

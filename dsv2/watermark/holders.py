@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from dsv2.watermark.event_time import LONG_MIN, PROCESSING_TIME
 
-__all__ = ("Order", "holders_of_event_time", "holders_of_value", "order_of")
-
 _ORDERED: Final = ("long", "bool", "float", "str")
 
 

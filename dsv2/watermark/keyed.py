@@ -17,8 +17,6 @@ from dsv2.errors import InvalidWatermarkError, WatermarkDeclarationError
 from dsv2.watermark.declaration import WatermarkDeclaration
 from dsv2.watermark.watermark import Watermark
 
-__all__ = ("Buildable", "KeyedWatermark", "KeyedWatermarkDeclaration", "PerKeyBuilder")
-
 V = TypeVar("V", default=Any)
 V_co = TypeVar("V_co", covariant=True, default=Any)
 K = TypeVar("K", bound=Hashable, default=Any)

@@ -12,8 +12,6 @@ from dsv2.errors import WatermarkDeclarationError
 from dsv2.watermark.combination_function import CustomCombination
 from dsv2.watermark.value_type import ValueType
 
-__all__ = ("checked_combination",)
-
 V = TypeVar("V")
 
 _ADVICE = (

@@ -12,8 +12,6 @@ from typing import Any, Final
 from dsv2.checks.arguments import as_milliseconds
 from dsv2.errors import WatermarkDeclarationError
 
-__all__ = ("EVERYWHERE", "WatermarkScope")
-
 
 @dataclass(frozen=True, slots=True)
 class WatermarkScope:

@@ -10,8 +10,6 @@ from typing import Self, TypeVar
 from dsv2.watermark.keyed import Buildable, PerKeyBuilder
 from dsv2.watermark.scope import EVERYWHERE, WatermarkScope
 
-__all__ = ("ScopedBuilder",)
-
 V = TypeVar("V")
 K = TypeVar("K", bound=Hashable)
 

@@ -30,8 +30,6 @@ from dsv2.watermark.laws import checked_combination
 from dsv2.watermark.scoped_builder import ScopedBuilder
 from dsv2.watermark.value_type import ValueType
 
-__all__ = ("ExtremumBuilder", "OrderedBuilder", "QuorumBuilder", "TypedBuilder", "WatermarkBuilder")
-
 V = TypeVar("V")
 
 

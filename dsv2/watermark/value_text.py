@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import Any, Final, TypeAlias, cast
 
-__all__ = ("ShownValue", "greatest_shown", "least_shown", "shown_value")
-
 ShownValue: TypeAlias = int | float | bool | str
 """A value that JSON can represent. The values of one watermark are either all texts, or all are not."""
 

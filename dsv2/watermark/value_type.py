@@ -16,22 +16,6 @@ from dsv2.errors import WatermarkDeclarationError
 from dsv2.watermark.vector_clock import VectorClock
 from dsv2.watermark.watermark import LONG_MAX, LONG_MIN
 
-__all__ = (
-    "BOOL",
-    "FLOAT",
-    "LONG",
-    "STR",
-    "VECTOR",
-    "BoolType",
-    "DataType",
-    "FloatType",
-    "LongType",
-    "SetType",
-    "StrType",
-    "ValueType",
-    "VectorType",
-)
-
 V = TypeVar("V")
 T = TypeVar("T")
 

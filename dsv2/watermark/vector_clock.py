@@ -6,8 +6,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = ("VectorClock",)
-
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class VectorClock(Mapping[str, int]):

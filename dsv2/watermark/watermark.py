@@ -7,8 +7,6 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-__all__ = ("BoolWatermark", "LongWatermark", "Watermark")
-
 LONG_MIN = -(2**63)
 LONG_MAX = 2**63 - 1
 

@@ -50,8 +50,6 @@ from runtime_spark.platform.folders import jvm_process, open_folder
 from runtime_spark.savepoint.origin import NO_ORIGIN
 from runtime_spark.savepoint.restoration import restoration_of
 
-__all__ = ("Checkpoint",)
-
 _RETAINED = "spark.sql.streaming.minBatchesToRetain"
 
 

@@ -19,8 +19,6 @@ from runtime_spark.frames.failures import usable
 from runtime_spark.frames.state_key import StateKey
 from runtime_spark.platform.folders import open_folder
 
-__all__ = ("batch_letters", "check_pending", "checkpoint_letters", "is_withdrawn", "letters_in", "pending_in")
-
 
 def letters_in(reports: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the letters among the reports of the subtasks."""

@@ -19,8 +19,6 @@ from dsv2.file_log.description import Description
 from runtime_spark.frames.session import writing_parquet
 from runtime_spark.platform.connect import is_connect
 
-__all__ = ("SparkMerger",)
-
 _GROUP = "dsv2_group"
 _RANK = "dsv2_rank"
 _PATH = "dsv2_path"

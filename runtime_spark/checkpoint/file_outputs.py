@@ -17,8 +17,6 @@ from runtime_spark.checkpoint.file_merges import SparkMerger
 from runtime_spark.frames.failures import usable
 from runtime_spark.platform.folders import open_folder
 
-__all__ = ("check_outputs", "check_outputs_unused", "check_owned", "completion", "own_outputs")
-
 
 def check_outputs_unused(spark: SparkSession, plan: Plan) -> None:
     """Check the folders of a job without a checkpoint.

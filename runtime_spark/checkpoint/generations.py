@@ -20,16 +20,6 @@ from dataclasses import dataclass
 from dsv2.base.folders import Folder
 from dsv2.checks.json_documents import read_document, write_document
 
-__all__ = (
-    "SAVEPOINT",
-    "Ancestry",
-    "begun_generation",
-    "current_generation",
-    "delete_generation",
-    "delete_other_generations",
-    "next_generation",
-)
-
 SAVEPOINT = "savepoint"
 """The folder in a generation of the savepoint with which it begins."""
 

@@ -23,8 +23,6 @@ from dsv2.base.folders import Folder
 from dsv2.errors import ConfigurationError, JobError
 from runtime_spark.platform.driver_processes import is_gone
 
-__all__ = ("BEAT_SECONDS", "STALE_SECONDS", "VALID_SECONDS", "Lease", "seconds_since_boot")
-
 BEAT_SECONDS = 5.0
 VALID_SECONDS = 15.0
 STALE_SECONDS = 20.0

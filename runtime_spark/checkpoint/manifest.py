@@ -18,16 +18,6 @@ from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Plan
 from runtime_spark.frames.layout import Layout
 
-__all__ = (
-    "Manifest",
-    "checkpoint_id_of",
-    "has_spark_state",
-    "layout_differences",
-    "manifest_of",
-    "read_manifest",
-    "write_manifest",
-)
-
 Manifest: TypeAlias = dict[str, Any]
 """As JSON values: ``manifest_version``, ``checkpoint_id``, ``program`` (its description) and ``layout``."""
 

@@ -39,8 +39,6 @@ from runtime_spark.platform.folders import jvm_process
 from runtime_spark.savepoint.create import take_savepoint
 from runtime_spark.savepoint.restoration import check_positions
 
-__all__ = ("ChosenGeneration", "another_driver", "choose_generation", "lease_on")
-
 _LOG = logging.getLogger("dsv2.spark.migration")
 
 

@@ -18,8 +18,6 @@ from dsv2.checks.json_documents import decoded, write_document
 from dsv2.errors import IncompatibleCheckpointError
 from runtime_spark.checkpoint.spark_logs import Beginning
 
-__all__ = ("NoteBook", "Notes")
-
 _FOLDER = "dsv2/notes"
 
 

@@ -28,8 +28,6 @@ from runtime_spark.frames.state_history import StateHistory, written_as_of
 from runtime_spark.savepoint.origin import NO_ORIGIN, CheckpointOrigin
 from runtime_spark.source.source_reports import reports_as_of
 
-__all__ = ("JobRecord", "read_record")
-
 _ATTEMPTS = 5
 
 

@@ -15,8 +15,6 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from runtime_spark.checkpoint.manifest import Manifest, has_spark_state, layout_differences
 from runtime_spark.checkpoint.notes import Notes
 
-__all__ = ("continued_notes", "restart_differences")
-
 
 def continued_notes(plan: Plan, programs: Sequence[Description], notes: Notes) -> Notes:
     """Return the notes with which a program continues from a checkpoint.

@@ -9,8 +9,6 @@ from uuid import UUID
 from dsv2.base.folders import Folder
 from dsv2.errors import CorruptDataError
 
-__all__ = ("Beginning", "beginning_of", "offsets_of")
-
 _RESTORE_ALL = "Restore the whole checkpoint from a backup, or start from a new checkpoint_location."
 
 

@@ -13,8 +13,6 @@ from dsv2.graph import Plan
 from runtime_spark.checkpoint.spark_logs import offsets_of
 from runtime_spark.frames.layout import Layout
 
-__all__ = ("NO_SOURCE", "Placement", "SourceStreams", "positions_at")
-
 _NAME = "dsv2/placement.json"
 
 SourceStreams = tuple[str, int]

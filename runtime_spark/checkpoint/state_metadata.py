@@ -11,8 +11,6 @@ from typing import Any
 from dsv2.base.folders import Folder
 from dsv2.errors import CorruptDataError
 
-__all__ = ("check_state_metadata", "relocate_state_metadata")
-
 _VERSION = "v2"
 _NO_CONTENTS = "It holds the types of Spark's state, but not the state itself. Restore it from a backup"
 

@@ -6,8 +6,6 @@ import re
 
 from dsv2.base.folders import Folder
 
-__all__ = ("discard_uncommitted_state",)
-
 _VERSION = re.compile(r"\.?(\d+)[._]")
 
 

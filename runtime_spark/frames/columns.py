@@ -5,8 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ("batch_of",)
-
 
 def batch_of(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch | None:
     """Return ``table`` with the columns of ``schema``, matched by name; None if records must be converted one by one.

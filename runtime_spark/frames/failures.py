@@ -17,8 +17,6 @@ from dsv2.base.notebook_cells import with_cells
 from dsv2.errors import ConfigurationError, Dsv2Error, InternalError, JobError, UserFunctionError
 from runtime_spark.frames.tasks import Tasks
 
-__all__ = ("job_failure", "marked_failures", "usable")
-
 _MARK = re.compile(r"dsv2-failure:([0-9a-f]+):")
 _CRASHED = re.compile(
     r"Lost task (\d+)\.\d+ in stage [^\n]*\n?[^\n]*Python worker exited unexpectedly "

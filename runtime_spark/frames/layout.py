@@ -14,8 +14,6 @@ from functools import cached_property
 from dsv2.errors import PlanError
 from dsv2.graph import Operator, OperatorKind, Plan
 
-__all__ = ("REPORT_SLOT", "Layout", "StateLayout", "spark_partition")
-
 REPORT_SLOT = -1
 """Rows of this slot carry progress reports of subtasks to the driver."""
 

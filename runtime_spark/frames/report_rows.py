@@ -8,8 +8,6 @@ from typing import Any
 
 from dsv2.runtime.report.subtask_report import short, whole
 
-__all__ = ("SPAN", "decode_reports", "distinct_reports", "encode_reports")
-
 SPAN = "span"
 """The entry with the times at which a subtask began and ended a micro-batch, in ms since the epoch."""
 

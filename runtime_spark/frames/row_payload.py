@@ -11,8 +11,6 @@ from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.tables import COLUMNS
 
-__all__ = ("EMPTY_ROWS", "decode_rows", "encode_rows")
-
 _UID = b"uid"
 _TYPES = (pa.int32(), pa.string(), pa.string(), pa.binary(), pa.binary())
 _SCHEMA = pa.schema([*zip(COLUMNS, _TYPES, strict=True)])

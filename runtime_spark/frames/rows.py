@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from dsv2.errors import SerializationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.model.record_batch import RecordBatch
-from dsv2.runtime.exchange.frames import Control, Frame
+from dsv2.runtime.exchange.control_log import Control
+from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.exchange.packed_controls import pack_controls, unpack_controls
 from dsv2.runtime.exchange.position_tracing import TracedBatch
 from dsv2.runtime.report.driver_limits import DriverLimits
@@ -19,21 +20,6 @@ from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
 from runtime_spark.frames.report_rows import encode_reports
-
-__all__ = (
-    "ARROW_SCHEMA",
-    "COLUMNS",
-    "MAX_FRAME_BYTES",
-    "ORDER_CHANNEL",
-    "OUTPUT_BYTES",
-    "RESTORE_CHANNEL",
-    "ROW_SCHEMA",
-    "FrameEncoder",
-    "Row",
-    "decode_frame",
-    "literal_rows",
-    "to_arrow",
-)
 
 ROW_SCHEMA = "slot int, channel int, seq long, payload binary"
 COLUMNS = ("slot", "channel", "seq", "payload")

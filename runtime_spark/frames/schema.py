@@ -22,8 +22,6 @@ from dsv2.errors import SchemaError
 from dsv2.file_log.schema import fields_of, json_schema
 from runtime_spark.frames.columns import batch_of
 
-__all__ = ("RecordReader", "RecordWriter", "check_readable", "schema_of")
-
 _READABLE: dict[Any, tuple[type[t.DataType], ...]] = {
     bool: (t.BooleanType,),
     int: (t.ByteType, t.ShortType, t.IntegerType, t.LongType),

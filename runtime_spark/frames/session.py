@@ -13,8 +13,6 @@ from dsv2.base.folders import Folder, LocalFolder
 from runtime_spark.frames.layout import StateLayout
 from runtime_spark.platform.folders import open_folder
 
-__all__ = ("SESSION_SETTINGS", "SHARED_FOLDERS", "all_see", "settings", "starting", "writing_parquet")
-
 SESSION_SETTINGS: Mapping[str, str] = MappingProxyType({"spark.python.unix.domain.socket.enabled": "true"})
 """Settings for the builder of your session that make micro-batches of small jobs faster."""
 

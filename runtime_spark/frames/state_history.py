@@ -22,8 +22,6 @@ from dsv2.errors import CorruptDataError
 from dsv2.graph import Plan
 from dsv2.runtime.serde.codec import SIGNED_HEADER_BYTES
 
-__all__ = ("JOURNAL_LENGTH", "Journal", "StateHistory", "StateLedger", "StateSeal", "Written", "written_as_of")
-
 JOURNAL_LENGTH = 32
 _HEADER = struct.Struct("<4s16sqHI")
 _MAGIC, _MAGIC_SIGNED = b"DS2S", b"DS2K"

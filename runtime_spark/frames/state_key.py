@@ -8,8 +8,6 @@ from pathlib import Path
 
 from dsv2.errors import ConfigurationError
 
-__all__ = ("StateKey",)
-
 _MIN_BYTES = 32
 
 

@@ -15,8 +15,6 @@ from dsv2.errors import JobError
 from dsv2.graph import Plan
 from runtime_spark.frames.layout import Layout, StateLayout, spark_partition
 
-__all__ = ("LARGEST_OF_A_TASK", "LARGEST_STATE", "SLOW_STATE", "StateSizes", "check_state_size")
-
 LARGEST_STATE = 1 << 30  # bytes
 LARGEST_OF_A_TASK = 1 << 31
 SLOW_STATE = 64 << 20

@@ -12,8 +12,6 @@ from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.sinks import ParallelSink
 from runtime_spark.frames.layout import Layout, spark_partition
 
-__all__ = ("Tasks",)
-
 _MAX_TASKS = 1000  # per stage
 
 

@@ -34,17 +34,6 @@ from runtime_spark.frames.state_key import StateKey
 from runtime_spark.frames.worker_logging import configure_logging
 from runtime_spark.platform.closures import from_bytes, to_bytes
 
-__all__ = (
-    "RestoredProgram",
-    "WorkerJob",
-    "batch_id",
-    "forget_modules",
-    "load_job",
-    "pack_job",
-    "pack_part",
-    "patient_collector",
-)
-
 _ALLOCATIONS = 200_000
 _PARTS = 16  # of jobs, which a worker keeps
 

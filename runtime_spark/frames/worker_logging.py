@@ -8,8 +8,6 @@ from typing import Any
 
 from dsv2.errors import ConfigurationError
 
-__all__ = ("check_logging", "configure_logging")
-
 
 def check_logging(config: Mapping[str, Any]) -> dict[str, Any]:
     """Check the configuration on the driver, without applying it, and return a copy.

@@ -14,8 +14,6 @@ from typing import Any, NoReturn
 
 from dsv2.model.resource import any_open, close_resources, resources_in_use
 
-__all__ = ("worker_resources",)
-
 _KEEP = timedelta(seconds=45)  # Spark ends idle workers after a minute
 _ENDS_AFTER_TASK = timedelta(0)
 

@@ -26,8 +26,6 @@ from runtime_spark.job.task_times import batch_phases, task_times
 from runtime_spark.platform.job_group import job_group
 from runtime_spark.sink.sinks import SinkWriter
 
-__all__ = ("BatchJob",)
-
 _CANCEL_INTERVAL_SECONDS = 0.2
 
 

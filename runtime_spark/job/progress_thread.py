@@ -16,8 +16,6 @@ from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports, ReportedBatch
 from runtime_spark.job.task_times import SparkTimes, TaskTimes, batch_phases
 
-__all__ = ("ProgressThread", "QueryView", "WrittenBatch")
-
 _POLL_SECONDS = 0.05  # for the end of a micro-batch
 _END_POLL_SECONDS = 0.5  # for the end of the job
 _WAITING = 100  # micro-batches; a slow listener misses older ones

@@ -42,8 +42,6 @@ from runtime_spark.sink.sinks import SinkWriter
 from runtime_spark.source.source_reports import ReportArchive
 from runtime_spark.source.split_files import SplitFiles
 
-__all__ = ("StreamingJob",)
-
 _TO_NAME_THE_RECORD = "Start the job again: it repeats the micro-batch, and the error names the position of the record."
 _POLL_SECONDS = 0.002
 _COMMIT_SECONDS = 0.05

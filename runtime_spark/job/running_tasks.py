@@ -6,8 +6,6 @@ from pyspark.sql import SparkSession
 
 from runtime_spark.sink.sinks import SinkWriter
 
-__all__ = ("what_runs",)
-
 
 def what_runs(writer: SinkWriter, spark: SparkSession, doing: str) -> str:
     """Describe what has not returned: a sink on the driver, or tasks. ``doing``: What Spark itself says about it."""

@@ -10,8 +10,6 @@ from runtime_spark.frames.layout import Layout
 from runtime_spark.sink.sinks import check_sink
 from runtime_spark.source.sources import check_source
 
-__all__ = ("runtime_view",)
-
 
 def runtime_view(plan: Plan, layout: Layout) -> RuntimeView:
     """Return how a session would run ``plan`` with ``layout``."""

@@ -13,8 +13,6 @@ from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.report.phases import COMMIT, PLANNING, SINKS, SOURCE, level
 from runtime_spark.frames.report_rows import SPAN
 
-__all__ = ("SparkTimes", "TaskTimes", "batch_phases", "spark_times", "task_times")
-
 _PLANNING: Final = ("latestOffset", "getBatch", "queryPlanning", "walCommit")
 _COMMIT: Final = ("commitOffsets", "commitBatch")
 _EXECUTED: Final = "addBatch"

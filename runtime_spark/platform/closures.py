@@ -9,8 +9,6 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-__all__ = ("from_bytes", "to_bytes")
-
 
 def to_bytes(value: Any) -> bytes:
     """Pickle ``value`` for ``from_bytes``."""

@@ -13,8 +13,6 @@ from dsv2.errors import ConfigurationError
 from dsv2.graph import Plan
 from dsv2.model.context import RuntimeExecutionMode
 
-__all__ = ("check_classic", "check_passages_on", "check_runs_on", "is_connect", "shared_folder")
-
 _CLASSIC = 'a classic session: SparkSession.builder.master(...), or spark-submit without "--remote"'
 
 

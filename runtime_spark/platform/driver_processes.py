@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ("describe_driver", "is_gone")
-
 
 def describe_driver(processes: Sequence[int]) -> dict[str, Any]:
     """Describe this driver as JSON values. ``processes``: The ids of its processes, Python first."""

@@ -11,8 +11,6 @@ from pyspark.sql import SparkSession
 from dsv2.errors import ConfigurationError
 from dsv2.version import __version__
 
-__all__ = ("check_executors", "check_planners")
-
 _PROJECT = ("dsv2", "runtime_spark")
 _PACKAGES = {
     "cloudpickle": "cloudpickle",

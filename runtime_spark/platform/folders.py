@@ -16,8 +16,6 @@ from dsv2.base.folders import Folder, LocalFolder
 from runtime_spark.platform.connect import is_connect, shared_folder
 from runtime_spark.platform.java_classes import java_class
 
-__all__ = ("driver_folder", "jvm_process", "open_folder")
-
 T = TypeVar("T")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ("java_class",)
-
 
 def java_class(jvm: Any, name: str) -> Any:
     """Return the Java class with the fully qualified ``name``.

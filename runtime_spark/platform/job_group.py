@@ -9,8 +9,6 @@ from pyspark.sql import SparkSession
 
 from runtime_spark.platform.connect import is_connect
 
-__all__ = ("JobGroup", "job_group")
-
 _NUMBERS = itertools.count()  # of this process
 
 

@@ -11,8 +11,6 @@ from pyspark.sql import SparkSession
 
 from runtime_spark.platform.java_classes import java_class
 
-__all__ = ("leave_out_warnings",)
-
 # Logger -> a regular expression for the messages to leave out. Each start or end of a query logs them.
 _MESSAGES: Mapping[str, str] = MappingProxyType(
     {

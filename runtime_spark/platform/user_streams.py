@@ -6,8 +6,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-__all__ = ("count_streams", "reads_the_same")
-
 
 def count_streams(dataframe: DataFrame) -> int:
     """Return the number of streams that ``dataframe`` reads, 0 for a batch DataFrame.

@@ -9,8 +9,6 @@ import pyspark
 
 from dsv2.errors import ConfigurationError
 
-__all__ = ("SUPPORTED", "check_pyspark", "check_spark")
-
 SUPPORTED = ((4, 2), (4, 3))
 """Major and minor versions, oldest first. The extra ``spark`` in pyproject.toml allows the same versions."""
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-__all__ = ("use_this_python",)
-
 
 def use_this_python(spark: SparkSession) -> None:
     """Let the Python workers of a local session run the Python of this program, instead of any ``python3``.

@@ -26,8 +26,6 @@ from runtime_spark.savepoint.state_entries import state_entries
 from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker, local_rows
 from runtime_spark.savepoint.tables import file_digests, holding_operators, write_tables
 
-__all__ = ("check_unused_path", "create_savepoint", "take_savepoint")
-
 _ENTRIES_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BLOBS, _PAGES = 4, 256  # that a task has in memory
 

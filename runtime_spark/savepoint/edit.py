@@ -32,8 +32,6 @@ from runtime_spark.savepoint.restoration import check_digests
 from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, local_rows, to_row_batches
 from runtime_spark.savepoint.tables import file_digests, write_tables
 
-__all__ = ("write_on_spark",)
-
 _STATE_SCHEMA = "subtask int, kind string, state string, key_bytes binary, value_bytes binary"
 
 

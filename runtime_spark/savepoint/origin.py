@@ -13,8 +13,6 @@ from dsv2.checks.json_documents import read_document, write_document
 from dsv2.dead_letters.replay import Replays
 from dsv2.savepoint.metadata import SavepointInfo, SourcePosition
 
-__all__ = ("NO_ORIGIN", "CheckpointOrigin")
-
 _NAME = "dsv2/origin.json"
 
 

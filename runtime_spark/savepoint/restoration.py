@@ -28,8 +28,6 @@ from runtime_spark.platform.folders import open_folder
 from runtime_spark.savepoint.origin import NO_ORIGIN, CheckpointOrigin
 from runtime_spark.savepoint.tables import file_digests
 
-__all__ = ("Restoration", "check_digests", "check_positions", "restoration_of")
-
 
 @dataclass(frozen=True)
 class Restoration:

@@ -29,8 +29,6 @@ from runtime_spark.frames.rows import (
 )
 from runtime_spark.frames.worker import load_job
 
-__all__ = ("RESTORE_SETTINGS", "FrameMaker", "empty_frames", "restore_frames")
-
 RESTORE_SETTINGS: Mapping[str, str] = MappingProxyType(
     {"spark.sql.cartesianProductExec.buffer.in.memory.threshold": "16"}  # frames that a task holds; others are spilled
 )

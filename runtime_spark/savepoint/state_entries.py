@@ -17,8 +17,6 @@ from runtime_spark.checkpoint.record import JobRecord
 from runtime_spark.platform.folders import driver_folder
 from runtime_spark.task.map_stage import JOURNAL, PAGES, SUBTASK
 
-__all__ = ("BLOB", "EXPECTED", "IN_JOURNAL", "PAGE", "state_entries")
-
 _ESCAPED = re.compile(r"[^\w\-!.~'()*,;:$&+=/@]")  # what java.net.URI escapes in a path
 
 # The kinds of entries, in the order in which a slot has them.

@@ -22,8 +22,6 @@ from runtime_spark.frames.state_history import StateHistory, StateSeal
 from runtime_spark.frames.state_key import StateKey
 from runtime_spark.savepoint.state_entries import BLOB, IN_JOURNAL, PAGE
 
-__all__ = ("ROWS_SCHEMA", "RowMaker", "local_rows", "to_row_batches")
-
 ROWS_SCHEMA = "uid string, subtask int, kind string, state string, key_bytes binary, value_bytes binary"
 _ARROW_SCHEMA = pa.schema(
     [("uid", pa.string()), *zip(COLUMNS, (pa.int32(), pa.string(), pa.string(), pa.binary(), pa.binary()), strict=True)]

@@ -23,8 +23,6 @@ from dsv2.savepoint.tables import SavepointTable, TableId
 from runtime_spark.frames.failures import marked_failures
 from runtime_spark.frames.session import writing_parquet
 
-__all__ = ("file_digests", "holding_operators", "write_tables")
-
 _TABLE = "table"
 _ROWS_PER_FILE = 1 << 20
 _HAVE_STATE = [kind.value for kind in RowKind if kind.is_of_state]

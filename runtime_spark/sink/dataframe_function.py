@@ -16,8 +16,6 @@ from dsv2.sources import ContinuedDataFrameSource
 from dsv2.streams.kinds import ConfiguredStream, GlobalStream, KeyedPartitionStream, NonKeyedPartitionStream
 from runtime_spark.frames.schema import schema_of
 
-__all__ = ("RowsSink", "TransformedRows", "through_dataframe")
-
 T = TypeVar("T")
 R = TypeVar("R")
 

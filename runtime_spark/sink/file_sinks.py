@@ -16,8 +16,6 @@ from runtime_spark.frames.session import writing_parquet
 from runtime_spark.platform.folders import open_folder
 from runtime_spark.sink.record_frames import decoded
 
-__all__ = ("FileSinkWriter",)
-
 
 class FileSinkWriter(AnyFileSinkWriter):
     """Writes to the file sink ``operator``. A micro-batch is written, and published when it is committed."""

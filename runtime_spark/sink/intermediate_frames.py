@@ -28,8 +28,6 @@ from runtime_spark.platform.user_streams import reads_the_same
 from runtime_spark.sink.dataframe_function import RowsSink, TransformedRows
 from runtime_spark.sink.sink_types import check_declared_type
 
-__all__ = ("PassedReports", "check_passages", "passed")
-
 _WITH_STATE = ("Aggregate", "Deduplicate", "Distinct", "Limit", "WithState")  # parts of the names of Spark's operators
 
 

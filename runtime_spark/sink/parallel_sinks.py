@@ -25,8 +25,6 @@ from runtime_spark.frames.worker import load_job, patient_collector
 from runtime_spark.frames.worker_resources import worker_resources
 from runtime_spark.platform.closures import from_bytes, to_bytes
 
-__all__ = ("ParallelSinks",)
-
 _SLOT = COLUMNS.index("slot")
 
 

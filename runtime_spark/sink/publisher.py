@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 
 from runtime_spark.sink.file_sinks import FileSinkWriter
 
-__all__ = ("Publisher",)
-
 _LOG = logging.getLogger("dsv2.spark.publisher")
 _POLL_SECONDS = 0.005
 _LONGEST_POLL_SECONDS = 0.5

@@ -19,8 +19,6 @@ from runtime_spark.frames.rows import decode_frame
 from runtime_spark.frames.schema import RecordWriter, schema_of
 from runtime_spark.frames.worker import load_job, patient_collector
 
-__all__ = ("decoded",)
-
 _LINE = "dsv2_line"
 
 

@@ -9,8 +9,6 @@ from dsv2.graph import Plan, sink_checks
 from dsv2.sinks import FileSink
 from runtime_spark.frames.schema import RecordWriter, schema_of
 
-__all__ = ("with_schema_checks",)
-
 
 def with_schema_checks(spark: SparkSession, plan: Plan) -> Plan:
     """Return ``plan`` with checks of the schema before file sinks that have an error policy."""

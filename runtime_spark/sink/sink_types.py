@@ -17,8 +17,6 @@ from dsv2.graph import Operator, Plan
 from dsv2.graph.record_types import declared_type
 from runtime_spark.frames.schema import RecordWriter
 
-__all__ = ("check_declared_type",)
-
 _EXAMPLES: dict[Any, Any] = {
     bool: True,
     int: 1,

@@ -36,8 +36,6 @@ from runtime_spark.sink.intermediate_frames import PassedReports
 from runtime_spark.sink.parallel_sinks import ParallelSinks
 from runtime_spark.sink.sink_types import check_declared_type
 
-__all__ = ("SinkWriter", "check_sink")
-
 _IN_ORDER = [COLUMNS.index(name) for name in ("slot", "seq", "channel")]
 
 

@@ -27,8 +27,6 @@ from runtime_spark.frames.schema import RecordReader
 from runtime_spark.frames.worker import WorkerJob, load_job, patient_collector
 from runtime_spark.frames.worker_resources import worker_resources
 
-__all__ = ("DataFrameFrames",)
-
 _ID = "__dsv2_id"
 _PARTITION_STRIDE = 1 << 33  # monotonically_increasing_id gives this distance to the first rows of two partitions
 _FRAMES_PER_ROW = 1 << 8  # the most that chained functions may emit for one row without losing the order

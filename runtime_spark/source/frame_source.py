@@ -30,8 +30,6 @@ from runtime_spark.frames.worker_resources import worker_resources
 from runtime_spark.platform.closures import from_bytes, to_bytes
 from runtime_spark.source.source_read import ReadOrder
 
-__all__ = ("PACE_SECONDS", "Feed", "SparkOffset", "FramePartition", "FrameStreamReader", "Planner", "feed_for")
-
 PACE_SECONDS = 0.01
 """The pause between two checks for new input."""
 

@@ -17,8 +17,6 @@ from runtime_spark.frames.worker import WorkerJob
 from runtime_spark.source.frame_source import PACE_SECONDS, Feed, Planner, SparkOffset
 from runtime_spark.source.source_read import IndexRange, range_rows
 
-__all__ = ("IndexedFeed", "StartFeed", "TickFeed")
-
 
 class CountingFeed(Feed):
     """A feed of indexed items, with their number and rate."""

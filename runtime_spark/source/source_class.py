@@ -17,8 +17,6 @@ from runtime_spark.frames.rows import ROW_SCHEMA
 from runtime_spark.platform.closures import to_bytes
 from runtime_spark.source.frame_source import Feed, SparkOffset
 
-__all__ = ("frame_source_class",)
-
 
 def frame_source_class(
     name: str, feed: Feed, packed: bytes, operator_id: int, clock: Clock, start: SparkOffset | None = None

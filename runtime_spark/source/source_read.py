@@ -19,8 +19,6 @@ from runtime_spark.frames.rows import OUTPUT_BYTES, FrameEncoder, Row
 from runtime_spark.frames.worker import WorkerJob
 from runtime_spark.platform.closures import from_bytes
 
-__all__ = ("ReadOrder", "ReadRange", "SourceRead", "IndexRange", "range_rows")
-
 _now_ms = SystemClock().now_ms
 _END = object()
 _READ_AT_ONCE = 16_384  # records of one subtask in memory at a time

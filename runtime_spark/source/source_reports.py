@@ -19,8 +19,6 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.runtime.sources.alignment import AlignmentBoard
 from dsv2.runtime.sources.offsets import Report
 
-__all__ = ("FileBoard", "ReportArchive", "ReportFile", "replace_file", "reports_as_of")
-
 _REPORTS = "dsv2/reports"
 
 

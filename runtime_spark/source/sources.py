@@ -35,8 +35,6 @@ from runtime_spark.source.source_reports import FileBoard, ReportFile
 from runtime_spark.source.split_feed import SplitFeed, whole_orders
 from runtime_spark.source.split_files import ObservedFeed
 
-__all__ = ("SourceOptions", "check_source", "source_frames", "source_streams", "tick")
-
 _STARTS = itertools.count()  # Spark warns when a name is registered again
 
 

@@ -21,8 +21,6 @@ from runtime_spark.source.frame_source import PACE_SECONDS, Feed, Planner, Spark
 from runtime_spark.source.source_read import range_rows
 from runtime_spark.source.source_reports import ReportFile
 
-__all__ = ("SplitFeed", "whole_orders")
-
 
 class SplitFeed(Feed):
     """The records of a source with splits.

@@ -23,8 +23,6 @@ from runtime_spark.frames.worker import WorkerJob
 from runtime_spark.source.frame_source import Feed, Planner, SparkOffset
 from runtime_spark.source.source_reports import replace_file
 
-__all__ = ("ObservedFeed", "SplitFiles")
-
 
 class ObservedFeed(Feed):
     """A feed whose planner writes the progress of its splits to a file in ``folder``."""

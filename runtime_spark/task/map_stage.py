@@ -32,7 +32,6 @@ from runtime_spark.task.stage import run_slot
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ("JOURNAL", "PAGES", "SUBTASK", "MapStage", "check_map_state", "with_map_state")
 
 _BLOB = t.StructType([t.StructField("blob", t.BinaryType())])
 _PAGE = t.StructType([t.StructField("map", t.StringType()), t.StructField("number", t.LongType())])

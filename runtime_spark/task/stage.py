@@ -21,7 +21,7 @@ from dsv2.base.clock import SystemClock
 from dsv2.checkpoint.key_samples import KeySampler
 from dsv2.errors import JobError
 from dsv2.model.record_batch import RecordBatch
-from dsv2.runtime.exchange.frames import Control
+from dsv2.runtime.exchange.control_log import Control
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.operator.subtask_restore import SubtaskRestore
@@ -50,7 +50,6 @@ from runtime_spark.source.source_read import ReadOrder, SourceRead
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ("STATE_SCHEMA", "SlotState", "batch_stage", "run_slot", "streaming_stage")
 
 STATE_SCHEMA = "blob binary"
 

@@ -7,7 +7,7 @@ from itertools import pairwise, product
 from typing import Any
 
 from dsv2.runtime.exchange.barrier_rounds import BARRIERS_WITHOUT_ALL, LATE_BARRIERS, LATE_BEHIND_BARRIERS
-from dsv2.runtime.exchange.frames import STATUS, WATERMARK
+from dsv2.runtime.exchange.control_log import STATUS, WATERMARK
 from tests.proofs.barrier_model import Limits
 from tests.proofs.events import Record
 from tests.proofs.invariants import require

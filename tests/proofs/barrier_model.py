@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dsv2.runtime.exchange.barrier_rounds import BARRIERS_WITHOUT_ALL, LATE_BARRIERS, LATE_BEHIND_BARRIERS
-from dsv2.runtime.exchange.frames import STATUS, WATERMARK
+from dsv2.runtime.exchange.control_log import STATUS, WATERMARK
 from tests.proofs.events import TICK
 from tests.proofs.model import DISORDER, END_OF_TIME, EXCEEDED, Reaction, Seen
 from tests.proofs.rules import Frozen, Status

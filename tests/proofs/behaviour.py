@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dsv2.runtime.exchange.frames import WATERMARK
+from dsv2.runtime.exchange.control_log import WATERMARK
 from tests.support import Signal, watermark
 
 __all__ = ("AGREES", "ECHO", "OWN", "Behaviour")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
-from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
+from dsv2.runtime.exchange.control_log import END, STATUS, WATERMARK
 from tests.support import ACTIVE, ENDED, IDLE, Signal, watermark
 
 __all__ = (

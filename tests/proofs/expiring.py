@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
-from dsv2.runtime.exchange.frames import STATUS, WATERMARK
+from dsv2.runtime.exchange.control_log import STATUS, WATERMARK
 from tests.proofs.events import Frame, Record
 from tests.proofs.invariants import require
 from tests.proofs.model import Seen

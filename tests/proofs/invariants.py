@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
-from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
+from dsv2.runtime.exchange.control_log import END, STATUS, WATERMARK
 from dsv2.watermark.event_time import EVENT_TIME, PROCESSING_TIME
 from tests.proofs.events import Frame, Record, shown_letter
 from tests.proofs.model import Seen

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2.extension.event_time import EventTimeExtension, TwoInputNonBroadcastEventTimeStreamProcessFunction
-from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
+from dsv2.runtime.exchange.control_log import END, STATUS, WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.testing import IdleStatus, StampedRecord, TwoInputNonBroadcastHarness
 from dsv2.watermark import LongWatermark, WatermarkDeclaration, extremum

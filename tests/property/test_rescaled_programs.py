@@ -20,7 +20,8 @@ from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStr
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import OperatorKind, Plan
 from dsv2.model.record_batch import RecordBatch
-from dsv2.runtime.exchange.frames import STATUS, WATERMARK, Frame
+from dsv2.runtime.exchange.control_log import STATUS, WATERMARK
+from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.rescale import EarlierInput, EarlierOperator, changes, rescaled_states
 from dsv2.runtime.rescale.snapshots import rescaled_stores

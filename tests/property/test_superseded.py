@@ -26,8 +26,7 @@ from dsv2 import (
 from dsv2.graph import builder
 from dsv2.graph.plan import Plan
 from dsv2.local import LocalRuntime
-from dsv2.runtime.exchange.control_log import Control, ControlLog
-from dsv2.runtime.exchange.frames import STATUS, WATERMARK
+from dsv2.runtime.exchange.control_log import STATUS, WATERMARK, Control, ControlLog
 from dsv2.sinks import CollectSink
 from tests.profiles import examples
 

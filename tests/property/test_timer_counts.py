@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dsv2 import ErrorPolicy
 from dsv2.extension.event_time import EventTimeExtension, EventTimeManager, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import AsyncOneInputStreamProcessFunction
-from dsv2.runtime.exchange.frames import WATERMARK
+from dsv2.runtime.exchange.control_log import WATERMARK
 from dsv2.sinks import CollectSink
 from dsv2.testing import OneInputHarness
 from dsv2.watermark.event_time import EVENT_TIME

@@ -15,7 +15,7 @@ from dsv2 import new_builder
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.jobs.progress import ChannelProgress, InputProgress
 from dsv2.model.record_batch import NO_RECORDS
-from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
+from dsv2.runtime.exchange.control_log import END, STATUS, WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.runtime.report.channels import Channels
 from dsv2.sinks import CollectSink

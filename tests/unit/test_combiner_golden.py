@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from dsv2.watermark import WatermarkDeclaration, new_builder
-from dsv2.watermark.combiner import AlignedWatermarkCombiner, WatermarkCombiner, new_combiner
+from dsv2.watermark.arrival_combiner import WatermarkCombiner
+from dsv2.watermark.combiner import AlignedWatermarkCombiner, new_combiner
 
 Case = dict[str, Any]
 

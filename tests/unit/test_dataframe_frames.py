@@ -10,7 +10,7 @@ import pyarrow as pa
 from dsv2 import ExecutionEnvironment
 from dsv2.base.columnar import Columnar
 from dsv2.graph import Operator, OperatorKind
-from dsv2.runtime.exchange.frames import END, START
+from dsv2.runtime.exchange.control_log import END, START
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from runtime_spark.frames.layout import REPORT_SLOT, Layout

@@ -20,7 +20,7 @@ import pytest
 
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.model.record_batch import RecordBatch
-from dsv2.runtime.exchange.frames import STATUS, WATERMARK
+from dsv2.runtime.exchange.control_log import STATUS, WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, EventTimeOfInputs
 from tests.support import Signal, driven, one_input, two_inputs, watermark

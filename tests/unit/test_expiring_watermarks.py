@@ -24,8 +24,9 @@ from dsv2 import (
 from dsv2.local import LocalRuntime
 from dsv2.testing import ManualClock, OneInputHarness, Pause, TestSource
 from dsv2.watermark import LongWatermarkBuilder, LongWatermarkDeclaration
+from dsv2.watermark.arrival_combiner import WatermarkCombiner
 from dsv2.watermark.channel_rules import rules_of
-from dsv2.watermark.combiner import WatermarkCombiner, new_combiner
+from dsv2.watermark.combiner import new_combiner
 
 SECOND = timedelta(seconds=1)
 LIFETIME = timedelta(seconds=3)

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from dsv2 import ExecutionEnvironment, IncompatibleCheckpointError, UserFunctionError
 from dsv2.base.clock import Clock, SystemClock
 from dsv2.model.record_batch import RecordBatch
-from dsv2.runtime.exchange.frames import END, START, Control
+from dsv2.runtime.exchange.control_log import END, START, Control
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.indexed_planner import DEFAULT_RECORDS_PER_BATCH
 from dsv2.sinks import CollectSink

@@ -16,7 +16,7 @@ from dsv2.extension.event_time import (
 )
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.local import LocalRuntime
-from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
+from dsv2.runtime.exchange.control_log import END, STATUS, WATERMARK
 from dsv2.runtime.sources.offsets import NOTHING_SENT
 from dsv2.runtime.sources.sent_watermarks import sent_before
 from dsv2.savepoint.metadata import SourcePosition

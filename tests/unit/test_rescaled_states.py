@@ -13,7 +13,7 @@ from dsv2.checkpoint.description import describe
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.graph import Exchange, Plan
-from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
+from dsv2.runtime.exchange.control_log import END, STATUS, WATERMARK
 from dsv2.runtime.operator.time_sender import SentBefore
 from dsv2.runtime.rescale import EarlierInput, EarlierOperator, InputChange, ProgramSuccession, Senders, changes
 from dsv2.runtime.rescale.fields import rescaled_fields

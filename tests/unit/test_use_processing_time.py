@@ -10,7 +10,7 @@ import pytest
 from dsv2 import ContractError, UndeclaredWatermarkError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.runtime.exchange.frames import STATUS, WATERMARK
+from dsv2.runtime.exchange.control_log import STATUS, WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.sinks import CollectSink
 from dsv2.testing import (

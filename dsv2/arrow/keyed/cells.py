@@ -11,8 +11,6 @@ import pyarrow.compute as pc
 
 from dsv2.arrow.encoding import Numbers
 
-__all__ = ("Cells", "FixedCells", "VariableCells", "new_cells")
-
 _FIXED: dict[Any, Any] = {
     pa.int64(): np.int64,
     pa.float64(): np.float64,

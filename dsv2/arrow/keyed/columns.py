@@ -26,8 +26,6 @@ from dsv2.spi import KeyedColumns
 from dsv2.state import RedistributionMode, StateDeclaration, TtlTimeCharacteristic, ValueStateDeclaration
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN, EventTimeOfInputs
 
-__all__ = ("ArrowKeyedColumns", "ColumnsLoader", "check_column_states", "empty_value")
-
 T = TypeVar("T")
 
 _AT_ONCE = 10_000

@@ -10,8 +10,6 @@ from dsv2.arrow.encoding import Numbers
 from dsv2.arrow.keyed.table import KeyedTable
 from dsv2.state import StateTtl, TtlUpdate
 
-__all__ = ("Clock", "Expiry")
-
 
 class Clock(Protocol):
     """The time by which values expire."""

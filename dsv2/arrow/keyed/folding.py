@@ -14,8 +14,6 @@ from dsv2.arrow.casts import array_of
 from dsv2.arrow.encoding import Numbers
 from dsv2.errors import ConfigurationError, SchemaError
 
-__all__ = ("HOWS", "Groups", "check_how", "fits_in_sum", "fold", "running")
-
 HOWS: Final = ("sum", "min", "max", "first", "last")
 
 _INT64 = np.iinfo(np.int64)

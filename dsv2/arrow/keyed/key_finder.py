@@ -14,8 +14,6 @@ from dsv2.arrow.keyed.keys import OTHER, KeyArray, Keys, decoded_keys, distinct_
 from dsv2.errors import ContractError
 from dsv2.runtime.serde.codec import Codec
 
-__all__ = ("FoundKeys", "KeyFinder")
-
 
 @dataclass(frozen=True, slots=True)
 class FoundKeys:

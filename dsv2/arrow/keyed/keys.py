@@ -20,19 +20,6 @@ from dsv2.errors import ContractError, InvalidKeyError
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.key_groups import stable_hash
 
-__all__ = (
-    "NUMBER",
-    "OTHER",
-    "TEXT",
-    "KeyArray",
-    "Keys",
-    "decoded_keys",
-    "distinct_keys",
-    "encoded_keys",
-    "key_columns",
-    "stored_type",
-)
-
 NUMBER: Final = "number"
 TEXT: Final = "text"
 OTHER: Final = "other"

@@ -22,8 +22,6 @@ import pyarrow as pa
 from dsv2.arrow.encoding import Numbers
 from dsv2.errors import CorruptDataError
 
-__all__ = ("decode_pages", "encode_pages")
-
 _Part: TypeAlias = list[bytes]
 """A part of each page."""
 

@@ -18,8 +18,6 @@ from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.runtime.state.migrations import FailedMigration
 from dsv2.runtime.state.rows import RowKind
 
-__all__ = ("ArrowPanes",)
-
 
 class ArrowPanes(ArrowKeyedColumns):
     """The windows of a subtask, by their start.

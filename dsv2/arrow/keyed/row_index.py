@@ -12,8 +12,6 @@ import numpy as np
 
 from dsv2.arrow.encoding import Numbers
 
-__all__ = ("RowIndex",)
-
 _Equal: TypeAlias = Callable[[Numbers, Numbers], Numbers]
 """Compares stored keys at ``rows`` with wanted keys at ``places``. Returns a boolean for each pair."""
 

@@ -15,8 +15,6 @@ from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.rows import RowKind, StateRow
 
-__all__ = ("StoredTable", "stored_columns", "stored_table", "type_name", "type_named")
-
 _TYPES = {
     "bool": pa.bool_(),
     "int64": pa.int64(),

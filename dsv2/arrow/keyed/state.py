@@ -19,8 +19,6 @@ from dsv2.arrow.schema import names_without_none, schema_of
 from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.state import ValueStateDeclaration
 
-__all__ = ("ArrowKeyedState", "Columns")
-
 T = TypeVar("T")
 
 Columns: TypeAlias = pa.Table | Mapping[str, Any]

@@ -22,8 +22,6 @@ from dsv2.errors import CorruptDataError, InvalidKeyError
 from dsv2.runtime.state.deadlines import Deadlines, DeadlinesState
 from dsv2.runtime.state.page_store import PageStore
 
-__all__ = ("ABSENT", "KeyedTable", "TableState", "decoded_page")
-
 ABSENT: Final = -1
 """The row of a key that has none."""
 

@@ -15,8 +15,6 @@ from dsv2.arrow.keyed.table import KeyedTable
 from dsv2.errors import ContractError
 from dsv2.spi import check_timestamp
 
-__all__ = ("TIMES", "ArrowTimers")
-
 TIMES = pa.list_(pa.int64())
 """The type of the only column of the table: the times of a key's timers, sorted."""
 TIMESTAMP = "timestamp"

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.fs as pafs
 
-__all__ = ("Directory", "FileLocation", "LocalFile", "SourceFile")
 
 _URI = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://([^/]*)(/.*)?", re.DOTALL)
 _AS_ARROW = {"s3a": "s3", "s3n": "s3"}  # Hadoop's names of S3

@@ -11,8 +11,6 @@ from dsv2.connectors.files.format import FileFormat
 from dsv2.errors import JobError
 from dsv2.sources import Portion, SplitDiscovery
 
-__all__ = ("FileSplit", "FilesDiscovery")
-
 
 @dataclass(frozen=True)
 class FileSplit:

@@ -9,8 +9,6 @@ from typing import Any, Generic, TypeVar
 from dsv2.connectors.files.directory import SourceFile
 from dsv2.sources import SplitBatch
 
-__all__ = ("FileFormat",)
-
 T_co = TypeVar("T_co", covariant=True)
 
 

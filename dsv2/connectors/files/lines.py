@@ -14,8 +14,6 @@ from dsv2.connectors.files.format import FileFormat
 from dsv2.errors import JobError
 from dsv2.sources import SplitBatch
 
-__all__ = ("json_lines", "text_lines")
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 

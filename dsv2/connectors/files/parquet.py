@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ("parquet_rows",)
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ("UnreadableFileError", "batches_of", "open_parquet")
 
 _ROWS_AT_ONCE = 4096
 _BYTES_AT_ONCE = 1 << 23

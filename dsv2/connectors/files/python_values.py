@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ("python_rows", "python_values")
-
 
 def python_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """Return the rows of ``batch``, by column name. Raises as ``python_values`` does."""

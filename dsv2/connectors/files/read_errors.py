@@ -9,8 +9,6 @@ from typing import Any, NoReturn, TypeVar
 from dsv2.base.record_position import Offset
 from dsv2.sources import SplitBatch
 
-__all__ = ("Unreadable", "split_batch", "unreadable_again")
-
 T = TypeVar("T")
 
 

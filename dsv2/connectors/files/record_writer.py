@@ -16,8 +16,6 @@ import pyarrow as pa
 from dsv2.base.printable import safe_repr
 from dsv2.errors import SchemaError
 
-__all__ = ("RecordWriter",)
-
 _BYTES = (bytes, bytearray, memoryview)
 _NO_LISTS = (*_BYTES, str, array, Set)
 # Arrow converts values of these classes to others without a word, but not those of the second ones.

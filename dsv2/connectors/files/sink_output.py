@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.fs as pafs
 
-__all__ = ("WrittenFiles", "read_files")
 
 _ATTEMPTS = 5
 

@@ -21,7 +21,6 @@ from dsv2.sources import DataclassSerializer, Portion, SplitBatch, SplitSource
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
-__all__ = ("FileSinkSource", "MicroBatches")
 
 T_co = TypeVar("T_co", covariant=True)
 

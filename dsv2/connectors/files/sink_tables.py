@@ -19,7 +19,6 @@ from dsv2.file_log.names import partition_folder, partition_values
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ("read_part", "table_schema")
 
 _ROWS_AT_ONCE = 4096
 _GREATEST_BLOCK = (1 << 31) - 1

@@ -17,7 +17,6 @@ from dsv2.sinks import FileSink, Sink
 if TYPE_CHECKING:
     from dsv2.connectors.files.record_writer import RecordWriter
 
-__all__ = ("FileSinkWriter", "SchemaCheck")
 
 T = TypeVar("T")
 

@@ -28,7 +28,6 @@ from dsv2.sources import (
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
-__all__ = ("FilesSource",)
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from dsv2.connectors.files.record_writer import RecordWriter
 
-__all__ = ("check_folder_names", "check_writable", "encoded", "joined", "lines", "partitions", "table_of", "writer_of")
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^")  # as Spark escapes them

@@ -15,8 +15,6 @@ from dsv2.connectors.files.format import FileFormat
 from dsv2.connectors.files.read_errors import Unreadable, split_batch, unreadable_again
 from dsv2.sources import SplitBatch
 
-__all__ = ("csv_rows",)
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 

@@ -18,8 +18,6 @@ from dsv2.connectors.formats.registry import SchemaRegistry, Subject, WrittenSch
 from dsv2.connectors.formats.wire import HEADER_BYTES, header, schema_id_of
 from dsv2.errors import ConfigurationError
 
-__all__ = ("AvroDecoder", "AvroEncoder", "ParsedSchema", "keep_all_digits", "parsed_schema")
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 T_contra = TypeVar("T_contra", contravariant=True)

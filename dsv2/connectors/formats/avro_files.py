@@ -17,8 +17,6 @@ from dsv2.connectors.formats.error import reason_of
 from dsv2.errors import Dsv2Error, JobError
 from dsv2.sources import SplitBatch
 
-__all__ = ("avro_files",)
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 

@@ -11,8 +11,6 @@ from dsv2.connectors.formats.avro_values import primitive_of
 from dsv2.connectors.formats.error import FormatError
 from dsv2.connectors.formats.record_classes import ANYTHING, Field, alternatives, fields_of, is_record_class
 
-__all__ = ("Convert", "Matching", "Schema", "branches_of", "reader_of", "symbols_of")
-
 Schema: TypeAlias = Any
 """A parsed schema: a name, a dict, or a list of schemas."""
 Convert: TypeAlias = Callable[[Any], Any]

@@ -15,8 +15,6 @@ from uuid import UUID
 from dsv2.connectors.formats.error import FormatError, shown
 from dsv2.connectors.formats.plain_values import plain
 
-__all__ = ("Take", "primitive_of", "refused", "taker_of_primitive", "trusted")
-
 T = TypeVar("T", datetime, time)
 Take: TypeAlias = Callable[[Any], Any]
 """Returns what fastavro writes for a value, or raises ``FormatError``."""

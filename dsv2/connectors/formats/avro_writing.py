@@ -13,8 +13,6 @@ from dsv2.connectors.formats.fast_path import Encode, with_fast_path
 from dsv2.connectors.formats.plain_values import plain
 from dsv2.connectors.formats.record_classes import Field, alternatives, fields_of, is_record_class
 
-__all__ = ("taker_of", "with_trusted_records")
-
 _NAMED = ("record", "error", "enum", "fixed")
 _TEXT = {"type": "string"}
 

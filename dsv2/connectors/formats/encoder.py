@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from dsv2.connectors.formats.registry import Subject
 
-__all__ = ("PreparedEncoder",)
 
 T_contra = TypeVar("T_contra", contravariant=True)
 

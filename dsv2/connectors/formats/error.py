@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dsv2.base.printable import safe_repr
 
-__all__ = ("FormatError", "reason_of", "shown")
-
 
 class FormatError(ValueError):
     """Bytes do not match their schema, or a schema or record does not match the record class.

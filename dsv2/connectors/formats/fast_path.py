@@ -12,8 +12,6 @@ from types import NoneType
 from typing import Any, TypeAlias
 from uuid import UUID
 
-__all__ = ("Encode", "with_fast_path")
-
 Encode: TypeAlias = Callable[[Any], bytes]
 
 _NAMES = {"UTC": UTC, **{kind.__name__: kind for kind in (Decimal, NoneType, UUID, date, datetime, time)}}

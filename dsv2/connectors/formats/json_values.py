@@ -17,8 +17,6 @@ from dsv2.connectors.formats.fast_path import with_fast_path
 from dsv2.connectors.formats.plain_values import plain
 from dsv2.connectors.formats.record_classes import alternatives, fields_of, is_record_class
 
-__all__ = ("json_encoder",)
-
 _CONDITIONS: Mapping[Any, str] = {  # under which values are read as they were
     int: "type({0}) is int",
     float: "type({0}) is float and {0} - {0} == 0",  # not infinite or NaN

@@ -8,8 +8,6 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-__all__ = ("plain",)
-
 _CONVERSIONS: Mapping[type, Callable[[Any], Any]] = {  # datetime before date, of which it is a subclass
     int: int,
     float: float,

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
     from google.protobuf.message import Message
 
-__all__ = ("ProtobufDecoder", "ProtobufEncoder")
 
 M = TypeVar("M", bound="Message")
 M_co = TypeVar("M_co", bound="Message", covariant=True)

@@ -10,8 +10,6 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_ori
 
 from dsv2.errors import ConfigurationError
 
-__all__ = ("ANYTHING", "Field", "alternatives", "fields_of", "is_record_class")
-
 ANYTHING: Any = object()
 """Among the alternatives of a hint: every value fits."""
 

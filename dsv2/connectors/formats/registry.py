@@ -17,8 +17,6 @@ from dsv2.model.resource import Resource
 if TYPE_CHECKING:
     from dsv2.connectors.formats.registry_client import RegistryClient
 
-__all__ = ("MessagePart", "Reference", "SchemaRegistry", "Subject", "SubjectNameStrategy", "WrittenSchema")
-
 
 class MessagePart(Enum):
     """A part of a Kafka message."""

@@ -18,8 +18,6 @@ from dsv2.connectors.formats.error import FormatError
 from dsv2.connectors.formats.registry import Reference, WrittenSchema
 from dsv2.errors import ConfigurationError, JobError
 
-__all__ = ("RegistryClient", "check_options")
-
 T = TypeVar("T")
 
 _DEFAULTS = {"timeout": 30}  # the client would wait without a limit

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from dsv2.connectors.formats.error import FormatError
 
-__all__ = ("HEADER_BYTES", "header", "message_header", "message_indexes", "schema_id_of")
-
 HEADER_BYTES = 5
 _HEADER = struct.Struct(">bI")
 _MOST_INDEXES = 100

@@ -26,8 +26,6 @@ from dsv2.connectors.kafka.client_log import KafkaClientLog
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
 from dsv2.connectors.kafka.split import TopicPartition
 
-__all__ = ("Broker", "CommittedOffset")
-
 T = TypeVar("T")
 RequestT = TypeVar("RequestT")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ("DeliveryGuarantee", "OnOffsetsOutOfRange", "SplitAssignment")
-
 
 class DeliveryGuarantee(Enum):
     """The guarantee for records in the topic (Flink ``DeliveryGuarantee``; there is no ``NONE``)."""

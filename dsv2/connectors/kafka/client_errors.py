@@ -10,8 +10,6 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.errors import JobError
 
-__all__ = ("ClientErrors", "failure_of", "is_permanent", "reported")
-
 _PERMANENT = {
     KafkaError._AUTHENTICATION: "The brokers rejected the credentials",
     KafkaError.SASL_AUTHENTICATION_FAILED: "The brokers rejected the credentials",

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from dsv2.connectors.client_log import ClientLog
 
-__all__ = ("KafkaClientLog",)
-
 _LOG = ClientLog("dsv2.connectors.kafka.client")
 
 

@@ -12,8 +12,6 @@ from dsv2.checks.arguments import as_milliseconds
 from dsv2.connectors.client_library import require_client_library
 from dsv2.errors import ConfigurationError
 
-__all__ = ("MAX_MESSAGE_BYTES", "Config", "KafkaConnection")
-
 Config: TypeAlias = dict[str, Any]
 
 # Options that the connector sets, with the argument to use instead.

@@ -12,8 +12,6 @@ from dsv2.connectors.kafka.pool import Pool
 from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.errors import JobError
 
-__all__ = ("RangeConsumer", "consumers")
-
 _ANSWER_SECONDS = 10.0
 
 

@@ -16,8 +16,6 @@ from dsv2.sources import AssignmentState, Portion, SplitDiscovery
 if TYPE_CHECKING:
     from dsv2.connectors.kafka.broker import Broker
 
-__all__ = ("KafkaDiscovery",)
-
 
 @dataclass(frozen=True, slots=True)
 class _Range:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Generic, SupportsIndex, TypeAlias, TypeVar
 
-__all__ = ("Headers", "MessageEncoder", "checked_timestamp")
-
 T = TypeVar("T")
 Headers: TypeAlias = Collection[tuple[str, bytes | None]]
 

@@ -10,8 +10,6 @@ from typing import Protocol
 from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.errors import ConfigurationError, JobError
 
-__all__ = ("OffsetLookup", "OffsetsInitializer")
-
 
 class OffsetLookup(Protocol):
     """Looks up offsets at the brokers. The methods raise ``JobError`` if the brokers do not answer."""

@@ -12,8 +12,6 @@ from dsv2.base.secrets import ClientOptions, OptionValue
 from dsv2.connectors.kafka.option_names import OPTION_NAMES
 from dsv2.errors import ConfigurationError, InternalError
 
-__all__ = ("check_options",)
-
 # The client library checks options in order and stops at the first unknown one. A final unknown option prevents it from
 # creating a client and connecting.
 _LAST = "dsv2.last"

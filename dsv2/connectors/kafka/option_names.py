@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ("OPTION_NAMES",)
-
 _NAMES = """
 acks allow.auto.create.topics api.version.request.timeout.ms auto.commit.interval.ms batch.num.messages batch.size
 broker.address.family broker.address.ttl check.crcs client.dns.lookup client.id client.rack compression.codec

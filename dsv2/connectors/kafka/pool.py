@@ -16,8 +16,6 @@ from typing import Generic, Protocol, TypeVar
 
 from dsv2.connectors.kafka.connection import KafkaConnection
 
-__all__ = ("Pool", "PooledClient")
-
 
 class PooledClient(Protocol):
     """A client that a pool can keep."""

@@ -22,8 +22,6 @@ from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.errors import JobError
 from dsv2.model.record_batch import RecordBatch
 
-__all__ = ("RecordProducer", "TransactionalProducer", "producers")
-
 T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)

@@ -15,8 +15,6 @@ from dsv2.errors import JobError
 from dsv2.model.record_batch import RecordBatch
 from dsv2.sources import SourceReader, SplitBatch
 
-__all__ = ("KafkaReader",)
-
 T_co = TypeVar("T_co", covariant=True)
 
 _MESSAGES_AT_ONCE = 8192

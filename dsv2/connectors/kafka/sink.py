@@ -18,7 +18,6 @@ from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo
 if TYPE_CHECKING:
     from dsv2.connectors.kafka.transactions import Transactions
 
-__all__ = ("KafkaSink",)
 
 T = TypeVar("T")
 

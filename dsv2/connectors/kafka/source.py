@@ -31,8 +31,6 @@ from dsv2.sources import (
     SplitEnumeratorContext,
 )
 
-__all__ = ("KafkaSource",)
-
 T_co = TypeVar("T_co", covariant=True)
 
 _ASSIGNERS: Mapping[SplitAssignment, SplitAssigner[KafkaSplit]] = {

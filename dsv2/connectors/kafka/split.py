@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ("KafkaSplit", "TopicPartition")
-
 
 class TopicPartition(NamedTuple):
     """A partition of a topic."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from dsv2.connectors.kafka.choices import OnOffsetsOutOfRange
 from dsv2.connectors.kafka.offsets import OffsetsInitializer
 
-__all__ = ("Subscription",)
-
 
 @dataclass(frozen=True)
 class Subscription:

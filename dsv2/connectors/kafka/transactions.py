@@ -22,8 +22,6 @@ from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.errors import JobError
 from dsv2.sinks import SinkBatch, SinkInfo
 
-__all__ = ("Transactions",)
-
 T = TypeVar("T")
 _brokers: Pool[Broker] = Pool(lambda connection: Broker(connection, SystemClock()))
 

@@ -35,8 +35,6 @@ from psycopg.types.multirange import Multirange, MultirangeInfo
 from psycopg.types.range import Range, RangeInfo
 from psycopg.types.string import TextLoader
 
-__all__ = ("ADAPTERS", "ColumnRule", "is_same_conversion", "plain", "rule_of")
-
 ColumnRule: TypeAlias = Callable[[Any], Any]
 
 _MISSING = ("NaTType", "NAType")  # pandas.NaT, pandas.NA

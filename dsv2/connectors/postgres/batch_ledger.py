@@ -22,8 +22,6 @@ from dsv2.connectors.postgres.table_rows import RowError, TableRows
 from dsv2.errors import JobError
 from dsv2.sinks import SinkBatch, SinkInfo
 
-__all__ = ("BatchLedger",)
-
 T = TypeVar("T")
 _SINK_ITSELF = -1  # the subtask number of the entry that holds the sink's parallelism
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-__all__ = ("ChangeKind", "RowChange", "UndecodedValue")
-
 T_co = TypeVar("T_co", covariant=True)
 
 ChangeKind: TypeAlias = Literal["snapshot", "insert", "update", "delete"]

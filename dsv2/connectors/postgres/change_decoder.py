@@ -15,8 +15,6 @@ from dsv2.connectors.postgres.pgoutput import ABSENT, Column, Relation, Relation
 from dsv2.connectors.postgres.split import KeyColumn
 from dsv2.errors import JobError
 
-__all__ = ("Change", "ChangeDecoder", "TableColumns", "another_key", "columns_of")
-
 T_co = TypeVar("T_co", covariant=True)
 
 _SHOWN_CHARACTERS = 100

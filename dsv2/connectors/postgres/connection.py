@@ -11,8 +11,6 @@ from dsv2.checks.arguments import as_milliseconds
 from dsv2.connectors.client_library import require_client_library
 from dsv2.errors import ConfigurationError
 
-__all__ = ("PostgresConnection",)
-
 # The parts of a conninfo that are shown if they look valid. An unescaped password can end up in any part.
 _SHOWN = {
     "host": re.compile(r"@?[\w./-]+(,[\w./-]+)*|[0-9a-fA-F:.,]+"),

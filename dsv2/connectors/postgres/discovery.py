@@ -12,8 +12,6 @@ from dsv2.connectors.postgres.split import LOG, PostgresSplit
 from dsv2.sources import AssignmentState, Portion, SplitDiscovery, SplitEnumeratorContext
 from dsv2.watermark import Watermark
 
-__all__ = ("PostgresDiscovery",)
-
 _QUIET_BYTES = 4 << 20
 """Advance over so many bytes of the log even without changes of the table, so that the slot can release them."""
 

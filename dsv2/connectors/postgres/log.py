@@ -10,8 +10,6 @@ from dsv2.connectors.postgres.settings import ReplicationSettings
 from dsv2.connectors.postgres.split import lsn_text, parse_lsn
 from dsv2.errors import JobError
 
-__all__ = ("Log", "confirmed_lsn")
-
 _MESSAGES_AT_ONCE = 2048
 _PEEK = (
     "SELECT data FROM pg_logical_slot_peek_binary_changes($1, $2, NULL, 'proto_version', '1', 'publication_names', $3)"

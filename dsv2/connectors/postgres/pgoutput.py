@@ -13,8 +13,6 @@ from typing import NamedTuple, TypeAlias
 from dsv2.connectors.postgres.change import ChangeKind
 from dsv2.errors import CorruptDataError
 
-__all__ = ("ABSENT", "Column", "Relation", "RelationChange", "TextRow", "TextValue", "Truncation", "changes")
-
 
 class _Absent:
     """A value that the server does not send: a TOASTed value that an update did not change, or a non-key column of an

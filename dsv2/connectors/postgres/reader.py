@@ -18,8 +18,6 @@ from dsv2.connectors.postgres.split import LOG, PostgresSplit, lsn_text
 from dsv2.model.record_batch import RecordBatch
 from dsv2.sources import SourceReader, SplitBatch
 
-__all__ = ("PostgresReader",)
-
 T_co = TypeVar("T_co", covariant=True)
 
 _ROWS_AT_ONCE = 2048

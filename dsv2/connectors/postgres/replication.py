@@ -21,8 +21,6 @@ from dsv2.connectors.postgres.split import LOG, KeyColumn, PostgresSplit, lsn_te
 from dsv2.connectors.postgres.table import Table, replicated_table
 from dsv2.errors import JobError
 
-__all__ = ("ROW_NUMBER", "Replication", "copy_of")
-
 T = TypeVar("T")
 
 ROW_NUMBER = "dsv2_row"

@@ -17,8 +17,6 @@ from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.settings import parse_table_name
 from dsv2.errors import JobError
 
-__all__ = ("Connection", "Server", "listed", "named", "opened", "statement")
-
 T = TypeVar("T")
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 

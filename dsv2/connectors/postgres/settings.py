@@ -10,8 +10,6 @@ from typing import Any, Generic, TypeVar
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.errors import ConfigurationError
 
-__all__ = ("LOG_BYTES_PER_BATCH", "ReplicationSettings", "TableWriter", "parse_table_name")
-
 T = TypeVar("T")
 
 LOG_BYTES_PER_BATCH = 64 << 20

@@ -17,7 +17,6 @@ from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo
 if TYPE_CHECKING:
     from dsv2.connectors.postgres.table_rows import RowChecker
 
-__all__ = ("PostgresSink",)
 
 T = TypeVar("T")
 

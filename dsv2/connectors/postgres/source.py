@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from dsv2.connectors.postgres.change_decoder import ChangeDecoder
     from dsv2.connectors.postgres.discovery import PostgresDiscovery
 
-__all__ = ("IfSlotExists", "PostgresSource", "drop_replication")
 
 T_co = TypeVar("T_co", covariant=True)
 _LSN = re.compile(r"[0-9A-Fa-f]+/[0-9A-Fa-f]+")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ("LOG", "KeyColumn", "PostgresSplit", "lsn_text", "parse_lsn")
-
 LOG = "log"
 
 

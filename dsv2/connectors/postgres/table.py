@@ -11,8 +11,6 @@ from psycopg import sql
 from dsv2.connectors.postgres.server import Connection, named
 from dsv2.errors import JobError
 
-__all__ = ("Table", "TableColumn", "replicated_table", "table_of")
-
 _TABLE = """
 WITH RECURSIVE found AS (
     SELECT pg_class.oid, nspname, relname, relkind = 'r' AND relpersistence = 'p', relreplident::text

@@ -14,8 +14,6 @@ from dsv2.connectors.postgres.server import Connection, Server, listed, named, s
 from dsv2.connectors.postgres.settings import TableWriter
 from dsv2.connectors.postgres.table import table_of
 
-__all__ = ("RowChecker", "RowError", "TableRows")
-
 T = TypeVar("T")
 
 _SHOWN_CHARACTERS = 200

@@ -16,8 +16,6 @@ from dsv2.watermark.event_time import EVENT_TIME as EVENT_TIME_IDENTIFIER
 from dsv2.watermark.event_time import IDLE_STATUS as IDLE_STATUS_IDENTIFIER
 from dsv2.watermark.event_time import USE_PROCESSING_TIME as USE_PROCESSING_TIME_IDENTIFIER
 
-__all__ = ("EVENT_TIME", "IDLE_STATUS", "USE_PROCESSING_TIME")
-
 # Not with new_builder, which reserves these identifiers.
 _MIN = WatermarkCombinationPolicy(NumericWatermarkCombinationFunction.MIN, combine_wait_for_all_channels=True)
 _AND = WatermarkCombinationPolicy(BoolWatermarkCombinationFunction.AND, combine_wait_for_all_channels=True)

@@ -10,8 +10,6 @@ from dsv2.extension.event_time.generator import EventTimeWatermarkGeneratorBuild
 from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, Watermark
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME
 
-__all__ = ("EventTimeExtension",)
-
 T = TypeVar("T")
 
 

@@ -23,16 +23,6 @@ from dsv2.model.context import (
     TwoOutputPartitionedContext,
 )
 
-__all__ = (
-    "AsyncOneInputEventTimeStreamProcessFunction",
-    "EventTimeManager",
-    "EventTimeProcessFunction",
-    "OneInputEventTimeStreamProcessFunction",
-    "TwoInputBroadcastEventTimeStreamProcessFunction",
-    "TwoInputNonBroadcastEventTimeStreamProcessFunction",
-    "TwoOutputEventTimeStreamProcessFunction",
-)
-
 IN_contra = TypeVar("IN_contra", contravariant=True)
 IN1_contra = TypeVar("IN1_contra", contravariant=True)
 IN2_contra = TypeVar("IN2_contra", contravariant=True)

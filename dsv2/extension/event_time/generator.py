@@ -25,15 +25,6 @@ from dsv2.spi import BatchFunction, EmitBatch, FailedRecordError, TickingFunctio
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN, USE_PROCESSING_TIME
 
-__all__ = (
-    "EventTimeExtractor",
-    "EventTimeWatermarkGeneratorBuilder",
-    "REPLACED",
-    "Mode",
-    "WatermarkGenerator",
-    "WatermarkStrategyBuilder",
-)
-
 T = TypeVar("T")
 
 EventTimeExtractor: TypeAlias = Callable[[T], int]

@@ -23,8 +23,6 @@ from dsv2.streams.kinds import (
     NonKeyedPartitionStream,
 )
 
-__all__ = ("interval_join", "join", "join_by_key", "join_keyed", "processing_time_temporal_join", "window_join")
-
 K = TypeVar("K", bound=Hashable)
 IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")

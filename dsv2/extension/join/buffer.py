@@ -13,8 +13,6 @@ from typing import Any, TypeAlias
 from dsv2.extension.join.contents import MATCHED, TIME
 from dsv2.spi import Pane, Panes, check_window_end
 
-__all__ = ("BufferedRecord", "JoinBuffer")
-
 BufferedRecord: TypeAlias = list[Any]
 """Timestamp (ms), record, and whether it is matched (or has been emitted as unmatched)."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ("BUFFERED_ROWS", "LATEST", "LATEST_ROWS", "MATCHED", "RECORD", "TIME", "WAITING")
-
 BUFFERED_ROWS: Final = "buffered rows"
 """Interval joins. A row is a list: timestamp (ms), record, and whether it is matched (or emitted as unmatched)."""
 TIME: Final = 0

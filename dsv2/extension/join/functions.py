@@ -14,22 +14,6 @@ from dsv2.model.context import Collector, RuntimeContext
 from dsv2.model.output_tag import OutputTag
 from dsv2.spi import FailedCallbackError, Position, WrappingFunction, check_returned
 
-__all__ = (
-    "CallableJoinFunction",
-    "JoinFunction",
-    "JoinProcessFunction",
-    "JoinType",
-    "JoinTypeChoice",
-    "Joining",
-    "LateRecord",
-    "as_join_function",
-    "check_late",
-    "reading_declares",
-    "require_keyed",
-    "take_late",
-    "written_by_user",
-)
-
 IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")

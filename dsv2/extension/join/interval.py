@@ -37,8 +37,6 @@ from dsv2.spi import (
     refuse_returned,
 )
 
-__all__ = ("ExistenceJoin", "IntervalJoin", "PairJoin", "Side", "new_interval_join")
-
 IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")

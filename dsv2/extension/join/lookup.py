@@ -18,8 +18,6 @@ from dsv2.model.async_settings import AsyncSettings
 from dsv2.model.context import Collector, PartitionedContext
 from dsv2.model.resource import Resource
 
-__all__ = ("LookupCache", "lookup_join")
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 IN = TypeVar("IN")

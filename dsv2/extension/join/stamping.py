@@ -7,8 +7,6 @@ from typing import Generic, Self, TypeVar
 from dsv2.model.context import Collector, RuntimeContext
 from dsv2.spi import StampedSideOutput, stamping_collector
 
-__all__ = ("Stamping",)
-
 OUT = TypeVar("OUT")
 
 

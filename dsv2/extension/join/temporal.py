@@ -24,8 +24,6 @@ from dsv2.spi import FailedCallbackError, FailedRecordError, check_returned
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from dsv2.watermark.event_time import LONG_MAX
 
-__all__ = ("OnSnapshotTimeout", "TemporalJoin")
-
 IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")

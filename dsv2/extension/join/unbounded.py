@@ -12,8 +12,6 @@ from dsv2.model.context import Collector, PartitionedContext
 from dsv2.spi import FailedCallbackError, refuse_returned
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
 
-__all__ = ("UnboundedJoin",)
-
 IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")

@@ -21,8 +21,6 @@ from dsv2.model.context import Collector, PartitionedContext
 from dsv2.model.output_tag import OutputTag
 from dsv2.spi import FailedCallbackError, Position, refuse_returned
 
-__all__ = ("ExistenceInWindow", "JoinInWindow", "WindowJoin")
-
 IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")

@@ -26,8 +26,6 @@ from dsv2.functions import (
 from dsv2.model.output_tag import OutputTag
 from dsv2.state import AggregateFunction
 
-__all__ = ("aggregate", "reduce", "window", "with_late_output")
-
 T = TypeVar("T")
 IN = TypeVar("IN")
 IN1 = TypeVar("IN1")

@@ -22,8 +22,6 @@ from dsv2.spi import (
     stamping_collector,
 )
 
-__all__ = ("Callbacks", "IncrementalCallbacks", "Shape")
-
 _BATCH_RECORDS = 1024
 
 

@@ -9,8 +9,6 @@ from typing import Any, TypeAlias
 
 from dsv2.state import AggregateFunction
 
-__all__ = ("NOTHING", "Contents", "Put", "accumulators", "pairs_of_lists", "record_lists", "reduced_records")
-
 Put: TypeAlias = Callable[[Any, Any], Any]
 """Puts a record into a content. Returns the new content, which may be the same object."""
 

@@ -17,8 +17,6 @@ from dsv2.state import (
     ValueStateDeclaration,
 )
 
-__all__ = ("OneInputWindowContext", "TwoInputWindowContext", "WindowContext")
-
 T = TypeVar("T")
 R = TypeVar("R")
 K = TypeVar("K")

@@ -13,8 +13,6 @@ from dsv2.extension.window.windows import NEVER, WindowEnvironment, Windows
 from dsv2.spi import KeyEntry
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 
-__all__ = ("CountWindows", "GlobalWindow")
-
 _NO_TIME: Final = -1
 
 

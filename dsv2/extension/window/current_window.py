@@ -12,8 +12,6 @@ from dsv2.spi import PartitionAccess
 from dsv2.state import StateDeclaration
 from dsv2.watermark.event_time import LONG_MAX
 
-__all__ = ("OneInputCurrentWindow", "TwoInputCurrentWindow", "CurrentWindow")
-
 
 class CurrentWindow:
     """``WindowContext``. One object is reused for all windows."""

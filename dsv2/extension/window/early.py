@@ -10,8 +10,6 @@ from dsv2.extension.window.strategy import EarlyFiring, TimeType
 from dsv2.spi import KeyEntry
 from dsv2.watermark.event_time import LONG_MIN
 
-__all__ = ("EarlyFirings",)
-
 
 class EarlyFirings:
     """The early firings of the windows of the current key. A window without new records does not fire early."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ("CONTENTS", "COUNT", "EARLY", "ENDS", "STATES", "TRIGGER")
-
 # Strings are names of user states; numbers from 0 are used by the runtime. All but COUNT hold a dict by window start.
 CONTENTS: Final = -1
 """The content of each window of the key, except for tumbling and sliding windows, which are stored in panes."""

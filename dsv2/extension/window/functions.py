@@ -21,13 +21,6 @@ from dsv2.model.context import (
 from dsv2.state import StateDeclaration
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
-__all__ = (
-    "OneInputWindowStreamProcessFunction",
-    "TwoInputNonBroadcastWindowStreamProcessFunction",
-    "TwoOutputWindowStreamProcessFunction",
-    "WindowProcessFunction",
-)
-
 IN_contra = TypeVar("IN_contra", contravariant=True)
 IN1_contra = TypeVar("IN1_contra", contravariant=True)
 IN2_contra = TypeVar("IN2_contra", contravariant=True)

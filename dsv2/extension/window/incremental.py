@@ -13,8 +13,6 @@ from dsv2.extension.window.functions import OneInputWindowStreamProcessFunction
 from dsv2.model.context import Collector, PartitionedContext
 from dsv2.state import AggregateFunction
 
-__all__ = ("AggregatingFunction", "EmitResult", "IncrementalFunction", "ReducingFunction")
-
 T = TypeVar("T")
 IN = TypeVar("IN")
 ACC = TypeVar("ACC")

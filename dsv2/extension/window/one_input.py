@@ -14,8 +14,6 @@ from dsv2.extension.window.window_operator import OneInputRecordsWindowed
 from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
-__all__ = ("OneInputWindowed",)
-
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 

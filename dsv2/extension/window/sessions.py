@@ -9,8 +9,6 @@ from dsv2.extension.window.strategy import SessionWindowStrategy
 from dsv2.extension.window.windows import WindowEnvironment, Windows
 from dsv2.spi import KeyEntry, last_of
 
-__all__ = ("SessionWindows",)
-
 
 class SessionWindows(Windows):
     """Session windows. The sessions of a key do not overlap, so their start identifies them."""

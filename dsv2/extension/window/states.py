@@ -9,8 +9,6 @@ from dsv2.extension.window.functions import WindowProcessFunction
 from dsv2.extension.window.strategy import SessionWindowStrategy, WindowStrategy
 from dsv2.state import RedistributionMode, StateDeclaration
 
-__all__ = ("check_window_states",)
-
 
 def check_window_states(function: WindowProcessFunction, strategy: WindowStrategy) -> None:
     """Check what ``function`` returns from ``use_window_states``.

@@ -12,17 +12,6 @@ from dsv2.checks.arguments import as_choice, as_milliseconds, is_whole_number
 from dsv2.errors import ConfigurationError
 from dsv2.extension.window.triggers import WindowTrigger
 
-__all__ = (
-    "CountWindowStrategy",
-    "EarlyFiring",
-    "GlobalWindowStrategy",
-    "SessionWindowStrategy",
-    "SlidingWindowStrategy",
-    "TimeType",
-    "TimeTypeChoice",
-    "WindowStrategy",
-)
-
 _ZERO = timedelta(0)
 
 

@@ -17,8 +17,6 @@ from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import FailedCallbackError, FailedRecordError, KeyEntry, Pane, ProcessOne, last_of
 from dsv2.watermark.event_time import LONG_MAX
 
-__all__ = ("TimeWindows",)
-
 _ABSENT: Any = object()
 
 

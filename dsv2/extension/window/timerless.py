@@ -7,8 +7,6 @@ from typing import Any, NoReturn
 from dsv2.errors import ContractError
 from dsv2.spi import StampedSideOutput
 
-__all__ = ("TimerlessContext",)
-
 
 class _ClockOnly:
     """A ``ProcessingTimeManager`` without timers."""

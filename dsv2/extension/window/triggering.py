@@ -12,8 +12,6 @@ from dsv2.extension.window.strategy import TimeType
 from dsv2.extension.window.triggers import TriggerResult, WindowTrigger
 from dsv2.spi import FailedCallbackError, KeyEntry
 
-__all__ = ("Triggering",)
-
 # The cell of a window: the state of the trigger, its event timers, its processing timers, and whether it is purged.
 _STATE, _EVENT, _PROCESSING, _PURGED = range(4)
 _TIMERS = {TimeType.EVENT: _EVENT, TimeType.PROCESSING: _PROCESSING}

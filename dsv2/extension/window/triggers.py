@@ -12,17 +12,6 @@ from dsv2.checks.arguments import check_whole_number, is_number
 from dsv2.errors import ConfigurationError, ContractError
 from dsv2.watermark.event_time import LONG_MAX
 
-__all__ = (
-    "CountTrigger",
-    "DeltaTrigger",
-    "EventTimeTrigger",
-    "ProcessingTimeTrigger",
-    "PurgingTrigger",
-    "TriggerContext",
-    "TriggerResult",
-    "WindowTrigger",
-)
-
 IN = TypeVar("IN")
 IN_contra = TypeVar("IN_contra", contravariant=True)
 

@@ -15,8 +15,6 @@ from dsv2.model.context import Collector, NonPartitionedContext, PartitionedCont
 from dsv2.spi import PartitionAccess
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
-__all__ = ("TwoInputWindowed",)
-
 IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")

@@ -17,8 +17,6 @@ from dsv2.model.context import (
 )
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
-__all__ = ("TwoOutputWindowed",)
-
 IN = TypeVar("IN")
 OUT1 = TypeVar("OUT1")
 OUT2 = TypeVar("OUT2")

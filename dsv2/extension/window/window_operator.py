@@ -41,8 +41,6 @@ from dsv2.spi import (
 from dsv2.state import StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("OneInputRecordsWindowed", "Windowed")
-
 F = TypeVar("F", bound=WindowProcessFunction)
 
 

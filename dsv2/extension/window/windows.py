@@ -25,8 +25,6 @@ from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import FailedCallbackError, KeyEntry, ProcessOne, partition_access
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 
-__all__ = ("NEVER", "WindowEnvironment", "Windows")
-
 NEVER: Final = LONG_MAX + 1
 """The end of a window without end, which fires when the input has ended."""
 

@@ -14,19 +14,6 @@ from dsv2.watermark.value_text import ShownValue, greatest_shown, least_shown
 if TYPE_CHECKING:
     from dsv2.views.explain import PlanView
 
-__all__ = (
-    "Slowest",
-    "awaiting_event_time",
-    "event_time_of",
-    "event_time_of_splits",
-    "event_time_of_subtasks",
-    "has_ended",
-    "newest",
-    "is_active",
-    "is_idle",
-    "watermark_of",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Slowest:

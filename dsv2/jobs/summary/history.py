@@ -16,7 +16,6 @@ from dsv2.jobs.summary.rates import span_ms
 if TYPE_CHECKING:
     from dsv2.views.explain import PlanView
 
-__all__ = ("HISTORY", "History", "Moment", "OperatorMoment", "lag_of", "state_bytes_of", "total")
 
 HISTORY = 600
 """The number of micro-batches that a history keeps."""

@@ -19,8 +19,6 @@ from itertools import pairwise
 
 from dsv2.jobs.summary.history import Moment, OperatorMoment
 
-__all__ = ("WINDOW", "Level", "Pressure", "pressure_of")
-
 WINDOW = 5
 """The number of micro-batches that pressure is determined from."""
 

@@ -9,8 +9,6 @@ from itertools import pairwise
 from dsv2.jobs.progress import BatchProgress
 from dsv2.jobs.summary.splits import RECENT_MS
 
-__all__ = ("Rates", "span_ms", "spans_ms")
-
 Counts = tuple[int, int]
 
 

@@ -7,8 +7,6 @@ from typing import Final
 
 from dsv2.jobs.progress import JobProgress, SplitProgress
 
-__all__ = ("RECENT_MS", "active_splits", "moved_lately_ms", "status_of", "trouble_with")
-
 RECENT_MS: Final = 10_000
 """The time within which a split that moves has moved. If micro-batches take longer: within two of them."""
 

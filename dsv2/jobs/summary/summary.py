@@ -14,8 +14,6 @@ from dsv2.jobs.summary.pressure import Pressure, pressure_of
 from dsv2.jobs.summary.rates import spans_ms
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN, RESERVED
 
-__all__ = ("JobSummary", "OperatorSummary", "summarize")
-
 if TYPE_CHECKING:
     from dsv2.views.explain import OperatorView, PlanView
 

@@ -15,8 +15,6 @@ from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.barrier import BarrierWait, WhenExceeded
 from dsv2.watermark.barrier_combiner import BarrierCombiner, BarrierOrderError
 
-__all__ = ("BARRIERS_WITHOUT_ALL", "BLOCKED", "LATE_BARRIERS", "LATE_BEHIND_BARRIERS", "BarrierGate", "BarrierRounds")
-
 BLOCKED = "dsv2-blocked"
 """The identifier by which a gate holds the elements of all channels, instead of that of an aligned watermark."""
 BARRIERS_WITHOUT_ALL = "barriers_without_all_channels"

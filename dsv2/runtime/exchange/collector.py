@@ -8,8 +8,6 @@ from typing import Any
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
 from dsv2.spi import StampingCollector, check_timestamp
 
-__all__ = ("CurrentTimestamp", "OutputCollector")
-
 
 class CurrentTimestamp:
     """The timestamp in ms, if any, of the record or timer that is being processed. Emitted records inherit it."""

@@ -8,8 +8,6 @@ from typing import Any, Final
 from dsv2.base.columnar import Columnar, WholeNumbers
 from dsv2.model.record_batch import RecordBatch, Timestamps
 
-__all__ = ("COLUMNAR_FRAME_RECORDS", "ColumnBuffer")
-
 COLUMNAR_FRAME_RECORDS: Final = 1 << 15
 """The maximum for a columnar frame. It exceeds that of rows, because columns are smaller and have more overhead."""
 _BYTES: Final = 1 << 20  # in memory; the size at which a frame is full

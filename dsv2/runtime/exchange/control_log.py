@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-__all__ = ("END", "START", "STATUS", "WATERMARK", "Control", "ControlLog")
-
 WATERMARK: Final = 0
 STATUS: Final = 1
 END: Final = 2

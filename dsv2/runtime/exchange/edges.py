@@ -18,8 +18,6 @@ from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.state.key_groups import subtask_of
 
-__all__ = ("EdgeEmitter", "EdgeName", "HashEdge", "new_edge", "not_hashable")
-
 EdgeName: TypeAlias = tuple[str, int | str, str, int]
 """The upstream operator and its output, the downstream operator and its input."""
 

@@ -12,20 +12,6 @@ from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.state.partition import PartitionState
 
-__all__ = (
-    "Emit",
-    "EmitStamped",
-    "Emitter",
-    "EndGuard",
-    "InspectingEmitter",
-    "KeyGuard",
-    "NowhereEmitter",
-    "Observer",
-    "Tap",
-    "Withholding",
-    "fan_out",
-)
-
 Emit: TypeAlias = Callable[[Any], object]
 EmitStamped: TypeAlias = Callable[[Any, int | None], object]
 """Emits a record with a timestamp in ms, or None."""

@@ -7,19 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from dsv2.model.record_batch import NO_RECORDS, RecordBatch, Timestamps
 from dsv2.runtime.exchange.column_buffer import COLUMNAR_FRAME_RECORDS, ColumnBuffer
-from dsv2.runtime.exchange.control_log import END, START, STATUS, WATERMARK, Control, ControlLog
-
-__all__ = (
-    "END",
-    "MAX_FRAME_RECORDS",
-    "START",
-    "STATUS",
-    "WATERMARK",
-    "ChannelWriter",
-    "Control",
-    "EmitFrame",
-    "Frame",
-)
+from dsv2.runtime.exchange.control_log import Control, ControlLog
 
 MAX_FRAME_RECORDS: Final = 8192
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Protocol, TypeAlias
 from dsv2.errors import InternalError
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.barrier_rounds import BLOCKED, BarrierRounds
-from dsv2.runtime.exchange.frames import END, START, STATUS, WATERMARK, Control
+from dsv2.runtime.exchange.control_log import END, START, STATUS, WATERMARK, Control
 from dsv2.runtime.exchange.gate_report import InputReport, input_report
 from dsv2.runtime.exchange.gate_states import former_channels, with_new_channels
 from dsv2.watermark import WatermarkDeclaration
@@ -29,8 +29,6 @@ from dsv2.watermark.event_time import (
     all_idle,
 )
 from dsv2.watermark.expiry import ExpiringCombiner
-
-__all__ = ("BLOCKED", "Expiry", "GateListener", "InputGate", "KeyHooks")
 
 _Piece: TypeAlias = tuple[RecordBatch[Any], list[Control], int]
 """The rest of a frame: records, controls, and the number of records already removed, which positions include."""

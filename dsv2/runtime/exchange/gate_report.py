@@ -12,8 +12,6 @@ from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, USE
 from dsv2.watermark.holders import holders_of_event_time, holders_of_value, order_of
 from dsv2.watermark.value_text import shown_value
 
-__all__ = ("ALL_CHANNELS", "InputReport", "input_report")
-
 ALL_CHANNELS: Final = 16
 """With more channels only those that hold a watermark back are reported."""
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Sized
 from typing import Any, TypeAlias
 
-from dsv2.runtime.exchange.frames import END
+from dsv2.runtime.exchange.control_log import END
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.channel_rules import rules_of
-
-__all__ = ("GateState", "former_channels", "held_records", "with_new_channels")
 
 GateState: TypeAlias = tuple[Any, ...]
 """``InputGate.snapshot()``."""

@@ -15,8 +15,6 @@ from dsv2.runtime.exchange.position_tracing import Origin
 from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.state.key_groups import subtask_of
 
-__all__ = ("KeyCheck",)
-
 _CHECKED_KEYS = 1 << 18
 
 

@@ -15,8 +15,6 @@ from typing import Any
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.exchange.control_log import Control
 
-__all__ = ("pack_controls", "unpack_controls")
-
 _KINDS = 4
 
 

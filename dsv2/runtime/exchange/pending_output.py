@@ -8,8 +8,6 @@ from typing import Any
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.emitter import Emitter
 
-__all__ = ("HeldEmitter", "HeldOutput")
-
 
 class HeldOutput:
     """The emissions of a callback to all outputs, in order."""

@@ -16,8 +16,6 @@ from dsv2.model.record_batch import RecordBatch, Timestamps
 from dsv2.runtime.exchange.control_log import ControlLog
 from dsv2.runtime.exchange.frames import ChannelWriter
 
-__all__ = ("Origin", "PackedPosition", "TracedBatch", "TracedWriter", "suspended")
-
 PackedPosition: TypeAlias = tuple[str, SplitName, Offset]
 """A position as it is serialized: source, split and offset."""
 

@@ -33,8 +33,6 @@ from dsv2.state import TtlTimeCharacteristic
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from dsv2.watermark.event_time import EVENT_TIME, PROCESSING_TIME
 
-__all__ = ("AsyncCalls", "AsyncGateListener")
-
 P = ParamSpec("P")
 
 

@@ -21,8 +21,6 @@ from dsv2.runtime.operator.processors import Processor
 from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.report.metrics import DefaultCounter
 
-__all__ = ("AsyncBatchProcessor", "AsyncProcessor")
-
 _MOST_HELD = 10_000
 """Records that wait for earlier ones, of their key or in the order of emission, before reading pauses."""
 

@@ -21,8 +21,6 @@ from dsv2.runtime.state.undo import UndoLog
 from dsv2.spi import SkippableTimersFunction
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
-__all__ = ("AttemptingCalls",)
-
 R = TypeVar("R")
 
 

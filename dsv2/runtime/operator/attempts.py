@@ -17,8 +17,6 @@ from dsv2.runtime.report.metrics import DefaultMetricGroup
 from dsv2.runtime.report.policy_rules import SKIPPED_COUNTERS, PolicyRules
 from dsv2.runtime.state.undo import UndoLog
 
-__all__ = ("Attempts", "EmitLetter")
-
 EmitLetter: TypeAlias = Callable[[DeadLetter[Any], Received | None], object]
 """Called with each dead letter, and the record that can be processed again, if there is one."""
 

@@ -20,8 +20,6 @@ from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.undo import UndoLog
 from dsv2.spi import refuse_returned
 
-__all__ = ("CallRunner",)
-
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 

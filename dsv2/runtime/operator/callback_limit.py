@@ -19,8 +19,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ("CallbackTimeout", "callback_limit")
-
 _LOG = logging.getLogger(__name__)
 _SIGNAL = signal.SIGUSR2
 _OUR_PACKAGES = ("dsv2", "runtime_spark")

@@ -15,8 +15,6 @@ from dsv2.runtime.exchange.position_tracing import Origin
 from dsv2.runtime.operator.processors import Processor
 from dsv2.runtime.report.metrics import DefaultCounter
 
-__all__ = ("PIECE_RECORDS", "ChainBuilder", "ChainedEmitter", "ChainedOperator")
-
 PIECE_RECORDS = 1024
 """Records that are processed between checks for full channels. It bounds what a flat_map buffers."""
 

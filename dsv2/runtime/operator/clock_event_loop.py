@@ -12,8 +12,6 @@ from typing import Any
 from dsv2.base.clock import Clock
 from dsv2.runtime.operator.callback_limit import CallbackTimeout
 
-__all__ = ("ClockEventLoop",)
-
 
 class ClockEventLoop(asyncio.SelectorEventLoop):
     """Advances ``clock`` instead of waiting, so that ``asyncio.sleep`` and timeouts take no time.

@@ -7,8 +7,6 @@ from typing import Any
 from dsv2.runtime.operator.contexts import NonPartitioned, Partitioned
 from dsv2.spi import KeyedColumns
 
-__all__ = ("ColumnarNonPartitioned", "ColumnarPartitioned")
-
 
 class _WithColumns:
     """Adds the columns of all keys to a context."""

@@ -17,16 +17,6 @@ from dsv2.runtime.state.partition import PartitionState, PartitionTimers, Subtas
 from dsv2.watermark import KeyedWatermark, KeyedWatermarkDeclaration, Watermark, WatermarkDeclaration
 from dsv2.watermark.event_time import RESERVED
 
-__all__ = (
-    "DefaultJobInfo",
-    "DefaultTaskInfo",
-    "NonPartitioned",
-    "OutputWatermarkEmitter",
-    "Partitioned",
-    "SendWatermark",
-    "WatermarkEmitter",
-)
-
 SendWatermark: TypeAlias = Callable[[str, Any, int | None], None]
 """Sends the value of an identifier along the output with a number, or along all of them."""
 

@@ -16,17 +16,6 @@ from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.partition import PartitionState
 
-__all__ = (
-    "Call",
-    "InFlightOutput",
-    "InFlightPartition",
-    "InFlightTimestamp",
-    "StartedTask",
-    "begin_call",
-    "current_call",
-    "new_task",
-)
-
 
 class StartedTask(NamedTuple):
     """A task that a call has started.

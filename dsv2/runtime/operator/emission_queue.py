@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-__all__ = ("EmissionQueue", "Emissions", "Segment")
-
 Emissions: TypeAlias = list[tuple[Any, ...]]
 """The emissions of a call: functions with their arguments."""
 

@@ -65,8 +65,6 @@ from dsv2.state import StateDeclaration
 from dsv2.watermark import KeyedWatermark, Watermark, WatermarkHandlingResult
 from dsv2.watermark.event_time import EventTimeOfInputs
 
-__all__ = ("CallEnvironment", "FunctionCalls", "Timing")
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -10,8 +10,6 @@ from dsv2.graph import Operator
 from dsv2.runtime.exchange.position_tracing import Origin
 from dsv2.runtime.report.failure import NO_KEY, NO_RECORD, raise_user_failure
 
-__all__ = ("FunctionInstance",)
-
 
 @dataclass(frozen=True, slots=True)
 class FunctionInstance:

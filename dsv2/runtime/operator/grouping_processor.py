@@ -13,9 +13,6 @@ from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.partition import PartitionState
 from dsv2.spi import refuse_returned
 
-__all__ = ("GroupingProcessor",)
-
-
 _WORTHWHILE = 2
 """Records of a key, on average. With fewer, grouping takes longer than it saves."""
 _BATCHES_BETWEEN_TRIALS = 15

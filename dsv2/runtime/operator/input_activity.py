@@ -8,8 +8,6 @@ from typing import Any
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.watermark.event_time import EventTimeOfInputs, all_idle
 
-__all__ = ("InputActivity",)
-
 
 class InputActivity:
     """The activity of the inputs, as the function and the operators downstream know it.

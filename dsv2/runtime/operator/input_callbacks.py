@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from dsv2.functions import ProcessFunction
 from dsv2.graph import OperatorKind
 
-__all__ = ("InputCallbacks", "callbacks_of", "reacts_to_end")
-
 
 @dataclass(frozen=True, slots=True)
 class InputCallbacks:

@@ -7,12 +7,10 @@ from typing import Any
 
 from dsv2.errors import JobError
 from dsv2.graph import Operator, OperatorKind
-from dsv2.runtime.exchange.frames import WATERMARK
+from dsv2.runtime.exchange.control_log import WATERMARK
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.combiner import Combiner, new_combiner
 from dsv2.watermark.expiry import ExpiringCombiner
-
-__all__ = ("InputWatermarks",)
 
 
 class InputWatermarks:

@@ -18,8 +18,6 @@ from dsv2.runtime.state.page_store import PageStores, in_blob
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("JobContext",)
-
 _OF_PROCESS = Resource(EventLoop, close=EventLoop.close)
 
 

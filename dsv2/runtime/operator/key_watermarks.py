@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from dsv2.errors import ContractError, JobError
 from dsv2.graph.per_key import receives_keys
-from dsv2.runtime.exchange.frames import WATERMARK
+from dsv2.runtime.exchange.control_log import WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.runtime.operator.function_calls import FunctionCalls
 from dsv2.runtime.operator.function_instance import FunctionInstance
@@ -23,8 +23,6 @@ from dsv2.watermark import KeyedWatermark, WatermarkDeclaration
 from dsv2.watermark.channel_rules import rules_of
 from dsv2.watermark.combiner import Combiner, new_combiner
 from dsv2.watermark.expiry import ExpiringCombiner
-
-__all__ = ("KeyWatermarks", "kinds_of_deadlines")
 
 _COMBINERS: Final = -1
 """The place of the combiners in the entry of a key. By input and identifier: the number of channels, a snapshot, and

@@ -10,8 +10,6 @@ from dsv2.runtime.operator.function_calls import CallEnvironment, FunctionCalls
 from dsv2.runtime.state.undo import UndoLog
 from dsv2.spi import AsyncFunction
 
-__all__ = ("new_calls",)
-
 
 def new_calls(
     environment: CallEnvironment, policy: ErrorPolicy | None, undo: UndoLog, task: GateListener

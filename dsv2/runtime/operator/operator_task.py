@@ -11,8 +11,8 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 from dsv2.errors import JobError
 from dsv2.model.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.barrier_rounds import BarrierRounds
+from dsv2.runtime.exchange.control_log import END, START, WATERMARK
 from dsv2.runtime.exchange.emitter import Emitter
-from dsv2.runtime.exchange.frames import END, START, WATERMARK
 from dsv2.runtime.exchange.gate import Expiry, InputGate, KeyHooks
 from dsv2.runtime.exchange.position_tracing import suspended
 from dsv2.runtime.operator.chain import ChainedEmitter
@@ -48,8 +48,6 @@ from dsv2.watermark.event_time import (
 )
 from dsv2.watermark.handling import is_forwarded
 from dsv2.watermark.value_text import shown_value
-
-__all__ = ("OperatorTask",)
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -22,18 +22,6 @@ from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.partition import PartitionState
 from dsv2.spi import BatchFunction, ColumnarFunction, FailedRecordError, KeyedBatchFunction, ProcessOne, refuse_returned
 
-__all__ = (
-    "BatchProcessor",
-    "ColumnarProcessor",
-    "Fail",
-    "KeyedBatchProcessor",
-    "KeyedProcessor",
-    "Process",
-    "Processor",
-    "RecordCallback",
-    "RowProcessor",
-)
-
 Process: TypeAlias = Callable[[Any, Any, Any], object]
 """Called with a record, a collector and a context."""
 

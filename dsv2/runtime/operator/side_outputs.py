@@ -10,8 +10,6 @@ from dsv2.graph.side_outputs import list_tags
 from dsv2.model.output_tag import OutputTag
 from dsv2.runtime.exchange.collector import OutputCollector
 
-__all__ = ("SideOutputs",)
-
 
 class SideOutputs:
     """Emits to the collector of a tag."""

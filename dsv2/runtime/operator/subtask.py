@@ -17,8 +17,9 @@ from dsv2.errors import SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
 from dsv2.model.record_batch import NO_RECORDS, RecordBatch
+from dsv2.runtime.exchange.control_log import Control
 from dsv2.runtime.exchange.emitter import Observer
-from dsv2.runtime.exchange.frames import Control, EmitFrame
+from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.runtime.exchange.position_tracing import Origin, TracedBatch
 from dsv2.runtime.operator.chain import PIECE_RECORDS, ChainBuilder
@@ -28,8 +29,6 @@ from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.operator.subtask_restore import Announcement, SubtaskRestore, Succession
 from dsv2.runtime.serde.codec import BlobKind
 from dsv2.runtime.serde.least_size import least_size
-
-__all__ = ("Subtask",)
 
 
 class Subtask:

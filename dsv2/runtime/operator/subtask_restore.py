@@ -10,15 +10,13 @@ from dsv2.errors import CorruptDataError
 from dsv2.graph import Operator
 from dsv2.graph.stateful import mentioned_names
 from dsv2.model.record_batch import RecordBatch
+from dsv2.runtime.exchange.control_log import Control
 from dsv2.runtime.exchange.edges import EdgeEmitter, EdgeName
-from dsv2.runtime.exchange.frames import Control
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.replay_rows import ReplayPlace, receiver_of, replayed_record
 from dsv2.runtime.state.row_loader import RowLoader
 from dsv2.runtime.state.rows import RowKind, StateRow
-
-__all__ = ("Announcement", "OperatorParts", "Succession", "SubtaskRestore")
 
 OperatorParts: TypeAlias = dict[str, Any]
 """The result of ``OperatorTask.snapshot``, without the keyed store."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK, Control
+from dsv2.runtime.exchange.control_log import END, STATUS, WATERMARK, Control
 from dsv2.watermark.event_time import (
     EVENT_TIME,
     IDLE_STATUS,
@@ -14,8 +14,6 @@ from dsv2.watermark.event_time import (
     USE_PROCESSING_TIME,
     SentEventTime,
 )
-
-__all__ = ("SentBefore", "TimeSender")
 
 
 class SentBefore(NamedTuple):

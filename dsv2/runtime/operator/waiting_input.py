@@ -9,8 +9,6 @@ from dsv2.graph import WaitForBroadcast
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.runtime.operator.function_instance import FunctionInstance
 
-__all__ = ("WaitingInput",)
-
 
 class WaitingInput:
     """Blocks ``gate`` until the watermark of ``wait`` arrives from the broadcast side, or its end."""

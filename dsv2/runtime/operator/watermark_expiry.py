@@ -8,8 +8,6 @@ from dsv2.runtime.exchange.gate import InputGate
 from dsv2.runtime.operator.input_watermarks import InputWatermarks
 from dsv2.runtime.operator.key_watermarks import KeyWatermarks
 
-__all__ = ("WatermarkExpiry",)
-
 
 class WatermarkExpiry:
     """Removes expired values at the end of a micro-batch, so that a value that it has brought again is in time.

@@ -10,8 +10,6 @@ from dsv2.graph import Operator
 from dsv2.graph.side_outputs import list_tags
 from dsv2.model.output_tag import MainOutput, OutputTag
 
-__all__ = ("WatermarkOutputs",)
-
 
 class WatermarkOutputs:
     """Numbers the outputs of ``operator`` as users name them."""

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from dsv2.errors import ContractError
 
-__all__ = ("as_misuse",)
-
 _WATERMARKS = "ctx.non_partitioned_context.watermark_manager"
 _NAMES_BY_ADVICE: Mapping[str, Sequence[str]] = {
     "output.collect(record)": ("append", "emit", "send", "write"),

@@ -23,7 +23,6 @@ from dsv2.runtime.report.job_waiting import Keeper, Waiting, slice_until
 if TYPE_CHECKING:
     from dsv2.views.watermark_report import WatermarkReport
 
-__all__ = ("BaseJob", "ThreadJob")
 
 _CANCEL_SECONDS = 20.0  # Spark kills a worker that does not end its task within two seconds
 

@@ -10,8 +10,6 @@ from dsv2.graph import Plan
 from dsv2.jobs.progress import ChannelProgress, InputProgress, JobProgress
 from dsv2.watermark.event_time import EVENT_TIME
 
-__all__ = ("Channels",)
-
 _Key: TypeAlias = tuple[str, int, int]
 """The uid of an operator, a subtask and an input."""
 

@@ -7,8 +7,6 @@ from dsv2.graph import Operator, Plan
 from dsv2.runtime.report.sink_calls import name_of
 from dsv2.sinks import DriverLimit, Sink
 
-__all__ = ("DriverLimits",)
-
 
 class DriverLimits:
     """The records and bytes for the sinks of a plan, in one micro-batch."""

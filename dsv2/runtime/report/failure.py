@@ -12,8 +12,6 @@ from dsv2.runtime.report.attribute_advice import as_misuse
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.spi import FailedCallbackError, FailedRecordError
 
-__all__ = ("NOT_OF_THE_USER", "NO_KEY", "NO_RECORD", "raise_user_failure")
-
 NOT_OF_THE_USER = (KeyboardInterrupt, GeneratorExit)
 """Exceptions that are not failures of user code. All others are, including ``SystemExit``."""
 

@@ -9,8 +9,6 @@ from dsv2.errors import JobError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.report.policy_rules import SKIPPED_COUNTERS
 
-__all__ = ("FailureLimits",)
-
 
 class FailureLimits:
     """The limits in total of the operators of ``plan``. A subtask itself knows only its own failures.

@@ -11,8 +11,6 @@ from dsv2.jobs.handle import JobHandle
 from dsv2.jobs.listener import JobListener
 from dsv2.jobs.progress import JobProgress
 
-__all__ = ("JobListeners",)
-
 _LOG = logging.getLogger("dsv2.job")
 
 

@@ -16,8 +16,6 @@ from dsv2.runtime.report.channels import Channels
 from dsv2.runtime.report.progress import job_progress, total_counts
 from dsv2.runtime.report.subtask_report import new_report
 
-__all__ = ("JobReports", "ReportedBatch")
-
 _BATCHES = 100
 """The number of micro-batches in the history of the progress."""
 

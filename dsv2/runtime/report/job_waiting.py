@@ -8,8 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-__all__ = ("Keeper", "Waiting", "slice_until")
-
 _LOG = logging.getLogger(__name__)
 _FIRST_LOG_SECONDS = 10.0
 _KEEPER_SECONDS = 1.0

@@ -15,8 +15,6 @@ from dsv2.model.error_policy import DeadLetter
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import BlobKind, Codec
 
-__all__ = ("LetterBox", "Received")
-
 _LONGEST_TEXT = 4000  # characters of a message or traceback
 
 

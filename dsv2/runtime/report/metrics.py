@@ -13,8 +13,6 @@ from dsv2.jobs.progress import HistogramProgress
 from dsv2.model.context import DEFAULT_BUCKETS
 from dsv2.runtime.serde.references import Reference
 
-__all__ = ("DefaultCounter", "DefaultHistogram", "DefaultMetricGroup", "HistogramParts", "merged", "merged_metrics")
-
 _MAX_BUCKETS = 200
 
 HistogramParts: TypeAlias = tuple[Sequence[float], Sequence[int], float, float, float]

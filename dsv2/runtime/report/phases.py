@@ -8,8 +8,6 @@ from typing import Final
 
 from dsv2.base.clock import elapsed_ns
 
-__all__ = ("COMMIT", "PLANNING", "SINKS", "SOURCE", "Phases", "level", "names_of_phases")
-
 # The names of phases. Those of the levels are between the second and the third.
 PLANNING: Final = "planning"
 SOURCE: Final = "source"

@@ -12,8 +12,6 @@ from dsv2.graph import Operator
 from dsv2.model.error_policy import DeadLetter, ErrorAction, ErrorPolicy
 from dsv2.runtime.report.failure import NO_KEY, NO_RECORD
 
-__all__ = ("SKIPPED_COUNTERS", "PolicyRules")
-
 _RETRIED = "errors_retried"
 _COUNTERS = {ErrorAction.SKIP: "errors_skipped", ErrorAction.DEAD_LETTER: "errors_dead_lettered"}
 SKIPPED_COUNTERS = tuple(_COUNTERS.values())

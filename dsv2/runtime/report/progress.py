@@ -19,8 +19,6 @@ from dsv2.jobs.progress import (
 from dsv2.runtime.report.metrics import HistogramParts, merged
 from dsv2.runtime.report.policy_rules import SKIPPED_COUNTERS
 
-__all__ = ("Counts", "LATE_RECORDS_DROPPED", "job_progress", "total_counts")
-
 LATE_RECORDS_DROPPED = "late_records_dropped"
 """The counter of late records that a window or join drops."""
 

@@ -8,8 +8,6 @@ from dsv2.errors import ContractError, InternalError, InvalidKeyError, UserFunct
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.sinks import Sink
 
-__all__ = ("TO_TRACE", "with_ways_out")
-
 TO_TRACE = "With execute(..., trace_records=True) the error names the position of the record."
 
 _MISTAKES: tuple[type[Exception], ...] = (

@@ -6,8 +6,6 @@ from typing import Any
 
 from dsv2.base.printable import printable_lines, safe_repr
 
-__all__ = ("shorten",)
-
 _LONGEST = 200
 
 

@@ -12,8 +12,6 @@ from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.report.failure import NOT_OF_THE_USER
 from dsv2.sinks import DriverSink, ParallelSink, SinkBatch, SinkInfo
 
-__all__ = ("begin", "name_of", "write_in_task", "write_on_driver")
-
 
 def name_of(operator: Operator) -> str:
     """Return the name of the sink ``operator`` for error messages."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ("new_report", "short", "whole")
-
 _DEFAULTS: Mapping[str, Any] = {
     "records_in": 0,
     "outputs": (),

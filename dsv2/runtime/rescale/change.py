@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from dsv2.graph import Edge, Exchange, Plan
 
-__all__ = ("EarlierInput", "EarlierOperator", "InputChange", "OperatorChange", "Senders", "changes")
-
 
 class EarlierInput(NamedTuple):
     """One input of an operator in the earlier program.

@@ -16,8 +16,6 @@ from dsv2.spi import ColumnarFunction
 from dsv2.state import StateDeclaration
 from dsv2.watermark.event_time import EventTimeOfInputs
 
-__all__ = ("rescaled_columns",)
-
 
 def rescaled_columns(operator: Operator, old: Sequence[Mapping[str, Any]], codec: Codec) -> list[dict[str, Any]]:
     """Return the part ``columns`` of the snapshots of new subtasks, moved row by row as through a savepoint."""

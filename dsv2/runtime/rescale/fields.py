@@ -19,8 +19,6 @@ from dsv2.runtime.state.fields import KEPT, decode_fields, difference_of_fields,
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.spi import WrappingFunction
 
-__all__ = ("rescaled_fields",)
-
 _WAYS_OUT = (
     "If it is a dict by partition key, name it in the function's attribute keyed_fields. Otherwise define "
     "redistribute_fields(parts, parallelism), which returns the fields of each new subtask, or use declared state for "

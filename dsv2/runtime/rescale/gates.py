@@ -18,8 +18,6 @@ from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.channel_rules import rules_of
 from dsv2.watermark.event_time import EVENT_TIME
 
-__all__ = ("OfKey", "Route", "new_gate", "rescaled_gate")
-
 Route: TypeAlias = Callable[[Any, int], int]
 """Returns the new subtask for a held record or ``OfKey``, from it and the index of the old subtask that held it."""
 

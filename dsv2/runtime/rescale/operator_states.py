@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Operator
 from dsv2.runtime.exchange.barrier_rounds import BLOCKED
-from dsv2.runtime.exchange.frames import WATERMARK
+from dsv2.runtime.exchange.control_log import WATERMARK
 from dsv2.runtime.operator.input_callbacks import reacts_to_end
 from dsv2.runtime.report.metrics import merged_metrics
 from dsv2.runtime.rescale.change import OperatorChange, Senders
@@ -22,8 +22,6 @@ from dsv2.runtime.state.migrations import split_name
 from dsv2.state import ListStateDeclaration, RedistributionMode, RedistributionStrategy, StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import EVENT_TIME, USE_PROCESSING_TIME
-
-__all__ = ("OperatorState", "owner_of", "rescaled_states", "subtask_states")
 
 OperatorState: TypeAlias = dict[str, Any]
 """``OperatorTask.snapshot()`` without "store"."""

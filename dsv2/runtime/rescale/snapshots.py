@@ -21,8 +21,6 @@ from dsv2.runtime.state.keyed_store import PagedKeyedStore, timers_in
 from dsv2.runtime.state.rows import unsealed_state
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("rescale", "rescaled_stores")
-
 
 def rescale(
     snapshots: Sequence[bytes],

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dsv2.graph import Exchange, Operator, Plan
-from dsv2.runtime.exchange.frames import Control
+from dsv2.runtime.exchange.control_log import Control
 from dsv2.runtime.operator.time_sender import SentBefore
 from dsv2.runtime.rescale.change import EarlierInput, EarlierOperator, Senders, changes
 from dsv2.runtime.rescale.operator_states import OperatorState, rescaled_states, subtask_states
 from dsv2.runtime.serde.codec import Codec
-
-__all__ = ("ProgramSuccession", "earlier_operators")
 
 
 def earlier_operators(program: Mapping[str, Any]) -> dict[str, EarlierOperator]:

@@ -15,8 +15,6 @@ from dsv2.watermark.channel_rules import rules_of
 from dsv2.watermark.combiner_rules import CombinerRules, State
 from dsv2.watermark.event_time import LONG_MIN
 
-__all__ = ("across_inputs", "event_time", "input_status", "sent_time")
-
 
 def across_inputs(
     states: Sequence[Mapping[str, Any]],

@@ -5,8 +5,6 @@ from __future__ import annotations
 from struct import unpack_from
 from typing import Final
 
-__all__ = ("is_compressed",)
-
 # Places of fields in the tables of Arrow's Message.fbs, and members of the union MessageHeader.
 _HEADER_TYPE, _HEADER = 1, 2
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3

@@ -25,8 +25,6 @@ from dsv2.runtime.serde.decoder import ColumnDecoder
 from dsv2.runtime.serde.encoder import BUFFER, ColumnEncoder, NoTreeError, node_of
 from dsv2.runtime.serde.nested import Undecoded
 
-__all__ = ("FORMAT_VERSION", "SIGNED_HEADER_BYTES", "BlobKind", "Codec", "References")
-
 FORMAT_VERSION = 5
 _MAGIC = b"DSV2"
 _HEADER = struct.Struct("<4sBBII")

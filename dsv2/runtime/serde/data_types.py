@@ -7,8 +7,6 @@ from typing import Protocol, TypeVar
 from dsv2.runtime.serde.layouts import ClassLayout
 from dsv2.runtime.serde.values import Converter
 
-__all__ = ("DataTypes", "L")
-
 L = TypeVar("L", bound=ClassLayout)
 
 

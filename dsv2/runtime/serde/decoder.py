@@ -22,8 +22,6 @@ from dsv2.runtime.serde.nested import Undecoded
 from dsv2.runtime.serde.nodes import ATOMIC, MAX_DEPTH, Node
 from dsv2.runtime.serde.values import CONTAINERS, PLAIN_CLASSES
 
-__all__ = ("ColumnDecoder",)
-
 _CONTAINERS: Final = {container.name: container for container in CONTAINERS.values()}
 _HASHING: Final = frozenset({"dict", "set", "OrderedDict", "Counter", "defaultdict"})
 _SEQUENCES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {"tuple": tuple, "frozenset": frozenset}

@@ -21,8 +21,6 @@ from dsv2.runtime.serde.nodes import ATOMIC, MANY, MAX_DEPTH, MAX_WIDTH, Node
 from dsv2.runtime.serde.references import Reference
 from dsv2.runtime.serde.values import CONTAINERS, PLAIN_CLASSES, Container, Converter
 
-__all__ = ("BUFFER", "ColumnEncoder", "NoTreeError", "node_of")
-
 BUFFER = 1
 """The code of the extension of MessagePack that is a bytearray."""
 

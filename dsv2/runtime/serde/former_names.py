@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ("current_name",)
-
 
 def current_name(name: str, former_names: Mapping[str, str]) -> str:
     """Return what the class with the dotted ``name`` is called now.

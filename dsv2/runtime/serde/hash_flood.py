@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from dsv2.errors import CorruptDataError
 
-__all__ = ("FEW", "check_hashes")
-
 FEW: Final = 256
 """So many members may have the same hash."""
 _SEEDED: Final = frozenset({str, bytes})  # their hashes differ between processes, so that bytes cannot choose them

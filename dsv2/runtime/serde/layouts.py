@@ -15,17 +15,6 @@ from typing import Any, Generic, Protocol, cast
 
 from dsv2.errors import CorruptDataError, SerializationError
 
-__all__ = (
-    "EnumLayout",
-    "ClassLayout",
-    "ObjectLayout",
-    "RecordLayout",
-    "SubclassLayout",
-    "layout_of",
-    "name_of",
-    "shown",
-)
-
 _HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8  # Py_TPFLAGS_HEAPTYPE: created by a class statement or a C module
 _WORD = tuple.__itemsize__
 _PICKLE_HOOKS = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")

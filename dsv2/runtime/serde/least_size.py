@@ -7,8 +7,6 @@ from typing import Any
 
 from dsv2.runtime.serde.nested import Nested
 
-__all__ = ("least_size",)
-
 _MOST_VISITED = 10_000
 _TEXTS = frozenset({bytes, str})
 _SCALARS = frozenset({bool, float, int, type(None)})

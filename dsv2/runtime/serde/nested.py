@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ("Nested", "Undecoded")
-
 
 class Nested:
     """A value to be encoded."""

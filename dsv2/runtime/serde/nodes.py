@@ -13,36 +13,6 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-__all__ = (
-    "ATOMIC",
-    "ATOMS",
-    "BUFFERS",
-    "CLASSES",
-    "COLUMNAR",
-    "CONTAINERS",
-    "CONVERTED",
-    "DICTS",
-    "ENUMS",
-    "GRAPH",
-    "INTEGERS",
-    "MAX_DEPTH",
-    "MAX_WIDTH",
-    "MANY",
-    "MIXED",
-    "NESTED",
-    "NUMBERS",
-    "OBJECTS",
-    "PLACES",
-    "RECORDS",
-    "REFERENCES",
-    "SEPARATE",
-    "SEQUENCES",
-    "SUBCLASSES",
-    "TEXTS",
-    "TUPLES",
-    "Node",
-)
-
 Node: TypeAlias = Any
 """A tuple ``(tag, ...)`` on the way out, a list on the way in."""
 

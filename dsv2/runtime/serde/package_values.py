@@ -12,8 +12,6 @@ from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.runtime.serde.arrow_messages import is_compressed
 from dsv2.runtime.serde.values import Converter
 
-__all__ = ("of_numpy", "of_pandas", "of_pyarrow", "of_pyspark")
-
 Converters: TypeAlias = dict[type, Converter]
 
 _DTYPE = re.compile(r"[<>|=][biufcSUmM]\d+(\[\d*[a-zA-Z]+\])?")

@@ -16,8 +16,6 @@ from dsv2.runtime.serde.data_types import L
 from dsv2.runtime.serde.layouts import ClassLayout, EnumLayout, ObjectLayout, RecordLayout, SubclassLayout, shown
 from dsv2.runtime.serde.values import Converter, converter_named, converter_of
 
-__all__ = ("StandIns",)
-
 _OF_A_CLASS = ("columns.ArrowRecords",)  # converters that need the fields of the real class
 
 

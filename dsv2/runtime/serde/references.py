@@ -5,8 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-__all__ = ("Reference",)
-
 
 class Reference(ABC):
     """Serialized as its kind and name. After a restart, the runtime replaces it by its own object of that name."""

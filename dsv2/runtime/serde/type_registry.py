@@ -62,8 +62,6 @@ from dsv2.watermark.keyed import KeyedWatermark, KeyedWatermarkDeclaration
 from dsv2.watermark.scope import WatermarkScope
 from dsv2.watermark.value_type import BoolType, DataType, FloatType, LongType, SetType, StrType, VectorType
 
-__all__ = ("TypeRegistry",)
-
 _OURS = (  # a function may emit them as records or store them in a field
     *(Watermark, BoolWatermark, LongWatermark, VectorClock),
     *(BoolType, DataType, FloatType, LongType, SetType, StrType, VectorType),

@@ -20,8 +20,6 @@ from zoneinfo import ZoneInfo
 from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.runtime.serde.nodes import ATOMIC
 
-__all__ = ("CONTAINERS", "PLAIN_CLASSES", "Container", "Converter", "converter_named", "converter_of")
-
 
 @dataclass(frozen=True, slots=True)
 class Converter:

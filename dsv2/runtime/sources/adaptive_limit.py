@@ -7,8 +7,6 @@ from collections import deque
 
 from dsv2.base.clock import Clock
 
-__all__ = ("AdaptiveLimit",)
-
 _MOST = 1_000_000
 _FASTEST_CHANGE = 2.0
 _PERIODS = 3

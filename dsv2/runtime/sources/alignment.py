@@ -16,8 +16,6 @@ from dsv2.runtime.sources.readers import HeldSplit, ReaderState
 from dsv2.sources import SplitEnumerator, SupportsPauseOrResumeSplits, WatermarkAlignment
 from dsv2.watermark.event_time import LONG_MIN
 
-__all__ = ("Aligner", "AlignmentBoard", "LocalBoard")
-
 
 class AlignmentBoard(ABC):
     """Shares the event time of the sources of one job."""

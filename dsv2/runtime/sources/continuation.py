@@ -7,8 +7,6 @@ from dsv2.graph import Operator
 from dsv2.runtime.sources.offsets import SourceOffset
 from dsv2.sources import DataFrameSource, IndexedSource
 
-__all__ = ("check_content", "check_kind")
-
 
 def check_kind(operator: Operator, offset: SourceOffset) -> None:
     """Check that an offset is one of a source of this kind.

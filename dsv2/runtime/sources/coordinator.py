@@ -26,8 +26,6 @@ from dsv2.sources import (
     SupportsSplitReassignmentOnRecovery,
 )
 
-__all__ = ("SourceCoordinator",)
-
 
 class SourceCoordinator:
     """Plans the micro-batches of one source (Flink ``SourceCoordinator``).

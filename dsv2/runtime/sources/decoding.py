@@ -18,8 +18,6 @@ from dsv2.runtime.sources.positions import Positions
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import SplitBatch
 
-__all__ = ("Decoding",)
-
 _RECORDS_SKIPPED = "records_skipped"
 
 _NOT_OF_THE_VALUE = (*NOT_OF_THE_USER, JobError)

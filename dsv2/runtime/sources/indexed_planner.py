@@ -17,8 +17,6 @@ from dsv2.runtime.sources.split_progress import indexed_split
 from dsv2.sources import Halt, ReadSchedule
 from dsv2.sources.source import LEAST_PER_BATCH
 
-__all__ = ("DEFAULT_RECORDS_PER_BATCH", "CountedInput", "IndexedOffset", "IndexedPlanner", "has_ended", "index_of")
-
 DEFAULT_RECORDS_PER_BATCH: Final = 1_000_000
 _BEFORE_START: Final = -1
 

@@ -10,8 +10,6 @@ from dsv2.runtime.sources.decoding import Decoding
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import IndexedSource, SplitBatch
 
-__all__ = ("IndexedReading",)
-
 
 class IndexedReading:
     """Sends records of ``source`` to ``task``, the subtask ``subtask`` of ``operator``."""

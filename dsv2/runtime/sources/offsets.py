@@ -16,25 +16,6 @@ from dsv2.runtime.sources.watermark_values import value_from_json
 from dsv2.sources import Serializer
 from dsv2.watermark.event_time import SentEventTime
 
-__all__ = (
-    "ACTIVE",
-    "BEFORE_START",
-    "IDLE",
-    "NOTHING_SENT",
-    "WATERMARK",
-    "SourceOffset",
-    "ReaderOrder",
-    "ReplayedValue",
-    "Report",
-    "SplitOrder",
-    "WatermarkOrder",
-    "content",
-    "failures_in",
-    "orders",
-    "replays_in",
-    "with_replays",
-)
-
 SourceOffset: TypeAlias = dict[str, Any]
 
 BEFORE_START: Final[SourceOffset] = {"batch": -1}

@@ -7,8 +7,6 @@ from functools import cached_property
 
 from dsv2.base.record_position import Offset, RecordPosition, SplitName
 
-__all__ = ("Positions",)
-
 
 class Positions:
     """The positions of the records of one batch in the source. Offsets are determined when they are needed."""

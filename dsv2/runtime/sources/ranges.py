@@ -10,8 +10,6 @@ from dsv2.graph import Operator
 from dsv2.runtime.sources.offsets import SourceOffset
 from dsv2.sources import IndexedSource, Source
 
-__all__ = ("has_read", "ranges_read")
-
 
 def ranges_read(operator: Operator, before: SourceOffset | None, offset: SourceOffset) -> list[str]:
     """Return the ranges that a source reads in the micro-batch between two offsets.

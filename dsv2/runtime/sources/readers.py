@@ -15,8 +15,6 @@ from dsv2.sources import Portion, ReaderInfo, Serializer, WatermarkStrategy
 from dsv2.watermark import KeyedWatermark, Watermark
 from dsv2.watermark.event_time import SentEventTime
 
-__all__ = ("HeldSplit", "ReaderState", "Readers")
-
 
 @dataclass(slots=True)
 class HeldSplit:

@@ -10,8 +10,6 @@ from dsv2.runtime.operator.time_sender import SentBefore
 from dsv2.runtime.sources.offsets import NOTHING_SENT, Report, SourceOffset
 from dsv2.watermark.event_time import SentEventTime
 
-__all__ = ("has_ended", "sent_before")
-
 
 class Position(Protocol):
     """The position at which a source continues: ``SourcePosition`` of a savepoint."""

@@ -15,8 +15,9 @@ from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
 from dsv2.model.error_policy import DeadLetter
 from dsv2.model.record_batch import RecordBatch
+from dsv2.runtime.exchange.control_log import END, START, WATERMARK
 from dsv2.runtime.exchange.emitter import Emitter, NowhereEmitter, Observer
-from dsv2.runtime.exchange.frames import END, START, WATERMARK, EmitFrame
+from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.exchange.position_tracing import Origin
 from dsv2.runtime.operator.chain import PIECE_RECORDS, ChainBuilder
 from dsv2.runtime.operator.contexts import OutputWatermarkEmitter
@@ -29,8 +30,6 @@ from dsv2.runtime.report.subtask_report import new_report
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.positions import Positions
 from dsv2.spi import BatchFunction, FailedRecordError
-
-__all__ = ("SourceTask",)
 
 
 class SourceTask:

@@ -9,8 +9,6 @@ from typing import Final
 from dsv2.jobs.progress import SplitProgress
 from dsv2.runtime.sources.offsets import Report
 
-__all__ = ("MOST_SPLITS", "event_times", "indexed_split", "with_event_times")
-
 MOST_SPLITS: Final = 256
 """Of a source with more splits, those with the least event time and those with the greatest lag are reported."""
 _MOST_TEXT = 200

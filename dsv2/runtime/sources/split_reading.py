@@ -27,8 +27,6 @@ from dsv2.spi import FailedRecordError, greatest_timestamp
 from dsv2.watermark import Watermark, WatermarkDeclaration
 from dsv2.watermark.event_time import PROCESSING_TIME
 
-__all__ = ("SplitReading",)
-
 
 class _Context(WatermarkEmitter):
     """``SourceReaderContext``."""

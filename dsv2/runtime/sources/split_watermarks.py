@@ -16,8 +16,6 @@ from dsv2.model.record_batch import RecordBatch
 from dsv2.sources import WatermarkStrategy
 from dsv2.spi import FailedRecordError, greatest_timestamp
 
-__all__ = ("ReaderClock", "SplitTime", "combined")
-
 
 @dataclass(slots=True)
 class SplitTime:

@@ -7,8 +7,6 @@ from typing import Any
 from dsv2.errors import ContractError
 from dsv2.watermark import VectorClock, Watermark
 
-__all__ = ("value_from_json", "value_to_json")
-
 _SET, _VECTOR = "set", "vector"
 
 

@@ -13,8 +13,6 @@ from dsv2.runtime.state.page_store import PageStores
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.watermark.event_time import EventTimeOfInputs
 
-__all__ = ("ColumnsEnvironment", "JobServices")
-
 
 class JobServices(Protocol):
     """The services that the subtasks of a job share."""

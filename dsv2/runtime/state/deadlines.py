@@ -13,8 +13,6 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_store import PageStore
 from dsv2.runtime.state.pages import PageCache
 
-__all__ = ("PAGES_PER_BLOCK", "Deadlines")
-
 PAGES_PER_BLOCK = 32
 
 DeadlinesState: TypeAlias = tuple[dict[int, int], dict[int, bytes]]

@@ -21,8 +21,6 @@ from dsv2.runtime.state.handles import Handle
 from dsv2.runtime.state.partition import EventTimers
 from dsv2.spi import WrappingFunction
 
-__all__ = ("KEPT", "DecodedFields", "FunctionFields", "decode_fields", "difference_of_fields", "encode_fields")
-
 # Descriptions of runtime objects for error messages.
 _SHOWN: References = {
     DefaultCounter.reference_kind: "counter {!r}".format,

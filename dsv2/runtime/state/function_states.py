@@ -49,8 +49,6 @@ from dsv2.state import (
     ValueStateDeclaration,
 )
 
-__all__ = ("FunctionStates",)
-
 _HANDLES: Mapping[type[StateDeclaration], Callable[..., PlainHandle]] = {
     ValueStateDeclaration: ValueHandle,
     ListStateDeclaration: ListHandle,

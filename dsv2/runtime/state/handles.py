@@ -21,19 +21,6 @@ from dsv2.state import (
     ValueStateDeclaration,
 )
 
-__all__ = (
-    "AggregatingHandle",
-    "StateColumn",
-    "Handle",
-    "ListHandle",
-    "MapHandle",
-    "PlainHandle",
-    "ReducingHandle",
-    "CurrentKey",
-    "ValueHandle",
-    "default_maker",
-)
-
 
 class StateColumn(Protocol):
     """The values of one state, usually by key."""

@@ -22,8 +22,6 @@ from zlib import crc32
 
 from dsv2.errors import InvalidKeyError
 
-__all__ = ("stable_hash", "subtask_of")
-
 _MASK = 0xFFFFFFFF
 _MULTIPLIER = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: spreads adjacent numbers
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

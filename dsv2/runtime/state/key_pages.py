@@ -17,8 +17,6 @@ from dsv2.runtime.state.page_store import PageStore
 from dsv2.runtime.state.pages import Page, Pages, encode_state
 from dsv2.spi import KeyEntry
 
-__all__ = ("KeyPages",)
-
 _ENTRIES = None  # the name of the column of entries; other names are strings
 
 

@@ -20,8 +20,6 @@ from dsv2.runtime.state.pages import KEYS_PER_PAGE, Page, sampled
 from dsv2.runtime.state.panes import PagedPanes
 from dsv2.spi import KeyEntry
 
-__all__ = ("Domain", "PagedKeyedStore", "timers_in")
-
 
 class Domain:
     """Kinds of deadlines. An entry stores those of a kind as a sorted list under the kind's number."""

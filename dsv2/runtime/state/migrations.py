@@ -18,8 +18,6 @@ from dsv2.state import (
     StateDeclaration,
 )
 
-__all__ = ("FailedMigration", "Migrations", "split_name", "stored_name", "versioned_name")
-
 FailedMigration: TypeAlias = Callable[[StateDeclaration, Any, BaseException], NoReturn]
 """Raises the error for an exception of a converter. Called with the state, the key and the exception."""
 

@@ -10,8 +10,6 @@ from typing import Protocol, TypeAlias
 
 from dsv2.runtime.serde.codec import BlobKind, Codec
 
-__all__ = ("BlobPages", "Entries", "EntryPages", "PageStore", "PageStores", "in_blob", "in_entries")
-
 
 class PageStore(Protocol):
     """Pages by number. A micro-batch reads only the pages that it requests."""

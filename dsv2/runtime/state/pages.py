@@ -16,8 +16,6 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.runtime.state.page_store import PageStore
 
-__all__ = ("KEYS_PER_PAGE", "Page", "PageCache", "PagedMap", "Pages", "encode_state", "sampled")
-
 KEYS_PER_PAGE = 32
 """The number of keys in a page, unless a smaller number makes a page large enough."""
 _FEWEST = 2  # as with fewer, many pages would be empty

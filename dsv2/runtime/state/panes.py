@@ -14,8 +14,6 @@ from dsv2.runtime.state.page_store import PageStore, PageStores
 from dsv2.runtime.state.pages import PagedMap
 from dsv2.spi import Pane, Panes
 
-__all__ = ("PagedPane", "PagedPanes")
-
 
 class PagedPane(PagedMap, Pane):
     """``Pane``, stored in pages.

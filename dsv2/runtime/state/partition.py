@@ -15,8 +15,6 @@ from dsv2.spi import KeyEntry, PartitionAccess, check_timestamp
 from dsv2.state import RedistributionMode, StateDeclaration
 from dsv2.watermark.event_time import EventTimeOfInputs
 
-__all__ = ("EventTimers", "PartitionState", "PartitionTimers", "SubtaskStates")
-
 
 class PartitionState(PartitionAccess):
     """``StateManager``. The runtime sets ``key`` before each callback of a keyed function."""

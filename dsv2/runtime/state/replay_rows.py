@@ -14,8 +14,6 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.rows import RowKind, StateRow
 
-__all__ = ("ReplayPlace", "receiver_of", "replayed_record")
-
 
 class ReplayPlace(NamedTuple):
     """The place of a replayed record.

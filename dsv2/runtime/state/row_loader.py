@@ -12,8 +12,6 @@ from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import TIMERS, RowKind, StateRow
 from dsv2.spi import KeyEntry
 
-__all__ = ("RowLoader",)
-
 _ROWS_BETWEEN_SNAPSHOTS = 100_000
 _Pane: TypeAlias = tuple[int, bool, tuple[int, ...]]
 """The deadline, time domain and layout of a pane."""

@@ -10,8 +10,6 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.rows import RowKind
 
-__all__ = ("RowRouter",)
-
 
 class RowRouter:
     """Routes the rows of one operator to the subtasks of a new program.

@@ -16,18 +16,6 @@ from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.state.keyed_store import Domain
 from dsv2.runtime.state.page_store import BlobPages, PageStores
 
-__all__ = (
-    "PARTS",
-    "TIMERS",
-    "RowKind",
-    "StateRow",
-    "StoredPages",
-    "StoredState",
-    "column_rows",
-    "rows_of",
-    "unsealed_state",
-)
-
 PARTS = (
     "fields",
     "gates",

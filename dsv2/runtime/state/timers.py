@@ -14,9 +14,6 @@ from typing import Any
 
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 
-__all__ = ("BatchTime", "TimerService")
-
-
 _timestamp = itemgetter(0)
 
 

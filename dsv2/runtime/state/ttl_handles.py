@@ -25,19 +25,6 @@ from dsv2.state import (
     TtlUpdate,
     ValueStateDeclaration,
 )
-
-__all__ = (
-    "EventClock",
-    "EventExpiryIndex",
-    "ExpiringAggregatingHandle",
-    "ExpiringHandle",
-    "ExpiringListHandle",
-    "ExpiringMapHandle",
-    "ExpiringReducingHandle",
-    "ExpiringValueHandle",
-    "EntryLookup",
-    "ExpiryIndex",
-)
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN, EventTimeOfInputs
 
 EntryLookup: TypeAlias = Callable[[], KeyEntry]

@@ -12,8 +12,6 @@ from dataclasses import fields
 from operator import is_
 from typing import Any
 
-__all__ = ("LoggedDict", "UndoLog")
-
 _ABSENT: Any = object()
 _IMMUTABLE = frozenset((int, float, complex, bool, str, bytes, type(None)))
 

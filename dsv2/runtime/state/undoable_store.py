@@ -11,8 +11,6 @@ from dsv2.runtime.state.page_store import PageStores
 from dsv2.runtime.state.undo import LoggedDict, UndoLog
 from dsv2.spi import KeyEntry
 
-__all__ = ("UndoableKeyedStore",)
-
 
 class UndoableKeyedStore(PagedKeyedStore):
     """Logs changes of values, entries and panes, and the keys that are added."""

@@ -28,8 +28,6 @@ from dsv2.views.dashboard.settings import Dashboard
 from dsv2.views.dashboard.watermarks import watermark_page
 from dsv2.views.explain.svg_parts import STYLE
 
-__all__ = ("application",)
-
 _TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 _LOOK_SECONDS = 0.5  # how often an open page looks for changes
 _ALIVE_SECONDS = 15.0  # how often it is written to otherwise, to find out whether it is still there

@@ -12,8 +12,6 @@ from dsv2.views.dashboard.app import application
 from dsv2.views.dashboard.jobs import Board
 from dsv2.views.dashboard.settings import Dashboard
 
-__all__ = ("http_server",)
-
 _HEAD_SECONDS = 10.0  # in which the head of a request must arrive
 _MOST_WAITING = 256  # connections on which it has not arrived yet
 _MOST_WAITING_OF_CLIENT = 128  # more than asyncio accepts before it reads any of them

@@ -17,8 +17,6 @@ from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.summary import History, JobSummary, Moment, summarize
 from dsv2.views.explain import PlanView
 
-__all__ = ("Board", "Record", "Snapshot", "Status", "WatchedJob")
-
 
 class Status(Enum):
     """The status of a job. STORED: it is shown from its checkpoint, which does not tell whether it runs."""

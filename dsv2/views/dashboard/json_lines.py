@@ -11,8 +11,6 @@ from dsv2.views.watermark_report.units import time_text
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN
 from dsv2.watermark.value_text import ShownValue
 
-__all__ = ("Line", "line_of", "watermark_text")
-
 Line: TypeAlias = Mapping[str, Any]
 """The attributes of a part, and texts for the page."""
 

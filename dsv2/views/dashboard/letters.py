@@ -9,8 +9,6 @@ from dsv2.base.folders import Folder
 from dsv2.dead_letters import StoredLetter
 from dsv2.dead_letters.store import FOLDER, JobLetters, jobs_in
 
-__all__ = ("Letter", "Letters", "last_letters")
-
 _MOST = 100  # of different errors
 _MOST_READ = 1000
 _MOST_BYTES = 4 << 20  # of a file, which holds the letters of a micro-batch

@@ -18,20 +18,6 @@ from dsv2.views.explain.svg import graph_svg
 from dsv2.views.explain.wording import about, details, headline, short_location
 from dsv2.watermark.event_time import EVENT_TIME
 
-__all__ = (
-    "HistoryPage",
-    "JobLine",
-    "OperatorPage",
-    "PlanOperator",
-    "PlanPage",
-    "StatePage",
-    "history_page",
-    "job_line",
-    "operator_page",
-    "plan_page",
-    "state_page",
-)
-
 _MOST_SUBTASKS = 256
 _LIVE_LINES = 2  # of an operator in the graph: its rates, and its state
 

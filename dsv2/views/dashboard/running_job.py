@@ -15,8 +15,6 @@ from dsv2.jobs.unfinished import observing
 from dsv2.views.dashboard.jobs import Status, WatchedJob
 from dsv2.views.explain.view import view_of
 
-__all__ = ("LiveJob",)
-
 
 class LiveJob(WatchedJob, JobListener):
     """A job that is about to start.

@@ -11,8 +11,6 @@ from dsv2.errors import ConfigurationError
 from dsv2.views.dashboard.jobs import Board
 from dsv2.views.dashboard.settings import Dashboard
 
-__all__ = ("DashboardServer", "server_of")
-
 _EXIT_SECONDS = 2.0
 
 

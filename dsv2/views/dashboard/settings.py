@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from dsv2.checks.arguments import is_whole_number
 from dsv2.errors import ConfigurationError
 
-__all__ = ("Dashboard", "is_loopback")
-
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,}")  # what needs no escaping in a URL, a header or a cookie
 _PORTS = 65_536
 

@@ -12,8 +12,6 @@ from dsv2.views.dashboard.running_job import LiveJob
 from dsv2.views.dashboard.server import server_of
 from dsv2.views.dashboard.settings import Dashboard
 
-__all__ = ("DashboardRuntime",)
-
 
 class DashboardRuntime:
     """A runtime whose jobs are on a dashboard, which listens when this object has been created.

@@ -14,8 +14,6 @@ from dsv2.jobs.progress_log import StoredJob, read_job, read_progress
 from dsv2.views.dashboard.jobs import Status, WatchedJob
 from dsv2.views.explain import PlanView
 
-__all__ = ("CheckpointJob",)
-
 _LOOK_SECONDS = 1.0
 
 

@@ -13,8 +13,6 @@ from dsv2.views.watermark_report import Cause, OperatorWatermark, Step, report_w
 from dsv2.watermark.event_time import EVENT_TIME, RESERVED
 from dsv2.watermark.value_text import greatest_shown
 
-__all__ = ("WatermarkPage", "watermark_page")
-
 _BY_NAME = "event-time"
 _FINE = (Cause.NOTHING, Cause.ENDED, Cause.UNKNOWN)  # there is nothing to do about these
 _MOST_CHANNELS = 64

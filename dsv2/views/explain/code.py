@@ -14,8 +14,6 @@ from types import CodeType, FunctionType
 
 from dsv2.views.explain.model import Code
 
-__all__ = ("code_of",)
-
 _MAX_TEXT = 80
 _LAMBDA = "<lambda>"
 _PARSING = threading.RLock()

@@ -10,8 +10,6 @@ from typing import TypeVar
 from dsv2.views.explain.layout import Point
 from dsv2.views.explain.svg_parts import arrow
 
-__all__ = ("Column", "RoutedLine", "routed")
-
 K = TypeVar("K", bound=Hashable)
 
 

@@ -22,8 +22,6 @@ from dsv2.views.explain.svg import to_svg
 from dsv2.views.explain.text import finding_lines, to_text
 from dsv2.views.explain.view import view_of
 
-__all__ = ("Explanation", "Format", "explain")
-
 Format: TypeAlias = Literal["text", "mermaid", "svg", "json"]
 """The formats of an explanation."""
 

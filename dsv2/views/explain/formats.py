@@ -9,8 +9,6 @@ from typing import TypeVar
 
 from dsv2.errors import ConfigurationError
 
-__all__ = ("checked", "save")
-
 F = TypeVar("F", bound=str)
 
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-__all__ = ("Layout", "Point", "Size", "lay_out")
-
 _GAP = 44  # between boxes of a row; edges that leave a box at its side need it
 _PASSING = 16  # the width of the gap for an edge that passes a row
 _SWEEPS = 12

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ("cut", "width_of", "wrapped")
-
 _NARROW = frozenset("iIjl.,:;'`|!()[]{} ft/\\-r\"")
 _BROAD = frozenset("mwMW@%—…")
 

@@ -9,8 +9,6 @@ from dsv2.graph import OperatorKind
 from dsv2.views.explain.model import OperatorView, PlanView
 from dsv2.views.explain.wording import about, details, numbered_edge_text, place_text
 
-__all__ = ("escaped", "to_mermaid")
-
 _SHAPES = {OperatorKind.SOURCE: ('(["', '"])'), OperatorKind.SINK: ('[["', '"]]')}
 _MAX_LINE = 60
 

@@ -15,19 +15,6 @@ from dsv2.graph import Exchange, OperatorKind
 from dsv2.jobs.runtime_view import RuntimeView
 from dsv2.state import RedistributionMode, TtlTimeCharacteristic
 
-__all__ = (
-    "FORMAT_VERSION",
-    "Code",
-    "EdgeView",
-    "HandlerView",
-    "OperatorView",
-    "Place",
-    "PlanView",
-    "Processing",
-    "StateView",
-    "WatermarkView",
-)
-
 FORMAT_VERSION: Final = 1
 """The version of the JSON format. It increases when a field is removed or changes its meaning."""
 

@@ -17,8 +17,6 @@ from dsv2.state import StateDeclaration
 from dsv2.views.explain.code import code_of
 from dsv2.views.explain.model import Code, EdgeView, HandlerView, OperatorView, Place, Processing, StateView
 
-__all__ = ("edge_view", "function_of", "operator_view", "processing_of")
-
 
 def operator_view(operator: Operator, flow: Flow) -> OperatorView:
     """Return the view of an operator of a plan."""

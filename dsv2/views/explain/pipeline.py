@@ -12,8 +12,6 @@ from dsv2.model.context import RuntimeExecutionMode
 from dsv2.views.explain.explanation import Explanation, Format, explain
 from dsv2.views.explain.view import view_of_nodes
 
-__all__ = ("explain_pipeline",)
-
 
 def explain_pipeline(
     builder: PlanBuilder,

@@ -14,8 +14,6 @@ from dsv2.jobs.runtime_view import Fact
 from dsv2.views.explain import model
 from dsv2.views.explain.model import PlanView
 
-__all__ = ("json_schema",)
-
 _CLASSES = {**vars(model), "Fact": Fact, "Severity": Severity}
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 

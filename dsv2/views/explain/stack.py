@@ -10,8 +10,6 @@ from dsv2.views.explain.layout import Point
 from dsv2.views.explain.model import EdgeView, OperatorView
 from dsv2.views.explain.svg_parts import LINE, PAD, TITLE, arrow
 
-__all__ = ("Card", "Stack", "links", "stacked")
-
 _LINK = 14  # the height of a link between two operators
 _RAIL = 14  # left of operators, for links that skip others
 _LANE = 7  # between such links

@@ -22,8 +22,6 @@ from dsv2.views.explain.svg_parts import LINE, PAD, card, svg_document, xml_text
 from dsv2.views.explain.text import to_text
 from dsv2.views.explain.wording import about, details, headline, numbered_edge_text, short_location
 
-__all__ = ("graph_svg", "to_svg")
-
 _MARGIN = 16
 _HEADER = 46  # the title of the plan
 _ABOVE = 23  # the line with the level of a box, above its operators

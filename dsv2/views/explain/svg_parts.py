@@ -10,8 +10,6 @@ from dsv2.graph import OperatorKind
 from dsv2.views.explain.layout import Point, Size
 from dsv2.views.explain.measure import cut
 
-__all__ = ("LINE", "PAD", "STYLE", "TITLE", "arrow", "card", "svg_document", "xml_text")
-
 LINE = 16
 """The height of a line of text."""
 PAD = 10

@@ -22,8 +22,6 @@ from dsv2.views.explain.wording import (
     watermark_rules,
 )
 
-__all__ = ("finding_lines", "to_text")
-
 _WIDTH = 100
 
 

@@ -14,8 +14,6 @@ from dsv2.views.explain.model import FORMAT_VERSION, EdgeView, OperatorView, Pla
 from dsv2.views.explain.operators import edge_view, function_of, operator_view
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy
 
-__all__ = ("view_of", "view_of_nodes")
-
 
 def view_of(plan: Plan, runtime: RuntimeView | None = None) -> PlanView:
     """Return the view of ``plan``. ``runtime``: How the runtime would run it, if it is known."""

@@ -12,22 +12,6 @@ from dsv2.state import RedistributionMode, TtlTimeCharacteristic
 from dsv2.views.explain.model import EdgeView, OperatorView, Place, PlanView, Processing, StateView, WatermarkView
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME
 
-__all__ = (
-    "about",
-    "concerns",
-    "counted",
-    "details",
-    "duration",
-    "edge_text",
-    "exchange_text",
-    "headline",
-    "numbered_edge_text",
-    "place_text",
-    "short_location",
-    "watermark_name",
-    "watermark_rules",
-)
-
 _EVENT_TIME_NAMES = {
     EVENT_TIME: "event time",
     IDLE_STATUS: "idle status",

@@ -9,16 +9,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 from dsv2.jobs.progress import HistogramProgress
 
-__all__ = (
-    "ATTRIBUTES",
-    "BATCH_BUCKETS",
-    "METRICS",
-    "Metric",
-    "MetricKind",
-    "Sample",
-    "Value",
-)
-
 
 class MetricKind(Enum):
     """The type of a metric. INFO has the constant value 1; its labels carry the information."""

@@ -26,8 +26,6 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from dsv2.jobs.progress import HistogramProgress
 from dsv2.version import __version__
 
-__all__ = ("HistogramExporter", "NamedHistogram")
-
 _SCOPE = InstrumentationScope("dsv2", __version__)
 
 

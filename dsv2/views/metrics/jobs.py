@@ -19,8 +19,6 @@ from dsv2.views.explain.view import view_of
 from dsv2.views.metrics import definitions as m
 from dsv2.views.metrics.definitions import BATCH_BUCKETS, Sample
 
-__all__ = ("JobsListener", "RunningJob")
-
 _LOG = logging.getLogger(__name__)
 _MAX_ENDED = 1000  # names of jobs, in case that each job has another
 _ENDS = (JobStatus.FINISHED, JobStatus.STOPPED, JobStatus.FAILED)

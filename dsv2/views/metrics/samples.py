@@ -17,8 +17,6 @@ from dsv2.views.metrics.jobs import RunningJob
 from dsv2.watermark.event_time import EVENT_TIME as EVENT_TIME_WATERMARK
 from dsv2.watermark.event_time import IDLE_STATUS, LONG_MAX, LONG_MIN, USE_PROCESSING_TIME
 
-__all__ = ("GAUGES_AMONG_COUNTERS", "samples_of", "samples_of_functions", "samples_of_run")
-
 GAUGES_AMONG_COUNTERS = frozenset({"probe_records_waiting"})
 """Counters of dsv2 that also decrease. They are counters because they are part of the checkpoint."""
 

@@ -13,8 +13,6 @@ from dsv2.jobs.progress import BatchProgress, JobProgress, OperatorProgress
 from dsv2.views.metrics.definitions import ATTRIBUTES
 from dsv2.views.metrics.jobs import RunningJob
 
-__all__ = ("record_batch", "record_failure")
-
 _NS_PER_MS = 1_000_000
 
 

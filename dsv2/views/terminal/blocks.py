@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ("bar", "can_show_blocks", "sparkline")
-
 _EIGHTHS_UP = "▁▂▃▄▅▆▇█"
 _EIGHTHS_RIGHT = " ▏▎▍▌▋▊▉█"
 

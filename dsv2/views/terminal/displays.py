@@ -13,8 +13,6 @@ from dsv2.views.terminal.notebook import NotebookDisplay, is_in_notebook
 from dsv2.views.terminal.plain import line_of
 from dsv2.views.terminal.snapshot import ShownJob
 
-__all__ = ("Display", "Docked", "Lines", "display_on")
-
 _LINE_EVERY_SECONDS = 5.0
 _LEAST_COLUMNS, _LEAST_LINES = 20, 3
 _NO_CURSOR = ("", "dumb", "unknown")

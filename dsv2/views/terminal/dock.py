@@ -12,8 +12,6 @@ import threading
 from collections.abc import Sequence
 from typing import TextIO
 
-__all__ = ("Dock", "dock_of")
-
 _LEFT_FREE = 3  # lines above the docked ones
 _SMALL = 6  # so many lines may be docked if they leave less than a third of the terminal free
 

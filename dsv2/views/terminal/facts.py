@@ -11,8 +11,6 @@ from dsv2.views.terminal.blocks import bar, sparkline
 from dsv2.views.terminal.plain import event_time_text, took_text, watermarks_of
 from dsv2.views.terminal.texts import bytes_text, count_text, duration_text, rate_text, time_text, value_text
 
-__all__ = ("Column", "Fact", "columns_of", "facts_of")
-
 _CURVE, _BAR = 24, 6
 
 

@@ -20,8 +20,6 @@ from dsv2.views.terminal.notebook import NotebookDisplay, is_in_notebook, job_ht
 from dsv2.views.terminal.snapshot import ShownJob
 from dsv2.views.terminal.summarizer import Summarizer
 
-__all__ = ("JobView", "LiveView", "html_of", "show_in_notebook")
-
 _EVERY_SECONDS = 1.0
 _PAUSE_SECONDS = 0.5
 _END_SECONDS = 5.0

@@ -12,8 +12,6 @@ from dsv2.views.terminal.facts import columns_of, facts_of
 from dsv2.views.terminal.snapshot import ShownJob
 from dsv2.views.terminal.texts import duration_text
 
-__all__ = ("NotebookDisplay", "is_in_notebook", "job_html")
-
 _COLOURS = {"running": "#2e7d32", "finished": "#2e7d32", "failed": "#c62828"}
 _OTHER_COLOUR = "#b26a00"
 

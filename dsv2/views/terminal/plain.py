@@ -8,8 +8,6 @@ from dsv2.jobs.summary import JobSummary
 from dsv2.views.terminal.texts import count_text, duration_text, rate_text, time_text, value_text
 from dsv2.watermark.value_text import ShownValue
 
-__all__ = ("event_time_text", "line_of", "took_text", "watermarks_of")
-
 
 def line_of(name: str, summary: JobSummary) -> str:
     """Describe a job, the most important first."""

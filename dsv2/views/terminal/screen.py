@@ -17,7 +17,6 @@ from dsv2.views.terminal.texts import duration_text
 if TYPE_CHECKING:
     from dsv2.views.terminal.snapshot import ShownJob
 
-__all__ = ("Screen", "job_text")
 
 _LEAST_COLUMNS = 40
 _LONGEST_NAME = 32

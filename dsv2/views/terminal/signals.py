@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from signal import SIG_DFL, SIGINT, SIGTERM, signal
 from types import FrameType
 
-__all__ = ("NotedSignals", "signals_noted")
-
 
 class NotedSignals:
     """The signals to stop that a program has received.

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from dsv2.jobs.summary import JobSummary
 
-__all__ = ("ShownJob",)
-
 
 @dataclass(frozen=True, slots=True)
 class ShownJob:

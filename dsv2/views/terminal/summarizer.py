@@ -8,8 +8,6 @@ from dsv2.jobs.summary import History, JobSummary, summarize
 from dsv2.jobs.summary.pressure import WINDOW
 from dsv2.views.explain.view import view_of
 
-__all__ = ("Summarizer",)
-
 
 class Summarizer:
     """Summarizes the progress of one job. ``plan``: Its plan."""

@@ -8,8 +8,6 @@ from dsv2.base.printable import printable
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 from dsv2.watermark.value_text import ShownValue
 
-__all__ = ("bytes_text", "count_text", "duration_text", "rate_text", "time_text", "value_text")
-
 _EXACT_BELOW = 10_000_000
 _UNITS = ("", "k", "M", "G", "T", "P")
 _PLAUSIBLE_MS = range(631_152_000_000, 4_102_444_800_000)  # 1990 to 2100

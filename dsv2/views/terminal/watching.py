@@ -14,8 +14,6 @@ from dsv2.views.terminal.displays import display_on
 from dsv2.views.terminal.live_view import JobView
 from dsv2.views.terminal.signals import NotedSignals, signals_noted
 
-__all__ = ("watch",)
-
 _POLL = timedelta(milliseconds=250)
 _STOPPING = "Stopping after the running micro-batch. Ctrl-C again cancels it."
 _CANCELLING = "Cancelling the running micro-batch, which the next start repeats. Ctrl-C again ends the program."

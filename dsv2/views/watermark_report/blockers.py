@@ -14,15 +14,6 @@ from dsv2.views.watermark_report.route import Route
 from dsv2.watermark.holders import Order, holders_of_event_time, holders_of_value
 from dsv2.watermark.value_text import ShownValue, greatest_shown, least_shown
 
-__all__ = (
-    "BarrierWaiting",
-    "Hold",
-    "barrier_waiting",
-    "delivered",
-    "held_channel",
-    "held_input",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Hold:

@@ -7,8 +7,6 @@ from enum import Enum
 
 from dsv2.watermark.value_text import ShownValue
 
-__all__ = ("Cause", "ChannelWatermark", "InputWatermark", "OperatorWatermark", "Step", "WatermarkReport")
-
 
 class Cause(Enum):
     """The reason why a watermark of an operator is not greater than it is.

@@ -24,8 +24,6 @@ from dsv2.views.watermark_report.wording import Facts, advice, sentence
 from dsv2.watermark.event_time import PROCESSING_TIME
 from dsv2.watermark.value_text import ShownValue, least_shown
 
-__all__ = ("report_watermarks",)
-
 _MAY_ADVANCE = (Cause.QUIET_SPLIT, Cause.BACKLOG, Cause.NOT_EMITTED, Cause.POLLED, Cause.UNKNOWN, Cause.NO_RECORDS)
 
 

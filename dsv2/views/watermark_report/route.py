@@ -13,8 +13,6 @@ from dsv2.watermark.event_time import EVENT_TIME, PROCESSING_TIME, USE_PROCESSIN
 from dsv2.watermark.holders import Order, order_of
 from dsv2.watermark.value_text import ShownValue
 
-__all__ = ("Route",)
-
 _PLAIN_NAME = "event-time"
 
 

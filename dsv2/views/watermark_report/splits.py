@@ -9,8 +9,6 @@ from dsv2.jobs.summary.splits import active_splits
 from dsv2.views.explain import OperatorView
 from dsv2.views.watermark_report.model import Cause
 
-__all__ = ("cause_in_split", "has_no_records", "slowest_in_group", "split_for_records", "split_for_time")
-
 
 def split_for_time(splits: Sequence[SplitProgress]) -> SplitProgress | None:
     """The split whose event time holds its reader back: the least, and before that one without event time."""

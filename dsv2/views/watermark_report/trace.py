@@ -22,8 +22,6 @@ from dsv2.views.watermark_report.splits import (
 from dsv2.watermark.holders import Order
 from dsv2.watermark.value_text import ShownValue, greatest_shown, least_shown
 
-__all__ = ("Trace", "Tracer", "uid_of")
-
 
 @dataclass(frozen=True, slots=True)
 class Trace:

@@ -19,8 +19,6 @@ from dsv2.watermark.event_time import PROCESSING_TIME
 from dsv2.watermark.holders import Order
 from dsv2.watermark.value_text import ShownValue
 
-__all__ = ("Facts", "advice", "sentence")
-
 
 @dataclass(frozen=True, slots=True)
 class Facts:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dsv2.runtime.exchange import gate
-from dsv2.runtime.exchange.frames import WATERMARK, Control
+from dsv2.runtime.exchange.control_log import WATERMARK, Control
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.watermark.arrival_combiner import Deliveries, WatermarkCombiner
 from dsv2.watermark.combiner import AlignedWatermarkCombiner

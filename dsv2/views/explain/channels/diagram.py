@@ -14,8 +14,6 @@ from dsv2.views.explain.channels.svg import to_svg
 from dsv2.views.explain.channels.text import to_text
 from dsv2.views.explain.formats import checked, save
 
-__all__ = ("ChannelDiagram", "ChannelFormat")
-
 ChannelFormat: TypeAlias = Literal["text", "mermaid", "svg"]
 """The formats of a diagram of channels."""
 

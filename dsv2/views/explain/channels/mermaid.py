@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dsv2.views.explain.channels.model import ChannelsView, EdgeChannels, Mark, OperatorChannels, shown_subtasks
 from dsv2.views.explain.mermaid import escaped
 
-__all__ = ("to_mermaid",)
-
 _ARROWS = {Mark.CARRIES: "==>", Mark.OF_KEY: "==>", Mark.OF_OTHER_KEYS: "-->", Mark.BARE: "-.->"}
 
 

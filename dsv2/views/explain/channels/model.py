@@ -8,8 +8,6 @@ from enum import Enum
 
 from dsv2.views.explain.model import EdgeView, OperatorView
 
-__all__ = ("Channel", "ChannelsView", "EdgeChannels", "Mark", "OperatorChannels", "shown_subtasks")
-
 _MOST = 3  # subtasks of an operator that are drawn
 
 

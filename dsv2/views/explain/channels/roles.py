@@ -8,8 +8,6 @@ from dsv2.graph import OperatorKind
 from dsv2.views.explain.model import EdgeView, OperatorView, PlanView, WatermarkView
 from dsv2.views.explain.wording import counted
 
-__all__ = ("is_blocked", "roles_of")
-
 
 def roles_of(view: PlanView, operator: OperatorView, watermark: WatermarkView) -> Iterator[str]:
     """Describe what each subtask of ``operator`` does with ``watermark``, one phrase each."""

@@ -15,8 +15,6 @@ from dsv2.views.explain.measure import cut, width_of, wrapped
 from dsv2.views.explain.stack import Card, Stack, links, stacked
 from dsv2.views.explain.svg_parts import LINE, PAD, card, svg_document, xml_text
 
-__all__ = ("to_svg",)
-
 _MARGIN = 16
 _HEADER = 44  # the title
 _LEAST, _MOST = 110, 176  # the width of text in a card

@@ -10,8 +10,6 @@ from dsv2.views.explain.channels.model import ChannelsView, EdgeChannels, Mark, 
 from dsv2.views.explain.model import OperatorView
 from dsv2.views.explain.wording import counted
 
-__all__ = ("to_text",)
-
 _WIDTH = 100
 
 

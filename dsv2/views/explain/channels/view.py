@@ -19,8 +19,6 @@ from dsv2.views.explain.channels.roles import is_blocked, roles_of
 from dsv2.views.explain.model import EdgeView, OperatorView, PlanView, WatermarkView
 from dsv2.views.explain.wording import exchange_text, watermark_name, watermark_rules
 
-__all__ = ("channels_of",)
-
 
 def channels_of(view: PlanView, watermark: str | None, operator: str | None) -> ChannelsView:
     """Return the channels of a plan, without those of sinks, which ignore watermarks.
