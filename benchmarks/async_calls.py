@@ -48,7 +48,7 @@ __all__ = ("main",)
 
 NAME = "async_calls"
 LATENCY = 20
-"""How long the service takes, in ms."""
+"""The latency of the service in ms."""
 CAPACITY = 100
 TIMES_IDEAL = 1.3
 """The maximum ratio of a time to the ideal."""

@@ -1,4 +1,4 @@
-"""How the time of a micro-batch grows: with records, with levels, and with executors.
+"""Growth of the time of a micro-batch: with records, with levels, and with executors.
 
 The job is the running count (``benchmarks/jobs/running_count.py``) with 1,000 keys and two subtasks. With several
 levels, several counts follow each other, each after an exchange.

@@ -287,7 +287,7 @@ def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None
 
 
 class Moved(NamedTuple):
-    """What a micro-batch reads and writes. ``times``: bytes read and written, in times of the touched ones."""
+    """The data that a micro-batch reads and writes. ``times``: bytes of both, relative to the touched bytes."""
 
     pages: int
     read: int

@@ -57,7 +57,7 @@ PRELOADED = (
     "tests.spark.programs",
     "tests.support",
 )
-"""What most of them import."""
+"""The modules that most of them import."""
 _HASH_SEED = "0"
 """That of the workers: PySpark sets it."""
 

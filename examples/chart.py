@@ -42,7 +42,7 @@ def text_chart(times: Sequence[int], *, columns: int = 60, height: int = 6) -> l
 
 
 def span_text(times: Sequence[int], *, columns: int = 60) -> str:
-    """What one bar of ``text_chart`` stands for, such as ``7 days``."""
+    """Return the time of one bar of ``text_chart``, such as ``7 days``."""
     minutes = _counts(times, columns)[2] // 60_000
     for unit, size in (("day", 1440), ("hour", 60), ("minute", 1)):
         if minutes % size == 0:

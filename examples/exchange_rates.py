@@ -26,7 +26,7 @@ from examples.program import Table, execute, run_example
 __all__ = ("PAYMENTS", "InEuros", "Payment", "at_rate", "in_euros", "main", "rate_of", "rate_service")
 
 CENTS = {"EUR": 100, "USD": 86, "GBP": 115, "JPY": 1, "CHF": 107}
-"""What one unit of a currency is worth, in cents."""
+"""The worth of one unit of a currency, in cents."""
 
 
 class Payment(NamedTuple):

@@ -50,7 +50,7 @@ class Scored(NamedTuple):
 
 
 class Model(Protocol):
-    """What the job needs of a model of scikit-learn."""
+    """The part of a scikit-learn model that the job needs."""
 
     def predict(self, features: np.ndarray[Any, Any], /) -> np.ndarray[Any, Any]:
         """Return a prediction for each row."""

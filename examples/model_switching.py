@@ -74,7 +74,7 @@ BACKLOG = new_builder("backlog").type_float().combine_function_sum().deliver_whe
 
 
 def backlog_after(waiting: float, seconds: float) -> float:
-    """How many requests wait when one more arrives after some ``seconds``."""
+    """Return the number of requests that wait when one more arrives after some ``seconds``."""
     return max(0.0, waiting - seconds * _PER_SECOND) + 1
 
 

@@ -47,7 +47,7 @@ EQUAL = "equal"
 KINDS = ("create", "migrate", "restore")
 _ORDER = ("create", "migrate", "restore", "create", "migrate", "restore", "create", "migrate", "migrate", "restore")
 LATE = ("resumed after a migration", "resumed after a savepoint", "restarted after a savepoint")
-"""How the driver of an old program comes back."""
+"""The ways in which the driver of an old program comes back."""
 _STRIDE = 5  # from a phase to the next one in turn, so that few kills reach early and late phases
 _GATES = {"Kafka begun": "message", "Kafka written": "row"}
 _TAKEN_OVER = "is written by a job that started from a savepoint of this one"
@@ -388,7 +388,7 @@ def _signal(process: JobProcess, number: signal.Signals) -> None:
 
 
 def outcome_of_late(how: str, process: JobProcess) -> str:
-    """What became of a late driver."""
+    """Return the fate of a late driver."""
     code, log = process.wait(), process.log()
     if code != 0 and any(words in log for words in _FENCED[how]):
         return "fenced"

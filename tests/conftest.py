@@ -142,7 +142,7 @@ def _cpu_use() -> float:
 
 @pytest.fixture(scope="session")
 def spark_python() -> Iterator[str]:
-    """What Spark runs as Python, see ``PYSPARK_PYTHON``: its processes start faster than with Python itself."""
+    """The command that Spark runs as Python (``PYSPARK_PYTHON``). Its processes start faster than Python itself."""
     if _is_measured():
         yield sys.executable
         return

@@ -29,7 +29,7 @@ _LOGS = (
 
 
 def lines() -> list[Text]:
-    """What the terminal shows."""
+    """Return the lines of the terminal."""
     summarizer = Summarizer(hot_topics_plan())
     for number in range(24):
         summary = summarizer.summary(hot_topics_progress(number))

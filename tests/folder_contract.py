@@ -1,4 +1,4 @@
-"""What every kind of ``Folder`` does."""
+"""The contract of every kind of ``Folder``."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Window(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a function knows of an article."""
+    """The state of an article, as a function reports it."""
 
     article: str
     what: str

@@ -1,4 +1,4 @@
-"""What runs only with ``--all``: examples of Hypothesis, and values of parameters.
+"""Examples of Hypothesis and values of parameters that run only with ``--all``.
 
 ``./run test`` uses Hypothesis' profile ``ci``, which tries the same examples in every run. ``./run test --all`` uses
 ``nightly``, which tries many more, and new ones each time. Neither has a deadline for an example, because a deadline
@@ -22,7 +22,7 @@ settings.register_profile(NIGHTLY, max_examples=_EXAMPLES * _FACTOR, deadline=No
 
 
 def factor() -> int:
-    """How many times as many examples as ``ci`` the current profile tries."""
+    """Return the number of examples in the current profile, as a multiple of that in ``ci``."""
     return settings().max_examples // _EXAMPLES
 
 

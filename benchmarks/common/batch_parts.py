@@ -17,7 +17,7 @@ __all__ = ("Stage", "median_parts", "parts_of", "stages_of")
 _BEFORE_THE_WRITE = ("latestOffset", "walCommit", "getBatch", "queryPlanning")
 
 Stage = tuple[float, float]
-"""When a stage began and ended, in ms since the epoch."""
+"""Beginning and end of a stage, in ms since the epoch."""
 
 
 def stages_of(spark: SparkSession) -> list[Stage]:

@@ -14,7 +14,7 @@ UnitT = TypeVar("UnitT")
 ResultT = TypeVar("ResultT")
 
 _AHEAD = 4
-"""How many units of each process may wait for the result of an earlier one."""
+"""The number of units of each process that may wait for the result of an earlier one."""
 
 
 def in_order(

@@ -12,7 +12,7 @@ __all__ = ("PHASES", "Phase", "Scene", "phase_reached", "attempt")
 
 @dataclass(frozen=True)
 class Scene:
-    """Where an upgrade happens.
+    """The folders and versions of an upgrade.
 
     Attributes:
         folder: The folder of the life.
@@ -39,7 +39,7 @@ class Phase:
 
 
 def attempt(generation: Path) -> int:
-    """What identifies the present attempt to begin a generation; 0 if there is none."""
+    """Return an identifier of the present attempt to begin a generation; 0 if there is none."""
     file = generation / "dsv2/generation.json"
     return file.stat().st_mtime_ns if file.exists() else 0
 

@@ -72,7 +72,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Script:
-    """What a process does.
+    """The task of a process.
 
     Attributes:
         program: The program that runs; None: none.

@@ -243,7 +243,7 @@ class TimersAndWindows(Program):
 
 
 def callback_of(letter: DeadLetter[object]) -> tuple[Any, ...]:
-    """What has failed."""
+    """Return the callback, key and record that failed."""
     return letter.callback, letter.key, letter.record
 
 

@@ -38,7 +38,7 @@ class Click(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What is known of a user, and why it is emitted."""
+    """The state of a user, and the reason why it is emitted."""
 
     user: str
     clicks: int

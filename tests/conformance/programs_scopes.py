@@ -173,7 +173,7 @@ class GroupedTotals(Totals):
 
 
 class PerKey(Program):
-    """When all subtasks have declared a key complete, all of its records have arrived."""
+    """All records of a key have arrived once all subtasks have declared it complete."""
 
     def build(self, p: Pipeline) -> None:
         completing = p.source(NUMBERS).process(Completing())

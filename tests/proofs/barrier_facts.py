@@ -1,4 +1,4 @@
-"""What must hold for barriers, by what channels have sent and what the function has seen of it: nothing else."""
+"""Invariants of barriers, by what channels have sent and the function has seen: nothing else."""
 
 from __future__ import annotations
 

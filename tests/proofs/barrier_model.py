@@ -1,4 +1,4 @@
-"""What an operator does with barriers, by definition: the specification that the code is compared with.
+"""A model of an operator with barriers: the specification that the code is compared with.
 
 A round is complete when every active channel of all inputs is blocked. Its id is the least one that blocks a channel.
 """
@@ -23,7 +23,7 @@ BARRIER = "part"
 
 
 class Limits(NamedTuple):
-    """How long a barrier waits. ``ticks``: moves of the clock. ``records``: those that are held. None: no limit."""
+    """Limits for a barrier that waits. ``ticks``: moves of the clock. ``records``: held ones. None: no limit."""
 
     ticks: int | None = None
     records: int | None = None

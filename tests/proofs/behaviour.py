@@ -16,7 +16,7 @@ ECHO = "echo"
 
 
 class Behaviour(NamedTuple):
-    """What a function does.
+    """The behaviour of a function.
 
     Attributes:
         polled: The values of watermarks that it takes over (POLL), so that they are not forwarded.
@@ -33,15 +33,15 @@ class Behaviour(NamedTuple):
     hears: bool = True
 
     def for_record(self, record: Any) -> list[Any]:
-        """What it sends for a record."""
+        """Return the elements that it sends for a record."""
         return [*_own(self.before), record, *_own(self.after)]
 
     def for_watermark(self, value: Any) -> list[Any]:
-        """What it sends for a watermark, without the watermark itself."""
+        """Return the elements that it sends for a watermark, without the watermark itself."""
         return [watermark(value, ECHO)] if self.echoes else []
 
     def for_element(self, element: Any) -> list[Any]:
-        """What an operator with one channel sends for an element, unless it is a watermark that changes nothing."""
+        """Return what an operator with one channel sends for an element, unless it is a watermark without effect."""
         if not isinstance(element, Signal):
             return self.for_record(element)
         if element.kind != WATERMARK:

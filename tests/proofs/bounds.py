@@ -1,4 +1,4 @@
-"""How far the cases are explored."""
+"""Bounds of the exploration of cases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ("BOUNDED", "NIGHTLY", "Bounds")
 
 @dataclass(frozen=True)
 class Bounds:
-    """How far to explore.
+    """Bounds of an exploration.
 
     Attributes:
         gates: For each number of channels of a gate: the number of events in a frame of a watermark that is not

@@ -30,7 +30,7 @@ Received: TypeAlias = tuple[int, tuple[Any, ...]]
 
 
 class Model(Protocol):
-    """What the code should do."""
+    """A model of the code: its specification."""
 
     def receive(self, channel: int, elements: Sequence[Any]) -> Reaction:
         """Process a frame of ``channel``, numbered over all inputs."""
@@ -40,7 +40,7 @@ class Model(Protocol):
 
     @property
     def excess(self) -> int:
-        """What grows without a bound, such as the number of rounds that one input is ahead of the others."""
+        """The quantity that grows without a bound, such as the rounds by which one input is ahead."""
 
 
 class _State(NamedTuple):
@@ -62,12 +62,12 @@ class _State(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a step leads to.
+    """The outcome of a step.
 
     Attributes:
         state: The next state. None: the job fails.
-        reaction: What is seen and sent.
-        difference: What the model does instead, if it differs.
+        reaction: The elements seen and sent.
+        difference: The reaction of the model, if it differs.
     """
 
     state: int | None
@@ -116,7 +116,7 @@ class Component:
         return len(self._steps)
 
     def excess(self, state: int) -> int:
-        """What grows without a bound, such as the number of rounds that one input is ahead of the others."""
+        """Return the quantity that grows without a bound, see ``Model.excess``."""
         return self._states[state].excess
 
     def step(self, state: int, channel: int, elements: tuple[Any, ...]) -> Outcome:

@@ -75,7 +75,7 @@ def _gate_case(channels: int, values: int, flag: bool, name: str) -> Case:
 
 
 def _operator(inputs: tuple[int, ...], values: int, name: str) -> Case:
-    """What it sees of the flag is the wall clock, so only the model says what is right."""
+    """Return a case of an operator. It sees the flag as wall-clock time, so only the model says what is right."""
     system = SubtaskSystem(operator_plan(_DECLARED.values(), inputs), "f")
     return Case(
         name,

@@ -1,4 +1,4 @@
-"""What a channel may send, and how a sequence of it is printed."""
+"""The events that a channel may send, and the printed form of a sequence."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ __all__ = ("Case", "CounterexampleError", "Explored", "Facts", "Planned", "explo
 
 @dataclass(frozen=True)
 class Case:
-    """What is explored.
+    """A case to explore.
 
     Attributes:
         name: Its name.
@@ -255,7 +255,7 @@ class _Search:
         return _State(tuple(components), tuple(one.frozen() for one in all_facts))
 
     def _seen(self, steps: Sequence[_ComponentStep]) -> Sequence[Seen]:
-        """What the last function sees, or that an operator before it fails."""
+        """Return what the last function sees, or that an operator before it fails."""
         seen = steps[-1].outcome.reaction.seen
         if self.case.second is None or len(steps) == 2:
             return seen
@@ -294,7 +294,7 @@ class _Search:
         return goes_on
 
     def _of_group(self, seen: Iterable[Seen], group: int) -> Iterator[Seen]:
-        """What is seen of a group of channels: the event time of an operator, and its end, belong to all of them."""
+        """Yield what is seen of a group of channels. Event time and end of an operator belong to all of them."""
         as_one = len(self._groups) == 1
         for what, *rest in seen:
             match what:

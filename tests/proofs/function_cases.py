@@ -23,7 +23,7 @@ __all__ = ("function_cases",)
 
 
 class _Function(NamedTuple):
-    """What it does: in words, and as it does it. ``received``: the watermark of channels. ``own``: its own ones."""
+    """A function: its behaviour, and that in words. ``received``: the channels' watermark. ``own``: its own ones."""
 
     what: str
     behaviour: Behaviour

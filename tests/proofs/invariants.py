@@ -1,4 +1,4 @@
-"""What must hold in every state, by what channels have sent and what the function has seen of it: nothing else.
+"""Invariants of every state, by what channels have sent and the function has seen: nothing else.
 
 ``Facts`` is the history of one input, as far as it matters. It does not know how the code combines watermarks, only
 which results are acceptable.
@@ -65,7 +65,7 @@ def require(condition: object, invariant: str, detail: str) -> None:
 
 
 class Judged(NamedTuple):
-    """What facts can be judged by.
+    """The observations by which facts can be judged.
 
     Attributes:
         status: What is seen includes the status of the input.
@@ -93,7 +93,7 @@ ALL_JUDGED = Judged()
 
 
 class _Channel:
-    """What a channel has sent."""
+    """The elements that a channel has sent."""
 
     __slots__ = ("counted", "is_steady", "status", "unseen", "values")
 
@@ -352,7 +352,7 @@ class Facts(SentByChannels[_Channel]):
 
 
 class History:
-    """What may have happened to the channels of one input: each possibility is one of ``Facts``."""
+    """The possible histories of the channels of one input: each is one of ``Facts``."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What an input and an operator do, by definition: the specification that the code is compared with.
+"""A model of an input and an operator: the specification that the code is compared with.
 
 The state of both is a tuple (``frozen``), from which they are created again. Between channels any order is legal. The
 model has that of the runtime, because a retried task must repeat exactly: when a round is complete, first the rest of
@@ -180,10 +180,10 @@ class InputModel:
 
 
 class Reaction(NamedTuple):
-    """What an operator does with a frame.
+    """The reaction of an operator to a frame.
 
     Attributes:
-        seen: What its function sees: ("record", input, r), ("watermark", input, identifier, value), ("time", t),
+        seen: The calls of its function: ("record", input, r), ("watermark", input, identifier, value), ("time", t),
             ("end", input), ("close",). ``CROSSING`` if the job fails.
         sent: The elements that it sends downstream.
     """

@@ -41,12 +41,12 @@ _BUILDERS: dict[str, Callable[[Any], Any]] = {
 
 
 def named(rules: Sequence[Rule]) -> str:
-    """What the name of a case says of its rules."""
+    """Return the part of a case's name for its rules."""
     return " and ".join(map(name_of, rules))
 
 
 def name_of(rule: Rule) -> str:
-    """What the name of a case says of a rule."""
+    """Return the part of a case's name for a rule."""
     if rule.identifier == EVENT_TIME:
         return "event time"
     policy = "aligned" if rule.aligned else "wait for all" if rule.wait else "wait for none"
@@ -108,7 +108,7 @@ def chain_plan(
 
 
 def values_of(rules: Sequence[Rule], number: int) -> list[tuple[str, Any]]:
-    """What channels send: ``number`` values. With several identifiers, an aligned one has one value."""
+    """Return ``number`` values that channels send. With several identifiers, an aligned one has one value."""
     return [
         (rule.identifier, value)
         for rule in rules

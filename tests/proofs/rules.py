@@ -105,11 +105,11 @@ FOLDS = {
 
 
 class Rule(NamedTuple):
-    """What the program has declared for one identifier.
+    """The declaration of one identifier.
 
     Attributes:
         every: Whether each arrival is delivered, changed or not.
-        lifetime: For how many moves of the clock a value counts.
+        lifetime: The number of moves of the clock for which a value counts.
         per_key: Whether each value is about a key.
     """
 
@@ -284,7 +284,7 @@ class Expiring(_Plain):
         return self._noted([now])
 
     def repeated(self, statuses: Sequence[Status]) -> list[Any]:
-        """What is passed on again after an update."""
+        """Return the values that are passed on again after an update."""
         updated, self._updated = self._updated, False
         if not updated or self._passed_on or self._last is None or self._now(statuses) != self._last:
             return []

@@ -1,4 +1,4 @@
-"""What the channels have sent and the function has not seen yet, for the facts that invariants are about."""
+"""The elements that channels have sent and the function has not seen yet, for the facts of invariants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support import ENDED, Signal
 __all__ = ("Arriving", "SentByChannels", "as_sent")
 
 Arriving: TypeAlias = Callable[[Any], Sequence[Any]]
-"""What arrives at the function that sees because of an element of a channel."""
+"""The elements that arrive at the watching function because of an element of a channel."""
 
 
 def as_sent(element: Any) -> Sequence[Any]:

@@ -146,10 +146,10 @@ class GateRun:
 
 
 class _Watching:
-    """What all functions do: note what they see, pass records on, and agree to watermarks unless told otherwise."""
+    """The base of all functions: they note what they see, pass records on, and agree to watermarks by default."""
 
     seen: ClassVar[list[Seen]] = []
-    """What the current run sees. Not a field, because fields are checkpointed."""
+    """The calls of the current run. Not a field, because fields are checkpointed."""
     declared: ClassVar[Mapping[str, WatermarkDeclaration]] = {}
     behaviour: ClassVar[Behaviour] = AGREES
 

@@ -113,7 +113,7 @@ def _folds(inputs: tuple[int, ...], longest: int, bounds: Bounds) -> Sequence[st
 
 
 def _frames(longest: int) -> str:
-    """What the name of a case says of the length of frames."""
+    """Return the part of a case's name for the length of frames."""
     return f", frames of {longest}" if longest > 1 else ""
 
 

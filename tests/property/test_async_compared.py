@@ -159,7 +159,7 @@ def run(case: Case) -> OneInputHarness[Item, tuple[int, int]]:
 
 
 def expected_of(case: Case) -> list[tuple[int, int] | int]:
-    """What a function emits that processes one record after the other: results, and watermarks."""
+    """Return the results and watermarks of a function that processes one record after the other."""
     totals: Counter[int] = Counter()
     expected: list[tuple[int, int] | int] = []
     for one in case.inputs:

@@ -1,4 +1,4 @@
-"""What a gate delivers after the parallelism of its senders or of its own operator has changed.
+"""The output of a gate after the parallelism of its senders or of its own operator has changed.
 
 Old senders send the same control elements to all old subtasks, and each record to one of them. Then the subtasks are
 replaced, new senders go on, catch up and end. The model is an unchanged run, in which each old sender has sent what the
@@ -110,7 +110,7 @@ def interleaved(draw: st.DrawFn, sent: Sequence[Sender]) -> list[tuple[int, Any]
 
 
 def share(sent: Sequence[Sender], subtask: int, subtasks: int) -> list[Sender]:
-    """What one of several subtasks gets: all signals, and the records with its numbers."""
+    """Return the share of one of several subtasks: all signals, and the records with its numbers."""
     return [
         [(subtask, e) if isinstance(e, int) else e for e in of_one if not isinstance(e, int) or e % subtasks == subtask]
         for of_one in sent

@@ -55,7 +55,7 @@ Step: TypeAlias = Sequence[Item | int] | str
 
 
 def handle(record: Item, count: int, seen: list[int], ctx: PartitionedContext[str]) -> str:
-    """What all functions do with a record, apart from its state."""
+    """Process a record as all functions do, except for the state."""
     if record.number == POISON:
         raise ValueError("poison")
     assert ctx.state_manager.current_key == record.key

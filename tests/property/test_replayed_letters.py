@@ -111,7 +111,7 @@ class Ruled(Checks, TwoInputBroadcastStreamProcessFunction[Item, Item, Item]):
 
 
 class Result(NamedTuple):
-    """What must not depend on failures. Lists are sorted."""
+    """The results that must not depend on failures. Lists are sorted."""
 
     outputs: list[Counter[Item]]
     totals: dict[int, int]

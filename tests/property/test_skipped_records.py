@@ -1,4 +1,4 @@
-"""What fails and is skipped leaves nothing behind: results and state are those of the input without it."""
+"""Skipped records leave nothing behind: results and state are those of the input without them."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _run(spark: SparkSession, root: str, checkpoint: str, parallelism: int, layo
 
 
 class Lives(NamedTuple):
-    """What the lives of a job have left.
+    """The files that the lives of a job have left.
 
     Attributes:
         written: The output, as a reader of Parquet finds it.

@@ -37,7 +37,7 @@ class Letter(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What is known of a letter."""
+    """The state of a letter."""
 
     times: int
     last: int
@@ -51,7 +51,7 @@ class Lately(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is emitted of a letter."""
+    """The output for a letter."""
 
     letter: str
     why: str

@@ -31,7 +31,7 @@ SELECTED = {
 def wrong(
     connect_server: ConnectServer, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Mapping[str, str]:
-    """What is wrong with each program; empty for those that behave as expected."""
+    """The faults of each program; empty for those that behave as expected."""
     runs_all = request.config.getoption("--all")
     names = [program.name for program in PROGRAMS if runs_all or program.name in SELECTED]
     folder = str(tmp_path_factory.mktemp("programs"))

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def found(connect_server: ConnectServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the jobs of the client returned."""
+    """The results of the jobs of the client."""
     folder = str(tmp_path_factory.mktemp("client"))
     command = [sys.executable, "-m", "tests.spark.connect_job", connect_server.url, folder]
     ran = subprocess.run(

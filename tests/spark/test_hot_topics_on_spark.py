@@ -40,7 +40,7 @@ class Way(NamedTuple):
 
     @property
     def tweets(self) -> int:
-        """How many to read. With several splits the oracle searches for an interleaving, which takes long."""
+        """The number of tweets. With several splits the oracle searches for an interleaving, which takes long."""
         return 60_000 if self.splits == 1 else 40_000
 
 

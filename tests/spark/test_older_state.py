@@ -67,7 +67,7 @@ def another(spark: SparkSession, begun: tuple[Path, StateLayout], tmp_path_facto
 def complete(
     spark: SparkSession, begun: tuple[Path, StateLayout], tmp_path_factory: pytest.TempPathFactory
 ) -> list[tuple[Any, ...]]:
-    """What the job has written when it has continued to its end."""
+    """The output of the job after it has continued to its end."""
     folder, layout = begun
     finished = Path(shutil.copytree(folder, tmp_path_factory.mktemp("complete") / "job"))
     run(spark, finished, layout, whole=True)

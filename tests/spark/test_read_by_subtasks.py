@@ -63,7 +63,7 @@ def test_records_are_not_serialized(spark: SparkSession, mode: RuntimeExecutionM
 
 
 class Turns(TwoInputNonBroadcastStreamProcessFunction[Any, Any, tuple[str, int]]):
-    """When the input changes: the new input, and the number of records before."""
+    """Emits changes of the input: the new input, and the number of records before."""
 
     def __init__(self) -> None:
         self.last = ""

@@ -109,7 +109,7 @@ class Outputs:
         )
 
     def written(self) -> dict[str, list[Counted]]:
-        """What readers of each sink see."""
+        """Return the records that readers of each sink see."""
         files = ds.dataset(self.folder / "out", partitioning="hive").to_table(columns=["number", "nth"]).to_pylist()
         messages = [value.split() for found in self._topics.committed(self._topic).values() for value in found]
         with psycopg.connect(self._conninfo) as connection:

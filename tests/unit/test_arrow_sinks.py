@@ -289,7 +289,7 @@ def test_records_of_a_class_that_is_not_declared_are_matched_by_name() -> None:
 
 
 class Kept:
-    """What an outside system has received, by sink, micro-batch and subtask, over all runs of a job."""
+    """The records that an outside system has received, by sink, micro-batch and subtask, over all runs of a job."""
 
     def __init__(self) -> None:
         self.step: Callable[[], None] = lambda: None

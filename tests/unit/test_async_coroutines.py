@@ -1,4 +1,4 @@
-"""What coroutines of async functions may do, and calls that hang."""
+"""Coroutines of async functions: what they may do, and calls that hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the benchmark suite stores, compares and reports. Its short form runs the contestants themselves."""
+"""Storage, comparisons and reports of the benchmark suite. Its short form runs the contestants themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What inputs report of their channels, its size, and when channels moved."""
+"""Reports of inputs on their channels: content, size, and the times at which channels moved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a run begins according to Spark's logs, and errors for damaged log files."""
+"""The start of a run according to Spark's logs, and errors for damaged log files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is decided about sessions of Spark Connect without a server."""
+"""Decisions about sessions of Spark Connect, without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dashboard derives from the progress of a job: history, pressure, and where the graph is drawn."""
+"""The data that a dashboard derives from the progress of a job: history, pressure, and places in the graph."""
 
 from __future__ import annotations
 

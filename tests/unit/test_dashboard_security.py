@@ -1,4 +1,4 @@
-"""Who may use a dashboard, and what it never shows."""
+"""Access to a dashboard, and what it never shows."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def large(number: int) -> bool:
 
 
 class Streams(NamedTuple):
-    """What a program may connect."""
+    """The streams that a program may connect."""
 
     numbers: Any
     orders: Any
@@ -127,7 +127,7 @@ def streams(env: ExecutionEnvironment) -> Streams:
 
 
 def found(before: Program, after: Program) -> list[str]:
-    """What is not carried from one program to the other one."""
+    """Return what is not carried from one program to the other one."""
     described = []
     for program in (before, after):
         env = local_environment()

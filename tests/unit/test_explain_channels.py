@@ -48,7 +48,7 @@ def ended(stream: Any) -> None:
 
 
 def section(diagram: ChannelDiagram, operator: str) -> list[str]:
-    """What the text says about an operator."""
+    """Return the lines of the text about an operator."""
     (found,) = (part for part in str(diagram).split("\n\n") if part.startswith(f"{operator}  ["))
     return [line.strip() for line in found.splitlines()[1:]]
 

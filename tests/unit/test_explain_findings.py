@@ -1,4 +1,4 @@
-"""What explanations warn of: programs that must have a finding, and similar ones that must not."""
+"""Findings of explanations: programs that must have one, and similar ones that must not."""
 
 from __future__ import annotations
 

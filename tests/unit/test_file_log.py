@@ -160,13 +160,13 @@ class Job:
 
 
 def listed(job: Job) -> Counter[str]:
-    """What a reader sees that lists the folder."""
+    """Return the records for a reader that lists the folder."""
     visible = [data for name, data in job.files.items() if not is_hidden(name)]
     return Counter(json.loads(line) for data in visible for line in data.splitlines())
 
 
 def logged(job: Job, after: int = -1, last: int | None = None, state: LogState | None = None) -> list[str]:
-    """What a reader sees that follows the log."""
+    """Return the records for a reader that follows the log."""
     folder = MemoryFolder(job.files)
     state = read_log(folder) if state is None else state
     found: list[str] = []

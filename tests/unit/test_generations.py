@@ -1,4 +1,4 @@
-"""Which generation of a checkpoint is the current one, whenever a driver dies."""
+"""The current generation of a checkpoint, whenever a driver dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users pass to a job has the same order in every process, or is refused: two hash seeds give the same job."""
+"""Arguments of a job have the same order in every process, or are refused: two hash seeds give the same job."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def document() -> Iterator[Any]:
 
 
 def times() -> dict[str, list[int]]:
-    """When each device sends, in seconds."""
+    """Return the times at which each device sends, in seconds."""
     return {
         device: [s for s in range(0, SECONDS, every) if not any(a < s < b for a, b in PAUSES.get(device, []))]
         for device, every in EVERY.items()

@@ -89,7 +89,7 @@ def pipeline(env: ExecutionEnvironment, out: Path, *, stops: bool = False) -> No
 
 
 class Made(NamedTuple):
-    """What a job with hostile texts has left."""
+    """The folders that a job with hostile texts has left."""
 
     checkpoint: Path
     savepoint: Path

@@ -103,7 +103,7 @@ def name_of(file: Path) -> str:
 
 
 def beyond(allowed: Callable[[Path], Set[str]], imported: Callable[[Path], Set[str]]) -> dict[str, list[str]]:
-    """What files import although it is not allowed, by the name of the file."""
+    """Return the imports that are not allowed, by the name of the file."""
     found = {str(file.relative_to(ROOT)): sorted(imported(file) - allowed(file)) for file in FILES}
     return {file: names for file, names in found.items() if names}
 

@@ -1,4 +1,4 @@
-"""What a driver knows from the reports of its subtasks: counts, and whether all input has ended."""
+"""The driver's view of the reports of its subtasks: counts, and whether all input has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``KafkaSource`` and ``KafkaSink`` set and refuse, because a default of librdkafka would change it."""
+"""Settings that ``KafkaSource`` and ``KafkaSink`` set or refuse, because a default of librdkafka would change them."""
 
 from __future__ import annotations
 

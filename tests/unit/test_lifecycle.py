@@ -1,4 +1,4 @@
-"""When the callbacks of a function are called, and what each may do: open, records, end of input, close."""
+"""The lifecycle of a function, and what each callback may do: open, records, end of input, close."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Seen(ForeachBatchSink[Any]):
 
 
 class Gate:
-    """Where functions wait. They cannot hold locks, so it is global."""
+    """A gate before which functions wait. They cannot hold locks, so it is global."""
 
     def __init__(self) -> None:
         self.entered = threading.Event()

@@ -1,4 +1,4 @@
-"""What the driver makes of reports, task times and Spark's own durations; the thread that passes progress on."""
+"""Progress from reports, task times and Spark's own durations; the thread that passes progress on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Spark runtime refuses or decides without running anything on Spark."""
+"""Refusals and decisions of the Spark runtime that run nothing on Spark."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ EVENTS: list[str] = []
 
 
 class Model:
-    """What a resource opens. It cannot be pickled."""
+    """The object of a resource. It cannot be pickled."""
 
     def __init__(self, name: str = "model") -> None:
         self.name = name

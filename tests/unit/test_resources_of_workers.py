@@ -31,7 +31,7 @@ class Worker:
 
 @pytest.fixture
 def closed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was closed."""
+    """The things that were closed."""
     found: list[str] = []
     monkeypatch.setattr(worker_resources, "close_resources", lambda: found.append("resources"))
     return found

@@ -37,7 +37,7 @@ MODULES = (
 
 
 def table(title: str) -> dict[str, str]:
-    """What the local runtime does, by the names in the first column."""
+    """Return the column of the local runtime, by the names in the first column."""
     _, _, rest = TEXT.partition(f"| {title} |")
     rows = [line.strip("| ").split(" | ") for line in rest.partition("\n\n")[0].splitlines()[2:]]
     return {name: row[2] for row in rows for name in re.findall(r"`(\w+)`", row[0])}

@@ -1,4 +1,4 @@
-"""What a savepoint takes from the files of a checkpoint, and what a checkpoint records for later savepoints."""
+"""The basis of a savepoint: files of a checkpoint, and its records for later savepoints."""
 
 from __future__ import annotations
 

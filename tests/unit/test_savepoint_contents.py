@@ -1,4 +1,4 @@
-"""What windows and joins keep in a savepoint, as tables."""
+"""The contents of windows and joins in a savepoint, as tables."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def test_no_part_of_the_description_has_another_type_without_notice(original: Path, tmp_path: Path) -> None:
-    """What is accepted also starts, or is refused because the program is another one."""
+    """A description that is accepted also starts, or is refused because the program is another one."""
     path = tmp_path / "savepoint"
     shutil.copytree(original, path)
     folder, entry = LocalFolder(str(path)), from_json((original / "savepoint.json").read_bytes())

@@ -1,4 +1,4 @@
-"""What tasks of Spark do with the rows of savepoints: typed columns of tables, and subtasks that continue from them."""
+"""Rows of savepoints in tasks of Spark: typed columns of tables, and subtasks that continue from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When checkpoint files may be managed as those of a local disk."""
+"""Checkpoint files that may be managed as those of a local disk."""
 
 from __future__ import annotations
 

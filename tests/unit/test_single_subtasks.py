@@ -63,7 +63,7 @@ def test_several_subtasks_exchange_records() -> None:
 
 
 def sent(records: RecordBatch[Any], policy: ErrorPolicy | None = None) -> list[Any]:
-    """What the operator after "head", which ignores keys, emits for ``records``."""
+    """Return the output for ``records`` of the operator after "head", which ignores keys."""
 
     def build(head: Any) -> Any:
         take = one_input(process_record=lambda record, output, ctx: output.collect(record["key"]))

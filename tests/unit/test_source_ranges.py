@@ -1,4 +1,4 @@
-"""What errors and skips know of the records that a micro-batch reads: the ranges of its sources."""
+"""The ranges of the sources in a micro-batch, for errors and skipped records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start on Spark decides from the files of its checkpoint and savepoint."""
+"""Decisions of a start on Spark, from the files of its checkpoint and savepoint."""
 
 from __future__ import annotations
 

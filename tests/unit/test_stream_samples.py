@@ -322,7 +322,7 @@ def test_stream_that_two_functions_process() -> None:
 
 
 class TestLaterJob:
-    """What ``take`` and ``show`` have looked at is no part of a later job."""
+    """A later job does not contain the operators that only ``take`` and ``show`` have used."""
 
     @pytest.fixture
     def env(self) -> ExecutionEnvironment:

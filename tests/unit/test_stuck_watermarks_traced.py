@@ -1,4 +1,4 @@
-"""What holds a watermark back further upstream, and what the report says if the progress lacks something."""
+"""Holders of a watermark further upstream, and reports on progress that lacks something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks of Spark do with frames after the stages: they write to sinks and convert records to rows."""
+"""Frames in the tasks of Spark after the stages, which write to sinks and convert records to rows."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Terminal:
 
     @property
     def all_lines(self) -> list[str]:
-        """What is on the screen, and what has scrolled out of it."""
+        """The lines on the screen, after those that have scrolled out of it."""
         shown = self.screen
         above = ["".join(line[x].data for x in range(self._screen.columns)) for line in self._screen.history.top]
         return [line.rstrip() for line in above] + shown

@@ -1,4 +1,4 @@
-"""What the live view shows of a job: numbers, lines of text, and lines of a terminal of any size."""
+"""The live view of a job: numbers, lines of text, and lines of a terminal of any size."""
 
 from __future__ import annotations
 

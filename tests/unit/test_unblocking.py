@@ -1,4 +1,4 @@
-"""What a checkpoint remembers of failed micro-batches and of records to skip, over restarts and crashes."""
+"""Failed micro-batches and records to skip in a checkpoint, over restarts and crashes."""
 
 from __future__ import annotations
 

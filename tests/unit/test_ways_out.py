@@ -1,4 +1,4 @@
-"""What an error tells about the error policy of the operator that has failed."""
+"""The advice of errors, by the error policy of the operator that has failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which records are late, by the rule in docs/event_time.md."""
+"""Late records, by the rule in docs/event_time.md."""
 
 from __future__ import annotations
 

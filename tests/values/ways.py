@@ -89,7 +89,7 @@ class Way(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What happened to a value: it arrived as ``received``, or was refused with ``error``."""
+    """The fate of a value: it arrived as ``received``, or was refused with ``error``."""
 
     kind: str
     received: Any = None
