@@ -30,9 +30,10 @@ from pyspark.sql import SparkSession
 from benchmarks.common import Arguments, Report, conditions, spark_session
 from benchmarks.common.contest import WARM_UP, Measured, compare, run_dsv2
 from benchmarks.common.measure import checkpoint
-from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream, RecordBatch, Trigger
+from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream, Trigger
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, reduce
+from dsv2.model import RecordBatch
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataclassSerializer, Portion, RoundRobinSplitAssigner, SplitSource, WatermarkStrategy
 

@@ -29,11 +29,7 @@ from benchmarks.common import Arguments, Report, Sample, batch_seconds, checkpoi
 from benchmarks.common.contest import WARM_UP
 from benchmarks.common.service import BlockingClient, Client, service
 from dsv2 import (
-    AsyncOneInputStreamProcessFunction,
-    AsyncResource,
-    AsyncSettings,
     Collector,
-    DataGeneratorSource,
     ExecutionEnvironment,
     ForeachBatchSink,
     MapFunction,
@@ -41,7 +37,10 @@ from dsv2 import (
     PartitionedContext,
     Resource,
 )
+from dsv2.functions import AsyncOneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
+from dsv2.model import AsyncResource, AsyncSettings
+from dsv2.sources import DataGeneratorSource
 from dsv2.spi import ProcessFunction
 
 __all__ = ("main",)

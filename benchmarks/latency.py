@@ -26,8 +26,9 @@ from benchmarks.common.measure import checkpoint, spark_session
 from benchmarks.common.parts import DealtOut, Part
 from benchmarks.common.report import Arguments, Report
 from benchmarks.jobs.running_count import one_more
-from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, RecordBatch
+from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.model import RecordBatch
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import Portion
 from dsv2.state import StateDeclaration, StateDeclarations

@@ -34,7 +34,7 @@ from benchmarks.common.contest import WARM_UP, Measured, compare, run_dsv2
 from benchmarks.common.tables import GeneratedTables, Numbers
 from benchmarks.peers.protocol import Task
 from benchmarks.peers.windows.on_dsv2 import sums_of_windows
-from dsv2 import ExecutionEnvironment
+from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext
 from dsv2.arrow import (
     ArrowCollector,
     ArrowEventTimeProcessFunction,
@@ -43,7 +43,6 @@ from dsv2.arrow import (
     schema_of,
 )
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.sinks import ForeachBatchSink
 
 __all__ = ("main",)

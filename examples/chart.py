@@ -8,7 +8,7 @@ from itertools import chain, count
 from math import ceil
 from pathlib import Path
 
-from dsv2 import ConfigurationError
+from dsv2.errors import ConfigurationError
 from examples.console import format_time
 
 __all__ = ("require_matplotlib", "save_chart", "span_text", "text_chart")

@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from dsv2 import ConfiguredStream, ExecutionEnvironment, NonKeyedPartitionStream, OutputTag, PartitionedContext
+from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream, OutputTag, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowContext, WindowStrategy, aggregate, with_late_output
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import AggregateFunction
+from dsv2.streams import ConfiguredStream
 from examples.airport import Flight, flight_by_takeoff, flights_by_takeoff
 from examples.program import Table, execute, run_example
 

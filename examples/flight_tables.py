@@ -32,12 +32,12 @@ from dsv2 import (
     NonKeyedPartitionStream,
     PartitionedContext,
     RuntimeContext,
+    Trigger,
 )
 from dsv2.connectors.kafka import KafkaSource, values
 from dsv2.connectors.postgres import PostgresSink, PostgresSource, RowChange, drop_replication
 from dsv2.extension.join import JoinType, processing_time_temporal_join
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
-from dsv2.jobs.handle import Trigger
 from dsv2.sinks import ForeachBatchSink
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.views.terminal import signals_noted, watch

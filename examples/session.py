@@ -8,7 +8,7 @@ from pathlib import Path
 from signal import SIG_BLOCK, SIG_UNBLOCK, SIGINT, getsignal, pthread_sigmask, signal
 from typing import TYPE_CHECKING
 
-from dsv2 import ConfigurationError
+from dsv2.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

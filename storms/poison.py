@@ -25,7 +25,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from benchmarks.common.report import Report
-from dsv2 import Collector, Dsv2Error, ExecutionEnvironment, PartitionedContext, UserFunctionError
+from dsv2 import Collector, Dsv2Error, ExecutionEnvironment, PartitionedContext
+from dsv2.errors import UserFunctionError
 from dsv2.sinks import FileSink
 from dsv2.sources import CollectionSource
 from storms.common.command import Arguments, Deadline, conditions

@@ -20,7 +20,6 @@ from dsv2 import (
     NonPartitionedContext,
     OutputTag,
     PartitionedContext,
-    WaitForBroadcast,
     Watermark,
     WatermarkDeclaration,
     WatermarkHandlingResult,
@@ -32,6 +31,7 @@ from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStrea
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import BroadcastStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
+from dsv2.streams import WaitForBroadcast
 from dsv2.views.explain import Explanation, Format, json_schema
 
 __all__ = ("GOLDEN", "SCHEMA", "golden_file", "pipeline", "recorded")

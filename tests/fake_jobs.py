@@ -6,8 +6,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from os import PathLike
 
-from dsv2 import CollectSink, Dsv2Error, ExecutionEnvironment, JobProgress, JobResult, JobStatus
+from dsv2 import CollectSink, Dsv2Error, ExecutionEnvironment, JobResult, JobStatus
 from dsv2.graph import Plan
+from dsv2.jobs import JobProgress
 from dsv2.jobs.progress import BatchProgress, OperatorProgress, SplitProgress, SubtaskProgress
 from dsv2.views.watermark_report import WatermarkReport
 from examples import hot_topics

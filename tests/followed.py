@@ -8,9 +8,9 @@ from typing import Any
 
 import psycopg
 
-from dsv2 import RecordBatch
 from dsv2.base.clock import SystemClock
 from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
+from dsv2.model import RecordBatch
 from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset, WatermarkOrder, orders
 from dsv2.sinks import CollectSink

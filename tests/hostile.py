@@ -31,8 +31,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dsv2 import CorruptDataError
 from dsv2.arrow.records import records_of
+from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry

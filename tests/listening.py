@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsv2 import JobHandle, JobListener, JobProgress, JobResult
+from dsv2 import JobHandle, JobResult
 from dsv2.graph import Plan
+from dsv2.jobs import JobListener, JobProgress
 
 __all__ = ("Told",)
 

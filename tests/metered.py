@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dsv2 import Collector, ExecutionEnvironment, JobHandle, JobListener, JobProgress, JobStatus, PartitionedContext
+from dsv2 import Collector, ExecutionEnvironment, JobHandle, JobStatus, PartitionedContext
 from dsv2.graph import Plan
+from dsv2.jobs import JobListener, JobProgress
 from dsv2.jobs.progress import (
     BatchProgress,
     HistogramProgress,

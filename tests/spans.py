@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dsv2 import RecordBatch
+from dsv2.model import RecordBatch
 from dsv2.sources import DataclassSerializer, HashSplitAssigner, Portion, SplitAssigner, SplitSource
 
 __all__ = ("Item", "Span", "Spans", "SpansInFile", "everything")

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.common.parts import DealtOut, Part
-from dsv2 import RecordBatch
 from dsv2.arrow import records_of
+from dsv2.model import RecordBatch
 from dsv2.sources import Portion
 
 __all__ = ("GeneratedTables", "Numbers")

@@ -1,3 +1,32 @@
-"""Jobs: handles, options, progress, listeners and the summary of their numbers."""
+"""Jobs: handles, options, progress and listeners."""
 
-__all__ = ()
+from dsv2.jobs.handle import JobHandle, JobResult, JobStatus, Trigger
+from dsv2.jobs.listener import JobListener
+from dsv2.jobs.options import JobOptions
+from dsv2.jobs.progress import (
+    BatchProgress,
+    ChannelProgress,
+    HistogramProgress,
+    InputProgress,
+    JobProgress,
+    OperatorProgress,
+    SplitProgress,
+    SubtaskProgress,
+)
+
+__all__ = (
+    "BatchProgress",
+    "ChannelProgress",
+    "HistogramProgress",
+    "InputProgress",
+    "JobHandle",
+    "JobListener",
+    "JobOptions",
+    "JobProgress",
+    "JobResult",
+    "JobStatus",
+    "OperatorProgress",
+    "SplitProgress",
+    "SubtaskProgress",
+    "Trigger",
+)

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, Trigger
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.jobs.handle import Trigger
 from dsv2.sinks import FileSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations

@@ -13,11 +13,10 @@ from pyspark.sql import SparkSession
 
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
-from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, Trigger
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
 from dsv2.connectors.postgres import PostgresSink
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.jobs.handle import Trigger
 from dsv2.sinks import FileSink
 from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark import SparkRuntime, StateLayout

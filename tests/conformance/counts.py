@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dsv2 import JobHandle, JobListener, JobProgress, OperatorProgress
+from dsv2 import JobHandle
 from dsv2.graph import Exchange, Operator, OperatorKind, Plan
+from dsv2.jobs import JobListener, JobProgress, OperatorProgress
 
 __all__ = ("KeptPlan", "miscounts")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dsv2 import JobProgress
 from dsv2.graph import Plan
+from dsv2.jobs import JobProgress
 from dsv2.views.watermark_report import Cause, report_watermarks
 
 __all__ = ("unended",)

@@ -9,21 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from dsv2 import (
-    ConfiguredStream,
-    ExecutionEnvironment,
-    GlobalStream,
-    JobProgress,
-    KeyedPartitionStream,
-    NonKeyedPartitionStream,
-    OperatorProgress,
-    RuntimeExecutionMode,
-)
+from dsv2 import ExecutionEnvironment, GlobalStream, KeyedPartitionStream, NonKeyedPartitionStream, RuntimeExecutionMode
 from dsv2.dead_letters import DeadLetters, StoredLetter
 from dsv2.graph import Plan
+from dsv2.jobs import JobProgress, OperatorProgress
 from dsv2.jobs.handle import JobRuntime
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
+from dsv2.streams import ConfiguredStream
 from tests.conformance.counts import KeptPlan, miscounts
 from tests.conformance.ended_watermarks import unended
 

@@ -7,14 +7,7 @@ import os
 from datetime import timedelta
 from typing import Any
 
-from dsv2 import (
-    AsyncBatchSettings,
-    AsyncResource,
-    AsyncSettings,
-    ErrorPolicy,
-    PartitionedContext,
-    WatermarkHandlingResult,
-)
+from dsv2 import ErrorPolicy, PartitionedContext, WatermarkHandlingResult
 from dsv2.extension.event_time import AsyncOneInputEventTimeStreamProcessFunction, EventTimeManager
 from dsv2.extension.join import LookupCache, lookup_join
 from dsv2.functions import (
@@ -22,6 +15,7 @@ from dsv2.functions import (
     AsyncOneInputStreamProcessFunction,
     OneInputStreamProcessFunction,
 )
+from dsv2.model import AsyncBatchSettings, AsyncResource, AsyncSettings
 from dsv2.model.context import BatchContext, Collector, NonPartitionedContext
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.watermark import Watermark, WatermarkDeclaration, new_builder

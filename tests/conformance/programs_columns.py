@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dsv2 import RecordBatch
 from dsv2.arrow import (
     ArrowCollector,
     ArrowEventTimeProcessFunction,
@@ -26,6 +25,7 @@ from dsv2.arrow import (
 )
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.model import RecordBatch
 from dsv2.model.context import NonPartitionedContext, PartitionedContext
 from dsv2.sources import DataclassSerializer, Portion, Serializer, SplitSource
 from dsv2.watermark import Watermark, WatermarkHandlingResult

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsv2 import StateTtl, WaitForBroadcast
+from dsv2 import StateTtl
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
+from dsv2.streams import WaitForBroadcast
 from dsv2.watermark import Watermark, WatermarkHandlingResult, new_builder
 from tests.conformance.functions import FEW, NUMBERS, is_of_others, mod3, parity
 from tests.conformance.harness import Pipeline, Program, Run

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from dsv2 import Collector, NonPartitionedContext, PartitionedContext, RecordBatch
+from dsv2 import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.model import RecordBatch
 from dsv2.sources import HybridSource, RoundRobinSplitAssigner, SourceReader, SourceReaderContext
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.conformance.harness import Pipeline, Program, Run

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dsv2 import CollectSink, DeadLetter, ErrorPolicy, RecordBatch
+from dsv2 import CollectSink, DeadLetter, ErrorPolicy
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.model import RecordBatch
 from dsv2.sources import RoundRobinSplitAssigner, SplitBatch
 from tests.conformance.functions import NUMBERS
 from tests.conformance.harness import Pipeline, Program, Run

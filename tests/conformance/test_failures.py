@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dsv2 import ExecutionEnvironment, RuntimeExecutionMode, UserFunctionError
+from dsv2 import ExecutionEnvironment, RuntimeExecutionMode
+from dsv2.errors import UserFunctionError
 from dsv2.jobs.handle import JobRuntime
 from dsv2.local import LocalRuntime
 from dsv2.runtime.state.key_groups import subtask_of

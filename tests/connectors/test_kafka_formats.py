@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from components.kafka import KafkaBroker
-from dsv2 import ExecutionEnvironment, RecordBatch, UserFunctionError
+from dsv2 import ExecutionEnvironment
 from dsv2.connectors.formats import (
     AvroDecoder,
     AvroEncoder,
@@ -16,6 +16,8 @@ from dsv2.connectors.formats import (
     SchemaRegistry,
 )
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, OffsetsInitializer, keys_and_values, values
+from dsv2.errors import UserFunctionError
+from dsv2.model import RecordBatch
 from dsv2.sinks import CollectSink, SinkBatch, SinkInfo
 from tests import protobuf_messages as pb
 from tests.durations import ms

@@ -11,9 +11,11 @@ import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from components.kafka import PASSWORD, USER, KafkaBroker
-from dsv2 import ConfigurationError, JobError, RecordBatch
+from dsv2 import JobError
 from dsv2.connectors.kafka import KafkaSink
 from dsv2.connectors.kafka.producers import TransactionalProducer
+from dsv2.errors import ConfigurationError
+from dsv2.model import RecordBatch
 from dsv2.sinks import SinkBatch, SinkInfo, SinkRunInfo
 from tests.durations import ms
 from tests.topics import Topics

@@ -12,15 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from components.kafka import PASSWORD, USER, KafkaBroker
-from dsv2 import (
-    ConfigurationError,
-    DeadLetter,
-    ErrorPolicy,
-    ExecutionEnvironment,
-    JobError,
-    RecordPosition,
-    UserFunctionError,
-)
+from dsv2 import DeadLetter, ErrorPolicy, ExecutionEnvironment, JobError
 from dsv2.base.clock import SystemClock
 from dsv2.connectors.kafka import (
     KafkaMessage,
@@ -30,7 +22,9 @@ from dsv2.connectors.kafka import (
     keys_and_values,
     values,
 )
+from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.local import LocalRuntime
+from dsv2.model import RecordPosition
 from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset, orders
 from dsv2.sinks import CollectSink

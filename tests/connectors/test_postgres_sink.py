@@ -11,8 +11,10 @@ import psycopg
 import pytest
 
 from components.postgres import PostgresServer
-from dsv2 import CollectSink, ConfigurationError, DeadLetter, ErrorPolicy, JobError, RecordBatch
+from dsv2 import CollectSink, DeadLetter, ErrorPolicy, JobError
 from dsv2.connectors.postgres import PostgresSink
+from dsv2.errors import ConfigurationError
+from dsv2.model import RecordBatch
 from dsv2.sinks import SinkBatch, SinkInfo, SinkRunInfo
 from tests.durations import ms
 from tests.support import local_environment

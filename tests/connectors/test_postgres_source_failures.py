@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 import pytest
 
 from components.postgres import PostgresServer
-from dsv2 import ConfigurationError, JobError
+from dsv2 import JobError
 from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
+from dsv2.errors import ConfigurationError
 from dsv2.runtime.sources.offsets import orders
 from tests.durations import ms
 from tests.followed import Reader, Run, Table, summaries

@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from dsv2 import CollectSink, DeadLetter, ErrorPolicy, UserFunctionError
+from dsv2 import CollectSink, DeadLetter, ErrorPolicy
 from dsv2.connectors.postgres import RowChange, UndecodedValue
 from dsv2.connectors.postgres.change_decoder import ChangeDecoder
+from dsv2.errors import UserFunctionError
 from dsv2.jobs.handle import Trigger
 from dsv2.sources import SplitBatch
 from tests.followed import Run, Table

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dsv2 import OperatorProgress
 from dsv2.graph import Edge, Exchange, Operator, Plan
+from dsv2.jobs import OperatorProgress
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy
 from tests.oracles.channels import Element, Record, Rule, Signal, WatermarkHistory, is_legal
 from tests.property.graphs import Graph, Port, Source, Step, node_name

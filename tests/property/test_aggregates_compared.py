@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import ExecutionEnvironment, UserFunctionError
+from dsv2 import ExecutionEnvironment
 from dsv2.aggregates import Count, First, Key, Last, Max, Mean, Min, Sum, WindowEnd, WindowStart
 from dsv2.arrow.aggregates import RunningColumns, WindowColumns
+from dsv2.errors import UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import AsyncSettings, ErrorPolicy, StateDeclarations, new_builder
+from dsv2 import ErrorPolicy, StateDeclarations, new_builder
 from dsv2.functions import AsyncOneInputStreamProcessFunction
+from dsv2.model import AsyncSettings
 from dsv2.testing import OneInputHarness, StampedRecord
 from dsv2.watermark import WatermarkHandlingResult
 from tests.durations import ms

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import CorruptDataError
+from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde.codec import FORMAT_VERSION, BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.deadlines import PAGES_PER_BLOCK, Deadlines

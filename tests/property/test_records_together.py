@@ -10,15 +10,8 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from dsv2 import (
-    CollectSink,
-    ErrorPolicy,
-    OutputTag,
-    PartitionedContext,
-    StateDeclarations,
-    UserFunctionError,
-    new_builder,
-)
+from dsv2 import CollectSink, ErrorPolicy, OutputTag, PartitionedContext, StateDeclarations, new_builder
+from dsv2.errors import UserFunctionError
 from dsv2.extension.join import JoinFunction
 from dsv2.extension.join.unbounded import UnboundedJoin
 from dsv2.functions import (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import IncompatibleCheckpointError
+from dsv2.errors import IncompatibleCheckpointError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.rescale import rescale
 from dsv2.runtime.state.key_groups import subtask_of

@@ -17,7 +17,6 @@ from dsv2 import (
     OneInputStreamProcessFunction,
     PartitionedContext,
     TwoInputBroadcastStreamProcessFunction,
-    WaitForBroadcast,
     Watermark,
     WatermarkDeclaration,
     WatermarkHandlingResult,
@@ -28,6 +27,7 @@ from dsv2.graph.plan import Plan
 from dsv2.local import LocalRuntime
 from dsv2.runtime.exchange.control_log import STATUS, WATERMARK, Control, ControlLog
 from dsv2.sinks import CollectSink
+from dsv2.streams import WaitForBroadcast
 from tests.profiles import examples
 
 A = new_builder("a").type_long().combine_function_max().build()

@@ -15,12 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dsv2 import Collector, ConfiguredStream, ExecutionEnvironment, NonPartitionedContext, PartitionedContext
+from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext
 from dsv2.connectors.files import WrittenFiles, read_files
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import RedistributionStrategy, StateDeclaration, StateDeclarations, ValueState
+from dsv2.streams import ConfiguredStream
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 
 __all__ = ("Answer", "Number", "Reading", "Tag", "Total", "build", "read_back", "reading", "sensor_of")

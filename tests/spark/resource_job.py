@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dsv2 import AsyncResource, ExecutionEnvironment, Resource
+from dsv2 import ExecutionEnvironment, Resource
 from dsv2.functions import AsyncOneInputStreamProcessFunction, OneInputStreamProcessFunction
+from dsv2.model import AsyncResource
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from tests.spark.kill_job import new_session

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import ExecutionEnvironment, RuntimeExecutionMode, Trigger, UserFunctionError
+from dsv2 import ExecutionEnvironment, RuntimeExecutionMode, Trigger
+from dsv2.errors import UserFunctionError
 from dsv2.functions import MapFunction
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import Collector, ExecutionEnvironment, IncompatibleCheckpointError, PartitionedContext, UserFunctionError
+from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2.errors import IncompatibleCheckpointError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource

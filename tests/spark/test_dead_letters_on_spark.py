@@ -13,21 +13,13 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import (
-    ConfigurationError,
-    CorruptDataError,
-    ErrorPolicy,
-    ExecutionEnvironment,
-    IncompatibleCheckpointError,
-    JobHandle,
-    Trigger,
-    UserFunctionError,
-)
+from dsv2 import ErrorPolicy, ExecutionEnvironment, JobHandle, Trigger
 from dsv2.base.folders import LocalFolder
 from dsv2.checks.json_documents import from_json, to_json
 from dsv2.cli import main
 from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.dead_letters import DeadLetters, LetterStatus
+from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError, UserFunctionError
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.placeholders import StandIns
 from dsv2.savepoint import Savepoint

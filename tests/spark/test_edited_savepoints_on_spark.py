@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import ConfigurationError, ExecutionEnvironment, JobError
+from dsv2 import ExecutionEnvironment, JobError
 from dsv2.cli import main
+from dsv2.errors import ConfigurationError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.savepoint import Savepoint, SavepointEditor, bootstrap

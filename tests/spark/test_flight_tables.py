@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
-from dsv2 import ExecutionEnvironment, JobProgress
+from dsv2 import ExecutionEnvironment
+from dsv2.jobs import JobProgress
 from dsv2.jobs.handle import Trigger
 from dsv2.sinks import ForeachBatchSink
 from examples import flight_tables

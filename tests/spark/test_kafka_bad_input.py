@@ -9,9 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from components.kafka import USER, KafkaBroker
-from dsv2 import DeadLetter, ErrorPolicy, ExecutionEnvironment, JobError, RecordPosition, UserFunctionError
+from dsv2 import DeadLetter, ErrorPolicy, ExecutionEnvironment, JobError
 from dsv2.connectors.kafka import KafkaMessage, KafkaSink, KafkaSource, values
+from dsv2.errors import UserFunctionError
 from dsv2.jobs.handle import JobResult, Trigger
+from dsv2.model import RecordPosition
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from tests.durations import ms
 from tests.topics import Topics

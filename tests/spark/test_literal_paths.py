@@ -10,8 +10,9 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import ConfigurationError, ExecutionEnvironment, IncompatibleCheckpointError
+from dsv2 import ExecutionEnvironment
 from dsv2.base.folders import LocalFolder
+from dsv2.errors import ConfigurationError, IncompatibleCheckpointError
 from dsv2.sinks import CollectSink, FileSink
 from runtime_spark import SparkRuntime, StateLayout
 from runtime_spark.platform.folders import open_folder

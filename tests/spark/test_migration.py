@@ -14,20 +14,17 @@ from pyspark.sql import SparkSession
 
 from dsv2 import (
     Collector,
-    ConfigurationError,
-    DroppedStateWarning,
     ExecutionEnvironment,
-    IncompatibleCheckpointError,
     JobError,
     JobHandle,
     JobStatus,
     NonPartitionedContext,
     PartitionedContext,
     Trigger,
-    UserFunctionError,
 )
 from dsv2.base.folders import LocalFolder
 from dsv2.cli import main
+from dsv2.errors import ConfigurationError, DroppedStateWarning, IncompatibleCheckpointError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource

@@ -9,15 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import (
-    CorruptDataError,
-    Dsv2Error,
-    ExecutionEnvironment,
-    IncompatibleCheckpointError,
-    JobError,
-    UserFunctionError,
-)
+from dsv2 import Dsv2Error, ExecutionEnvironment, JobError
 from dsv2.cli import main
+from dsv2.errors import CorruptDataError, IncompatibleCheckpointError, UserFunctionError
 from runtime_spark import SparkRuntime, StateLayout
 from tests.profiles import nightly
 from tests.spark.programs import Reading, build, read_back, reading

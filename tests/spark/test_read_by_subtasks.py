@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import ExecutionEnvironment, RuntimeExecutionMode, UserFunctionError
+from dsv2 import ExecutionEnvironment, RuntimeExecutionMode
+from dsv2.errors import UserFunctionError
 from dsv2.functions import (
     MapFunction,
     OneInputStreamProcessFunction,

@@ -13,18 +13,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 import runtime_spark.runtime
-from dsv2 import (
-    Collector,
+from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2.checks.json_documents import from_json, to_json
+from dsv2.errors import (
     ConfigurationError,
     CorruptDataError,
     DroppedStateWarning,
-    ExecutionEnvironment,
     IncompatibleCheckpointError,
     MissingUidWarning,
-    PartitionedContext,
     UserFunctionError,
 )
-from dsv2.checks.json_documents import from_json, to_json
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink, FileSink

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import ExecutionEnvironment, UserFunctionError
+from dsv2 import ExecutionEnvironment
+from dsv2.errors import UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.model.context import Collector, PartitionedContext
 from dsv2.sinks import CollectSink

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import CorruptDataError, ExecutionEnvironment, JobHandle, JobStatus, OperatorProgress, Trigger
+from dsv2 import ExecutionEnvironment, JobHandle, JobStatus, Trigger
+from dsv2.errors import CorruptDataError
+from dsv2.jobs import OperatorProgress
 from dsv2.sinks import CollectSink
 from runtime_spark import SparkRuntime, StateKey, StateLayout
 from tests.spark.programs import Answer, build, read_back

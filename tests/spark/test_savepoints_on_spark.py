@@ -13,17 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import (
-    Collector,
-    ConfigurationError,
-    CorruptDataError,
-    ExecutionEnvironment,
-    JobError,
-    JobHandle,
-    JobStatus,
-    PartitionedContext,
-    Trigger,
-)
+from dsv2 import Collector, ExecutionEnvironment, JobError, JobHandle, JobStatus, PartitionedContext, Trigger
+from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.extension.event_time import EventTimeExtension, EventTimeManager, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.window import WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction

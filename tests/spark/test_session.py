@@ -13,17 +13,8 @@ from pyspark.sql import SparkSession
 
 import runtime_spark
 import runtime_spark.platform.log_filter as quiet_log
-from dsv2 import (
-    Collector,
-    ConfigurationError,
-    ExecutionEnvironment,
-    IncompatibleCheckpointError,
-    JobError,
-    PartitionedContext,
-    RuntimeExecutionMode,
-    SerializationError,
-    Trigger,
-)
+from dsv2 import Collector, ExecutionEnvironment, JobError, PartitionedContext, RuntimeExecutionMode, Trigger
+from dsv2.errors import ConfigurationError, IncompatibleCheckpointError, SerializationError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import ConfigurationError, ExecutionEnvironment, JobError, RuntimeExecutionMode, SchemaError
+from dsv2 import ExecutionEnvironment, JobError, RuntimeExecutionMode
 from dsv2.connectors.files import WrittenFiles, read_files
+from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink, Sink
 from tests.awkward_files import NESTED, RECORDS, TEXTS, Awkward, AwkwardNested, as_text
 from tests.support import local_environment

@@ -13,18 +13,11 @@ from pyspark.sql import SparkSession
 
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
-from dsv2 import (
-    Collector,
-    ConfigurationError,
-    ExecutionEnvironment,
-    IncompatibleCheckpointError,
-    JobError,
-    PartitionedContext,
-    Trigger,
-)
+from dsv2 import Collector, ExecutionEnvironment, JobError, PartitionedContext, Trigger
 from dsv2.connectors.files import read_files
 from dsv2.connectors.kafka import KafkaSink
 from dsv2.connectors.postgres import PostgresSink
+from dsv2.errors import ConfigurationError, IncompatibleCheckpointError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import FileSink

@@ -18,14 +18,13 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from dsv2 import (
     Collector,
-    ConfigurationError,
     ExecutionEnvironment,
     NonPartitionedContext,
     PartitionedContext,
     RuntimeExecutionMode,
-    SchemaError,
     Trigger,
 )
+from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.sinks import CollectSink

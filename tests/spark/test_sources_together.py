@@ -10,10 +10,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext, RecordBatch, Trigger
+from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext, Trigger
 from dsv2.extension.event_time import EventTimeExtension, TwoInputNonBroadcastEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.jobs.progress_log import read_progress
+from dsv2.model import RecordBatch
 from dsv2.sinks import CollectSink
 from dsv2.sources import HybridSource, RoundRobinSplitAssigner, WatermarkStrategy
 from dsv2.watermark import Watermark, WatermarkHandlingResult, new_builder

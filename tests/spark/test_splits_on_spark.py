@@ -21,15 +21,15 @@ from dsv2 import (
     JobStatus,
     NonPartitionedContext,
     PartitionedContext,
-    RecordBatch,
     RuntimeExecutionMode,
     Trigger,
-    UserFunctionError,
 )
 from dsv2.cli import main
+from dsv2.errors import UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.jobs.progress_log import read_progress
+from dsv2.model import RecordBatch
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import HashSplitAssigner, Portion, RoundRobinSplitAssigner, SourceReader, SourceReaderContext
 from dsv2.watermark import WatermarkDeclaration

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from dsv2 import ExecutionEnvironment, IncompatibleCheckpointError, JobError, JobHandle, JobStatus
+from dsv2 import ExecutionEnvironment, JobError, JobHandle, JobStatus
+from dsv2.errors import IncompatibleCheckpointError
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from runtime_spark.job import query

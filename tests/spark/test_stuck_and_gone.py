@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import ExecutionEnvironment, JobError, JobHandle, JobStatus, RuntimeExecutionMode, UserFunctionError
+from dsv2 import ExecutionEnvironment, JobError, JobHandle, JobStatus, RuntimeExecutionMode
+from dsv2.errors import UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.report import base_job, job_waiting
 from dsv2.sinks import CollectSink, ForeachBatchSink

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import ExecutionEnvironment, JobError, JobHandle, JobStatus, Trigger, UserFunctionError
+from dsv2 import ExecutionEnvironment, JobError, JobHandle, JobStatus, Trigger
+from dsv2.errors import UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinType, OnSnapshotTimeout, processing_time_temporal_join
 from dsv2.functions import OneInputStreamProcessFunction

@@ -10,15 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
-from dsv2 import (
-    CollectSink,
-    ConfigurationError,
-    ExecutionEnvironment,
-    IncompatibleCheckpointError,
-    PlanError,
-    Trigger,
-    UserFunctionError,
-)
+from dsv2 import CollectSink, ExecutionEnvironment, Trigger
+from dsv2.errors import ConfigurationError, IncompatibleCheckpointError, PlanError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.model.context import Collector, PartitionedContext
 from dsv2.state import StateDeclaration, StateDeclarations

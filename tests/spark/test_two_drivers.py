@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import ConfigurationError
+from dsv2.errors import ConfigurationError
 from tests.spark import kill_job
 from tests.spark.kill_job import RECORDS_PER_BATCH
 from tests.spark.processes import Gate, JobProcess

@@ -8,19 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import (
-    Collector,
-    DeadLetter,
-    ErrorPolicy,
-    ExecutionEnvironment,
-    PartitionedContext,
-    RecordNotSkippedWarning,
-    RecordPosition,
-    SchemaError,
-    UserFunctionError,
-)
+from dsv2 import Collector, DeadLetter, ErrorPolicy, ExecutionEnvironment, PartitionedContext
 from dsv2.connectors.files import FilesSource, text_lines
+from dsv2.errors import RecordNotSkippedWarning, SchemaError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.model import RecordPosition
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations

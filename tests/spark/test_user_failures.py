@@ -16,15 +16,13 @@ from pyspark.sql import SparkSession
 from dsv2 import (
     Collector,
     ExecutionEnvironment,
-    InvalidKeyError,
     JobError,
     JobStatus,
     NonPartitionedContext,
     PartitionedContext,
     RuntimeExecutionMode,
-    SerializationError,
-    UserFunctionError,
 )
+from dsv2.errors import InvalidKeyError, SerializationError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dsv2 import CorruptDataError, JobError
+from dsv2 import JobError
+from dsv2.errors import CorruptDataError
 from dsv2.local import LocalRuntime
 from storms import blobs, changes, corruption, dags, kills, poison, soak, upgrades
 from storms.common import results
@@ -296,8 +297,8 @@ def restarted(base: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> chan
     [
         ("pass", "wrong"),
         ("print('WARNING: state \\'counts\\' was not asked for')", "warned"),
-        ("from dsv2 import *; raise IncompatibleCheckpointError('operator \\'counts\\' is gone')", "refused"),
-        ("from dsv2 import *; raise IncompatibleCheckpointError('it is gone')", "opaque"),
+        ("from dsv2.errors import *; raise IncompatibleCheckpointError('operator \\'counts\\' is gone')", "refused"),
+        ("from dsv2.errors import *; raise IncompatibleCheckpointError('it is gone')", "opaque"),
         ("raise ValueError('operator \\'counts\\'')", "opaque"),
     ],
 )

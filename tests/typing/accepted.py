@@ -15,24 +15,14 @@ import pandas as pd
 from dsv2 import (
     BroadcastStream,
     Collector,
-    ConfiguredGlobalStream,
-    ConfiguredKeyedStream,
-    ConfiguredSink,
-    ConfiguredStream,
     ExecutionEnvironment,
     GlobalStream,
-    Histogram,
     KeyedPartitionStream,
     NonKeyedPartitionStream,
     NonPartitionedContext,
     PartitionedContext,
     RuntimeContext,
-    StateManager,
-    SubtaskStateManager,
-    TwoGlobalStreams,
-    TwoKeyedStreams,
     TwoOutputPartitionedContext,
-    TwoStreams,
 )
 from dsv2.connectors.files import FileSinkSource
 from dsv2.extension.join import (
@@ -52,6 +42,7 @@ from dsv2.functions import (
     TwoInputBroadcastStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
 )
+from dsv2.model import Histogram, StateManager, SubtaskStateManager
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, Sink
 from dsv2.sources import DataFrameSource, DataGeneratorSource
 from dsv2.sources.dataframe import DataFrameLike
@@ -75,6 +66,15 @@ from dsv2.state import (
     ValueState,
     ValueStateDeclaration,
     aggregate_of,
+)
+from dsv2.streams import (
+    ConfiguredGlobalStream,
+    ConfiguredKeyedStream,
+    ConfiguredSink,
+    ConfiguredStream,
+    TwoGlobalStreams,
+    TwoKeyedStreams,
+    TwoStreams,
 )
 from dsv2.watermark import (
     BoolWatermark,

@@ -8,7 +8,7 @@ from typing import NamedTuple, assert_type
 
 import pyarrow as pa
 
-from dsv2 import ConfiguredStream, KeyedPartitionStream, PartitionedContext
+from dsv2 import KeyedPartitionStream, PartitionedContext
 from dsv2.aggregates import Count, Key, Mean, Sum, WindowStart
 from dsv2.arrow import (
     ArrowCollector,
@@ -20,6 +20,7 @@ from dsv2.arrow import (
 )
 from dsv2.extension.window import WindowStrategy
 from dsv2.state import StateDeclarations
+from dsv2.streams import ConfiguredStream
 
 
 class Click(NamedTuple):

@@ -7,22 +7,12 @@ from datetime import date, timedelta
 from functools import partial
 from typing import assert_type
 
-from dsv2 import (
-    AsyncBatchSettings,
-    AsyncResource,
-    AsyncSettings,
-    BatchContext,
-    Collector,
-    ConfiguredGlobalStream,
-    ConfiguredKeyedStream,
-    ConfiguredStream,
-    ErrorPolicy,
-    PartitionedContext,
-    StateDeclarations,
-)
+from dsv2 import Collector, ErrorPolicy, PartitionedContext, StateDeclarations
 from dsv2.extension.event_time import AsyncOneInputEventTimeStreamProcessFunction
 from dsv2.extension.join import LookupCache, lookup_join
 from dsv2.functions import AsyncBatchProcessFunction, AsyncOneInputStreamProcessFunction
+from dsv2.model import AsyncBatchSettings, AsyncResource, AsyncSettings, BatchContext
+from dsv2.streams import ConfiguredGlobalStream, ConfiguredKeyedStream, ConfiguredStream
 from dsv2.testing import OneInputHarness
 from tests.typing.given import Given
 

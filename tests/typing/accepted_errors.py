@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import assert_type
 
-from dsv2 import ConfiguredKeyedStream, ConfiguredStream, DeadLetter, ErrorPolicy, RecordBatch, RecordPosition
+from dsv2 import DeadLetter, ErrorPolicy
+from dsv2.model import RecordBatch, RecordPosition
 from dsv2.sources import SplitBatch
+from dsv2.streams import ConfiguredKeyedStream, ConfiguredStream
 from dsv2.testing import OneInputHarness
 from tests.typing.given import Given
 

@@ -11,14 +11,10 @@ from typing import assert_type
 
 from dsv2 import (
     Collector,
-    ConfiguredKeyedStream,
-    ConfiguredStream,
     NonPartitionedContext,
     PartitionedContext,
-    ProcessingTimeManager,
     TwoOutputNonPartitionedContext,
     TwoOutputPartitionedContext,
-    TwoStreams,
 )
 from dsv2.extension.event_time import (
     EventTimeExtension,
@@ -31,8 +27,10 @@ from dsv2.extension.event_time import (
     TwoOutputEventTimeStreamProcessFunction,
 )
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.model import ProcessingTimeManager
 from dsv2.sources import WatermarkStrategy
 from dsv2.state import StateDeclaration, StateDeclarations
+from dsv2.streams import ConfiguredKeyedStream, ConfiguredStream, TwoStreams
 from dsv2.watermark import (
     BoolWatermark,
     BoolWatermarkDeclaration,

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, assert_type
 
 from pyspark.sql import DataFrame
 
-from dsv2 import ConfiguredStream
 from dsv2.connectors.formats import (
     AvroDecoder,
     AvroEncoder,
@@ -17,6 +16,7 @@ from dsv2.connectors.formats import (
     SchemaRegistry,
 )
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, keys_and_values, values
+from dsv2.streams import ConfiguredStream
 from runtime_spark import through_dataframe
 from tests import protobuf_messages as pb
 from tests.typing.given import Given

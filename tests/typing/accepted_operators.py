@@ -6,15 +6,7 @@ from datetime import date, timedelta
 from functools import partial
 from typing import assert_type
 
-from dsv2 import (
-    ConfiguredGlobalStream,
-    ConfiguredKeyedStream,
-    ConfiguredStream,
-    Resource,
-    StateTtl,
-    WaitForBroadcast,
-    new_builder,
-)
+from dsv2 import Resource, StateTtl, new_builder
 from dsv2.extension.window import (
     CountTrigger,
     DeltaTrigger,
@@ -29,6 +21,7 @@ from dsv2.extension.window import (
 from dsv2.extension.window.strategy import GlobalWindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.state import TtlTimeCharacteristic
+from dsv2.streams import ConfiguredGlobalStream, ConfiguredKeyedStream, ConfiguredStream, WaitForBroadcast
 from tests.typing.given import Given
 
 DONE = new_builder("done").type_bool().build()

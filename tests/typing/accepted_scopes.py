@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import assert_type
 
-from dsv2 import Collector, MainOutput, OutputTag, PartitionedContext, TwoOutputPartitionedContext
+from dsv2 import Collector, OutputTag, PartitionedContext, TwoOutputPartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction, TwoOutputStreamProcessFunction, on
+from dsv2.model import MainOutput
 from dsv2.watermark import (
     BoolWatermarkBuilder,
     KeyedWatermark,

@@ -7,8 +7,6 @@ from typing import Any, assert_type
 
 from dsv2 import (
     Collector,
-    ConfiguredGlobalStream,
-    ConfiguredStream,
     NonPartitionedContext,
     OneInputStreamProcessFunction,
     OutputTag,
@@ -18,6 +16,7 @@ from dsv2 import (
     TwoOutputPartitionedContext,
 )
 from dsv2.extension.join import JoinFunction
+from dsv2.streams import ConfiguredGlobalStream, ConfiguredStream
 from dsv2.testing import HarnessOutput, OneInputHarness
 from tests.typing.given import Given
 

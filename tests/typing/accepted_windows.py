@@ -9,17 +9,7 @@ from collections.abc import Collection
 from datetime import date, timedelta
 from typing import assert_type
 
-from dsv2 import (
-    Collector,
-    ConfiguredGlobalStream,
-    ConfiguredKeyedStream,
-    ConfiguredStream,
-    NonPartitionedContext,
-    OutputTag,
-    PartitionedContext,
-    TwoOutputPartitionedContext,
-    TwoStreams,
-)
+from dsv2 import Collector, NonPartitionedContext, OutputTag, PartitionedContext, TwoOutputPartitionedContext
 from dsv2.extension.window import (
     OneInputWindowContext,
     OneInputWindowStreamProcessFunction,
@@ -50,6 +40,7 @@ from dsv2.state import (
     ValueState,
     aggregate_of,
 )
+from dsv2.streams import ConfiguredGlobalStream, ConfiguredKeyedStream, ConfiguredStream, TwoStreams
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from tests.durations import ms
 from tests.typing.given import Given

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import ConfigurationError, Trigger
+from dsv2 import Trigger
 from dsv2.connectors.files import FilesSource, text_lines
+from dsv2.errors import ConfigurationError
 from dsv2.graph import Operator
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.coordinator import SourceCoordinator

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ConfigurationError, ExecutionEnvironment
+from dsv2 import ExecutionEnvironment
+from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink

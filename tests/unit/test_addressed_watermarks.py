@@ -10,22 +10,19 @@ import pytest
 from dsv2 import (
     Collector,
     CollectSink,
-    ConfiguredStream,
     ExecutionEnvironment,
     NonPartitionedContext,
     OneInputStreamProcessFunction,
     PartitionedContext,
-    PlanError,
     TwoInputBroadcastStreamProcessFunction,
-    WaitForBroadcast,
     Watermark,
     WatermarkDeclaration,
-    WatermarkDeclarationError,
     WatermarkHandlingResult,
     new_builder,
 )
-from dsv2.errors import ConfigurationError
+from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
 from dsv2.local import LocalRuntime
+from dsv2.streams import ConfiguredStream, WaitForBroadcast
 from dsv2.testing import OneInputHarness
 from dsv2.views.explain import Severity
 from dsv2.watermark import LongWatermarkBuilder, LongWatermarkDeclaration

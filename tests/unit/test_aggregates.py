@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from dsv2 import ExecutionEnvironment, PlanError, UserFunctionError
+from dsv2 import ExecutionEnvironment
 from dsv2.aggregates import Count, First, Key, Last, Max, Mean, Min, Sum, WindowEnd, WindowStart
+from dsv2.errors import PlanError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
 from dsv2.sinks import CollectSink

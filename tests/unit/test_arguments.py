@@ -13,15 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import ConfigurationError, ExecutionEnvironment, MainOutput, PlanError, RuntimeExecutionMode, Trigger
+from dsv2 import ExecutionEnvironment, RuntimeExecutionMode, Trigger
 from dsv2.checks.arguments import as_choice, as_milliseconds, as_seconds, check_whole_number
 from dsv2.connectors.formats import MessagePart, SubjectNameStrategy
 from dsv2.connectors.kafka import DeliveryGuarantee, OnOffsetsOutOfRange, SplitAssignment
 from dsv2.connectors.postgres import IfSlotExists
-from dsv2.errors import StateDeclarationError
+from dsv2.errors import ConfigurationError, PlanError, StateDeclarationError
 from dsv2.extension.join import JoinType, OnSnapshotTimeout, interval_join, join, processing_time_temporal_join
 from dsv2.extension.window import TimeType, WindowStrategy
 from dsv2.functions import FunctionInput
+from dsv2.model import MainOutput
 from dsv2.sinks import FileSink, FileSinkFormat
 from dsv2.sources import CollectionSource, DataGeneratorSource
 from dsv2.state import (

@@ -7,19 +7,14 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
-    AsyncBatchSettings,
-    CollectSink,
-    ErrorPolicy,
-    ExecutionEnvironment,
-    PlanError,
-    UserFunctionError,
-)
+from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment
+from dsv2.errors import PlanError, UserFunctionError
 from dsv2.functions import (
     AsyncBatchProcessFunction,
     OneInputStreamProcessFunction,
 )
 from dsv2.local import LocalRuntime
+from dsv2.model import AsyncBatchSettings
 from dsv2.testing import ManualClock, OneInputHarness, StampedRecord
 from tests.async_functions import (
     CLOCKS,

@@ -8,16 +8,12 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
-    AsyncSettings,
-    CollectSink,
-    ExecutionEnvironment,
-    OutputTag,
-    UserFunctionError,
-)
+from dsv2 import CollectSink, ExecutionEnvironment, OutputTag
+from dsv2.errors import UserFunctionError
 from dsv2.functions import (
     AsyncOneInputStreamProcessFunction,
 )
+from dsv2.model import AsyncSettings
 from dsv2.testing import ManualClock, OneInputHarness, StampedRecord
 from tests.async_functions import (
     CLOCKS,

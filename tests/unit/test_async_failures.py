@@ -7,15 +7,12 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
-    AsyncSettings,
-    ErrorPolicy,
-    StateDeclarations,
-    UserFunctionError,
-)
+from dsv2 import ErrorPolicy, StateDeclarations
+from dsv2.errors import UserFunctionError
 from dsv2.functions import (
     AsyncOneInputStreamProcessFunction,
 )
+from dsv2.model import AsyncSettings
 from dsv2.state import StateTtl
 from dsv2.testing import ManualClock, OneInputHarness
 from tests.async_functions import (

@@ -10,17 +10,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
-    AsyncBatchSettings,
-    AsyncSettings,
-    CollectSink,
-    ConfigurationError,
-    ErrorPolicy,
-    ExecutionEnvironment,
-    PlanError,
-    StateDeclarations,
-)
-from dsv2.errors import IllegalRedistributionModeError
+from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment, StateDeclarations
+from dsv2.errors import ConfigurationError, IllegalRedistributionModeError, PlanError
 from dsv2.extension.event_time import AsyncOneInputEventTimeStreamProcessFunction
 from dsv2.functions import (
     AsyncBatchProcessFunction,
@@ -28,6 +19,7 @@ from dsv2.functions import (
     OneInputStreamProcessFunction,
 )
 from dsv2.local import LocalRuntime
+from dsv2.model import AsyncBatchSettings, AsyncSettings
 from dsv2.state import RedistributionStrategy, StateTtl
 from dsv2.testing import ManualClock, OneInputHarness, StampedRecord
 from dsv2.watermark import WatermarkHandlingResult

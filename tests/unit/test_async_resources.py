@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from dsv2 import AsyncResource, CollectSink, ConfigurationError, ErrorPolicy, ExecutionEnvironment, UserFunctionError
+from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment
+from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.functions import AsyncOneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
+from dsv2.model import AsyncResource
 from dsv2.testing import OneInputHarness
 from tests.durations import ms
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from dsv2 import CorruptDataError, InternalError, SerializationError, UserFunctionError
+from dsv2.errors import CorruptDataError, InternalError, SerializationError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.sinks import CollectSink

@@ -21,9 +21,10 @@ from fastavro.logical_readers import LOGICAL_READERS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import CollectSink, ConfigurationError, UserFunctionError
+from dsv2 import CollectSink
 from dsv2.connectors.files import FilesSource
 from dsv2.connectors.formats import AvroDecoder, AvroEncoder, FormatError, avro_files
+from dsv2.errors import ConfigurationError, UserFunctionError
 from tests.support import local_environment
 
 Cents = NewType("Cents", int)

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dsv2 import CollectSink, DeadLetter, ErrorPolicy, JobError, UserFunctionError
+from dsv2 import CollectSink, DeadLetter, ErrorPolicy, JobError
 from dsv2.connectors.files import FileFormat, FilesSource, LocalFile, csv_rows, json_lines, parquet_rows, text_lines
 from dsv2.connectors.formats import avro_files
+from dsv2.errors import UserFunctionError
 from tests.support import local_environment
 
 LETTERS = ErrorPolicy().dead_letter(Exception)

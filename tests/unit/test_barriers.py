@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import JobError, WatermarkDeclarationError
+from dsv2 import JobError
+from dsv2.errors import WatermarkDeclarationError
 from dsv2.graph import Exchange
 from dsv2.runtime.rescale.change import InputChange, Senders
 from dsv2.runtime.rescale.gates import rescaled_gate

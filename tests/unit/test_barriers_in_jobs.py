@@ -11,20 +11,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import (
-    ExecutionEnvironment,
-    JobError,
-    PlanError,
-    Trigger,
-    WaitForBroadcast,
-    WatermarkDeclarationError,
-    new_builder,
-)
+from dsv2 import ExecutionEnvironment, JobError, Trigger, new_builder
 from dsv2.cli.main import main
+from dsv2.errors import PlanError, WatermarkDeclarationError
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction, on
 from dsv2.graph import Plan
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
+from dsv2.streams import WaitForBroadcast
 from dsv2.testing import Crash, OneInputHarness, Stop, TestSource, TwoInputNonBroadcastHarness
 from dsv2.views.dashboard.jobs import Snapshot, Status
 from dsv2.views.dashboard.watermarks import watermark_page

@@ -7,8 +7,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from dsv2 import ExecutionEnvironment, JobError, RecordBatch
+from dsv2 import ExecutionEnvironment, JobError
 from dsv2.extension.event_time import EventTimeExtension
+from dsv2.model import RecordBatch
 from dsv2.sinks import CollectSink, ForeachBatchSink, ParallelSink, SinkBatch, SinkInfo
 from dsv2.sources import DataGeneratorSource, Portion
 from dsv2.streams.outputs import ConfiguredSink

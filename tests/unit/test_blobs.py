@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import CorruptDataError
+from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde.codec import FORMAT_VERSION, BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 

@@ -7,23 +7,13 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
-    CollectSink,
-    ConfigurationError,
-    ErrorPolicy,
-    ExecutionEnvironment,
-    IncompatibleCheckpointError,
-    JobError,
-    OutputTag,
-    PlanError,
-    WaitForBroadcast,
-    Watermark,
-    WatermarkDeclaration,
-)
+from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment, JobError, OutputTag, Watermark, WatermarkDeclaration
+from dsv2.errors import ConfigurationError, IncompatibleCheckpointError, PlanError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import TwoInputBroadcastStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.state import StateDeclarations
+from dsv2.streams import WaitForBroadcast
 from dsv2.testing import ManualClock, Stop, TestSource, TwoInputBroadcastHarness
 from dsv2.watermark import WatermarkHandlingResult, new_builder
 
@@ -261,7 +251,7 @@ def run_with_main(
     return [record[1] for record in sink.results]
 
 
-@pytest.mark.filterwarnings("ignore::dsv2.DroppedStateWarning")
+@pytest.mark.filterwarnings("ignore::dsv2.errors.DroppedStateWarning")
 def test_main_side_cannot_be_replaced_while_it_waits(tmp_path: Path) -> None:
     assert run_with_main("main", [10, 11, Stop(), 12], end=tmp_path / "a") == []
     assert run_with_main("main", [10, 11, 12], start=tmp_path / "a") == [2, 4, 6]
@@ -269,13 +259,13 @@ def test_main_side_cannot_be_replaced_while_it_waits(tmp_path: Path) -> None:
         run_with_main("other", [10, 11, 12], start=tmp_path / "a")
 
 
-@pytest.mark.filterwarnings("ignore::dsv2.DroppedStateWarning")
+@pytest.mark.filterwarnings("ignore::dsv2.errors.DroppedStateWarning")
 def test_another_main_side_does_not_wait_again(tmp_path: Path) -> None:
     assert run_with_main("main", [10], end=tmp_path / "a") == [2, 4]
     assert run_with_main("other", [10], start=tmp_path / "a") == [2, 4, 6]
 
 
-@pytest.mark.filterwarnings("ignore::dsv2.DroppedStateWarning")
+@pytest.mark.filterwarnings("ignore::dsv2.errors.DroppedStateWarning")
 def test_both_sides_cannot_be_replaced_at_once(tmp_path: Path) -> None:
     """They could have changed places."""
     assert run_with_main("main", [10], end=tmp_path / "a") == [2, 4]
@@ -283,7 +273,7 @@ def test_both_sides_cannot_be_replaced_at_once(tmp_path: Path) -> None:
         run_with_main("other", [10], start=tmp_path / "a", rules_uid="other rules")
 
 
-@pytest.mark.filterwarnings("ignore::dsv2.DroppedStateWarning")
+@pytest.mark.filterwarnings("ignore::dsv2.errors.DroppedStateWarning")
 def test_waiting_main_side_waits_for_another_broadcast_side(tmp_path: Path) -> None:
     assert run_with_main("main", [10, Stop(), 11], end=tmp_path / "a") == []
     assert run_with_main("main", [20, 21], start=tmp_path / "a", rules_uid="other rules") == [2, 4, 6]

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ConfigurationError, ExecutionEnvironment, JobStatus, UserFunctionError
+from dsv2 import ExecutionEnvironment, JobStatus
 from dsv2.checks.arguments import as_choice
+from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from tests.durations import ms

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import ConfigurationError, ExecutionEnvironment, OutputTag, PlanError, StateDeclarationError
+from dsv2 import ExecutionEnvironment, OutputTag
 from dsv2.base.callables import takes
+from dsv2.errors import ConfigurationError, PlanError, StateDeclarationError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.join import JoinFunction, interval_join, join, window_join
 from dsv2.extension.window import (

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import RecordBatch
 from dsv2.aggregates import Count, First, Key, Part
 from dsv2.arrow.aggregates import ColumnAggregate
 from dsv2.extension.window import WindowStrategy
+from dsv2.model import RecordBatch
 from dsv2.sinks import CollectSink
 from tests.durations import ms
 from tests.support import ENDED, Driver, KeptEntries, Signal, local_environment, operator_named

@@ -18,16 +18,13 @@ from typing import Any, NamedTuple, Optional
 
 import pytest
 
-from dsv2 import (
-    DroppedStateWarning,
-    IncompatibleCheckpointError,
-    OutputTag,
-)
+from dsv2 import OutputTag
 from dsv2.aggregates import Count as Number
 from dsv2.aggregates import Key, Max, Mean, Part, Sum
 from dsv2.checkpoint.differences import differences
 from dsv2.checkpoint.dropped_state import dropped_state
 from dsv2.checkpoint.stored_classes import unreadable_classes
+from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.state import RedistributionStrategy, StateDeclarations, StateTtl
 from dsv2.watermark import WatermarkDeclaration, new_builder

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from dsv2 import DroppedStateWarning, ExecutionEnvironment, IncompatibleCheckpointError, PlanError
+from dsv2 import ExecutionEnvironment
 from dsv2.checkpoint.description import describe
 from dsv2.checkpoint.differences import differences
 from dsv2.checkpoint.dropped_state import dropped_state
 from dsv2.checkpoint.fingerprint import PYTHON
 from dsv2.checkpoint.key_samples import KeySample, KeySampler, add_samples, changed_keys, readable_samples
 from dsv2.checkpoint.restart import refusal, refuse_or_warn_of_dropped
+from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError, PlanError
 from dsv2.extension.join import join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction, ProcessFunction

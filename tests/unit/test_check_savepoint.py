@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from dsv2 import DroppedStateWarning, ExecutionEnvironment, IncompatibleCheckpointError
+from dsv2 import ExecutionEnvironment
 from dsv2.checkpoint.description import describe
 from dsv2.checkpoint.difference import Difference
 from dsv2.checkpoint.restart import restart_differences
 from dsv2.checkpoint.savepoint_check import carried_differences, check_savepoint
+from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.runtime.serde.codec import FORMAT_VERSION

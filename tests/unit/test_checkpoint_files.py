@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from dsv2 import IncompatibleCheckpointError
 from dsv2.base.folders import LocalFolder
 from dsv2.checks.json_documents import to_json
+from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Plan
 from dsv2.sinks import CollectSink
 from runtime_spark.checkpoint.manifest import checkpoint_id_of, manifest_of, read_manifest, write_manifest

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dsv2 import CorruptDataError, JobError
+from dsv2 import JobError
 from dsv2.base.folders import Folder, LocalFolder
 from dsv2.checkpoint.run_history import begin_run
 from dsv2.checks.json_documents import from_json
+from dsv2.errors import CorruptDataError
 from dsv2.sinks import SinkInfo, SinkRunInfo
 from runtime_spark.checkpoint.spark_logs import Beginning, beginning_of
 

@@ -16,29 +16,23 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from dsv2 import (
-    AsyncBatchSettings,
-    AsyncSettings,
-    CollectSink,
+from dsv2 import CollectSink, Dsv2Error, ErrorPolicy, ExecutionEnvironment, Resource, new_builder
+from dsv2.arrow import map_tables
+from dsv2.errors import (
     ConfigurationError,
     ContractError,
-    Dsv2Error,
     Dsv2Warning,
-    ErrorPolicy,
-    ExecutionEnvironment,
     PlanError,
-    Resource,
     UserFunctionError,
     WatermarkDeclarationError,
-    new_builder,
 )
-from dsv2.arrow import map_tables
 from dsv2.extension.window import WindowStrategy
 from dsv2.functions import (
     AsyncBatchProcessFunction,
     AsyncOneInputStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
+from dsv2.model import AsyncBatchSettings, AsyncSettings
 from dsv2.sources import DataGeneratorSource
 from tests.durations import ms
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
-from dsv2 import CorruptDataError
+from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde import decoder, encoder, nodes
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry

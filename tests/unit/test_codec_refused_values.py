@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from dateutil.tz import tzoffset  # type: ignore[import-untyped]
 
-from dsv2 import CorruptDataError, SerializationError
+from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.graph import RegisteredType
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry

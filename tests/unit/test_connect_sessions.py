@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import CollectSink, ConfigurationError, ExecutionEnvironment
+from dsv2 import CollectSink, ExecutionEnvironment
+from dsv2.errors import ConfigurationError
 from dsv2.savepoint import bootstrap
 from runtime_spark import create_savepoint
 from runtime_spark.platform.connect import is_connect, shared_folder

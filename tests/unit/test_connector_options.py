@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ConfigurationError
 from dsv2.base.secrets import ClientOptions
 from dsv2.connectors.kafka import KafkaSource, OffsetsInitializer, values
 from dsv2.connectors.kafka.option_check import check_options
@@ -14,6 +13,7 @@ from dsv2.connectors.kafka.option_names import OPTION_NAMES
 from dsv2.connectors.postgres import PostgresSink, PostgresSource
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.settings import parse_table_name
+from dsv2.errors import ConfigurationError
 from tests.durations import ms
 
 SECRETS = (

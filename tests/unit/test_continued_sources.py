@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ConfigurationError, ExecutionEnvironment, IncompatibleCheckpointError, RecordBatch
+from dsv2 import ExecutionEnvironment
 from dsv2.base.folders import LocalFolder
 from dsv2.checks.json_documents import from_json, to_json
+from dsv2.errors import ConfigurationError, IncompatibleCheckpointError
 from dsv2.local import LocalRuntime
+from dsv2.model import RecordBatch
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink
 from dsv2.sources import BaseSource, CollectionSource, DataclassSerializer, HybridSource, Portion, SplitSource

@@ -13,9 +13,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from dsv2 import CollectSink, ConfigurationError
+from dsv2 import CollectSink
 from dsv2.base.folders import LocalFolder
 from dsv2.dead_letters.store import FOLDER, JobDescription, JobLetters
+from dsv2.errors import ConfigurationError
 from dsv2.jobs.configuration import Section, Setting
 from dsv2.jobs.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress, SubtaskProgress
 from dsv2.jobs.progress_log import ProgressLog

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ConfigurationError
+from dsv2.errors import ConfigurationError
 from dsv2.jobs.configuration import redacted
 from dsv2.views.dashboard import Dashboard
 from dsv2.views.dashboard.security import HEADERS, Guard

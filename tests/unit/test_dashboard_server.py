@@ -19,8 +19,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from dsv2 import CollectSink, ConfigurationError, ErrorPolicy, ExecutionEnvironment, JobHandle, UserFunctionError
+from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment, JobHandle
 from dsv2.cli import main
+from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.jobs.handle import RunOptions
 from dsv2.jobs.unfinished import _watched, watch
 from dsv2.testing import Stop, TestSource

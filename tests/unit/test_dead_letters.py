@@ -10,19 +10,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import (
-    ConfigurationError,
-    CorruptDataError,
-    ErrorPolicy,
-    ExecutionEnvironment,
-    IncompatibleCheckpointError,
-)
+from dsv2 import ErrorPolicy, ExecutionEnvironment
 from dsv2.base.folders import LocalFolder
 from dsv2.cli import main
 from dsv2.dead_letters import DeadLetters, LetterStatus
 from dsv2.dead_letters.letter import encoded
 from dsv2.dead_letters.replay import Replays, check_replays, pending_replay
 from dsv2.dead_letters.store import JobLetters, LetterWriter
+from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.local import LocalRuntime

@@ -7,16 +7,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
-    Collector,
-    CollectSink,
-    ExecutionEnvironment,
-    InvalidWatermarkError,
-    PartitionedContext,
-    UserFunctionError,
-    WatermarkDeclarationError,
-    WatermarkDeclarations,
-)
+from dsv2 import Collector, CollectSink, ExecutionEnvironment, PartitionedContext, WatermarkDeclarations
+from dsv2.errors import InvalidWatermarkError, UserFunctionError, WatermarkDeclarationError
 from dsv2.extension.event_time import declarations
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.watermark import (

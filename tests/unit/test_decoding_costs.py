@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dsv2 import CorruptDataError
+from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.arrow_messages import is_compressed
 from dsv2.runtime.serde.codec import Codec

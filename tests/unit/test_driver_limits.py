@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import Collector, ConfigurationError, ErrorPolicy, ExecutionEnvironment, JobError, PartitionedContext
+from dsv2 import Collector, ErrorPolicy, ExecutionEnvironment, JobError, PartitionedContext
 from dsv2.arrow import ArrowForeachBatchSink
+from dsv2.errors import ConfigurationError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.model.record_batch import RecordBatch

@@ -12,15 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dsv2 import (
-    ConfigurationError,
-    CorruptDataError,
-    ExecutionEnvironment,
-    IncompatibleCheckpointError,
-    JobError,
-    Trigger,
-)
+from dsv2 import ExecutionEnvironment, JobError, Trigger
 from dsv2.base.folders import LocalFolder
+from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction

@@ -8,22 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import (
-    ConfigurationError,
-    ContractError,
-    DeadLetter,
-    ErrorPolicy,
-    ExecutionEnvironment,
-    InvalidKeyError,
-    OutputTag,
-    PlanError,
-    Resource,
-    ResourceError,
-    UserFunctionError,
-)
+from dsv2 import DeadLetter, ErrorPolicy, ExecutionEnvironment, OutputTag, Resource
 from dsv2.arrow import ArrowProcessFunction
 from dsv2.checkpoint.description import describe
 from dsv2.checkpoint.differences import differences
+from dsv2.errors import ConfigurationError, ContractError, InvalidKeyError, PlanError, ResourceError, UserFunctionError
 from dsv2.extension.join import processing_time_temporal_join
 from dsv2.functions import MapFunction, OneInputStreamProcessFunction
 from dsv2.runtime.state.undo import UndoLog

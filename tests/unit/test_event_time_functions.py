@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from dsv2 import UserFunctionError
+from dsv2.errors import UserFunctionError
 from dsv2.extension.event_time import (
     EventTimeExtension,
     OneInputEventTimeStreamProcessFunction,

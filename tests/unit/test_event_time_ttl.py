@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import StateDeclarationError, UserFunctionError
+from dsv2.errors import StateDeclarationError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.state import StateDeclarations, StateTtl, TtlTimeCharacteristic, TtlUpdate
 from dsv2.testing import OneInputHarness

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import ExecutionEnvironment, IncompatibleCheckpointError, OutputTag, Trigger
+from dsv2 import ExecutionEnvironment, OutputTag, Trigger
 from dsv2.checkpoint.description import describe
 from dsv2.checkpoint.differences import differences
+from dsv2.errors import IncompatibleCheckpointError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import interval_join, join, processing_time_temporal_join
 from dsv2.extension.window import TwoInputNonBroadcastWindowStreamProcessFunction, WindowStrategy, window

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import dsv2.version
-from dsv2 import ConfigurationError
+from dsv2.errors import ConfigurationError
 from runtime_spark.platform import executors
 
 _APPLICATIONS = count()

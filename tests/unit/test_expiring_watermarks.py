@@ -17,10 +17,10 @@ from dsv2 import (
     PartitionedContext,
     Watermark,
     WatermarkDeclaration,
-    WatermarkDeclarationError,
     WatermarkHandlingResult,
     new_builder,
 )
+from dsv2.errors import WatermarkDeclarationError
 from dsv2.local import LocalRuntime
 from dsv2.testing import ManualClock, OneInputHarness, Pause, TestSource
 from dsv2.watermark import LongWatermarkBuilder, LongWatermarkDeclaration

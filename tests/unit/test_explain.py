@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dsv2 import ConfigurationError, ErrorPolicy, ExecutionEnvironment
+from dsv2 import ErrorPolicy, ExecutionEnvironment
+from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, reduce
 from dsv2.functions import MapFunction

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ConfigurationError, ExecutionEnvironment, new_builder
+from dsv2 import ExecutionEnvironment, new_builder
+from dsv2.errors import ConfigurationError
 from dsv2.sinks import CollectSink
 from dsv2.views.explain import ChannelDiagram
 from tests.documented_channels import addressed, combined, per_key

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ExecutionEnvironment, OutputTag, WaitForBroadcast, new_builder
+from dsv2 import ExecutionEnvironment, OutputTag, new_builder
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.join import interval_join, join
 from dsv2.extension.window import CountTrigger, OneInputWindowStreamProcessFunction, WindowStrategy, reduce, window
@@ -17,6 +17,7 @@ from dsv2.functions import OneInputStreamProcessFunction, no_output_until_end_of
 from dsv2.sinks import CollectSink, FileSink, ParallelSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclarations, StateTtl
+from dsv2.streams import WaitForBroadcast
 from dsv2.views.explain import Finding, PlanView, Severity
 from tests.documents import ROOT
 from tests.spans import Spans

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import SerializationError
+from dsv2.errors import SerializationError
 from dsv2.functions import MapFunction, OneInputStreamProcessFunction
 from dsv2.runtime.report.metrics import DefaultCounter, DefaultMetricGroup
 from dsv2.runtime.serde.codec import Codec

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ConfigurationError, CorruptDataError, JobError, Trigger
+from dsv2 import JobError, Trigger
 from dsv2.base.folders import LocalFolder
 from dsv2.checkpoint.folder_kinds import FolderKind, check_no_savepoint, kind_of_folder
 from dsv2.cli import main
+from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink, ForeachBatchSink, Sink

@@ -24,7 +24,6 @@ from google.protobuf.descriptor_pb2 import FieldDescriptorProto, UninterpretedOp
 from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.wrappers_pb2 import BytesValue, DoubleValue, FloatValue, Int64Value, StringValue
 
-from dsv2 import ConfigurationError
 from dsv2.connectors.formats import (
     AvroDecoder,
     AvroEncoder,
@@ -36,6 +35,7 @@ from dsv2.connectors.formats import (
     avro_writing,
     json_values,
 )
+from dsv2.errors import ConfigurationError
 
 ZONE = ZoneInfo("America/New_York")
 SURROGATE = "a\ud800"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import SerializationError
+from dsv2.errors import SerializationError
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.exchange.position_tracing import TracedBatch

@@ -15,8 +15,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
-from dsv2 import ExecutionEnvironment, IncompatibleCheckpointError, UserFunctionError
+from dsv2 import ExecutionEnvironment
 from dsv2.base.clock import Clock, SystemClock
+from dsv2.errors import IncompatibleCheckpointError, UserFunctionError
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.control_log import END, START, Control
 from dsv2.runtime.serde.type_registry import TypeRegistry

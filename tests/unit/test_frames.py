@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import UserFunctionError
+from dsv2.errors import UserFunctionError
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange import edges
 from dsv2.runtime.exchange.edges import HashEdge, new_edge

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import InternalError
+from dsv2.errors import InternalError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.gate import InputGate

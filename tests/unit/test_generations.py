@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dsv2 import CorruptDataError
 from dsv2.base.folders import LocalFolder
+from dsv2.errors import CorruptDataError
 from runtime_spark.checkpoint.generations import (
     Ancestry,
     begun_generation,

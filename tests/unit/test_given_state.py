@@ -16,11 +16,11 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from dsv2 import ConfigurationError
 from dsv2.checkpoint.class_changes import classes_of
 from dsv2.checkpoint.column_types import column_type
 from dsv2.checkpoint.type_shapes import shape_of
 from dsv2.checkpoint.value_shapes import misfit
+from dsv2.errors import ConfigurationError
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.savepoint.arrow_values import value_maker

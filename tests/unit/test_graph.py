@@ -7,23 +7,20 @@ from typing import Any, TypeAlias, cast
 
 import pytest
 
-from dsv2 import (
-    ConfiguredGlobalStream,
-    ConfiguredKeyedStream,
-    ConfiguredSink,
-    ConfiguredStream,
-    ExecutionEnvironment,
-    JobHandle,
-    RuntimeExecutionMode,
-    Trigger,
-    TwoGlobalStreams,
-    TwoKeyedStreams,
-    TwoStreams,
-)
+from dsv2 import ExecutionEnvironment, JobHandle, RuntimeExecutionMode, Trigger
 from dsv2.graph import Operator, Plan
 from dsv2.jobs.handle import RunOptions
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
+from dsv2.streams import (
+    ConfiguredGlobalStream,
+    ConfiguredKeyedStream,
+    ConfiguredSink,
+    ConfiguredStream,
+    TwoGlobalStreams,
+    TwoKeyedStreams,
+    TwoStreams,
+)
 from dsv2.watermark import new_builder
 from tests.durations import ms
 

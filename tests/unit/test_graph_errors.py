@@ -9,15 +9,8 @@ from typing import Any, TypeAlias, cast
 
 import pytest
 
-from dsv2 import (
-    ConfigurationError,
-    Dsv2Error,
-    ExecutionEnvironment,
-    PlanError,
-    RuntimeExecutionMode,
-    Trigger,
-    WatermarkDeclarationError,
-)
+from dsv2 import Dsv2Error, ExecutionEnvironment, RuntimeExecutionMode, Trigger
+from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import CollectionSource, DataGeneratorSource
 from dsv2.watermark import LongWatermarkBuilder, new_builder

@@ -10,8 +10,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from dsv2 import ConfigurationError, JobError, JobStatus, UserFunctionError
+from dsv2 import JobError, JobStatus
 from dsv2.base.clock import SystemClock
+from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.report import base_job

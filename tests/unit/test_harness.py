@@ -7,16 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import (
-    Collector,
-    ConfigurationError,
-    ContractError,
-    NonPartitionedContext,
-    PartitionedContext,
-    TwoOutputPartitionedContext,
-    UndeclaredWatermarkError,
-    UserFunctionError,
-)
+from dsv2 import Collector, NonPartitionedContext, PartitionedContext, TwoOutputPartitionedContext
+from dsv2.errors import ConfigurationError, ContractError, UndeclaredWatermarkError, UserFunctionError
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputBroadcastStreamProcessFunction,

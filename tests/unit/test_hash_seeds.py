@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dsv2 import ConfigurationError
+from dsv2.errors import ConfigurationError
 from dsv2.sinks import FileSink
 from tests.documents import ROOT
 

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import DEFAULT_BUCKETS, Collector, Histogram, NonPartitionedContext, PartitionedContext, UserFunctionError
-from dsv2.errors import ContractError
+from dsv2 import Collector, NonPartitionedContext, PartitionedContext
+from dsv2.errors import ContractError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.jobs.progress import HistogramProgress
+from dsv2.model import DEFAULT_BUCKETS, Histogram
 from dsv2.runtime.report.metrics import DefaultHistogram, DefaultMetricGroup, merged
 from dsv2.testing import OneInputHarness
 from tests.support import driven, one_input

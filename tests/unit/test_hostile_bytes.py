@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dsv2 import CorruptDataError
+from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.nested import Undecoded

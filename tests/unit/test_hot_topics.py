@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import ExecutionEnvironment, JobProgress
+from dsv2 import ExecutionEnvironment
+from dsv2.jobs import JobProgress
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from examples.hot_topics import HotTopic, build, main

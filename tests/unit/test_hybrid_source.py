@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext, RecordBatch
+from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext
 from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
+from dsv2.model import RecordBatch
 from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset, WatermarkOrder, orders
 from dsv2.runtime.sources.readers import Readers

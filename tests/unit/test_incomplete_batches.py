@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from dsv2 import IncompatibleCheckpointError
 from dsv2.base.folders import LocalFolder
 from dsv2.checkpoint.description import describe_sinks
+from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Plan
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, ParallelSink, PrintSink, Sink, SinkBatch
 from runtime_spark.checkpoint.notes import NoteBook, Notes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dsv2 import ConfigurationError, JobError, SchemaError
+from dsv2 import JobError
+from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.sinks import CollectSink
 from runtime_spark.frames.failures import job_failure, marked_failures, usable
 from runtime_spark.frames.layout import Layout

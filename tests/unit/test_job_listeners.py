@@ -7,17 +7,10 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
-    ConfigurationError,
-    ExecutionEnvironment,
-    JobHandle,
-    JobListener,
-    JobProgress,
-    JobStatus,
-    Trigger,
-    UserFunctionError,
-)
+from dsv2 import ExecutionEnvironment, JobHandle, JobStatus, Trigger
+from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.graph import Plan
+from dsv2.jobs import JobListener, JobProgress
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import BatchProgress, JobProgress, OperatorProgress, SubtaskProgress
 from dsv2.graph import Plan
+from dsv2.jobs import BatchProgress, JobProgress, OperatorProgress, SubtaskProgress
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.subtask_report import new_report
 from dsv2.sinks import CollectSink

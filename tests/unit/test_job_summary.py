@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from dsv2 import CollectSink, ExecutionEnvironment, JobProgress, Trigger
+from dsv2 import CollectSink, ExecutionEnvironment, Trigger
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, reduce
+from dsv2.jobs import JobProgress
 from dsv2.jobs.progress import (
     BatchProgress,
     ChannelProgress,

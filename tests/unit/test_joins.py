@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import Collector, ConfigurationError, ExecutionEnvironment, PlanError, RuntimeContext, UserFunctionError
+from dsv2 import Collector, ExecutionEnvironment, RuntimeContext
+from dsv2.errors import ConfigurationError, PlanError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import (
     JoinFunction,

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from dsv2 import CollectSink, ConfigurationError, DeadLetter, ErrorPolicy, JobError, RecordBatch
+from dsv2 import CollectSink, DeadLetter, ErrorPolicy, JobError
 from dsv2.base.clock import SystemClock
 from dsv2.connectors.kafka import KafkaSink, OffsetsInitializer, TopicPartition
 from dsv2.connectors.kafka.broker import Broker
@@ -18,7 +18,9 @@ from dsv2.connectors.kafka.discovery import KafkaDiscovery
 from dsv2.connectors.kafka.encoder import MessageEncoder
 from dsv2.connectors.kafka.producers import RecordProducer
 from dsv2.connectors.kafka.subscription import Subscription
+from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
+from dsv2.model import RecordBatch
 from tests.durations import ms
 from tests.support import local_environment
 

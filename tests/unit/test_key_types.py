@@ -12,7 +12,8 @@ from uuid import UUID
 
 import pytest
 
-from dsv2 import ExecutionEnvironment, PlanError
+from dsv2 import ExecutionEnvironment
+from dsv2.errors import PlanError
 
 Name = NewType("Name", str)
 

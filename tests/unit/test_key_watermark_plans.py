@@ -8,20 +8,12 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
-    AsyncOneInputStreamProcessFunction,
-    Collector,
-    CollectSink,
-    ExecutionEnvironment,
-    PartitionedContext,
-    WaitForBroadcast,
-    WatermarkDeclaration,
-    WatermarkDeclarationError,
-    new_builder,
-)
-from dsv2.errors import InvalidWatermarkError
+from dsv2 import Collector, CollectSink, ExecutionEnvironment, PartitionedContext, WatermarkDeclaration, new_builder
+from dsv2.errors import InvalidWatermarkError, WatermarkDeclarationError
+from dsv2.functions import AsyncOneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.sources import DataGeneratorSource
+from dsv2.streams import WaitForBroadcast
 from dsv2.watermark import KeyedWatermarkDeclaration
 from tests.support import broadcast_side
 from tests.unit.test_key_watermarks import DONE, Emit, Passing, Visit, Watch, WithHandlers, user_of, visits

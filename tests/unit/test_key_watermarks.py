@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from dsv2 import (
-    AsyncOneInputStreamProcessFunction,
     Collector,
     CollectSink,
-    ContractError,
     ErrorPolicy,
     ExecutionEnvironment,
     JobError,
@@ -26,11 +24,11 @@ from dsv2 import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputPartitionedContext,
     TwoOutputStreamProcessFunction,
-    UserFunctionError,
     WatermarkDeclaration,
     new_builder,
 )
-from dsv2.functions import on
+from dsv2.errors import ContractError, UserFunctionError
+from dsv2.functions import AsyncOneInputStreamProcessFunction, on
 from dsv2.local import LocalRuntime
 from dsv2.runtime.operator.key_watermarks import _COMBINERS
 from dsv2.runtime.state.keyed_store import Domain

@@ -15,16 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dsv2 import (
+from dsv2 import ExecutionEnvironment
+from dsv2.arrow import ArrowCollector, ArrowContext, ArrowProcessFunction, schema_of
+from dsv2.errors import (
     ConfigurationError,
     ContractError,
-    ExecutionEnvironment,
     IncompatibleCheckpointError,
     SchemaError,
     StateDeclarationError,
     UserFunctionError,
 )
-from dsv2.arrow import ArrowCollector, ArrowContext, ArrowProcessFunction, schema_of
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.savepoint import Savepoint

@@ -23,7 +23,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import CollectSink, ExecutionEnvironment, InvalidKeyError, RuntimeExecutionMode
+from dsv2 import CollectSink, ExecutionEnvironment, RuntimeExecutionMode
+from dsv2.errors import InvalidKeyError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.state.key_groups import stable_hash, subtask_of
 from dsv2.state import StateDeclarations

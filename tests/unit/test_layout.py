@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ExecutionEnvironment, PlanError
+from dsv2 import ExecutionEnvironment
+from dsv2.errors import PlanError
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.graph import OperatorKind, Plan
 from dsv2.sinks import CollectSink

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ConfigurationError, JobError
+from dsv2 import JobError
 from dsv2.base.folders import Folder, LocalFolder
+from dsv2.errors import ConfigurationError
 from runtime_spark.checkpoint import lease as lease_module
 from runtime_spark.checkpoint.lease import BEAT_SECONDS, STALE_SECONDS, VALID_SECONDS, Lease
 from runtime_spark.platform.driver_processes import describe_driver, is_gone

@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import DroppedStateWarning, ExecutionEnvironment, IncompatibleCheckpointError
+from dsv2 import ExecutionEnvironment
 from dsv2.base.folders import LocalFolder
 from dsv2.checkpoint.file_folders import folders_of, left_folders
+from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
 from dsv2.file_log import LogState, Rolling, SinkFolder, read_log
 from dsv2.file_log.completion import Completion
 from dsv2.file_log.description import Description

@@ -11,15 +11,10 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
-    AsyncBatchSettings,
-    CollectSink,
-    ContractError,
-    ErrorPolicy,
-    ExecutionEnvironment,
-    UserFunctionError,
-)
+from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment
+from dsv2.errors import ContractError, UserFunctionError
 from dsv2.functions import AsyncBatchProcessFunction, AsyncOneInputStreamProcessFunction
+from dsv2.model import AsyncBatchSettings
 from tests.async_functions import calling
 
 LATER = 0.01

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import RuntimeExecutionMode, UserFunctionError
+from dsv2 import RuntimeExecutionMode
+from dsv2.errors import UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.watermark import WatermarkHandlingResult, new_builder

@@ -12,16 +12,13 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
+from dsv2 import ExecutionEnvironment, JobError, JobStatus, Trigger
+from dsv2.errors import (
     ConfigurationError,
     CorruptDataError,
     DroppedStateWarning,
-    ExecutionEnvironment,
     IncompatibleCheckpointError,
-    JobError,
-    JobStatus,
     MissingUidWarning,
-    Trigger,
 )
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime

@@ -22,19 +22,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import (
-    CollectSink,
-    ConfigurationError,
-    DeadLetter,
-    ErrorPolicy,
-    ExecutionEnvironment,
-    IncompatibleCheckpointError,
-    SchemaError,
-)
+from dsv2 import CollectSink, DeadLetter, ErrorPolicy, ExecutionEnvironment
 from dsv2.connectors.files import read_files
 from dsv2.connectors.files.directory import FileLocation
 from dsv2.connectors.files.sink_tables import read_part
 from dsv2.connectors.files.table_files import encoded, joined, table_of
+from dsv2.errors import ConfigurationError, IncompatibleCheckpointError, SchemaError
 from dsv2.file_log import DataFile, Part
 from dsv2.file_log.description import Description
 from dsv2.file_log.schema import json_schema

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ConfigurationError, ExecutionEnvironment, JobError, JobHandle, JobStatus, Trigger, UserFunctionError
+from dsv2 import ExecutionEnvironment, JobError, JobHandle, JobStatus, Trigger
+from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.runtime.report import base_job, job_waiting

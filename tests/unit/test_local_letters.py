@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import ErrorPolicy, ExecutionEnvironment, IncompatibleCheckpointError, JobError
+from dsv2 import ErrorPolicy, ExecutionEnvironment, JobError
 from dsv2.cli import main
 from dsv2.dead_letters import DeadLetters, LetterStatus
-from dsv2.errors import RecordNotSkippedWarning
+from dsv2.errors import IncompatibleCheckpointError, RecordNotSkippedWarning
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.sinks import ForeachBatchSink

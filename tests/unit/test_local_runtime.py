@@ -12,19 +12,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
-    ConfigurationError,
-    ExecutionEnvironment,
-    JobError,
-    JobStatus,
-    NonKeyedPartitionStream,
-    PlanError,
-    RecordMutatedError,
-    RuntimeExecutionMode,
-    SerializationError,
-    Trigger,
-    UserFunctionError,
-)
+from dsv2 import ExecutionEnvironment, JobError, JobStatus, NonKeyedPartitionStream, RuntimeExecutionMode, Trigger
+from dsv2.errors import ConfigurationError, PlanError, RecordMutatedError, SerializationError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink, ForeachBatchSink, ParallelSink, PrintSink, SinkBatch, SinkInfo

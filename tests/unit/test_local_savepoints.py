@@ -11,18 +11,10 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
-    ConfigurationError,
-    DroppedStateWarning,
-    ExecutionEnvironment,
-    IncompatibleCheckpointError,
-    JobHandle,
-    JobStatus,
-    Trigger,
-    UserFunctionError,
-)
+from dsv2 import ExecutionEnvironment, JobHandle, JobStatus, Trigger
 from dsv2.base.folders import LocalFolder
 from dsv2.checks.json_documents import from_json, to_json
+from dsv2.errors import ConfigurationError, DroppedStateWarning, IncompatibleCheckpointError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction

@@ -13,22 +13,21 @@ from typing import Any
 import pytest
 
 from dsv2 import (
-    AsyncOneInputStreamProcessFunction,
     Collector,
-    ConfigurationError,
     ErrorPolicy,
     ExecutionEnvironment,
     NonPartitionedContext,
     PartitionedContext,
-    RecordBatch,
     Watermark,
     WatermarkDeclaration,
     WatermarkHandlingResult,
     new_builder,
 )
 from dsv2.base.log_scope import LogScope, current_scope, in_operator, in_scope, in_scope_by_step
-from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.errors import ConfigurationError
+from dsv2.functions import AsyncOneInputStreamProcessFunction, OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
+from dsv2.model import RecordBatch
 from dsv2.sinks import ForeachBatchSink, ParallelSink, SinkBatch
 from dsv2.sources import DataGeneratorSource
 from dsv2.views.logs import JobFilter, JsonFormatter

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from dsv2 import AsyncSettings, CollectSink, ConfigurationError, ErrorPolicy, ExecutionEnvironment
+from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment
+from dsv2.errors import ConfigurationError
 from dsv2.extension.join import JoinType, LookupCache, lookup_join
 from dsv2.local import LocalRuntime
+from dsv2.model import AsyncSettings
 from dsv2.testing import OneInputHarness, StampedRecord
 from tests.durations import ms
 

@@ -8,8 +8,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from dsv2 import CorruptDataError, Dsv2Error, ErrorPolicy, ExecutionEnvironment, JobError, SchemaError
+from dsv2 import Dsv2Error, ErrorPolicy, ExecutionEnvironment, JobError
 from dsv2.base.clock import SystemClock
+from dsv2.errors import CorruptDataError, SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.graph.sink_checks import SinkCheck
 from dsv2.runtime.serde.type_registry import TypeRegistry

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ExecutionEnvironment, JobHandle, JobStatus, RecordBatch, Trigger
+from dsv2 import ExecutionEnvironment, JobHandle, JobStatus, Trigger
 from dsv2.extension.event_time import (
     EventTimeExtension,
     OneInputEventTimeStreamProcessFunction,
@@ -16,6 +16,7 @@ from dsv2.extension.event_time import (
 )
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.local import LocalRuntime
+from dsv2.model import RecordBatch
 from dsv2.runtime.exchange.control_log import END, STATUS, WATERMARK
 from dsv2.runtime.sources.offsets import NOTHING_SENT
 from dsv2.runtime.sources.sent_watermarks import sent_before

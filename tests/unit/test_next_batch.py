@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import IncompatibleCheckpointError
 from dsv2.base.folders import LocalFolder
+from dsv2.errors import IncompatibleCheckpointError
 from dsv2.savepoint.metadata import read_info, write_info
 from dsv2.sinks import CollectSink, ForeachBatchSink, Sink
 from dsv2.testing import Stop, TestSource

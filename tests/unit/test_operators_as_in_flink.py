@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ExecutionEnvironment, RuntimeExecutionMode, UserFunctionError
+from dsv2 import ExecutionEnvironment, RuntimeExecutionMode
+from dsv2.errors import UserFunctionError
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from dsv2.testing import (

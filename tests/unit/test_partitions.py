@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import UserFunctionError
+from dsv2.errors import UserFunctionError
 from dsv2.sinks import CollectSink
 from dsv2.watermark import WatermarkHandlingResult, new_builder
 from tests.support import (

@@ -10,17 +10,10 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
-    CollectSink,
-    Dsv2Warning,
-    ExecutionEnvironment,
-    PlanWarning,
-    Trigger,
-    UnreadStreamWarning,
-    WaitForBroadcast,
-    new_builder,
-)
+from dsv2 import CollectSink, ExecutionEnvironment, Trigger, new_builder
+from dsv2.errors import Dsv2Warning, PlanWarning, UnreadStreamWarning
 from dsv2.sources import DataGeneratorSource
+from dsv2.streams import WaitForBroadcast
 from dsv2.views.explain import Severity
 from tests.support import broadcast_side, one_input, two_inputs
 

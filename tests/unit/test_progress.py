@@ -16,7 +16,6 @@ from dsv2 import (
     ErrorPolicy,
     ExecutionEnvironment,
     JobHandle,
-    JobProgress,
     PartitionedContext,
     StateDeclaration,
     StateDeclarations,
@@ -25,6 +24,7 @@ from dsv2.base.clock import Clock
 from dsv2.errors import UnreadStreamWarning
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
+from dsv2.jobs import JobProgress
 from dsv2.jobs.progress_log import read_job, read_progress
 from dsv2.local import LocalRuntime, run
 from dsv2.runtime.operator import job_context

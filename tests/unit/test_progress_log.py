@@ -8,19 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from dsv2 import (
+from dsv2.base.folders import LocalFolder
+from dsv2.errors import CorruptDataError, IncompatibleCheckpointError
+from dsv2.jobs import (
     BatchProgress,
     ChannelProgress,
-    CorruptDataError,
-    IncompatibleCheckpointError,
     InputProgress,
     JobProgress,
     OperatorProgress,
     SplitProgress,
     SubtaskProgress,
+    progress_log,
 )
-from dsv2.base.folders import LocalFolder
-from dsv2.jobs import progress_log
 from dsv2.jobs.progress_log import ProgressLog, StoredJob, read_job, read_progress
 from dsv2.sinks import CollectSink
 from tests.support import local_environment

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.progress import report_of
-from dsv2 import Collector, ExecutionEnvironment, JobHandle, JobListener, JobProgress, PartitionedContext
+from dsv2 import Collector, ExecutionEnvironment, JobHandle, PartitionedContext
 from dsv2.base.folders import LocalFolder
 from dsv2.graph import Plan
+from dsv2.jobs import JobListener, JobProgress
 from dsv2.jobs.progress_log import ProgressLog, read_job, read_progress
 from dsv2.jobs.runtime_view import RuntimeView
 from dsv2.runtime.report.job_listeners import JobListeners

@@ -16,17 +16,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 import dsv2.views.metrics.opentelemetry  # noqa: F401 - so that it can be removed
-from dsv2 import (
-    Collector,
-    ConfigurationError,
-    ExecutionEnvironment,
-    JobHandle,
-    JobListener,
-    JobProgress,
-    JobStatus,
-    PartitionedContext,
-)
+from dsv2 import Collector, ExecutionEnvironment, JobHandle, JobStatus, PartitionedContext
+from dsv2.errors import ConfigurationError
 from dsv2.extension.join import temporal
+from dsv2.jobs import JobListener, JobProgress
 from dsv2.jobs.progress import BatchProgress, HistogramProgress, SplitProgress
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink

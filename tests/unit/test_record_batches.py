@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import ExecutionEnvironment, RecordMutatedError, UserFunctionError
+from dsv2 import ExecutionEnvironment
+from dsv2.errors import RecordMutatedError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import FilterFunction, FlatMapFunction, MapFunction, OneInputStreamProcessFunction
 from dsv2.graph import Plan

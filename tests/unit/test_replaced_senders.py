@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import DroppedStateWarning, ExecutionEnvironment, IncompatibleCheckpointError, JobStatus
+from dsv2 import ExecutionEnvironment, JobStatus
+from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.runtime.exchange.gate_states import GateState, held_records

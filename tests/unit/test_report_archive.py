@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dsv2 import CorruptDataError, ExecutionEnvironment
+from dsv2 import ExecutionEnvironment
 from dsv2.base.folders import Folder, LocalFolder
 from dsv2.connectors.files import FilesSource, text_lines
+from dsv2.errors import CorruptDataError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.graph import Plan
 from dsv2.runtime.sources.offsets import Report

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import IncompatibleCheckpointError
 from dsv2.checkpoint.description import describe
+from dsv2.errors import IncompatibleCheckpointError
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.graph import Exchange, Plan

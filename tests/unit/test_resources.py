@@ -14,8 +14,8 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from dsv2 import CollectSink, ConfigurationError, ExecutionEnvironment, Resource, ResourceError, SerializationError
-from dsv2.errors import Dsv2Error, UserFunctionError
+from dsv2 import CollectSink, ExecutionEnvironment, Resource
+from dsv2.errors import ConfigurationError, Dsv2Error, ResourceError, SerializationError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph.stateful import may_keep_state
 from dsv2.local import LocalRuntime

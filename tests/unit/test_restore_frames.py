@@ -10,7 +10,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from dsv2 import CorruptDataError
+from dsv2.errors import CorruptDataError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.runtime.serde.codec import Codec

@@ -17,7 +17,9 @@ import dsv2.connectors.postgres
 import dsv2.sinks
 import dsv2.sources
 import dsv2.testing
-from dsv2 import ConfigurationError, ExecutionEnvironment, JobHandle, JobOptions, Trigger
+from dsv2 import ExecutionEnvironment, JobHandle, Trigger
+from dsv2.errors import ConfigurationError
+from dsv2.jobs import JobOptions
 from dsv2.sinks import CollectSink, DriverSink, FileSink, Sink
 from dsv2.sources import BaseSource, DataFrameSource
 from dsv2.testing import Stop, TestSource

@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from dsv2 import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.base.folders import Folder, LocalFolder
 from dsv2.checks.json_documents import to_json
+from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.graph import Plan
 from dsv2.runtime.sources.sent_watermarks import has_ended
 from dsv2.savepoint.metadata import SourcePosition

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import ConfigurationError, ExecutionEnvironment
+from dsv2 import ExecutionEnvironment
 from dsv2.aggregates import Key, Last, Mean, WindowStart
 from dsv2.cli import main
+from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import interval_join, join, processing_time_temporal_join
 from dsv2.extension.window import WindowStrategy, aggregate, reduce, window

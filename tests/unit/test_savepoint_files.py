@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from dsv2 import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.base.folders import LocalFolder
 from dsv2.checks.json_documents import from_json, to_json
+from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.rows import RowKind, StateRow

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dsv2 import ConfigurationError, CorruptDataError, Dsv2Error, IncompatibleCheckpointError
+from dsv2 import Dsv2Error
 from dsv2.base.folders import LocalFolder
 from dsv2.checks.json_documents import from_json, to_json
+from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.extension.join import join
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.savepoint.metadata import read_info

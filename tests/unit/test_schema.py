@@ -15,9 +15,9 @@ from pyspark.sql import Row
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from dsv2 import SchemaError
 from dsv2.arrow import records_of
 from dsv2.arrow.records import table_of
+from dsv2.errors import SchemaError
 from dsv2.file_log.schema import fields_of
 from runtime_spark.frames.columns import batch_of
 from runtime_spark.frames.schema import RecordReader, RecordWriter, check_readable, schema_of

@@ -24,7 +24,7 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import CollectSink, ConfigurationError, JobError
+from dsv2 import CollectSink, JobError
 from dsv2.checkpoint.description import describe
 from dsv2.connectors.formats import (
     AvroDecoder,
@@ -38,6 +38,7 @@ from dsv2.connectors.formats import (
 )
 from dsv2.connectors.formats.wire import header, message_header, message_indexes
 from dsv2.connectors.kafka import KafkaSource, values
+from dsv2.errors import ConfigurationError
 from dsv2.model.resource import resources_in_use
 from tests import protobuf_messages as pb
 from tests.schema_registry import RegistryServer

@@ -11,19 +11,13 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 
-from dsv2 import (
-    Collector,
-    ConfigurationError,
-    ConfiguredStream,
-    ExecutionEnvironment,
-    PartitionedContext,
-    PlanError,
-    SchemaError,
-)
+from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2.errors import ConfigurationError, PlanError, SchemaError
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.sinks import CollectSink
+from dsv2.streams import ConfiguredStream
 from runtime_spark import through_dataframe
 from runtime_spark.checkpoint.manifest import layout_differences
 from runtime_spark.frames.layout import Layout

@@ -8,19 +8,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import (
+from dsv2 import ExecutionEnvironment, OutputTag
+from dsv2.checkpoint.description import describe
+from dsv2.checkpoint.differences import differences
+from dsv2.errors import (
     ConfigurationError,
-    ExecutionEnvironment,
-    OutputTag,
+    ContractError,
     PlanError,
     SchemaError,
     UndeclaredOutputError,
     UnreadStreamWarning,
     UserFunctionError,
 )
-from dsv2.checkpoint.description import describe
-from dsv2.checkpoint.differences import differences
-from dsv2.errors import ContractError
 from dsv2.extension.join import JoinFunction, interval_join, join
 from dsv2.extension.window import (
     TwoInputNonBroadcastWindowStreamProcessFunction,

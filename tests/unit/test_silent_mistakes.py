@@ -14,16 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import (
-    Collector,
-    ExecutionEnvironment,
-    OutputTag,
-    PartitionedContext,
-    PlanError,
-    SchemaError,
-    UnreadStreamWarning,
-    UserFunctionError,
-)
+from dsv2 import Collector, ExecutionEnvironment, OutputTag, PartitionedContext
+from dsv2.errors import PlanError, SchemaError, UnreadStreamWarning, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinFunction, interval_join, join, window_join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, reduce, window, with_late_output

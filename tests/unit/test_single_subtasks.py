@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ErrorPolicy, UserFunctionError
+from dsv2 import ErrorPolicy
+from dsv2.errors import UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.model.record_batch import RecordBatch

@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
-    CollectSink,
-    DeadLetter,
-    ErrorPolicy,
-    ExecutionEnvironment,
-    JobError,
-    PlanError,
-    UserFunctionError,
-)
+from dsv2 import CollectSink, DeadLetter, ErrorPolicy, ExecutionEnvironment, JobError
 from dsv2.connectors.kafka.encoder import MessageEncoder
+from dsv2.errors import PlanError, UserFunctionError
 from dsv2.graph import OperatorKind
 from dsv2.sinks import ForeachBatchSink
 from tests.support import local_environment

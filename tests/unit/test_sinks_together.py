@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from dsv2 import ConfigurationError, ExecutionEnvironment
+from dsv2 import ExecutionEnvironment
 from dsv2.arrow import ArrowForeachBatchSink
+from dsv2.errors import ConfigurationError
 from dsv2.local import LocalRuntime
 from dsv2.model.record_batch import RecordBatch
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, ParallelSink, PrintSink, Sink, SinkBatch, SinkInfo

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dsv2 import RecordBatch
 from dsv2.errors import ContractError, JobError
 from dsv2.graph import Operator
+from dsv2.model import RecordBatch
 from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, SourceOffset, WatermarkOrder, orders
 from dsv2.runtime.sources.readers import Readers

@@ -13,25 +13,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import (
-    CollectSink,
-    ErrorPolicy,
-    ExecutionEnvironment,
-    IncompatibleCheckpointError,
-    JobError,
-    RecordBatch,
-    Trigger,
-)
+from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment, JobError, Trigger
 from dsv2.base.folders import LocalFolder
 from dsv2.cli import main
 from dsv2.connectors.files import FilesSource, csv_rows, json_lines, parquet_rows, text_lines
 from dsv2.connectors.kafka import KafkaMessage, KafkaSource, values
 from dsv2.connectors.postgres import PostgresSource, RowChange
 from dsv2.dead_letters import DeadLetters, LetterStatus
+from dsv2.errors import IncompatibleCheckpointError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.local.checkpoint import LocalCheckpoint
+from dsv2.model import RecordBatch
 from dsv2.runtime.sources.offsets import ReplayedValue
 from dsv2.runtime.sources.readers import Readers, ReaderState
 from dsv2.savepoint import Savepoint

@@ -10,23 +10,15 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
-    ConfigurationError,
-    DeadLetter,
-    ErrorPolicy,
-    ExecutionEnvironment,
-    JobError,
-    RecordBatch,
-    RecordNotSkippedWarning,
-    RecordPosition,
-    UserFunctionError,
-)
+from dsv2 import DeadLetter, ErrorPolicy, ExecutionEnvironment, JobError
 from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.dead_letters import DeadLetters, LetterStatus
+from dsv2.errors import ConfigurationError, RecordNotSkippedWarning, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.jobs.handle import Trigger
 from dsv2.local import LocalRuntime
+from dsv2.model import RecordBatch, RecordPosition
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataclassSerializer, DataGeneratorSource, HybridSource, Portion, SplitBatch, SplitSource
 from dsv2.testing import ManualClock

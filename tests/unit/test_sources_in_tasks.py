@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dsv2 import CollectSink, ConfigurationError, ErrorPolicy
+from dsv2 import CollectSink, ErrorPolicy
 from dsv2.base.clock import SystemClock
 from dsv2.connectors.files import FilesSource, text_lines
+from dsv2.errors import ConfigurationError
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sources import DataGeneratorSource

@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from dsv2 import ConfigurationError, ExecutionEnvironment
+from dsv2 import ExecutionEnvironment
+from dsv2.errors import ConfigurationError
 from dsv2.jobs.handle import RunOptions
 from dsv2.sinks import CollectSink
 from runtime_spark import SparkRuntime
@@ -23,7 +24,8 @@ import sys
 import pyspark
 pyspark.__version__ = "4.1.2"
 sys.modules["pyspark.sql.streaming.datasource"] = None  # 4.1 has no such module
-from dsv2 import ConfigurationError, ExecutionEnvironment
+from dsv2 import ExecutionEnvironment
+from dsv2.errors import ConfigurationError
 try:
     ExecutionEnvironment.get_instance(spark=object()).load_runtime()
 except ConfigurationError as error:

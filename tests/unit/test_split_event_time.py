@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext, PlanError
-from dsv2.errors import ConfigurationError, UserFunctionError
+from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext
+from dsv2.errors import ConfigurationError, PlanError, UserFunctionError
 from dsv2.extension.event_time import (
     EventTimeExtension,
     EventTimeWatermarkGeneratorBuilder,

@@ -8,17 +8,11 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
-    Collector,
-    ExecutionEnvironment,
-    NonPartitionedContext,
-    PartitionedContext,
-    RecordBatch,
-    RuntimeExecutionMode,
-)
+from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext, RuntimeExecutionMode
 from dsv2.errors import RecordMutatedError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
+from dsv2.model import RecordBatch
 from dsv2.sinks import CollectSink
 from dsv2.sources import SourceReader, SourceReaderContext
 from dsv2.testing import ManualClock

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import pandas as pd
 import pytest
 
-from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, UserFunctionError
+from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2.errors import UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.local import LocalRuntime

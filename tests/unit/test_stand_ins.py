@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import CorruptDataError, SerializationError
 from dsv2.checkpoint.column_types import column_type_of_value
+from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.graph import RegisteredType
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.codec import Codec

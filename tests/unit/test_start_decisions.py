@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ConfigurationError
 from dsv2.base.folders import LocalFolder
 from dsv2.checkpoint.description import describe
+from dsv2.errors import ConfigurationError
 from dsv2.jobs.handle import RunOptions
 from runtime_spark.checkpoint import migration
 from runtime_spark.checkpoint.migration import ChosenGeneration, choose_generation

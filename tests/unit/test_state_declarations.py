@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, NewType, Protocol, Typed
 
 import pytest
 
-from dsv2 import ContractError, StateDeclarationError
+from dsv2.errors import ContractError, StateDeclarationError
 from dsv2.state import (
     AggregateFunction,
     AggregatingStateDeclaration,

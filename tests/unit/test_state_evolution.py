@@ -16,10 +16,11 @@ from typing import Any, Literal, NamedTuple, NewType, Optional, Union
 import pytest
 from typing_extensions import TypeAliasType
 
-from dsv2 import ConfigurationError, CorruptDataError, ExecutionEnvironment
+from dsv2 import ExecutionEnvironment
 from dsv2.checkpoint.description import describe
 from dsv2.checkpoint.differences import differences
 from dsv2.checkpoint.stored_classes import unreadable_classes
+from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import stable_hash

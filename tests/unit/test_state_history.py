@@ -8,8 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from dsv2 import CorruptDataError, ExecutionEnvironment
+from dsv2 import ExecutionEnvironment
 from dsv2.base.folders import Folder, LocalFolder
+from dsv2.errors import CorruptDataError
 from dsv2.graph import Plan
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry

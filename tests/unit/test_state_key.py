@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dsv2 import ConfigurationError
+from dsv2.errors import ConfigurationError
 from runtime_spark import StateKey
 
 SECRET = "0123456789abcdef" * 4

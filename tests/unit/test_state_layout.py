@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ConfigurationError
+from dsv2.errors import ConfigurationError
 from runtime_spark import SparkRuntime, StateLayout
 from runtime_spark.task import map_stage
 

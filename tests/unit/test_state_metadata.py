@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dsv2 import CorruptDataError
 from dsv2.base.folders import LocalFolder
+from dsv2.errors import CorruptDataError
 from runtime_spark.checkpoint.state_metadata import check_state_metadata, relocate_state_metadata
 
 OPERATOR = "state/1/_metadata/v2/0"

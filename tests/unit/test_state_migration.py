@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import ExecutionEnvironment, StateDeclarationError, UserFunctionError
+from dsv2 import ExecutionEnvironment
+from dsv2.errors import StateDeclarationError, UserFunctionError
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.runtime.rescale import rescale

@@ -10,13 +10,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from dsv2 import (
-    ExecutionEnvironment,
-    IllegalRedistributionModeError,
-    PlanError,
-    SerializationError,
-    StateDeclarationError,
-)
+from dsv2 import ExecutionEnvironment
+from dsv2.errors import IllegalRedistributionModeError, PlanError, SerializationError, StateDeclarationError
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.state import (
     BroadcastStateDeclaration,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import CorruptDataError
+from dsv2.errors import CorruptDataError
 from dsv2.extension.window import TimeType, WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.serde.codec import Codec

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import SerializationError, UserFunctionError
+from dsv2.errors import SerializationError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry

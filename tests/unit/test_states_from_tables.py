@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from dsv2 import ConfigurationError, CorruptDataError, ExecutionEnvironment
+from dsv2 import ExecutionEnvironment
+from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.savepoint import Savepoint, SavepointEditor, bootstrap

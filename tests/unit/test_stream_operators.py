@@ -8,15 +8,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
-    CollectSink,
-    ConfigurationError,
-    Dsv2Error,
-    ExecutionEnvironment,
-    JobError,
-    PlanError,
-    StateTtl,
-)
+from dsv2 import CollectSink, Dsv2Error, ExecutionEnvironment, JobError, StateTtl
+from dsv2.errors import ConfigurationError, PlanError
 from dsv2.functions import DeduplicateFunction, OneInputStreamProcessFunction, SampleFunction
 from dsv2.graph import OperatorKind
 from dsv2.graph.record_types import declared_type

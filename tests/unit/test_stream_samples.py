@@ -16,19 +16,17 @@ import pytest
 from dsv2 import (
     Collector,
     CollectSink,
-    ConfigurationError,
     ErrorPolicy,
     ExecutionEnvironment,
     OutputTag,
     PartitionedContext,
-    PlanError,
     PrintSink,
     Resource,
     RuntimeExecutionMode,
     TwoOutputPartitionedContext,
-    UserFunctionError,
 )
 from dsv2.connectors.files import FilesSource, text_lines
+from dsv2.errors import ConfigurationError, PlanError, UserFunctionError
 from dsv2.functions import (
     AsyncOneInputStreamProcessFunction,
     OneInputStreamProcessFunction,

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import CollectSink, ConfigurationError, ExecutionEnvironment, Trigger, WaitForBroadcast, new_builder
+from dsv2 import CollectSink, ExecutionEnvironment, Trigger, new_builder
+from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import (
     EventTimeExtension,
     OneInputEventTimeStreamProcessFunction,
@@ -18,6 +19,7 @@ from dsv2.jobs.handle import JobHandle
 from dsv2.jobs.progress import JobProgress
 from dsv2.local import LocalRuntime
 from dsv2.sources import Portion, RoundRobinSplitAssigner, WatermarkStrategy
+from dsv2.streams import WaitForBroadcast
 from dsv2.testing import ManualClock, Pause, Stop, TestSource
 from dsv2.views.watermark_report import Cause, OperatorWatermark, report_watermarks
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingResult

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import UserFunctionError
+from dsv2.errors import UserFunctionError
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
 from dsv2.functions import TwoInputBroadcastStreamProcessFunction
 from dsv2.state import (

@@ -13,8 +13,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from dsv2 import CollectSink, ConfigurationError, SchemaError
+from dsv2 import CollectSink
 from dsv2.arrow.table_source import TableSource
+from dsv2.errors import ConfigurationError, SchemaError
 from tests.support import local_environment
 
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from dsv2 import ExecutionEnvironment, SchemaError
+from dsv2 import ExecutionEnvironment
+from dsv2.errors import SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame

@@ -8,13 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import (
-    ConfigurationError,
-    ExecutionEnvironment,
-    IncompatibleCheckpointError,
-    PlanError,
-    UserFunctionError,
-)
+from dsv2 import ExecutionEnvironment
+from dsv2.errors import ConfigurationError, IncompatibleCheckpointError, PlanError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinFunction, JoinType, OnSnapshotTimeout, processing_time_temporal_join
 from dsv2.local import LocalRuntime

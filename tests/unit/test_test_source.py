@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from dsv2 import ConfigurationError, ExecutionEnvironment, JobError, JobStatus, RuntimeExecutionMode
+from dsv2 import ExecutionEnvironment, JobError, JobStatus, RuntimeExecutionMode
+from dsv2.errors import ConfigurationError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.local import LocalRuntime

@@ -8,11 +8,12 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from dsv2 import ExecutionEnvironment, RecordBatch
+from dsv2 import ExecutionEnvironment
 from dsv2.errors import UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
+from dsv2.model import RecordBatch
 from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, orders
 from dsv2.sinks import CollectSink

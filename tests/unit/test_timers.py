@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pytest
 
-from dsv2 import UserFunctionError
+from dsv2.errors import UserFunctionError
 from dsv2.extension.event_time import OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.testing import ManualClock, OneInputHarness, StampedRecord

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import dsv2
-from dsv2 import Dsv2Error, ExecutionEnvironment, UserFunctionError
+from dsv2 import Dsv2Error, ExecutionEnvironment
+from dsv2.errors import UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.testing import OneInputHarness

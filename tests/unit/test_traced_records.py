@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import CollectSink, DeadLetter, ErrorPolicy, ExecutionEnvironment, RecordPosition, UserFunctionError
+from dsv2 import CollectSink, DeadLetter, ErrorPolicy, ExecutionEnvironment
+from dsv2.errors import UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
 from dsv2.functions import (
@@ -20,6 +21,7 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
 )
 from dsv2.local import LocalRuntime
+from dsv2.model import RecordPosition
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.position_tracing import Origin, TracedBatch
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder

@@ -18,17 +18,11 @@ from typing import Any, NamedTuple
 import cloudpickle
 import pytest
 
-from dsv2 import (
-    Collector,
-    CorruptDataError,
-    ExecutionEnvironment,
-    NonKeyedPartitionStream,
-    PartitionedContext,
-    SerializationError,
-)
+from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, PartitionedContext
 from dsv2.arrow import ArrowForeachBatchSink
 from dsv2.connectors.kafka import KafkaMessage, KafkaSource, values
 from dsv2.connectors.postgres import PostgresSource, RowChange, UndecodedValue
+from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry

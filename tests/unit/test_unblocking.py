@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from dsv2 import CorruptDataError, ExecutionEnvironment
+from dsv2 import ExecutionEnvironment
 from dsv2.base.folders import Folder
 from dsv2.checkpoint.failed_batch import Unblocking
 from dsv2.checks.paths import local_folder
+from dsv2.errors import CorruptDataError
 from dsv2.graph import Plan
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource

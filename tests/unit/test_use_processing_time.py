@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import pytest
 
-from dsv2 import ContractError, UndeclaredWatermarkError, UserFunctionError
+from dsv2.errors import ContractError, UndeclaredWatermarkError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.exchange.control_log import STATUS, WATERMARK

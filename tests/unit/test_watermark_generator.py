@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import ConfigurationError, ExecutionEnvironment, UserFunctionError
+from dsv2 import ExecutionEnvironment
+from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, EventTimeWatermarkGeneratorBuilder
 from dsv2.extension.window import WindowContext, WindowStrategy, reduce
 from dsv2.functions import OneInputStreamProcessFunction

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from dsv2 import (
-    AsyncOneInputStreamProcessFunction,
     CollectSink,
     ExecutionEnvironment,
     OneInputStreamProcessFunction,
@@ -18,14 +17,15 @@ from dsv2 import (
     TwoOutputStreamProcessFunction,
     Watermark,
     WatermarkDeclaration,
-    WatermarkDeclarationError,
     WatermarkHandlingResult,
     new_builder,
     on,
 )
 from dsv2.arrow import ArrowProcessFunction
+from dsv2.errors import WatermarkDeclarationError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
+from dsv2.functions import AsyncOneInputStreamProcessFunction
 from tests.support import local_environment
 
 PEEK, POLL = WatermarkHandlingResult.PEEK, WatermarkHandlingResult.POLL

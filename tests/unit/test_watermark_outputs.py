@@ -9,21 +9,19 @@ import pytest
 
 from dsv2 import (
     Collector,
-    ContractError,
     ErrorPolicy,
-    MainOutput,
     NonPartitionedContext,
     OneInputStreamProcessFunction,
     OutputTag,
     PartitionedContext,
     TwoOutputPartitionedContext,
     TwoOutputStreamProcessFunction,
-    UndeclaredOutputError,
-    UserFunctionError,
     WatermarkDeclaration,
     new_builder,
 )
+from dsv2.errors import ContractError, UndeclaredOutputError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
+from dsv2.model import MainOutput
 from dsv2.testing import OneInputHarness, TwoOutputHarness
 
 DONE = new_builder("done").type_long().build()

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import InvalidWatermarkError, JobError, WatermarkDeclarationError
+from dsv2 import JobError
+from dsv2.errors import InvalidWatermarkError, WatermarkDeclarationError
 from dsv2.runtime.exchange.packed_controls import pack_controls, unpack_controls
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry

@@ -18,19 +18,18 @@ from dsv2 import (
     NonPartitionedContext,
     OneInputStreamProcessFunction,
     PartitionedContext,
-    SerializationError,
     Trigger,
-    WaitForBroadcast,
     Watermark,
     WatermarkDeclaration,
     WatermarkHandlingResult,
     new_builder,
     on,
 )
-from dsv2.errors import ContractError
+from dsv2.errors import ContractError, SerializationError
 from dsv2.jobs.progress import JobProgress
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.watermark_values import value_from_json, value_to_json
+from dsv2.streams import WaitForBroadcast
 from dsv2.views.dashboard.json_lines import watermark_text
 from dsv2.views.metrics.samples import samples_of
 from dsv2.views.terminal.plain import line_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import IncompatibleCheckpointError
+from dsv2.errors import IncompatibleCheckpointError
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.watermark import LongWatermarkDeclaration, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.unit.test_local_savepoints import Ends, Program

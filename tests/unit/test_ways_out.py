@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment, OutputTag, UserFunctionError
+from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment, OutputTag
+from dsv2.errors import UserFunctionError
 from dsv2.local import LocalRuntime
 
 SET = "set an error policy for the operator: with_error_policy(ErrorPolicy().skip(ValueError)), or dead_letter"

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import ExecutionEnvironment, RecordBatch
+from dsv2 import ExecutionEnvironment
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
 from dsv2.local import LocalRuntime
+from dsv2.model import RecordBatch
 from dsv2.sinks import CollectSink
 from tests.durations import ms
 from tests.profiles import examples

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import OutputTag, PlanError, UserFunctionError
+from dsv2 import OutputTag
+from dsv2.errors import PlanError, UserFunctionError
 from dsv2.extension.window import (
     OneInputWindowStreamProcessFunction,
     TwoOutputWindowStreamProcessFunction,

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from dsv2 import (
+from dsv2 import OutputTag
+from dsv2.errors import (
+    ConfigurationError,
     IllegalRedistributionModeError,
-    OutputTag,
     PlanError,
     SerializationError,
     StateDeclarationError,
     UserFunctionError,
 )
-from dsv2.errors import ConfigurationError
 from dsv2.extension.window import (
     OneInputWindowStreamProcessFunction,
     TimeType,

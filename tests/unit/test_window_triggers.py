@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ConfigurationError, ContractError, ErrorPolicy, UserFunctionError
+from dsv2 import ErrorPolicy
+from dsv2.errors import ConfigurationError, ContractError, UserFunctionError
 from dsv2.extension.window import (
     CountTrigger,
     DeltaTrigger,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import UserFunctionError
+from dsv2.errors import UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import TimeType, WindowStrategy, reduce, window
 from dsv2.sinks import CollectSink

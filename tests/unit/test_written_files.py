@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dsv2 import ConfigurationError, ExecutionEnvironment, JobError, Trigger
+from dsv2 import ExecutionEnvironment, JobError, Trigger
 from dsv2.base.folders import LocalFolder
 from dsv2.connectors.files import FileSinkSource, read_files
-from dsv2.errors import SchemaError
+from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.file_log import Merged, MergeGroup, SinkFolder
 from dsv2.file_log.description import Description
 from dsv2.local import LocalRuntime

@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import ContractError, ExecutionEnvironment, InvalidWatermarkError, RecordBatch, UserFunctionError
+from dsv2 import ExecutionEnvironment
+from dsv2.errors import ContractError, InvalidWatermarkError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.join import JoinType, interval_join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction as WindowFunction
 from dsv2.extension.window import WindowStrategy, aggregate, window
+from dsv2.model import RecordBatch
 from dsv2.sinks import CollectSink
 from dsv2.state import aggregate_of
 from dsv2.testing import OneInputHarness, StampedRecord

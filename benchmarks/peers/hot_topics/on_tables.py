@@ -20,7 +20,7 @@ from benchmarks.common.tables import GeneratedTables, Numbers
 from benchmarks.jobs.hot_topics import START, WINDOW, place_bits, rank_table, threshold
 from benchmarks.peers.protocol import Outcome, Task
 from benchmarks.peers.spark import run_dsv2
-from dsv2 import ExecutionEnvironment
+from dsv2 import ExecutionEnvironment, NonPartitionedContext, PartitionedContext
 from dsv2.arrow import (
     ArrowCollector,
     ArrowContext,
@@ -29,7 +29,6 @@ from dsv2.arrow import (
     ArrowProcessFunction,
     schema_of,
 )
-from dsv2.model.context import NonPartitionedContext, PartitionedContext
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from examples.hot_topics import NEWEST_POSTING_TIME, HotTopic, PostingTimeExtractor

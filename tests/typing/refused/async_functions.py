@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, timedelta
 
-from dsv2 import AsyncBatchSettings, AsyncResource, AsyncSettings, BatchContext, Collector, ErrorPolicy
+from dsv2 import Collector, ErrorPolicy
 from dsv2 import PartitionedContext as Context
 from dsv2.extension.join import LookupCache, lookup_join
 from dsv2.functions import (
@@ -13,6 +13,7 @@ from dsv2.functions import (
     AsyncOneInputStreamProcessFunction,
     OneInputStreamProcessFunction,
 )
+from dsv2.model import AsyncBatchSettings, AsyncResource, AsyncSettings, BatchContext
 from tests.typing.given import Given
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dsv2 import ConfiguredStream
 from dsv2.connectors.formats import AvroDecoder, AvroEncoder, JsonDecoder, ProtobufDecoder, SchemaRegistry
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
+from dsv2.streams import ConfiguredStream
 from runtime_spark import through_dataframe
 from tests.typing.given import Given
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 
-from dsv2 import Resource, StateTtl, WaitForBroadcast
+from dsv2 import Resource, StateTtl
 from dsv2.extension.window import (
     CountTrigger,
     DeltaTrigger,
@@ -14,6 +14,7 @@ from dsv2.extension.window import (
     WindowTrigger,
 )
 from dsv2.functions import TwoInputBroadcastStreamProcessFunction
+from dsv2.streams import WaitForBroadcast
 from tests.typing.given import Given
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from dsv2 import Collector, NonPartitionedContext, PartitionedContext, StateManager, SubtaskStateManager
+from dsv2 import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.model import StateManager, SubtaskStateManager
 from dsv2.state import (
     ListStateDeclaration,
     RedistributionStrategy,
