@@ -393,7 +393,7 @@ class ExecutionEnvironment:
         return job
 
     def _start(self, job_name: str, options: JobOptions, *, background: bool) -> JobHandle:
-        from dsv2.findings.of_plan import warn_of_mistakes  # not loaded by ``import dsv2``
+        from dsv2.plan_view.findings import warn_of_mistakes  # not loaded by ``import dsv2``
 
         checked = run_options(options)
         if not isinstance(job_name, str):

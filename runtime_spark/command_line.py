@@ -14,7 +14,7 @@ from dsv2.base.folders import Folder
 from dsv2.file_log import SinkFolder
 from dsv2.file_log.description import Description
 from dsv2.graph import Plan
-from dsv2.jobs.runtime_view import RuntimeView
+from dsv2.plan_view.runtime_view import RuntimeView
 from runtime_spark.checkpoint.file_merges import SparkMerger
 from runtime_spark.checkpoint.generations import current_generation
 from runtime_spark.checkpoint.record import JobRecord, read_record

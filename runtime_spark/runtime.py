@@ -29,8 +29,8 @@ from dsv2.graph.record_skips import with_skips
 from dsv2.jobs.configuration import configuration_of
 from dsv2.jobs.handle import JobHandle, RunOptions, Trigger, check_batch_options, default_trigger
 from dsv2.jobs.progress_log import ProgressLog
-from dsv2.jobs.runtime_view import RuntimeView
 from dsv2.model.context import RuntimeExecutionMode
+from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import SinkRunInfo

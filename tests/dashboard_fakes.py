@@ -31,6 +31,7 @@ from dsv2.jobs.progress import (
     SplitProgress,
     SubtaskProgress,
 )
+from dsv2.plan_view.view import view_of
 from dsv2.views.dashboard.jobs import Status, WatchedJob
 from dsv2.watermark.event_time import EVENT_TIME
 
@@ -225,7 +226,7 @@ class FakeJob(WatchedJob):
         settings = {"spark.master": "local[2]", "spark.hadoop.fs.s3a.secret.key": SECRET}
         self.record.describe(
             plan.job_name,
-            plan.explain().view,
+            view_of(plan),
             configuration_of(plan, RunOptions(checkpoint_location="/data/c"), settings),
         )
         self.record.end(Status.RUNNING)

@@ -9,7 +9,7 @@ from dsv2 import Collector, ExecutionEnvironment
 from dsv2.functions import OneInputStreamProcessFunction, on
 from dsv2.model.context import NonPartitionedContext, PartitionedContext
 from dsv2.sinks import CollectSink
-from dsv2.views.explain import Explanation
+from dsv2.views.explain import Explanation, explain
 from dsv2.watermark import (
     KeyedWatermark,
     Watermark,
@@ -73,7 +73,7 @@ def combined() -> Explanation:
         env.from_collection([1], "requests").process(Declares(BACKLOG)).with_uid("read queue").with_parallelism(3)
     )
     requests.shuffle().process(Score()).with_uid("score").to_sink(CollectSink())
-    return env.build_plan("scores").explain()
+    return explain(env.build_plan("scores"))
 
 
 def addressed() -> Explanation:
@@ -83,7 +83,7 @@ def addressed() -> Explanation:
     checked = days.shuffle().filter(bool).with_uid("check")
     checked.shuffle().process(Totals()).with_uid("totals").to_sink(CollectSink())
     days.shuffle().map(str).with_uid("archive").with_parallelism(1).to_sink(CollectSink())
-    return env.build_plan("sales").explain()
+    return explain(env.build_plan("sales"))
 
 
 def per_key() -> Explanation:
@@ -93,7 +93,7 @@ def per_key() -> Explanation:
     clicks.key_by(lambda click: click.user).process(Sessions()).with_uid("sessions").with_parallelism(3).to_sink(
         CollectSink()
     )
-    return env.build_plan("clicks").explain()
+    return explain(env.build_plan("clicks"))
 
 
 def _environment() -> ExecutionEnvironment:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dsv2 import ExecutionEnvironment
 from dsv2.sinks import CollectSink
-from dsv2.views.explain import ChannelDiagram, Explanation
+from dsv2.views.explain import ChannelDiagram, Explanation, explain
 from examples import end_of_day
 from examples.hot_topics import pipeline
 from examples.model_switching import score, some_requests
@@ -24,14 +24,14 @@ def _hot_topics() -> Explanation:
     env = ExecutionEnvironment.get_instance(runtime="local")
     env.set_parallelism(2)
     pipeline(env)
-    return env.build_plan("hot topics").explain()
+    return explain(env.build_plan("hot topics"))
 
 
 def _end_of_day() -> Explanation:
     env = ExecutionEnvironment.get_instance(runtime="local")
     env.set_parallelism(2)
     end_of_day.pipeline(env).to_sink(CollectSink[end_of_day.DayReport]())
-    return env.build_plan("end of day").explain()
+    return explain(env.build_plan("end of day"))
 
 
 def _model_switching() -> Explanation:
@@ -39,7 +39,7 @@ def _model_switching() -> Explanation:
     env.set_parallelism(2)
     requests = env.from_collection(some_requests(), "requests").with_parallelism(1)
     score(requests).to_sink(CollectSink())
-    return env.build_plan("model switching").explain()
+    return explain(env.build_plan("model switching"))
 
 
 DIAGRAMS: Mapping[str, Callable[[], Explanation | ChannelDiagram]] = {

@@ -32,7 +32,7 @@ from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import BroadcastStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
 from dsv2.streams import WaitForBroadcast
-from dsv2.views.explain import Explanation, Format, json_schema
+from dsv2.views.explain import Explanation, Format, explain, json_schema
 
 __all__ = ("GOLDEN", "SCHEMA", "golden_file", "pipeline", "recorded")
 
@@ -115,7 +115,7 @@ def recorded() -> Explanation:
     """The explanation of the pipeline."""
     env = ExecutionEnvironment.get_instance(runtime="local")
     pipeline(env)
-    return env.build_plan("orders").explain()
+    return explain(env.build_plan("orders"))
 
 
 def golden_file(explanation: Explanation, format: Format) -> str:

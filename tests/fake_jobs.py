@@ -10,7 +10,7 @@ from dsv2 import CollectSink, Dsv2Error, ExecutionEnvironment, JobResult, JobSta
 from dsv2.graph import Plan
 from dsv2.jobs import JobProgress
 from dsv2.jobs.progress import BatchProgress, OperatorProgress, SplitProgress, SubtaskProgress
-from dsv2.views.watermark_report import WatermarkReport
+from dsv2.jobs.watermark_report import WatermarkReport
 from examples import hot_topics
 from examples.tweets import Tweet
 from tests.durations import ms

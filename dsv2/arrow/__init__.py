@@ -3,7 +3,7 @@
 Requires pyarrow: ``pip install "dsv2[arrow]"``. The extra ``spark`` includes it.
 """
 
-from dsv2.connectors.client_library import require_client_library
+from dsv2.checks.client_library import require_client_library
 
 require_client_library("pyarrow", "arrow", "dsv2.arrow")
 

@@ -19,7 +19,7 @@ from dsv2.environment import ExecutionEnvironment
 from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.graph import Plan
 from dsv2.jobs.handle import JobHandle, JobRuntime, JobStatus, RunOptions, Trigger
-from dsv2.jobs.runtime_view import ExplainingRuntime, RuntimeView
+from dsv2.plan_view.runtime_view import ExplainingRuntime, RuntimeView
 from dsv2.views.dashboard.start import DashboardRuntime
 from dsv2.views.explain import ChannelDiagram, Explanation, Finding, Format, Severity
 from dsv2.views.explain.text import finding_lines

@@ -9,21 +9,21 @@ from typing import Any
 import msgspec
 
 from dsv2.base.clock import SystemClock
+from dsv2.base.quantities import duration_text, time_text
 from dsv2.cli.command import add_command
 from dsv2.cli.report import Report, table
 from dsv2.cli.spark_commands import add_report_options, folder_at
 from dsv2.errors import ConfigurationError
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.progress_log import read_job, read_progress
-from dsv2.views.explain import PlanView
-from dsv2.views.watermark_report import (
+from dsv2.jobs.watermark_report import (
     ChannelWatermark,
     InputWatermark,
     OperatorWatermark,
     WatermarkReport,
     report_watermarks,
 )
-from dsv2.views.watermark_report.units import duration_text, time_text
+from dsv2.plan_view.model import PlanView
 
 
 def add_commands(groups: Any) -> None:

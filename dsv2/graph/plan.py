@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from dsv2.base.record_position import Offset, SplitName
 from dsv2.functions import ProcessFunction
@@ -21,10 +21,6 @@ from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, WatermarkStrategy
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import USE_PROCESSING_TIME
-
-if TYPE_CHECKING:
-    from dsv2.views.explain import Explanation, Format
-
 
 DEAD_LETTERS: OutputTag[DeadLetter[Any]] = OutputTag("dsv2 dead letters", DeadLetter)
 """The side output that operators with dead letters have if they are read."""
@@ -409,12 +405,6 @@ class Plan:
         edges = self.edges_into[operator_id]
         senders = [edge.source for edge in edges for _ in range(self.channels_of(edge))]
         return self.operators[senders[channel]]
-
-    def explain(self, format: Format = "text") -> Explanation:
-        """Explain this plan, as ``ExecutionEnvironment.explain`` does, but without what a runtime adds."""
-        from dsv2.views.explain import explain  # not loaded unless it is used
-
-        return explain(self, format)
 
     def _is_source(self, operator_id: int) -> bool:
         return self.operators[operator_id].kind is OperatorKind.SOURCE

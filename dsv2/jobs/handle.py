@@ -18,7 +18,7 @@ from dsv2.jobs.progress import JobProgress
 from dsv2.sources import BaseSource
 
 if TYPE_CHECKING:
-    from dsv2.views.watermark_report import WatermarkReport
+    from dsv2.jobs.watermark_report import WatermarkReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class JobResult:
     def _repr_html_(self) -> str:
         from html import escape  # only notebooks show it
 
-        from dsv2.jobs.record_table import RecordTable
+        from dsv2.base.record_table import RecordTable
 
         rows = [
             {"operator": one.name, "uid": one.uid, "records in": one.records_in, "records out": one.records_out}

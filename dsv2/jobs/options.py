@@ -12,7 +12,7 @@ from dsv2.errors import ConfigurationError
 from dsv2.jobs.handle import OnChange, RunOptions, Trigger
 
 if TYPE_CHECKING:
-    from dsv2.views.dashboard import Dashboard
+    from dsv2.jobs.dashboard_settings import Dashboard  # loaded with a dashboard only
 
 
 class JobOptions(TypedDict, total=False):

@@ -12,7 +12,6 @@ from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph.record_skips import warn_of_missed_skips
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.progress_log import ProgressLog
-from dsv2.jobs.runtime_view import RuntimeView
 from dsv2.local.batches import MicroBatches, Outcome, Recorder
 from dsv2.local.restoration import State
 from dsv2.local.run import CancelledError, LocalRun
@@ -21,6 +20,7 @@ from dsv2.local.sinks import LocalSinks
 from dsv2.local.source_reading import Reading
 from dsv2.local.start import JobStart
 from dsv2.model.resource import resources_in_use
+from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.state.timers import BatchTime

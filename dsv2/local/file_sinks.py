@@ -7,7 +7,7 @@ from typing import Any
 
 from dsv2.base.clock import Clock
 from dsv2.base.folders import Folder
-from dsv2.connectors.client_library import require_client_library
+from dsv2.checks.client_library import require_client_library
 from dsv2.connectors.files.sink_writer import FileSinkWriter, SchemaCheck
 from dsv2.connectors.files.table_files import check_writable, encoded, joined, partitions, table_of, writer_of
 from dsv2.errors import JobError, SchemaError

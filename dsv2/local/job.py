@@ -18,11 +18,12 @@ from dsv2.runtime.report.base_job import ThreadJob
 from dsv2.runtime.report.remedies import TO_TRACE, with_ways_out
 from dsv2.savepoint.metadata import Origin
 from dsv2.savepoint.writer import check_unused
+from dsv2.views.notebook import NotebookHandle
 
 _AT_EXIT_SECONDS = 5.0
 
 
-class LocalJob(ThreadJob):
+class LocalJob(ThreadJob, NotebookHandle):
     """``JobHandle`` of a local job, which runs in the thread of the caller or in one of its own.
 
     ``stop`` with a ``timeout`` cancels a micro-batch between two batches of records: a function that blocks cannot be

@@ -19,7 +19,6 @@ from dsv2.graph import Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.jobs.configuration import configuration_of
 from dsv2.jobs.handle import RunOptions, default_trigger, input_is_bounded
-from dsv2.jobs.runtime_view import RuntimeView
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.checks import check_plan, check_start
 from dsv2.local.control import JobControl
@@ -31,6 +30,7 @@ from dsv2.local.record_skips import plan_of_run
 from dsv2.local.restoration import Beginning, beginning_of, on_disk
 from dsv2.local.start import JobStart
 from dsv2.model.context import RuntimeExecutionMode
+from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.runtime.report.job_listeners import JobListeners
 
 _RUNS = itertools.count()  # the runs of this process

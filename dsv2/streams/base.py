@@ -114,7 +114,7 @@ class Stream(Generic[T_co]):
 
         The fields of named tuples, data classes and dicts are columns. A keyed stream also shows the key.
         """
-        from dsv2.jobs.record_table import RecordTable
+        from dsv2.base.record_table import RecordTable
 
         check_whole_number(n, "n")
         records = self._sample("show", n, as_seconds(timeout, "timeout"))
@@ -131,7 +131,7 @@ class Stream(Generic[T_co]):
 
         The fields of named tuples, data classes and dicts are columns. Others are in one column, ``record``.
         """
-        from dsv2.jobs.record_table import RecordTable
+        from dsv2.base.record_table import RecordTable
 
         check_whole_number(n, "n")
         try:

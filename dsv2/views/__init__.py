@@ -1,3 +1,3 @@
-"""Views of plans and jobs: explain, watermark reports, terminal, dashboard, metrics and logs."""
+"""Views of plans and jobs: explain, terminal, dashboard, metrics and logs."""
 
 __all__ = ()

@@ -19,6 +19,7 @@ from dsv2.runtime.report.base_job import ThreadJob
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.remedies import TO_TRACE, with_ways_out
+from dsv2.views.notebook import NotebookHandle
 from runtime_spark.checkpoint.dead_letters import letters_in
 from runtime_spark.frames.failures import job_failure
 from runtime_spark.job.running_tasks import what_runs
@@ -29,7 +30,7 @@ from runtime_spark.sink.sinks import SinkWriter
 _CANCEL_INTERVAL_SECONDS = 0.2
 
 
-class BatchJob(ThreadJob):
+class BatchJob(ThreadJob, NotebookHandle):
     """``JobHandle`` of a batch job, which runs in its own thread. ``stop`` waits for its end, or cancels it."""
 
     def __init__(

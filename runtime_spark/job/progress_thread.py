@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dsv2.graph import Plan
 from dsv2.jobs.handle import JobHandle
 from dsv2.jobs.progress_log import ProgressLog
-from dsv2.jobs.runtime_view import RuntimeView
+from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports, ReportedBatch
 from runtime_spark.job.task_times import SparkTimes, TaskTimes, batch_phases

@@ -26,6 +26,7 @@ from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.job_waiting import Waiting
 from dsv2.runtime.report.remedies import with_ways_out
 from dsv2.sources import BaseSource, IndexedSource
+from dsv2.views.notebook import NotebookHandle
 from runtime_spark.checkpoint.checkpoint import Checkpoint
 from runtime_spark.checkpoint.lease import Lease
 from runtime_spark.frames.failures import job_failure
@@ -55,7 +56,7 @@ class _StopRequestedError(Exception):
     """Ends a query before its next micro-batch has done anything."""
 
 
-class StreamingJob(BaseJob):
+class StreamingJob(BaseJob, NotebookHandle):
     """``JobHandle`` of a streaming query. ``query`` is Spark's own handle."""
 
     def __init__(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dsv2.errors import PlanError
 from dsv2.graph import OperatorKind, Plan
-from dsv2.jobs.runtime_view import Fact, RuntimeView
 from dsv2.model.context import RuntimeExecutionMode
+from dsv2.plan_view.runtime_view import Fact, RuntimeView
 from runtime_spark.frames.layout import Layout
 from runtime_spark.sink.sinks import check_sink
 from runtime_spark.source.sources import check_source

@@ -13,9 +13,9 @@ from playwright.sync_api import expect
 from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment, Trigger
 from dsv2.base.folders import LocalFolder
 from dsv2.extension.event_time import EventTimeExtension, TwoInputNonBroadcastEventTimeStreamProcessFunction
+from dsv2.jobs.dashboard_settings import Dashboard
 from dsv2.sources import Portion, RoundRobinSplitAssigner
 from dsv2.views.dashboard.server import DashboardServer, server_of
-from dsv2.views.dashboard.settings import Dashboard
 from dsv2.views.dashboard.stored_job import CheckpointJob
 from tests.browser.conftest import OpenPage
 from tests.dashboard_client import events, get

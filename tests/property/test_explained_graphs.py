@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment
 from dsv2.graph import Exchange, OperatorKind, Plan
-from dsv2.views.explain import Explanation
+from dsv2.views.explain import Explanation, explain
 from dsv2.views.explain.layout import Size, lay_out
 from tests.profiles import examples
 from tests.property.graphs import Graph, build, graphs
@@ -69,7 +69,7 @@ def of_text(explanation: Explanation) -> tuple[Counter[str], Counter[str]]:
 @given(graphs())
 def test_each_format_has_each_operator_and_edge_once(graph: Graph) -> None:
     plan = plan_of(graph)
-    explanation = plan.explain()
+    explanation = explain(plan)
     operators = Counter(str(operator.id) for operator in plan.operators)
     edges = Counter(f"{edge.source}-{edge.target}-{edge.input}" for edge in plan.edges)
     for found in (of_svg, of_mermaid, of_json, of_text):
@@ -90,7 +90,7 @@ def overlap(one: Rectangle, other: Rectangle) -> bool:
 @given(graphs())
 def test_boxes_and_operators_do_not_overlap(graph: Graph) -> None:
     plan = plan_of(graph)
-    svg = plan.explain().render("svg")
+    svg = explain(plan).render("svg")
     boxes, cards = rectangles(svg, "box"), rectangles(svg, "card")
     assert len(cards) == len(plan.operators)
     sinks = sum(operator.kind is OperatorKind.SINK for operator in plan.operators)
@@ -109,7 +109,7 @@ def drawn_subtasks(parallelism: int) -> list[int]:
 @given(graphs())
 def test_diagrams_of_channels_have_each_channel_once(graph: Graph) -> None:
     plan = plan_of(graph)
-    diagram = plan.explain().channels()
+    diagram = explain(plan).channels()
     functions = [operator for operator in plan.operators if operator.kind is not OperatorKind.SINK]
     assume(len(functions) <= 16)
     expected = Counter(

@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from dsv2 import new_builder
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.jobs.progress import ChannelProgress, InputProgress
+from dsv2.jobs.watermark_report.blockers import held_channel
+from dsv2.jobs.watermark_report.route import Route
 from dsv2.model.record_batch import NO_RECORDS
+from dsv2.plan_view.view import view_of
 from dsv2.runtime.exchange.control_log import END, STATUS, WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.runtime.report.channels import Channels
 from dsv2.sinks import CollectSink
 from dsv2.views.explain import PlanView
-from dsv2.views.watermark_report.blockers import held_channel
-from dsv2.views.watermark_report.route import Route
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import EVENT_TIME
 from tests.strategies import long_lists
@@ -65,7 +66,7 @@ def channels_and_view() -> tuple[Channels, PlanView]:
         one_input()
     ).with_uid("f").to_sink(CollectSink())
     plan = env.build_plan()
-    return Channels(plan), plan.explain().view
+    return Channels(plan), view_of(plan)
 
 
 class Receiver:

@@ -6,7 +6,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment
-from dsv2.jobs.runtime_view import ObservableRuntime
+from dsv2.plan_view.runtime_view import ObservableRuntime
 from dsv2.views.dashboard import Dashboard
 from dsv2.views.dashboard.jobs import Status
 from dsv2.views.dashboard.server import server_of

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from dsv2 import ExecutionEnvironment, JobError, JobHandle, JobStatus, Trigger
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.jobs.watermark_report import Cause
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.testing import Crash, Interruption, Pause, Stop, TestSource
-from dsv2.views.watermark_report import Cause
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from runtime_spark import SparkRuntime, StateLayout
 from runtime_spark.job.query import StreamingJob

@@ -16,18 +16,18 @@ from dsv2.cli.main import main
 from dsv2.errors import PlanError, WatermarkDeclarationError
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction, on
 from dsv2.graph import Plan
+from dsv2.jobs.watermark_report import Cause
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from dsv2.streams import WaitForBroadcast
 from dsv2.testing import Crash, OneInputHarness, Stop, TestSource, TwoInputNonBroadcastHarness
 from dsv2.views.dashboard.jobs import Snapshot, Status
 from dsv2.views.dashboard.watermarks import watermark_page
-from dsv2.views.explain import Severity
-from dsv2.views.watermark_report import Cause
+from dsv2.views.explain import Severity, explain
 from dsv2.watermark import LongWatermark, WatermarkDeclaration, WatermarkHandlingResult
 from tests.spans import Item
 from tests.support import broadcast_side, one_input, operator_named, two_inputs
-from tests.unit.test_explain_findings import bounded, declares, endless, findings, view_of, written
+from tests.unit.test_explain_findings import bounded, declares, endless, findings, viewed, written
 from tests.unit.test_stuck_watermarks import START, Program, emits, through
 
 DAY = new_builder("day").type_long().barrier().build()
@@ -111,7 +111,7 @@ class TestPlans:
         env.set_parallelism(2)
         dated = bounded(env).process(declares(DATE)).with_uid("dated").process(one_input()).with_uid("near")
         written(dated.shuffle().process(one_input()).with_uid("far"))
-        text = plan_of(env).explain().render("text")
+        text = explain(plan_of(env)).render("text")
         assert (
             "  date  [str, barrier, waits for at most 0:02:00 and holds at most 5,000 records, then the job fails]\n"
             "    declared by dated\n"
@@ -333,7 +333,7 @@ class TestReports:
 
 def test_view_of_another_watermark_is_no_barrier() -> None:
     plain = new_builder("plain").type_long().build()
-    view = view_of(lambda env: written(endless(env).process(declares(plain))))
+    view = viewed(lambda env: written(endless(env).process(declares(plain))))
     assert [one.barrier for one in view.watermarks] == [None]
 
 

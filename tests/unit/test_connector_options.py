@@ -191,7 +191,7 @@ def test_invalid_offsets_and_timestamps() -> None:
 
 
 def test_missing_client_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dsv2.connectors.client_library.find_spec", lambda name: None)
+    monkeypatch.setattr("dsv2.checks.client_library.find_spec", lambda name: None)
     with pytest.raises(ConfigurationError) as refused:
         kafka()
     assert str(refused.value) == (

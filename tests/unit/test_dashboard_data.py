@@ -23,6 +23,7 @@ from dsv2.jobs.progress_log import ProgressLog
 from dsv2.jobs.summary.event_time import Slowest, watermark_of
 from dsv2.jobs.summary.history import HISTORY, History, Moment, OperatorMoment
 from dsv2.jobs.summary.pressure import WINDOW, Level, pressure_of
+from dsv2.plan_view.view import view_of
 from dsv2.views.dashboard import letters
 from dsv2.views.dashboard import stored_job as stored
 from dsv2.views.dashboard.jobs import Board, Record, Status
@@ -192,7 +193,7 @@ def edges(view: PlanView) -> dict[tuple[int, int], str]:
 
 
 def test_cards_do_not_overlap_and_edges_reach_them() -> None:
-    view = fake_plan().explain().view
+    view = view_of(fake_plan())
     graph = ET.fromstring(graph_svg(view, 2))
     chains = boxes(graph, "box")
     for one, other in combinations(chains, 2):
@@ -326,7 +327,7 @@ def test_edge_over_several_rows_is_straight_between_the_cards() -> None:
     numbers = env.from_collection([1], "numbers").with_uid("numbers").shuffle()
     late = numbers.map(abs).with_uid("one").shuffle().map(abs).with_uid("two").key_by(abs)
     late.connect_and_process(numbers.key_by(abs), Join()).with_uid("join").to_sink(CollectSink())
-    view = env.build_plan().explain().view
+    view = view_of(env.build_plan())
     uids = [operator.uid for operator in view.operators]
     ends = {(uids[source], uids[target]): path for (source, target), path in edges(view).items()}
     longest, next_row = ends["numbers", "join"], ends["one", "two"]

@@ -25,6 +25,9 @@ from dsv2.extension.window import WindowStrategy, reduce
 from dsv2.functions import MapFunction
 from dsv2.graph import Plan
 from dsv2.local import LocalRuntime
+from dsv2.plan_view.code import _find_lambdas, code_of
+from dsv2.plan_view.operators import processing_of
+from dsv2.plan_view.view import view_of
 from dsv2.runtime.operator.async_processor import AsyncBatchProcessor, AsyncProcessor
 from dsv2.runtime.operator.attempting_calls import _AttemptingProcessor
 from dsv2.runtime.operator.processors import (
@@ -36,9 +39,7 @@ from dsv2.runtime.operator.processors import (
 )
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataFrameSource
-from dsv2.views.explain import Explanation, Fact, PlanView, Processing, RuntimeView, json_schema, wording
-from dsv2.views.explain.code import _find_lambdas, code_of
-from dsv2.views.explain.operators import processing_of
+from dsv2.views.explain import Explanation, Fact, PlanView, Processing, RuntimeView, explain, json_schema, wording
 from dsv2.views.explain.wording import short_location
 from tests.async_functions import Waiting
 from tests.documented_plans import DIAGRAMS, draw
@@ -195,7 +196,7 @@ def test_runtime_adds_facts() -> None:
     env = ExecutionEnvironment.get_instance(Facts())
     env.from_collection([1]).to_sink(CollectSink())
     assert "\n\nRuntime: cluster\n  machines: 2\n\n" in str(env.explain())
-    assert env.build_plan().explain().view.runtime is None
+    assert view_of(env.build_plan()).runtime is None
 
 
 def test_runtime_may_add_nothing() -> None:
@@ -364,8 +365,8 @@ def test_processing_is_that_of_the_runtime(build: Callable[[Any], Any]) -> None:
 def test_explanation_of_a_plan_equals_that_of_the_environment_without_runtime() -> None:
     env = ExecutionEnvironment.get_instance(Silent())
     env.from_collection([1]).to_sink(CollectSink())
-    assert isinstance(env.build_plan().explain(), Explanation)
-    assert str(env.build_plan().explain("json")) == str(env.explain("json"))
+    assert isinstance(explain(env.build_plan()), Explanation)
+    assert str(explain(env.build_plan(), "json")) == str(env.explain("json"))
 
 
 def test_locations_are_relative_to_the_current_directory_if_it_exists(

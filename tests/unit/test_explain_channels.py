@@ -12,7 +12,7 @@ import pytest
 from dsv2 import ExecutionEnvironment, new_builder
 from dsv2.errors import ConfigurationError
 from dsv2.sinks import CollectSink
-from dsv2.views.explain import ChannelDiagram
+from dsv2.views.explain import ChannelDiagram, explain
 from tests.documented_channels import addressed, combined, per_key
 from tests.explained_program import recorded
 from tests.support import broadcast_side, one_input, two_inputs
@@ -32,7 +32,7 @@ def channels(build: Callable[[ExecutionEnvironment], Any], parallelism: int = 2,
     env = ExecutionEnvironment.get_instance("local")
     env.set_parallelism(parallelism)
     build(env)
-    return env.build_plan("job").explain().channels(**chosen)
+    return explain(env.build_plan("job")).channels(**chosen)
 
 
 def emitter(env: ExecutionEnvironment, declaration: Any = READY, name: str = "emitter") -> Any:

@@ -14,6 +14,7 @@ from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStrea
 from dsv2.extension.join import interval_join, join
 from dsv2.extension.window import CountTrigger, OneInputWindowStreamProcessFunction, WindowStrategy, reduce, window
 from dsv2.functions import OneInputStreamProcessFunction, no_output_until_end_of_input
+from dsv2.plan_view.view import view_of
 from dsv2.sinks import CollectSink, FileSink, ParallelSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclarations, StateTtl
@@ -34,14 +35,14 @@ TWO_VOTES = new_builder("votes").type_bool().combine_function_at_least(2).build(
 SIDE = OutputTag("side", int)
 
 
-def view_of(build: Build) -> PlanView:
+def viewed(build: Build) -> PlanView:
     env = ExecutionEnvironment.get_instance("local")
     build(env)
-    return env.build_plan().explain().view
+    return view_of(env.build_plan())
 
 
 def findings(build: Build, code: str) -> list[Finding]:
-    return [finding for finding in view_of(build).findings if finding.code == code]
+    return [finding for finding in viewed(build).findings if finding.code == code]
 
 
 def endless(env: ExecutionEnvironment, name: str = "numbers") -> Any:
@@ -382,7 +383,7 @@ def test_programs_and_their_findings(code: str, build: Build, expected: list[Sev
 
 
 def test_document_lists_every_finding() -> None:
-    sources = "".join(path.read_text() for path in (ROOT / "dsv2/findings").glob("*.py"))
+    sources = "".join(path.read_text() for path in (ROOT / "dsv2/plan_view").glob("*find*.py"))
     codes = set(re.findall(r'"([a-z]+(?:-[a-z]+)+)"', sources))
     assert codes == set(re.findall(r"^\| `([a-z-]+)` \|", (ROOT / "docs/explain.md").read_text(), re.MULTILINE))
 
@@ -393,7 +394,7 @@ def test_only_the_first_place_without_event_time_is_reported() -> None:
         first = mixed.process(Waits()).with_uid("first")
         written(first.process(Waits()).with_uid("second"))
 
-    view = view_of(build)
+    view = viewed(build)
     (finding,) = (one for one in view.findings if one.severity is Severity.WARNING)
     assert [view.operators[number].uid for number in finding.operators] == ["union", "others"]
 
@@ -402,7 +403,7 @@ def test_warnings_come_before_notes_and_name_operators() -> None:
     def build(env: ExecutionEnvironment) -> None:
         endless(env).process(Waits()).with_uid("waits").to_sink(CollectSink()).with_uid("sink")
 
-    view = view_of(build)
+    view = viewed(build)
     assert [(one.code, view.operators[one.operators[0]].uid) for one in view.findings] == [
         ("no-event-time", "waits"),
         ("driver-sink", "sink"),
@@ -413,6 +414,6 @@ def test_one_process_has_no_costs_of_distribution() -> None:
     env = ExecutionEnvironment.get_instance("local")
     bounded(env, "more").with_parallelism(2).process(one_input()).with_parallelism(3).to_sink(CollectSink())
     assert [one.code for one in env.explain().view.findings] == []
-    assert {one.code for one in env.build_plan().explain().view.findings} == {
+    assert {one.code for one in view_of(env.build_plan()).findings} == {
         "source-parallelism", "driver-sink"
     }  # fmt: skip

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from dsv2 import Collector, CollectSink, ErrorPolicy, ExecutionEnvironment, PartitionedContext, PrintSink
 from dsv2.base.printable import printable, printable_json, printable_lines
+from dsv2.base.record_table import RecordTable
 from dsv2.cli.main import main, new_parser
 from dsv2.errors import CorruptDataError, DroppedStateWarning, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.jobs.record_table import RecordTable
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.sinks import FileSink
 from dsv2.state import StateDeclaration, StateDeclarations

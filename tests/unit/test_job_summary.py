@@ -24,6 +24,7 @@ from dsv2.jobs.summary import History, JobSummary, summarize
 from dsv2.jobs.summary.event_time import awaiting_event_time, event_time_of
 from dsv2.jobs.summary.rates import Rates, spans_ms
 from dsv2.local import LocalRuntime
+from dsv2.plan_view.view import view_of
 from dsv2.sources import DataGeneratorSource
 from dsv2.testing import ManualClock, Stop, TestSource
 from dsv2.views.dashboard.jobs import Record
@@ -101,7 +102,7 @@ def test_operators_that_await_event_time() -> None:
         windows = WindowStrategy.tumbling(timedelta(minutes=1))
         stream.key_by(abs).process(reduce(windows, max)).with_uid(uid).to_sink(CollectSink()).with_uid(f"{uid} out")
     timed.map(abs).with_uid("map").to_sink(CollectSink()).with_uid("out")
-    view = env.build_plan().explain().view
+    view = view_of(env.build_plan())
     assert awaiting_event_time(view) == {"windows"}
 
 
@@ -138,7 +139,7 @@ def test_views_show_the_same(parts: tuple[SubtaskProgress, ...]) -> None:
     progress = JobProgress(0, {"join": join}, (BatchProgress(0, 1_000, 100.0),))
     terminal = Summarizer(job.plan).summary(progress)
     record = Record()
-    record.describe("shop", job.plan.explain().view, ())
+    record.describe("shop", view_of(job.plan), ())
     record.add(progress)
     dashboard = record.snapshot().summary()
     assert [replace(one, name="") for one in terminal.operators] == [
@@ -206,7 +207,7 @@ def test_rate_is_that_of_the_source_and_not_of_the_micro_batches() -> None:
 
 
 def summary_of(*operators: OperatorProgress) -> JobSummary:
-    plan = hot_topics_plan().explain().view
+    plan = view_of(hot_topics_plan())
     views = [replace(plan.operators[0 if one.splits else 1], uid=one.uid) for one in operators]
     view = replace(plan, operators=tuple(views), edges=())
     return summarize(view, JobProgress(0, {one.uid: one for one in operators}))

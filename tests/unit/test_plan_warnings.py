@@ -110,11 +110,11 @@ def test_a_kind_of_warning_can_be_ignored_or_made_an_error() -> None:
 def test_a_start_does_not_load_the_drawing_of_plans() -> None:
     program = """
 import sys, dsv2
-assert not any(name.startswith("dsv2.findings") for name in sys.modules)
+assert not any(name.startswith("dsv2.plan_view") for name in sys.modules)
 env = dsv2.ExecutionEnvironment.get_instance(runtime="local")
 env.from_collection([1]).to_sink(dsv2.CollectSink())
 env.execute()
-assert "dsv2.findings.of_plan" in sys.modules
+assert "dsv2.plan_view.findings" in sys.modules
 print([name for name in sys.modules if name.startswith("dsv2.views.explain")])
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

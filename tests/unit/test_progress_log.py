@@ -22,6 +22,7 @@ from dsv2.jobs import (
 )
 from dsv2.jobs.progress_log import ProgressLog, StoredJob, read_job, read_progress
 from dsv2.sinks import CollectSink
+from dsv2.views.explain import explain
 from tests.support import local_environment
 
 CHANNEL = ChannelProgress(1, 5, {"w": 7, "flag": True}, True, True, 9)
@@ -75,7 +76,7 @@ def test_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     for started in (1, 2):
         log.add_job(plan, started)
     log.add(progress(0))
-    shown = json.loads(plan.explain().render("json"))
+    shown = json.loads(explain(plan).render("json"))
     assert read_job(tmp_path) == StoredJob("sums", 2, shown)
     assert len(read_progress(tmp_path)) == 1, "the plan is not progress"
 

@@ -13,7 +13,7 @@ from dsv2.base.folders import LocalFolder
 from dsv2.graph import Plan
 from dsv2.jobs import JobListener, JobProgress
 from dsv2.jobs.progress_log import ProgressLog, read_job, read_progress
-from dsv2.jobs.runtime_view import RuntimeView
+from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.subtask_report import new_report, short, whole

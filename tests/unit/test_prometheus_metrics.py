@@ -416,7 +416,7 @@ def test_all_alerts_are_documented() -> None:
 
 @pytest.mark.parametrize("module", ["dsv2.views.metrics.prometheus", "dsv2.views.metrics.opentelemetry"])
 def test_missing_library_is_named(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dsv2.connectors.client_library.find_spec", lambda name: None)
+    monkeypatch.setattr("dsv2.checks.client_library.find_spec", lambda name: None)
     monkeypatch.delitem(sys.modules, module)
     with pytest.raises(ConfigurationError, match=r'which is not installed. Install it: pip install "dsv2\[metrics\]"'):
         importlib.import_module(module)

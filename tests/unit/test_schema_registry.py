@@ -442,6 +442,6 @@ def test_missing_library_is_named_with_its_extra(
             raise ModuleNotFoundError(name)
         return name
 
-    monkeypatch.setattr("dsv2.connectors.client_library.find_spec", find_spec)
+    monkeypatch.setattr("dsv2.checks.client_library.find_spec", find_spec)
     with pytest.raises(ConfigurationError, match=told):
         create()

@@ -25,6 +25,7 @@ from dsv2 import (
     RuntimeExecutionMode,
     TwoOutputPartitionedContext,
 )
+from dsv2.base.record_table import RecordTable
 from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.errors import ConfigurationError, PlanError, UserFunctionError
 from dsv2.functions import (
@@ -32,7 +33,6 @@ from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from dsv2.jobs.record_table import RecordTable
 from dsv2.sources import DataGeneratorSource
 from dsv2.testing import Pause, Stop, TestSource
 from tests.durations import ms

@@ -17,11 +17,11 @@ from dsv2.extension.event_time import (
 )
 from dsv2.jobs.handle import JobHandle
 from dsv2.jobs.progress import JobProgress
+from dsv2.jobs.watermark_report import Cause, OperatorWatermark, report_watermarks
 from dsv2.local import LocalRuntime
 from dsv2.sources import Portion, RoundRobinSplitAssigner, WatermarkStrategy
 from dsv2.streams import WaitForBroadcast
 from dsv2.testing import ManualClock, Pause, Stop, TestSource
-from dsv2.views.watermark_report import Cause, OperatorWatermark, report_watermarks
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingResult
 from tests.spans import Item, Span, Spans
 from tests.support import broadcast_side, one_input, two_inputs

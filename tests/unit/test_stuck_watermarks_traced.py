@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from dsv2.base.quantities import time_text
 from dsv2.jobs.handle import JobHandle
 from dsv2.jobs.progress import OperatorProgress
+from dsv2.jobs.watermark_report import Cause, OperatorWatermark, report_watermarks
 from dsv2.streams import WaitForBroadcast
-from dsv2.views.watermark_report import Cause, OperatorWatermark, report_watermarks
-from dsv2.views.watermark_report.units import time_text
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingResult
 from tests.spans import Item
 from tests.support import broadcast_side, one_input, two_inputs

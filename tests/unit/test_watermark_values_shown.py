@@ -27,6 +27,7 @@ from dsv2 import (
 )
 from dsv2.errors import ContractError, SerializationError
 from dsv2.jobs.progress import JobProgress
+from dsv2.jobs.watermark_report import Cause
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.watermark_values import value_from_json, value_to_json
 from dsv2.streams import WaitForBroadcast
@@ -35,7 +36,6 @@ from dsv2.views.metrics.samples import samples_of
 from dsv2.views.terminal.plain import line_of
 from dsv2.views.terminal.summarizer import Summarizer
 from dsv2.views.terminal.texts import value_text
-from dsv2.views.watermark_report import Cause
 from dsv2.watermark.holders import Order, holders_of_value, order_of
 from tests.spans import Spans
 from tests.support import local_environment

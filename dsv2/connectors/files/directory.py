@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from dsv2.base.folders import LocalFolder, ReadableFolder
-from dsv2.connectors.client_library import require_client_library
+from dsv2.checks.client_library import require_client_library
 from dsv2.errors import ConfigurationError
 
 if TYPE_CHECKING:

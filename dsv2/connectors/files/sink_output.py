@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from dsv2.base.folders import ReadableFolder
-from dsv2.connectors.client_library import require_client_library
+from dsv2.checks.client_library import require_client_library
 from dsv2.connectors.files.directory import Directory, FileLocation
 from dsv2.connectors.files.sink_tables import read_part, table_schema
 from dsv2.errors import ConfigurationError, JobError

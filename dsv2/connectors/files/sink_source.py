@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dsv2.base.record_position import SplitName
 from dsv2.checks.arguments import as_milliseconds, check_whole_number
-from dsv2.connectors.client_library import require_client_library
+from dsv2.checks.client_library import require_client_library
 from dsv2.connectors.files.directory import FileLocation
 from dsv2.connectors.files.python_values import python_rows
 from dsv2.connectors.files.sink_output import WrittenFiles

@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from io import BytesIO
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from dsv2.connectors.client_library import require_client_library
+from dsv2.checks.client_library import require_client_library
 from dsv2.connectors.formats.avro_types import Schema, reader_of
 from dsv2.connectors.formats.avro_writing import taker_of, with_trusted_records
 from dsv2.connectors.formats.encoder import PreparedEncoder

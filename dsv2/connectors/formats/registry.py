@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dsv2.base.secrets import ClientOptions, OptionValue
 from dsv2.checks.arguments import as_choice
-from dsv2.connectors.client_library import require_client_library
+from dsv2.checks.client_library import require_client_library
 from dsv2.errors import ConfigurationError
 from dsv2.model.resource import Resource
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from dsv2.base.secrets import ClientOptions, OptionValue
 from dsv2.checks.arguments import as_milliseconds
-from dsv2.connectors.client_library import require_client_library
+from dsv2.checks.client_library import require_client_library
 from dsv2.errors import ConfigurationError
 
 Config: TypeAlias = dict[str, Any]

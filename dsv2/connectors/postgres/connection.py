@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from dsv2.base.secrets import HIDDEN, hide
 from dsv2.checks.arguments import as_milliseconds
-from dsv2.connectors.client_library import require_client_library
+from dsv2.checks.client_library import require_client_library
 from dsv2.errors import ConfigurationError
 
 # The parts of a conninfo that are shown if they look valid. An unescaped password can end up in any part.

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dsv2.jobs.progress import InputProgress, OperatorProgress, SplitProgress, SubtaskProgress
 from dsv2.jobs.summary.splits import active_splits
+from dsv2.plan_view.model import PlanView
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN, USE_PROCESSING_TIME
 from dsv2.watermark.value_text import ShownValue, greatest_shown, least_shown
-
-if TYPE_CHECKING:
-    from dsv2.views.explain import PlanView
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from dsv2.jobs.progress import BatchProgress, JobProgress, OperatorProgress
 from dsv2.jobs.summary.rates import span_ms
-
-if TYPE_CHECKING:
-    from dsv2.views.explain import PlanView
-
+from dsv2.plan_view.model import PlanView
 
 HISTORY = 600
 """The number of micro-batches that a history keeps."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from dsv2.base.printable import printable
 from dsv2.jobs.progress import BatchProgress, JobProgress, OperatorProgress
@@ -12,10 +11,8 @@ from dsv2.jobs.summary.event_time import Slowest, awaiting_event_time, event_tim
 from dsv2.jobs.summary.history import Moment, lag_of, state_bytes_of, total
 from dsv2.jobs.summary.pressure import Pressure, pressure_of
 from dsv2.jobs.summary.rates import spans_ms
+from dsv2.plan_view.model import OperatorView, PlanView
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN, RESERVED
-
-if TYPE_CHECKING:
-    from dsv2.views.explain import OperatorView, PlanView
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,17 +21,14 @@ from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_waiting import Keeper, Waiting, slice_until
 
 if TYPE_CHECKING:
-    from dsv2.views.watermark_report import WatermarkReport
+    from dsv2.jobs.watermark_report import WatermarkReport
 
 
 _CANCEL_SECONDS = 20.0  # Spark kills a worker that does not end its task within two seconds
 
 
 class BaseJob(ABC):
-    """Base class of all job handles, which are described by ``JobHandle``.
-
-    In a notebook, a handle at the end of a cell is a live view of its job.
-    """
+    """Base class of all job handles, which are described by ``JobHandle``."""
 
     def __init__(self, plan: Plan, clock: Clock) -> None:
         self._plan = plan
@@ -43,16 +40,6 @@ class BaseJob(ABC):
 
     def __repr__(self) -> str:
         return f"<job {self._plan.job_name!r}: {self.status.value}>"
-
-    def _repr_html_(self) -> str:
-        from dsv2.views.terminal.live_view import html_of  # only notebooks show it
-
-        return html_of(self)
-
-    def _ipython_display_(self) -> None:
-        from dsv2.views.terminal.live_view import show_in_notebook
-
-        show_in_notebook(self)
 
     @property
     def plan(self) -> Plan:
@@ -76,11 +63,10 @@ class BaseJob(ABC):
     @short_traceback
     def watermarks(self, identifier: str = "event-time", operator: str | None = None) -> WatermarkReport:
         """Report what holds a watermark back; see ``JobHandle``."""
-        from dsv2.views.watermark_report import (
-            report_watermarks,  # with explanations, which are loaded when they are used
-        )
+        from dsv2.jobs.watermark_report import report_watermarks  # loaded when it is used
+        from dsv2.plan_view.view import view_of
 
-        return report_watermarks(self._plan.explain().view, self.progress, self._now_ms, identifier, operator)
+        return report_watermarks(view_of(self._plan), self.progress, self._now_ms, identifier, operator)
 
     @short_traceback
     def await_termination(self, timeout: timedelta | None = None) -> bool:

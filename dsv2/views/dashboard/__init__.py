@@ -4,6 +4,6 @@
 the extra ``dsv2[dashboard]``, which is imported only when a dashboard starts.
 """
 
-from dsv2.views.dashboard.settings import Dashboard
+from dsv2.jobs.dashboard_settings import Dashboard
 
 __all__ = ("Dashboard",)

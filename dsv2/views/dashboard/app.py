@@ -20,11 +20,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dsv2.errors import Dsv2Error
+from dsv2.jobs.dashboard_settings import Dashboard
 from dsv2.views.dashboard.jobs import Board, WatchedJob
 from dsv2.views.dashboard.letters import last_letters
 from dsv2.views.dashboard.pages import history_page, job_line, operator_page, plan_page, state_page
 from dsv2.views.dashboard.security import Guard
-from dsv2.views.dashboard.settings import Dashboard
 from dsv2.views.dashboard.watermarks import watermark_page
 from dsv2.views.explain.svg_parts import STYLE
 

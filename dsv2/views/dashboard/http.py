@@ -8,9 +8,9 @@ from typing import Any
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from dsv2.jobs.dashboard_settings import Dashboard
 from dsv2.views.dashboard.app import application
 from dsv2.views.dashboard.jobs import Board
-from dsv2.views.dashboard.settings import Dashboard
 
 _HEAD_SECONDS = 10.0  # in which the head of a request must arrive
 _MOST_WAITING = 256  # connections on which it has not arrived yet

@@ -15,7 +15,7 @@ from dsv2.errors import ConfigurationError
 from dsv2.jobs.configuration import Section
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.summary import History, JobSummary, Moment, summarize
-from dsv2.views.explain import PlanView
+from dsv2.plan_view.model import PlanView
 
 
 class Status(Enum):

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from dsv2.views.watermark_report.units import time_text
+from dsv2.base.quantities import time_text
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN
 from dsv2.watermark.value_text import ShownValue
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from dsv2.jobs.progress import JobProgress, OperatorProgress, SubtaskProgress
 from dsv2.jobs.summary import JobSummary, Moment, OperatorSummary
 from dsv2.jobs.summary.splits import status_of, trouble_with
+from dsv2.plan_view.finding import Finding
+from dsv2.plan_view.model import OperatorView, PlanView
 from dsv2.views.dashboard.jobs import Snapshot, WatchedJob
 from dsv2.views.dashboard.json_lines import Line, line_of, watermark_text
-from dsv2.views.explain import Finding, OperatorView, PlanView
 from dsv2.views.explain.svg import graph_svg
 from dsv2.views.explain.wording import about, details, headline, short_location
 from dsv2.watermark.event_time import EVENT_TIME

@@ -10,10 +10,10 @@ from dsv2.jobs.configuration import configuration_of, redacted_text
 from dsv2.jobs.handle import JobHandle, RunOptions
 from dsv2.jobs.listener import JobListener
 from dsv2.jobs.progress import JobProgress
-from dsv2.jobs.runtime_view import ExplainingRuntime, ObservableRuntime
 from dsv2.jobs.unfinished import observing
+from dsv2.plan_view.runtime_view import ExplainingRuntime, ObservableRuntime
+from dsv2.plan_view.view import view_of
 from dsv2.views.dashboard.jobs import Status, WatchedJob
-from dsv2.views.explain.view import view_of
 
 
 class LiveJob(WatchedJob, JobListener):

@@ -13,7 +13,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dsv2.views.dashboard.settings import Dashboard, is_loopback
+from dsv2.jobs.dashboard_settings import Dashboard, is_loopback
 
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (

@@ -8,8 +8,8 @@ import threading
 from dataclasses import replace
 
 from dsv2.errors import ConfigurationError
+from dsv2.jobs.dashboard_settings import Dashboard
 from dsv2.views.dashboard.jobs import Board
-from dsv2.views.dashboard.settings import Dashboard
 
 _EXIT_SECONDS = 2.0
 

@@ -6,11 +6,11 @@ import sys
 from dataclasses import replace
 
 from dsv2.graph import Plan
+from dsv2.jobs.dashboard_settings import Dashboard
 from dsv2.jobs.handle import JobHandle, JobRuntime, RunOptions
 from dsv2.views.dashboard.jobs import Status
 from dsv2.views.dashboard.running_job import LiveJob
 from dsv2.views.dashboard.server import server_of
-from dsv2.views.dashboard.settings import Dashboard
 
 
 class DashboardRuntime:

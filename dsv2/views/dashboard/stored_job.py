@@ -11,8 +11,8 @@ import msgspec
 from dsv2.base.folders import Folder
 from dsv2.errors import CorruptDataError, Dsv2Error
 from dsv2.jobs.progress_log import StoredJob, read_job, read_progress
+from dsv2.plan_view.model import PlanView
 from dsv2.views.dashboard.jobs import Status, WatchedJob
-from dsv2.views.explain import PlanView
 
 _LOOK_SECONDS = 1.0
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dsv2.base.clock import SystemClock
+from dsv2.jobs.watermark_report import Cause, OperatorWatermark, Step, report_watermarks
+from dsv2.plan_view.model import OperatorView, PlanView
 from dsv2.views.dashboard.jobs import Snapshot, Status
 from dsv2.views.dashboard.json_lines import Line, line_of, watermark_text
-from dsv2.views.explain import OperatorView, PlanView
-from dsv2.views.watermark_report import Cause, OperatorWatermark, Step, report_watermarks
 from dsv2.watermark.event_time import EVENT_TIME, RESERVED
 from dsv2.watermark.value_text import greatest_shown
 

@@ -3,11 +3,8 @@
 ``env.explain()`` is the usual entry point. It neither runs nor changes a job.
 """
 
-from dsv2.findings.finding import Finding, Severity
-from dsv2.jobs.runtime_view import ExplainingRuntime, Fact, RuntimeView
-from dsv2.views.explain.channels import ChannelDiagram, ChannelFormat
-from dsv2.views.explain.explanation import Explanation, Format, explain
-from dsv2.views.explain.model import (
+from dsv2.plan_view.finding import Finding, Severity
+from dsv2.plan_view.model import (
     Code,
     EdgeView,
     HandlerView,
@@ -18,6 +15,9 @@ from dsv2.views.explain.model import (
     StateView,
     WatermarkView,
 )
+from dsv2.plan_view.runtime_view import ExplainingRuntime, Fact, RuntimeView
+from dsv2.views.explain.channels import ChannelDiagram, ChannelFormat
+from dsv2.views.explain.explanation import Explanation, Format, explain
 from dsv2.views.explain.schema import json_schema
 
 __all__ = (

@@ -11,16 +11,16 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
-from dsv2.findings.finding import Severity
 from dsv2.graph import Plan
-from dsv2.jobs.runtime_view import RuntimeView
+from dsv2.plan_view.finding import Severity
+from dsv2.plan_view.model import PlanView
+from dsv2.plan_view.runtime_view import RuntimeView
+from dsv2.plan_view.view import view_of
 from dsv2.views.explain.channels import ChannelDiagram, channels_of
 from dsv2.views.explain.formats import checked, save
 from dsv2.views.explain.mermaid import to_mermaid
-from dsv2.views.explain.model import PlanView
 from dsv2.views.explain.svg import to_svg
 from dsv2.views.explain.text import finding_lines, to_text
-from dsv2.views.explain.view import view_of
 
 Format: TypeAlias = Literal["text", "mermaid", "svg", "json"]
 """The formats of an explanation."""

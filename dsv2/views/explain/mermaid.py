@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from dsv2.base.printable import printable
 from dsv2.graph import OperatorKind
-from dsv2.views.explain.model import OperatorView, PlanView
+from dsv2.plan_view.model import OperatorView, PlanView
 from dsv2.views.explain.wording import about, details, numbered_edge_text, place_text
 
 _SHAPES = {OperatorKind.SOURCE: ('(["', '"])'), OperatorKind.SINK: ('[["', '"]]')}

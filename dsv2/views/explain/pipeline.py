@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dsv2.errors import Dsv2Error
 from dsv2.graph import Plan, PlanBuilder
 from dsv2.jobs.handle import JobRuntime
-from dsv2.jobs.runtime_view import ExplainingRuntime
 from dsv2.model.context import RuntimeExecutionMode
+from dsv2.plan_view.runtime_view import ExplainingRuntime
+from dsv2.plan_view.view import view_of_nodes
 from dsv2.views.explain.explanation import Explanation, Format, explain
-from dsv2.views.explain.view import view_of_nodes
 
 
 def explain_pipeline(

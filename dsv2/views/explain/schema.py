@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from dsv2.findings.finding import Severity
-from dsv2.jobs.runtime_view import Fact
-from dsv2.views.explain import model
-from dsv2.views.explain.model import PlanView
+from dsv2.plan_view import model
+from dsv2.plan_view.finding import Severity
+from dsv2.plan_view.model import PlanView
+from dsv2.plan_view.runtime_view import Fact
 
 _CLASSES = {**vars(model), "Fact": Fact, "Severity": Severity}
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)

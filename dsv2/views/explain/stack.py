@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from dsv2.plan_view.model import EdgeView, OperatorView
 from dsv2.views.explain.layout import Point
-from dsv2.views.explain.model import EdgeView, OperatorView
 from dsv2.views.explain.svg_parts import LINE, PAD, TITLE, arrow
 
 _LINK = 14  # the height of a link between two operators

@@ -6,10 +6,10 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from dsv2.base.printable import printable
-from dsv2.findings.finding import Finding, Severity
 from dsv2.graph import OperatorKind
+from dsv2.plan_view.finding import Finding, Severity
+from dsv2.plan_view.model import OperatorView, PlanView, WatermarkView
 from dsv2.views.explain.channels.roles import is_blocked
-from dsv2.views.explain.model import OperatorView, PlanView, WatermarkView
 from dsv2.views.explain.wording import (
     about,
     concerns,

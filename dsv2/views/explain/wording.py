@@ -6,10 +6,11 @@ import os
 import re
 from collections.abc import Iterator
 
-from dsv2.findings.finding import Finding
+from dsv2.base.quantities import counted
 from dsv2.graph import Exchange, OperatorKind
+from dsv2.plan_view.finding import Finding
+from dsv2.plan_view.model import EdgeView, OperatorView, Place, PlanView, Processing, StateView, WatermarkView
 from dsv2.state import RedistributionMode, TtlTimeCharacteristic
-from dsv2.views.explain.model import EdgeView, OperatorView, Place, PlanView, Processing, StateView, WatermarkView
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME
 
 _EVENT_TIME_NAMES = {
@@ -182,8 +183,3 @@ def duration(milliseconds: int) -> str:
     """A duration in the largest unit that divides it."""
     number, unit = next((milliseconds // size, unit) for unit, size in _UNITS.items() if milliseconds % size == 0)
     return f"{number} {unit}"
-
-
-def counted(number: int, what: str) -> str:
-    """A number of things, such as ``2 channels``."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

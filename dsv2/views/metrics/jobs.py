@@ -14,8 +14,8 @@ from dsv2.jobs.handle import JobHandle, JobStatus, input_is_bounded
 from dsv2.jobs.listener import JobListener
 from dsv2.jobs.progress import BatchProgress, HistogramProgress, JobProgress
 from dsv2.jobs.summary.event_time import awaiting_event_time
+from dsv2.plan_view.view import view_of
 from dsv2.runtime.report.metrics import DefaultHistogram, merged
-from dsv2.views.explain.view import view_of
 from dsv2.views.metrics import definitions as m
 from dsv2.views.metrics.definitions import BATCH_BUCKETS, Sample
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dsv2.base.clock import Clock
-from dsv2.connectors.client_library import require_client_library
+from dsv2.checks.client_library import require_client_library
 from dsv2.graph import Plan
 from dsv2.jobs.handle import JobHandle, JobStatus
 from dsv2.jobs.progress import BatchProgress, HistogramProgress, JobProgress

@@ -11,7 +11,7 @@ from typing import Any
 
 from dsv2.base.clock import Clock
 from dsv2.checks.arguments import check_whole_number
-from dsv2.connectors.client_library import require_client_library
+from dsv2.checks.client_library import require_client_library
 from dsv2.errors import ConfigurationError
 from dsv2.jobs.progress import HistogramProgress
 from dsv2.version import __version__

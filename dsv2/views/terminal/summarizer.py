@@ -6,7 +6,7 @@ from dsv2.graph import Plan
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.summary import History, JobSummary, summarize
 from dsv2.jobs.summary.pressure import WINDOW
-from dsv2.views.explain.view import view_of
+from dsv2.plan_view.view import view_of
 
 
 class Summarizer:

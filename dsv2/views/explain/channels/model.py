@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from dsv2.views.explain.model import EdgeView, OperatorView
+from dsv2.plan_view.model import EdgeView, OperatorView
 
 _MOST = 3  # subtasks of an operator that are drawn
 

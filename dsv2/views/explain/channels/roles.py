@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from dsv2.base.quantities import counted
 from dsv2.graph import OperatorKind
-from dsv2.views.explain.model import EdgeView, OperatorView, PlanView, WatermarkView
-from dsv2.views.explain.wording import counted
+from dsv2.plan_view.model import EdgeView, OperatorView, PlanView, WatermarkView
 
 
 def roles_of(view: PlanView, operator: OperatorView, watermark: WatermarkView) -> Iterator[str]:

@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from dsv2.base.printable import printable
+from dsv2.base.quantities import counted
+from dsv2.plan_view.model import OperatorView
 from dsv2.views.explain.channels.model import ChannelsView, EdgeChannels, Mark, OperatorChannels, shown_subtasks
-from dsv2.views.explain.model import OperatorView
-from dsv2.views.explain.wording import counted
 
 _WIDTH = 100
 

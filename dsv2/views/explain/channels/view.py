@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dsv2.base.printable import printable
 from dsv2.errors import ConfigurationError
 from dsv2.graph import Exchange, OperatorKind
+from dsv2.plan_view.model import EdgeView, OperatorView, PlanView, WatermarkView
 from dsv2.views.explain.channels.model import (
     Channel,
     ChannelsView,
@@ -16,7 +17,6 @@ from dsv2.views.explain.channels.model import (
     shown_subtasks,
 )
 from dsv2.views.explain.channels.roles import is_blocked, roles_of
-from dsv2.views.explain.model import EdgeView, OperatorView, PlanView, WatermarkView
 from dsv2.views.explain.wording import exchange_text, watermark_name, watermark_rules
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dsv2.extension.event_time.generator import REPLACED, WatermarkGenerator
-from dsv2.findings.finding import Finding, note, warning
 from dsv2.graph import Edge, Operator, OperatorKind
 from dsv2.graph.flow import Flow
+from dsv2.plan_view.finding import Finding, note, warning
 from dsv2.sources import Source
 from dsv2.state import TtlTimeCharacteristic
 from dsv2.watermark.event_time import EVENT_TIME, USE_PROCESSING_TIME

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dsv2.errors import Dsv2Error
-from dsv2.findings.of_plan import findings_of
 from dsv2.graph import Node, Plan
 from dsv2.graph.flow import Flow
-from dsv2.jobs.runtime_view import RuntimeView
-from dsv2.views.explain.code import code_of
-from dsv2.views.explain.model import FORMAT_VERSION, EdgeView, OperatorView, PlanView, WatermarkView
-from dsv2.views.explain.operators import edge_view, function_of, operator_view
+from dsv2.plan_view.code import code_of
+from dsv2.plan_view.findings import findings_of
+from dsv2.plan_view.model import FORMAT_VERSION, EdgeView, OperatorView, PlanView, WatermarkView
+from dsv2.plan_view.operators import edge_view, function_of, operator_view
+from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from dsv2.findings.finding import Finding
 from dsv2.graph import Exchange, OperatorKind
-from dsv2.jobs.runtime_view import RuntimeView
+from dsv2.plan_view.finding import Finding
+from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.state import RedistributionMode, TtlTimeCharacteristic
 
 FORMAT_VERSION: Final = 1

@@ -1,4 +1,4 @@
-"""Times and durations as people write them."""
+"""Times, durations and numbers of things as people write them."""
 
 from __future__ import annotations
 
@@ -31,3 +31,8 @@ def duration_text(duration_ms: int) -> str:
         if number or parts:
             parts.append((number, name))
     return " ".join(f"{number} {name}" for number, name in parts[:2] if number)
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, such as ``2 channels``."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

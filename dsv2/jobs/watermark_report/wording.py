@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dsv2.base.printable import printable
+from dsv2.base.quantities import counted, duration_text, time_text
 from dsv2.jobs.progress import SubtaskProgress
 from dsv2.jobs.summary.event_time import has_ended
-from dsv2.views.explain import OperatorView
-from dsv2.views.explain.wording import counted
-from dsv2.views.watermark_report.blockers import BarrierWaiting
-from dsv2.views.watermark_report.model import Cause
-from dsv2.views.watermark_report.route import Route
-from dsv2.views.watermark_report.trace import Trace, uid_of
-from dsv2.views.watermark_report.units import duration_text, time_text
+from dsv2.jobs.watermark_report.blockers import BarrierWaiting
+from dsv2.jobs.watermark_report.model import Cause
+from dsv2.jobs.watermark_report.route import Route
+from dsv2.jobs.watermark_report.trace import Trace, uid_of
+from dsv2.plan_view.model import OperatorView
 from dsv2.watermark.event_time import PROCESSING_TIME
 from dsv2.watermark.holders import Order
 from dsv2.watermark.value_text import ShownValue

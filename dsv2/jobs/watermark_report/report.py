@@ -9,18 +9,18 @@ from dsv2.graph import OperatorKind
 from dsv2.jobs.progress import ChannelProgress, InputProgress, JobProgress, SubtaskProgress
 from dsv2.jobs.summary.event_time import has_ended, is_active, is_idle
 from dsv2.jobs.summary.splits import moved_lately_ms
-from dsv2.views.explain import OperatorView, PlanView
-from dsv2.views.watermark_report.blockers import barrier_waiting, delivered, held_channel
-from dsv2.views.watermark_report.model import (
+from dsv2.jobs.watermark_report.blockers import barrier_waiting, delivered, held_channel
+from dsv2.jobs.watermark_report.model import (
     Cause,
     ChannelWatermark,
     InputWatermark,
     OperatorWatermark,
     WatermarkReport,
 )
-from dsv2.views.watermark_report.route import Route
-from dsv2.views.watermark_report.trace import Trace, Tracer, uid_of
-from dsv2.views.watermark_report.wording import Facts, advice, sentence
+from dsv2.jobs.watermark_report.route import Route
+from dsv2.jobs.watermark_report.trace import Trace, Tracer, uid_of
+from dsv2.jobs.watermark_report.wording import Facts, advice, sentence
+from dsv2.plan_view.model import OperatorView, PlanView
 from dsv2.watermark.event_time import PROCESSING_TIME
 from dsv2.watermark.value_text import ShownValue, least_shown
 
@@ -33,7 +33,7 @@ def report_watermarks(
     """Report the values of a watermark, and what holds it back. A pure function.
 
     Args:
-        view: The plan of the job, ``plan.explain().view``.
+        view: The plan of the job, ``view_of(plan)`` of ``dsv2.plan_view.view``.
         progress: The progress of the job.
         now_ms: The time, in ms since the epoch.
         identifier: The identifier of the watermark; ``event-time`` for event time.

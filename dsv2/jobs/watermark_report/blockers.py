@@ -8,9 +8,9 @@ from typing import cast
 
 from dsv2.jobs.progress import ChannelProgress, InputProgress, SubtaskProgress
 from dsv2.jobs.summary.event_time import has_ended, is_idle
-from dsv2.views.explain import OperatorView
-from dsv2.views.watermark_report.model import Cause
-from dsv2.views.watermark_report.route import Route
+from dsv2.jobs.watermark_report.model import Cause
+from dsv2.jobs.watermark_report.route import Route
+from dsv2.plan_view.model import OperatorView
 from dsv2.watermark.holders import Order, holders_of_event_time, holders_of_value
 from dsv2.watermark.value_text import ShownValue, greatest_shown, least_shown
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from dsv2.jobs.progress import SplitProgress
 from dsv2.jobs.summary.splits import active_splits
-from dsv2.views.explain import OperatorView
-from dsv2.views.watermark_report.model import Cause
+from dsv2.jobs.watermark_report.model import Cause
+from dsv2.plan_view.model import OperatorView
 
 
 def split_for_time(splits: Sequence[SplitProgress]) -> SplitProgress | None:

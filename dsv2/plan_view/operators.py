@@ -10,12 +10,12 @@ from dsv2.functions import CallableFunction, FilterFunction, FlatMapFunction, Ma
 from dsv2.graph import Edge, Operator, OperatorKind, Plan, handlers_of
 from dsv2.graph.flow import Flow, handlers, key_handlers
 from dsv2.model.error_policy import ErrorPolicy
+from dsv2.plan_view.code import code_of
+from dsv2.plan_view.model import Code, EdgeView, HandlerView, OperatorView, Place, Processing, StateView
 from dsv2.sinks import DriverSink
 from dsv2.sources import BaseSource
 from dsv2.spi import AsyncFunction, BatchFunction, ColumnarFunction, KeyedBatchFunction, WrappingFunction
 from dsv2.state import StateDeclaration
-from dsv2.views.explain.code import code_of
-from dsv2.views.explain.model import Code, EdgeView, HandlerView, OperatorView, Place, Processing, StateView
 
 
 def operator_view(operator: Operator, flow: Flow) -> OperatorView:

@@ -8,7 +8,7 @@ from dsv2.errors import ConfigurationError
 from dsv2.graph import Exchange, OperatorKind
 from dsv2.graph.reachability import reachable
 from dsv2.jobs.progress import ChannelProgress, InputProgress
-from dsv2.views.explain import EdgeView, OperatorView, PlanView, WatermarkView
+from dsv2.plan_view.model import EdgeView, OperatorView, PlanView, WatermarkView
 from dsv2.watermark.event_time import EVENT_TIME, PROCESSING_TIME, USE_PROCESSING_TIME
 from dsv2.watermark.holders import Order, order_of
 from dsv2.watermark.value_text import ShownValue

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from dsv2.aggregates.rows import EmitWindow, RunningAggregate
 from dsv2.errors import PlanWarning, UnreadStreamWarning
 from dsv2.extension.join.unbounded import UnboundedJoin
-from dsv2.findings.event_time_findings import event_time_findings
-from dsv2.findings.finding import Finding, Severity, note, warning
-from dsv2.findings.watermark_findings import watermark_findings
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.graph.flow import Flow
 from dsv2.graph.plan import AtSource, Exchange
 from dsv2.graph.record_types import declared_type
 from dsv2.graph.stateful import may_keep_state
 from dsv2.model.context import RuntimeExecutionMode
+from dsv2.plan_view.event_time_findings import event_time_findings
+from dsv2.plan_view.finding import Finding, Severity, note, warning
+from dsv2.plan_view.watermark_findings import watermark_findings
 from dsv2.sinks import DriverSink
 from dsv2.sources import IndexedSource
 from dsv2.spi import WrappingFunction

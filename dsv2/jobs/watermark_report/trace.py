@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from dsv2.graph import Exchange, OperatorKind
 from dsv2.jobs.progress import JobProgress, SplitProgress, SubtaskProgress
 from dsv2.jobs.summary.event_time import is_idle
-from dsv2.views.explain import OperatorView
-from dsv2.views.watermark_report.blockers import Hold, delivered, held_channel, held_input
-from dsv2.views.watermark_report.model import Cause, Step
-from dsv2.views.watermark_report.route import Route
-from dsv2.views.watermark_report.splits import (
+from dsv2.jobs.watermark_report.blockers import Hold, delivered, held_channel, held_input
+from dsv2.jobs.watermark_report.model import Cause, Step
+from dsv2.jobs.watermark_report.route import Route
+from dsv2.jobs.watermark_report.splits import (
     cause_in_split,
     has_no_records,
     slowest_in_group,
     split_for_records,
     split_for_time,
 )
+from dsv2.plan_view.model import OperatorView
 from dsv2.watermark.holders import Order
 from dsv2.watermark.value_text import ShownValue, greatest_shown, least_shown
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType, FunctionType
 
-from dsv2.views.explain.model import Code
+from dsv2.plan_view.model import Code
 
 _MAX_TEXT = 80
 _LAMBDA = "<lambda>"

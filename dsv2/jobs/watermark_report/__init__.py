@@ -3,7 +3,7 @@
 ``JobHandle.watermarks`` is the usual entry point. ``report_watermarks`` also works with progress that was stored.
 """
 
-from dsv2.views.watermark_report.model import (
+from dsv2.jobs.watermark_report.model import (
     Cause,
     ChannelWatermark,
     InputWatermark,
@@ -11,7 +11,7 @@ from dsv2.views.watermark_report.model import (
     Step,
     WatermarkReport,
 )
-from dsv2.views.watermark_report.report import report_watermarks
+from dsv2.jobs.watermark_report.report import report_watermarks
 
 __all__ = (
     "Cause",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsv2.findings.finding import Finding, Severity, note, warning
 from dsv2.graph import Operator, OperatorKind, handlers_of
 from dsv2.graph.flow import OF_EVENT_TIME, Flow, handlers, key_handlers, overridden_for_keys
 from dsv2.graph.per_key import receives_keys
+from dsv2.plan_view.finding import Finding, Severity, note, warning
 from dsv2.watermark import AtLeastChannels
 
 _UNDECLARED = "If a function there emits it, declare it there as well."
