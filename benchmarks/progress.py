@@ -29,7 +29,7 @@ from dsv2.runtime.report.subtask_report import new_report
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark.frames.report_rows import encode_reports
+from runtime_spark.frames.rows import encode_reports
 
 __all__ = ("main", "report_of")
 

@@ -410,7 +410,7 @@ class ExecutionEnvironment:
         warn_of_mistakes(plan)
         runtime = self.load_runtime()
         if (dashboard := options.get("dashboard")) is not None:
-            from dsv2.views.dashboard.start import DashboardRuntime  # loads the server
+            from dsv2.views.dashboard.running_job import DashboardRuntime  # loads the server
 
             runtime = DashboardRuntime(runtime, dashboard)
         job = runtime.start(plan, checked)

@@ -40,6 +40,37 @@ from typing import Any
 from dsv2.base.printable import printable_lines
 from dsv2.base.record_position import RecordPosition
 
+__all__ = (
+    "ConfigurationError",
+    "ContractError",
+    "CorruptDataError",
+    "DroppedStateWarning",
+    "Dsv2Error",
+    "Dsv2Warning",
+    "IllegalRedistributionModeError",
+    "IncompatibleCheckpointError",
+    "InternalError",
+    "InvalidKeyError",
+    "InvalidWatermarkError",
+    "JobError",
+    "MissingUidWarning",
+    "PlanError",
+    "PlanWarning",
+    "RecordMutatedError",
+    "RecordNotSkippedWarning",
+    "ResourceError",
+    "SchemaError",
+    "SerializationError",
+    "StateDeclarationError",
+    "UndeclaredOutputError",
+    "UndeclaredStateError",
+    "UndeclaredWatermarkError",
+    "UnfinishedJobWarning",
+    "UnreadStreamWarning",
+    "UserFunctionError",
+    "WatermarkDeclarationError",
+)
+
 
 class Dsv2Error(Exception):
     """Base class of all exceptions of dsv2. Their texts have escapes for control characters of records."""

@@ -24,8 +24,8 @@ from dsv2.checkpoint.folder_kinds import check_no_savepoint
 from dsv2.checks.arguments import as_choice, check_whole_number
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
-from dsv2.graph.missing_uids import check_uids
 from dsv2.graph.record_skips import with_skips
+from dsv2.graph.uids import check_uids
 from dsv2.jobs.configuration import configuration_of
 from dsv2.jobs.handle import JobHandle, RunOptions, Trigger, check_batch_options, default_trigger
 from dsv2.jobs.progress_log import ProgressLog
@@ -50,19 +50,18 @@ from runtime_spark.job.batch_job import BatchJob
 from runtime_spark.job.query import StreamingJob
 from runtime_spark.job.runtime_view import runtime_view
 from runtime_spark.platform.connect import check_runs_on
-from runtime_spark.platform.executors import check_executors, check_planners
+from runtime_spark.platform.executors import check_executors, check_planners, use_this_python
 from runtime_spark.platform.folders import driver_folder, open_folder
 from runtime_spark.platform.log_filter import leave_out_warnings
 from runtime_spark.platform.versions import check_spark
-from runtime_spark.platform.worker_python import use_this_python
 from runtime_spark.savepoint.restoration import Restoration
 from runtime_spark.savepoint.restore_frames import RESTORE_SETTINGS, restore_frames
 from runtime_spark.sink.intermediate_frames import PassedReports, check_passages, passed
-from runtime_spark.sink.sink_checks import with_schema_checks
+from runtime_spark.sink.sink_types import with_schema_checks
 from runtime_spark.sink.sinks import SinkWriter, check_sink
 from runtime_spark.source.source_reports import ReportArchive
 from runtime_spark.source.sources import SourceOptions, check_source, source_frames, source_streams, tick
-from runtime_spark.source.split_files import SplitFiles
+from runtime_spark.source.split_feed import SplitFiles
 from runtime_spark.task.map_stage import check_map_state, with_map_state
 from runtime_spark.task.stage import STATE_SCHEMA, batch_stage, streaming_stage
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from dsv2.views.terminal.live_view import Summarizer
 from dsv2.views.terminal.screen import job_text
 from dsv2.views.terminal.snapshot import ShownJob
-from dsv2.views.terminal.summarizer import Summarizer
 from tests.documents import ROOT
 from tests.fake_jobs import hot_topics_plan, hot_topics_progress
 

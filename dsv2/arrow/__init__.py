@@ -7,13 +7,11 @@ from dsv2.checks.client_library import require_client_library
 
 require_client_library("pyarrow", "arrow", "dsv2.arrow")
 
-from dsv2.arrow.context import (  # noqa: E402 - names the extra, where pyarrow is missing
+from dsv2.arrow.functions import (  # noqa: E402 - names the extra, where pyarrow is missing  # noqa: E402
     ArrowCollector,
     ArrowContext,
-    ArrowNonPartitionedContext,
-)
-from dsv2.arrow.functions import (  # noqa: E402
     ArrowEventTimeProcessFunction,
+    ArrowNonPartitionedContext,
     ArrowProcessFunction,
     map_tables,
 )

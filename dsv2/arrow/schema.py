@@ -9,13 +9,13 @@ from datetime import date, datetime
 from decimal import Decimal
 from functools import cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import pyarrow as pa
 
 from dsv2.arrow.casts import array_of, cast_exactly
 from dsv2.base.optional_types import without_none
-from dsv2.errors import SchemaError
+from dsv2.errors import PlanError, SchemaError
 
 _TYPES: dict[Any, pa.DataType] = {
     bool: pa.bool_(),
@@ -199,3 +199,27 @@ def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_int64(wanted):
         return bool(pa.types.is_signed_integer(given))
     return bool(pa.types.is_float64(wanted) and pa.types.is_float32(given))
+
+
+def declared_types(owner: type, base: type, example: str) -> tuple[type, ...]:
+    """Return ``Click`` and ``Total`` for ``class Sums(ArrowProcessFunction[Click, Total])``.
+
+    Args:
+        owner: The class to read.
+        base: The generic class with the type parameters, or a base class of it.
+        example: Example type arguments, for the error message.
+
+    Raises:
+        PlanError: ``owner`` does not declare its record classes.
+    """
+    count = len(example.split(","))
+    for kind in owner.__mro__:
+        for given in getattr(kind, "__orig_bases__", ()):
+            origin, types = get_origin(given), get_args(given)
+            fits = isinstance(origin, type) and issubclass(origin, base) and len(types) == count
+            if fits and all(isinstance(of, type) for of in types):
+                return types
+    raise PlanError(
+        f"{owner.__qualname__} must declare the classes of its records: "
+        f"class {owner.__name__}({base.__name__}[{example}]), with your own classes."
+    )

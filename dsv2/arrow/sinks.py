@@ -9,12 +9,11 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from dsv2.arrow.declared_types import declared_types
 from dsv2.arrow.records import table_of
-from dsv2.arrow.schema import schema_of
+from dsv2.arrow.schema import declared_types, schema_of
 from dsv2.model.record_batch import RecordBatch
 from dsv2.sinks import DriverLimit, DriverSink, ParallelSink, SinkBatch, SinkInfo
-from dsv2.sinks.limit import MAX_BYTES, MAX_RECORDS
+from dsv2.sinks.sink import MAX_BYTES, MAX_RECORDS
 
 T = TypeVar("T")
 

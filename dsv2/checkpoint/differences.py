@@ -13,7 +13,7 @@ from dsv2.checkpoint.exchanged_inputs import exchanged_inputs
 from dsv2.checkpoint.operator_differences import named, operator_differences
 from dsv2.checkpoint.type_shapes import Renamed, Shape, fits_into, shown
 from dsv2.graph import OperatorKind
-from dsv2.runtime.serde.former_names import current_name
+from dsv2.runtime.serde.type_registry import current_name
 
 _OTHER_UID = ", or has another uid"
 _SOURCE = OperatorKind.SOURCE.value

@@ -14,8 +14,7 @@ from dsv2.checkpoint.class_changes import class_changes, classes_of
 from dsv2.checkpoint.description import Description
 from dsv2.checkpoint.difference import Difference
 from dsv2.checkpoint.operator_differences import at
-from dsv2.runtime.serde.former_names import current_name
-from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.serde.type_registry import TypeRegistry, current_name
 
 
 def unreadable_classes(programs: Sequence[Description], now: Description, types: TypeRegistry) -> list[Difference]:

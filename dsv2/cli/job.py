@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, get_args
 
 import msgspec
@@ -14,16 +18,42 @@ from dsv2.cli.configuration import Configuration, add_options, add_run_options, 
 from dsv2.cli.pipeline import PipelineFunction, UserCodeError, build, load, takes_session
 from dsv2.cli.report import Report, print_error, table
 from dsv2.cli.spark_commands import spark_commands
-from dsv2.cli.type_check import check_types
 from dsv2.environment import ExecutionEnvironment
 from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.graph import Plan
 from dsv2.jobs.handle import JobHandle, JobRuntime, JobStatus, RunOptions, Trigger
 from dsv2.plan_view.runtime_view import ExplainingRuntime, RuntimeView
-from dsv2.views.dashboard.start import DashboardRuntime
+from dsv2.views.dashboard.running_job import DashboardRuntime
 from dsv2.views.explain import ChannelDiagram, Explanation, Finding, Format, Severity
 from dsv2.views.explain.text import finding_lines
 from dsv2.views.terminal import NotedSignals, signals_noted, watch
+
+
+@dataclass(frozen=True, slots=True)
+class TypeCheck:
+    """The result of a type check.
+
+    Attributes:
+        passed: False if a type is wrong.
+        summary: ``ok``, ``errors`` or ``not checked``.
+        lines: What to print.
+    """
+
+    passed: bool
+    summary: str
+    lines: Sequence[str]
+
+
+def check_types(module: str) -> TypeCheck:
+    """Run mypy on a module, in the current directory, whose configuration it uses."""
+    if find_spec("mypy") is None:
+        return TypeCheck(True, "not checked", ["Types were not checked: mypy is not installed (pip install mypy)."])
+    command = [sys.executable, "-m", "mypy", "--no-color-output", "-m", module]
+    result = subprocess.run(command, capture_output=True, text=True)
+    passed = result.returncode == 0
+    lines = [f"Types: {line}" for line in (result.stdout + result.stderr).splitlines()]
+    return TypeCheck(passed, "ok" if passed else "errors", lines)
+
 
 _FAILED = 1
 _STOPPED_BY_CTRL_C = 130  # as for a process that SIGINT has ended

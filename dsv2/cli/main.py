@@ -8,13 +8,43 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from dsv2.cli import checkpoint, dashboard, dead_letters, files, job, savepoint, state, watermarks
-from dsv2.cli.completion import add_completion
 from dsv2.cli.report import Report, print_error
 from dsv2.errors import Dsv2Error
 from dsv2.version import __version__
+
+_SHELLS = ("bash", "zsh")
+
+
+def add_completion(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--print-completion`` to the parser of ``dsv2``."""
+    parser.add_argument(
+        "--print-completion", action=_Print, choices=_SHELLS, help="print the completion of this command for a shell"
+    )
+
+
+class _Print(argparse.Action):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, default=argparse.SUPPRESS)
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        try:
+            shtab = import_module("shtab")
+        except ImportError:
+            parser.exit(2, "dsv2: Completion requires shtab. Install it with: pip install 'dsv2[cli]'\n")
+        print(shtab.complete(parser, str(values)))
+        parser.exit()
+
 
 _ERROR = 2
 _INTERRUPTED = 130  # as for a process that SIGINT has ended

@@ -13,11 +13,11 @@ from dsv2.graph.record_skips import warn_of_missed_skips
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.progress_log import ProgressLog
 from dsv2.local.batches import MicroBatches, Outcome, Recorder
+from dsv2.local.indexed_reader import Reading
 from dsv2.local.restoration import State
 from dsv2.local.run import CancelledError, LocalRun
 from dsv2.local.savepoints import restore
 from dsv2.local.sinks import LocalSinks
-from dsv2.local.source_reading import Reading
 from dsv2.local.start import JobStart
 from dsv2.model.resource import resources_in_use
 from dsv2.plan_view.runtime_view import RuntimeView

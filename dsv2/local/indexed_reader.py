@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from dataclasses import dataclass
 
 from dsv2.base.clock import Clock
 from dsv2.errors import SerializationError
@@ -11,7 +12,6 @@ from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
 from dsv2.jobs.progress import SplitProgress
 from dsv2.local.mutation import MutationCheck
-from dsv2.local.source_reading import Reading
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.sources.continuation import check_content
@@ -21,6 +21,20 @@ from dsv2.runtime.sources.ranges import ranges_read
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Halt, IndexedSource
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Settings of a run for the reading of sources.
+
+    Attributes:
+        only_available: Whether unbounded sources are read only as far as they were available at the start.
+        target_batch_ms: The target duration of a micro-batch. None: it has none.
+    """
+
+    only_available: bool = False
+    target_batch_ms: int | None = None
+
 
 _LARGEST_READ_BITS = 14
 _MOST_OF_UNBOUNDED = 10_000  # records in a micro-batch, unless the source has a limit of its own

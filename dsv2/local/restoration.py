@@ -29,7 +29,7 @@ from dsv2.runtime.sources.continuation import check_kind
 from dsv2.runtime.state.rows import StateRow, rows_of
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.savepoint.reader import SavepointReader
-from dsv2.savepoint.source_replays import replayed
+from dsv2.savepoint.source_positions import replayed
 from dsv2.savepoint.start import check_began_with, check_next_batch, check_start
 from dsv2.sinks.paths import normalized
 

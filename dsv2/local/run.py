@@ -13,9 +13,8 @@ from dsv2.checkpoint.key_samples import KeySample, KeySampler
 from dsv2.errors import InternalError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.jobs.progress import SplitProgress
-from dsv2.local.indexed_reader import IndexedReader, IndexedSourceRun, own_copy
+from dsv2.local.indexed_reader import IndexedReader, IndexedSourceRun, Reading, own_copy
 from dsv2.local.mutation import MutationCheck
-from dsv2.local.source_reading import Reading
 from dsv2.local.split_reader import SplitReader, SplitSourceRun
 from dsv2.local.wire import Wire
 from dsv2.runtime.exchange.frames import Frame

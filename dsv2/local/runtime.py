@@ -16,7 +16,7 @@ from dsv2.errors import PlanError
 from dsv2.file_log.completion import Completion
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Plan
-from dsv2.graph.missing_uids import check_uids
+from dsv2.graph.uids import check_uids
 from dsv2.jobs.configuration import configuration_of
 from dsv2.jobs.handle import RunOptions, default_trigger, input_is_bounded
 from dsv2.local.checkpoint import LocalCheckpoint

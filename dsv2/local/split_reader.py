@@ -10,9 +10,8 @@ from typing import Any
 from dsv2.base.clock import Clock
 from dsv2.graph import Operator, Plan
 from dsv2.jobs.progress import SplitProgress
-from dsv2.local.indexed_reader import own_copy
+from dsv2.local.indexed_reader import Reading, own_copy
 from dsv2.local.mutation import MutationCheck
-from dsv2.local.source_reading import Reading
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.serde.codec import Codec

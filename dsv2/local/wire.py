@@ -7,8 +7,8 @@ from typing import Any
 from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.graph import Operator, Plan
 from dsv2.model.record_batch import RecordBatch
+from dsv2.runtime.exchange.control_log import pack_controls, unpack_controls
 from dsv2.runtime.exchange.frames import Frame
-from dsv2.runtime.exchange.packed_controls import pack_controls, unpack_controls
 from dsv2.runtime.exchange.position_tracing import TracedBatch
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import BlobKind, Codec

@@ -2,16 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
+from tempfile import SpooledTemporaryFile
 from typing import Any, TypeAlias, TypeVar
+from zlib import crc32
+
+from msgspec import msgpack
 
 from dsv2.checkpoint.differences import differences
-from dsv2.runtime.state.rows import StateRow
-from dsv2.savepoint.buckets import RowBuckets
+from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.metadata import SinkPosition
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import TableId
+
+_BUCKETS = 128
+_IN_MEMORY = 1 << 18  # bytes of a bucket
+_ROWS_AT_ONCE = 1 << 12
+_LENGTH_BYTES = 8
+
+
+class RowBuckets:
+    """Stores rows, and returns them in buckets. Rows with the same key are in the same bucket, also of another object.
+
+    A context manager, which deletes the files.
+
+    Args:
+        rows: The rows.
+    """
+
+    def __init__(self, rows: Iterable[StateRow]) -> None:
+        with ExitStack() as stack:
+            self._files = [stack.enter_context(SpooledTemporaryFile(_IN_MEMORY)) for _ in range(_BUCKETS)]
+            left = iter(rows)
+            while some := list(islice(left, _ROWS_AT_ONCE)):
+                self._add(some)
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> RowBuckets:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._stack.close()
+
+    def __iter__(self) -> Iterator[list[StateRow]]:
+        for file in self._files:
+            end = file.tell()
+            file.seek(0)
+            rows: list[StateRow] = []
+            while file.tell() < end:
+                length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+                for subtask, kind, *others in msgpack.decode(file.read(length)):
+                    rows.append(StateRow(subtask, RowKind(kind), *others))
+            yield rows
+
+    def _add(self, rows: Iterable[StateRow]) -> None:
+        buckets: dict[int, list[StateRow]] = {}
+        for row in rows:
+            buckets.setdefault(crc32(row.key or b"") % _BUCKETS, []).append(row)
+        for number, of_bucket in buckets.items():
+            data = msgpack.encode(of_bucket)
+            self._files[number].write(len(data).to_bytes(_LENGTH_BYTES, "little") + data)
+
 
 V = TypeVar("V")
 

@@ -29,7 +29,7 @@ from dsv2.graph.keys import declared_key
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.migrations import split_name, stored_name, versioned_name
-from dsv2.savepoint.edit_writer import write_edited
+from dsv2.savepoint.edit_writer import Draft, Given, Replay, write_edited
 from dsv2.savepoint.edited_metadata import (
     with_operator,
     with_position,
@@ -39,7 +39,6 @@ from dsv2.savepoint.edited_metadata import (
     without_operator,
     without_state,
 )
-from dsv2.savepoint.edited_savepoint import Draft, Given, Replay
 from dsv2.savepoint.editor_checks import (
     check_callable,
     check_can_hold,
@@ -56,8 +55,7 @@ from dsv2.savepoint.editor_checks import (
 )
 from dsv2.savepoint.metadata import PYTHON_VERSION, JsonObject, Origin, SavepointInfo, own_states, sink_positions
 from dsv2.savepoint.row_edits import DropOperator, DropState, Edit, FilterKeys, MapState, RenameOperator, RenameState
-from dsv2.savepoint.source_positions import check_first_position, check_new_position
-from dsv2.savepoint.source_replays import with_values
+from dsv2.savepoint.source_positions import check_first_position, check_new_position, with_values
 from dsv2.savepoint.table_state import GivenState, StateData, is_on_spark
 from dsv2.state import StateDeclaration
 from dsv2.state.types import classes_in

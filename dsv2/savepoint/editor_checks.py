@@ -18,7 +18,7 @@ from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.migrations import split_name
-from dsv2.savepoint.buckets import RowBuckets
+from dsv2.savepoint.difference import RowBuckets
 from dsv2.savepoint.metadata import JsonObject, SavepointInfo
 from dsv2.savepoint.table_state import GivenState, StateData, local_values
 from dsv2.savepoint.tables import TableId

@@ -16,7 +16,7 @@ from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint.contents import ContentsTable, contents_of, window_state
 from dsv2.savepoint.difference import SavepointDifference, difference
-from dsv2.savepoint.edited_savepoint import Draft
+from dsv2.savepoint.edit_writer import Draft
 from dsv2.savepoint.editor import SavepointEditor
 from dsv2.savepoint.editor_checks import listed
 from dsv2.savepoint.metadata import Origin, SavepointInfo, SinkPosition

@@ -2,9 +2,8 @@
 
 from dsv2.sinks.files import FileSink, FileSinkFormat
 from dsv2.sinks.info import SinkInfo, SinkRunInfo
-from dsv2.sinks.limit import DriverLimit
 from dsv2.sinks.parallel import ParallelSink, SinkBatch
-from dsv2.sinks.sink import CollectSink, DriverSink, ForeachBatchSink, PrintSink, Sink
+from dsv2.sinks.sink import CollectSink, DriverLimit, DriverSink, ForeachBatchSink, PrintSink, Sink
 
 __all__ = (
     "CollectSink",

@@ -5,8 +5,7 @@ from dsv2.sources.assignment import AssigningEnumerator, AssignmentState, Assign
 from dsv2.sources.base import BaseSource
 from dsv2.sources.dataframe import ContinuedDataFrameSource, DataFrameSource
 from dsv2.sources.hybrid import HybridSource, HybridSplit, HybridState
-from dsv2.sources.indexed import CollectionSource, DataGeneratorSource, IndexedSource
-from dsv2.sources.schedule import Halt, ReadSchedule
+from dsv2.sources.indexed import CollectionSource, DataGeneratorSource, Halt, IndexedSource, ReadSchedule
 from dsv2.sources.serializers import DataclassSerializer, JsonValue, Serializer
 from dsv2.sources.source import (
     Portion,

@@ -1,7 +1,6 @@
 """The interface between a runtime and extensions or built-in functions. User programs do not need it."""
 
-from dsv2.spi.async_function import AsyncFunction
-from dsv2.spi.collector import StampingCollector, stamping_collector
+from dsv2.spi.collector import StampedSideOutput, StampingCollector, stamping_collector
 from dsv2.spi.columnar_function import ColumnarFunction
 from dsv2.spi.failures import FailedCallbackError, FailedRecordError
 from dsv2.spi.keyed_columns import KeyedColumns
@@ -18,9 +17,8 @@ from dsv2.spi.kinds import (
     WrappingFunction,
     comes_with,
 )
-from dsv2.spi.process_function import Position, ProcessFunction
+from dsv2.spi.process_function import AsyncFunction, Position, ProcessFunction
 from dsv2.spi.return_check import check_returned, refuse_returned
-from dsv2.spi.side_output import StampedSideOutput
 from dsv2.spi.state import KeyEntry, Pane, Panes, PartitionAccess, partition_access
 from dsv2.spi.timestamps import check_timestamp, check_window_end, greatest_timestamp, last_of
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+from dsv2.model.async_settings import AsyncSettings
 from dsv2.model.output_tag import OutputTag
 from dsv2.state import StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
@@ -132,3 +134,14 @@ def no_output_until_end_of_input(function_class: F) -> F:
     """
     setattr(function_class, _AT_END, True)
     return function_class
+
+
+IN_contra = TypeVar("IN_contra", contravariant=True)
+OUT_co = TypeVar("OUT_co", covariant=True)
+
+
+class AsyncFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):
+    """A function with one input and one output that processes several records at the same time."""
+
+    async_settings: AsyncSettings = AsyncSettings()
+    """Limits and order of the calls. Set it in the class or in the constructor."""

@@ -4,7 +4,6 @@ A function declares a watermark with ``new_builder`` (Flink ``WatermarkDeclarati
 watermark manager of its context, and receives watermarks in ``on_watermark``, combined over the channels of the input.
 """
 
-from dsv2.watermark.barrier import BarrierWait, WhenExceeded
 from dsv2.watermark.builder import (
     BoolWatermarkBuilder,
     DataWatermarkBuilder,
@@ -24,6 +23,7 @@ from dsv2.watermark.combination_function import (
     Quantile,
 )
 from dsv2.watermark.declaration import (
+    BarrierWait,
     BoolWatermarkCombinationFunction,
     BoolWatermarkDeclaration,
     LongWatermarkDeclaration,
@@ -32,6 +32,7 @@ from dsv2.watermark.declaration import (
     WatermarkCombinationPolicy,
     WatermarkDeclaration,
     WatermarkHandlingStrategy,
+    WhenExceeded,
 )
 from dsv2.watermark.delivery import DeliverWhen, WatermarkDelivery
 from dsv2.watermark.handling import WatermarkHandlingResult

@@ -17,15 +17,117 @@ channels.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from dsv2.watermark import WatermarkDeclaration
-from dsv2.watermark.barrier_rules import BarrierRules
+from dsv2.watermark.barrier_combiner import BarrierCombiner
 from dsv2.watermark.combiner import combination_of, new_combiner
-from dsv2.watermark.combiner_rules import CombinerRules, State, in_all, renumbered
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, EventTimeCombiner
+
+State: TypeAlias = tuple[Any, ...]
+"""A snapshot of a combiner."""
+
+
+class CombinerRules(ABC):
+    """The rules for the combiners of one identifier."""
+
+    @abstractmethod
+    def new(self, channels: int, idle: Collection[int], ended: Collection[int]) -> State:
+        """The state of a new combiner over ``channels`` channels, some of them idle or ended."""
+
+    @abstractmethod
+    def renumbered(self, state: State, numbers: Mapping[int, int]) -> State:
+        """Give the channels in ``numbers`` other numbers, and forget the others."""
+
+    @abstractmethod
+    def joined(self, states: Sequence[State], has: Sequence[Collection[int]], blocked: Collection[int]) -> State:
+        """Merge states of several subtasks.
+
+        Args:
+            states: The states.
+            has: The channels that each of the subtasks has.
+            blocked: The channels that are blocked by an aligned watermark with this identifier.
+        """
+
+    def joined_inputs(self, states: Sequence[State], inputs: Collection[int]) -> State:
+        """Merge states of combiners over the inputs of an operator in several subtasks."""
+        return self.joined(states, [inputs] * len(states), ())
+
+    @abstractmethod
+    def replaced(
+        self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: Collection[int]
+    ) -> State:
+        """Replace channels.
+
+        Args:
+            state: The state over the old channels.
+            old: The number of old channels.
+            new: The number of new channels.
+            former: The old channels that follow the new ones.
+            idle: Whether the new channels are idle.
+            ended: The old channels that have ended. If all have, so have the new ones.
+        """
+
+
+def renumbered(channels: Iterable[int], numbers: Mapping[int, int]) -> tuple[int, ...]:
+    """Return the new numbers of those channels that have one."""
+    return tuple(sorted(numbers[channel] for channel in channels if channel in numbers))
+
+
+def in_all(found: Sequence[Collection[int]], has: Sequence[Collection[int]]) -> tuple[int, ...]:
+    """The channels that are in ``found`` of every subtask that has them."""
+    everyone = sorted(set[int]().union(*has))
+    pairs = [(set(of_one), set(channels)) for of_one, channels in zip(found, has, strict=True)]
+    return tuple(c for c in everyone if all(c in of_one for of_one, channels in pairs if c in channels))
+
+
+class BarrierRules(CombinerRules):
+    """For ``BarrierCombiner``. A channel stays blocked until its id is complete in every subtask.
+
+    New channels know which id is complete, so they cannot deliver it again. They must send a greater one.
+    """
+
+    def new(self, channels: int, idle: Collection[int], ended: Collection[int]) -> State:
+        return BarrierCombiner(channels, {*idle, *ended}).snapshot()
+
+    def renumbered(self, state: State, numbers: Mapping[int, int]) -> State:
+        completed, last, since, behind, inactive, open_since = state
+        parts = (_with_numbers(part, numbers) for part in (last, since, behind))
+        return completed, *parts, renumbered(inactive, numbers), open_since
+
+    def joined(self, states: Sequence[State], has: Sequence[Collection[int]], blocked: Collection[int]) -> State:
+        opened = [state[5] for state in states if state[5] is not None]
+        known = [state[0] for state in states if state[0] is not None or state[5] is not None]
+        completed = None if not known or None in known else min(known)
+        last: dict[int, Any] = {}
+        since: dict[int, int] = {}
+        behind: dict[int, int] = {}
+        for state in states:
+            for channel, value in state[1]:
+                last[channel] = min(value, last.get(channel, value))
+            for channel, time in state[2]:
+                since[channel] = min(time, since.get(channel, time))
+            for channel, records in state[3]:
+                behind[channel] = behind.get(channel, 0) + records
+        if opened:  # what is complete in some subtasks only is not complete
+            ahead = [c for c, value in last.items() if completed is None or value > completed]
+            since = {channel: since.get(channel, min(opened)) for channel in ahead}
+        parts = (tuple(sorted(part.items())) for part in (last, since, behind))
+        return completed, *parts, in_all([state[4] for state in states], has), min(opened, default=None)
+
+    def replaced(
+        self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: Collection[int]
+    ) -> State:
+        numbers = {channel: new + number for number, channel in enumerate(former)}
+        *kept, inactive, open_since = self.renumbered(state, numbers)
+        return *kept, (*(range(new) if idle or len(ended) == old else ()), *inactive), open_since
+
+
+def _with_numbers(pairs: Iterable[tuple[int, Any]], numbers: Mapping[int, int]) -> tuple[tuple[int, Any], ...]:
+    return tuple(sorted((numbers[channel], value) for channel, value in pairs if channel in numbers))
 
 
 class DeclaredRules(CombinerRules):

@@ -1,18 +1,22 @@
 """Watermark declarations: the identifier of a watermark, how it is combined and whether it is forwarded (FLIP-467).
 
 Functions return declarations from ``declare_watermarks``. A declaration applies to the whole job.
+
+The scope of a watermark, that is the operators that act on it and how long a value counts, is part of the declaration.
+So an identifier means the same in the whole job, and is checked when the plan is built.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Enum
-from typing import Any, Generic, TypeAlias
+from typing import Any, Final, Generic, TypeAlias
 
 from typing_extensions import TypeIs, TypeVar
 
+from dsv2.checks.arguments import as_choice, as_milliseconds, is_whole_number
 from dsv2.errors import InvalidWatermarkError, WatermarkDeclarationError
-from dsv2.watermark.barrier import BarrierWait
 from dsv2.watermark.combination_function import (
     AtLeastChannels,
     CustomCombination,
@@ -22,9 +26,111 @@ from dsv2.watermark.combination_function import (
     is_idempotent,
 )
 from dsv2.watermark.delivery import Delivery, WatermarkDelivery
-from dsv2.watermark.scope import EVERYWHERE, WatermarkScope
 from dsv2.watermark.value_type import BOOL, LONG, ValueType
 from dsv2.watermark.watermark import BoolWatermark, LongWatermark, Watermark
+
+
+class WhenExceeded(Enum):
+    """The consequence when a barrier has waited for too long, or holds too many records.
+
+    ``FAIL``: The job fails. The error names the channels that are missing.
+    ``PROCEED``: The barrier is delivered without them. If their barrier arrives later, their records before it were
+    late: they belong to a later part than they should.
+    """
+
+    FAIL = "fail"
+    PROCEED = "proceed"
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierWait:
+    """Marks a watermark declaration as a barrier, and limits how long it waits. ``barrier`` of a builder creates it.
+
+    Attributes:
+        timeout_ms: For how long a channel may be blocked, in ms of processing time. None: forever.
+        max_records: How many records a subtask may hold behind the barrier. None: any number.
+        when_exceeded: What happens beyond either limit.
+    """
+
+    timeout_ms: int | None = None
+    max_records: int | None = None
+    when_exceeded: WhenExceeded = WhenExceeded.FAIL
+
+    def __str__(self) -> str:
+        limits = [] if self.timeout_ms is None else [f"for at most {timedelta(milliseconds=self.timeout_ms)}"]
+        limits += [] if self.max_records is None else [f"holds at most {self.max_records:,} records"]
+        if not limits:
+            return "waits without a limit"
+        then = "then the job fails" if self.when_exceeded is WhenExceeded.FAIL else "then proceeds"
+        return f"waits {' and '.join(limits)}, {then}"
+
+    @staticmethod
+    def of(timeout: timedelta | None, max_records: int | None, when_exceeded: WhenExceeded | str) -> BarrierWait:
+        """Check the arguments that a user passed.
+
+        Raises:
+            WatermarkDeclarationError: One of them is invalid, or there is no limit to exceed.
+        """
+        error = WatermarkDeclarationError
+        chosen = as_choice(WhenExceeded, when_exceeded, "when_exceeded", error=error)
+        timeout_ms = None if timeout is None else as_milliseconds(timeout, "timeout", at_least=1, error=error)
+        if max_records is not None and not (is_whole_number(max_records) and max_records >= 0):
+            raise error(f"max_records must be a whole number of 0 or more, or None, not {max_records!r}.")
+        if chosen is WhenExceeded.PROCEED and timeout is None and max_records is None:
+            raise error("when_exceeded='proceed' needs a limit: pass timeout or max_records as well.")
+        return BarrierWait(timeout_ms, max_records, chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkScope:
+    """The scope of a watermark. The default is every operator that it reaches, without a limit in time.
+
+    Attributes:
+        uids: The operators that act on it, sorted. If there are ``groups`` as well, these and those.
+        groups: The groups of operators that act on it, sorted.
+        expires_after_ms: The processing time in ms after which the value of a channel no longer counts, unless it was
+            sent again. None: it counts until another one replaces it.
+        key_type: The type of the keys of a per-key watermark. None: it is not about keys.
+    """
+
+    uids: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    expires_after_ms: int | None = None
+    key_type: type[Any] | None = None
+
+    @property
+    def is_addressed(self) -> bool:
+        """True if only some operators act on the watermark."""
+        return bool(self.uids or self.groups)
+
+    @staticmethod
+    def checked_names(names: tuple[str, ...], known: tuple[str, ...], what: str) -> tuple[str, ...]:
+        """Return the names in ``known`` and those that a user passes, sorted and each once.
+
+        Args:
+            names: The names that were passed.
+            known: The names that were passed before.
+            what: What they name, for the error message.
+
+        Raises:
+            WatermarkDeclarationError: There is none, or one is not a non-empty string.
+        """
+        if not names:
+            raise WatermarkDeclarationError(f"Pass at least one {what}.")
+        for name in names:
+            if not isinstance(name, str) or not name.strip():
+                raise WatermarkDeclarationError(f"A {what} must be a non-empty string, not {name!r}.")
+        return tuple(sorted({*known, *names}))
+
+    @staticmethod
+    def checked_lifetime(duration: timedelta) -> int:
+        """Return ``duration`` in ms. Raises ``WatermarkDeclarationError`` unless it is a duration of at least 1 ms."""
+        return as_milliseconds(duration, "duration", at_least=1, error=WatermarkDeclarationError)
+
+
+EVERYWHERE: Final = WatermarkScope()
+"""The scope of a watermark that every operator acts on that it reaches, and that does not expire."""
+
 
 V = TypeVar("V", default=Any)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Self, TypeVar
 
+from dsv2.watermark.declaration import EVERYWHERE, WatermarkScope
 from dsv2.watermark.keyed import Buildable, PerKeyBuilder
-from dsv2.watermark.scope import EVERYWHERE, WatermarkScope
 
 V = TypeVar("V")
 K = TypeVar("K", bound=Hashable)

@@ -11,7 +11,6 @@ from typing_extensions import TypeVar
 from dsv2.checks.arguments import as_choice, is_number, is_whole_number
 from dsv2.checks.missing_methods import missing_method
 from dsv2.errors import WatermarkDeclarationError
-from dsv2.watermark.barrier import BarrierWait, WhenExceeded
 from dsv2.watermark.combination_function import (
     AtLeastChannels,
     GeneralCombinationFunction,
@@ -19,11 +18,13 @@ from dsv2.watermark.combination_function import (
     is_idempotent,
 )
 from dsv2.watermark.declaration import (
+    BarrierWait,
     NumericWatermarkCombinationFunction,
     WatermarkCombinationFunction,
     WatermarkCombinationPolicy,
     WatermarkDeclaration,
     WatermarkHandlingStrategy,
+    WhenExceeded,
 )
 from dsv2.watermark.delivery import DeliverWhen, Delivery, WatermarkDelivery
 from dsv2.watermark.laws import checked_combination

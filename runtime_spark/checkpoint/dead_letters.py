@@ -13,7 +13,7 @@ from dsv2.dead_letters.replay import PendingReplay, pending_replay
 from dsv2.dead_letters.store import JobLetters, LetterWriter
 from dsv2.graph import OperatorKind, Plan
 from dsv2.jobs.handle import RunOptions
-from dsv2.savepoint.source_replays import replayed
+from dsv2.savepoint.source_positions import replayed
 from runtime_spark.checkpoint.record import JobRecord
 from runtime_spark.frames.failures import usable
 from runtime_spark.frames.state_key import StateKey

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -11,15 +12,39 @@ from pyspark.sql import DataFrame, SparkSession
 from dsv2.errors import SerializationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.model.record_batch import RecordBatch
-from dsv2.runtime.exchange.control_log import Control
+from dsv2.runtime.exchange.control_log import Control, pack_controls, unpack_controls
 from dsv2.runtime.exchange.frames import Frame
-from dsv2.runtime.exchange.packed_controls import pack_controls, unpack_controls
 from dsv2.runtime.exchange.position_tracing import TracedBatch
 from dsv2.runtime.report.driver_limits import DriverLimits
 from dsv2.runtime.report.short_repr import shorten
+from dsv2.runtime.report.subtask_report import short, whole
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
-from runtime_spark.frames.report_rows import encode_reports
+
+SPAN = "span"
+"""The entry with the times at which a subtask began and ended a micro-batch, in ms since the epoch."""
+
+_TIMES = (SPAN, "user_ns")
+
+
+def encode_reports(reports: Iterable[dict[str, Any]]) -> bytes:
+    """Return the payload of a row that carries ``reports``."""
+    return json.dumps([short(report) for report in reports], separators=(",", ":")).encode()
+
+
+def decode_reports(payload: bytes) -> list[dict[str, Any]]:
+    """Return the reports in the result of ``encode_reports``."""
+    return [whole(entry) for entry in json.loads(payload)]
+
+
+def distinct_reports(payloads: Iterable[bytes]) -> list[dict[str, Any]]:
+    """Return the reports of tasks some of which may have been repeated. These report the same, but for the times."""
+    distinct: dict[str, list[dict[str, Any]]] = {}
+    for reports in map(decode_reports, payloads):
+        same = [{name: value for name, value in report.items() if name not in _TIMES} for report in reports]
+        distinct.setdefault(json.dumps(same), reports)
+    return [report for reports in distinct.values() for report in reports]
+
 
 ROW_SCHEMA = "slot int, channel int, seq long, payload binary"
 COLUMNS = ("slot", "channel", "seq", "payload")

@@ -22,8 +22,7 @@ from dsv2.runtime.report.remedies import TO_TRACE, with_ways_out
 from dsv2.views.notebook import NotebookHandle
 from runtime_spark.checkpoint.dead_letters import letters_in
 from runtime_spark.frames.failures import job_failure
-from runtime_spark.job.running_tasks import what_runs
-from runtime_spark.job.task_times import batch_phases, task_times
+from runtime_spark.job.task_times import batch_phases, task_times, what_runs
 from runtime_spark.platform.job_group import job_group
 from runtime_spark.sink.sinks import SinkWriter
 

@@ -34,14 +34,13 @@ from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.state_key import StateKey
 from runtime_spark.frames.state_limit import StateSizes
 from runtime_spark.job.progress_thread import ProgressThread, QueryView, WrittenBatch
-from runtime_spark.job.running_tasks import what_runs
 from runtime_spark.job.runtime_view import runtime_view
-from runtime_spark.job.task_times import SparkTimes, spark_times, task_times
+from runtime_spark.job.task_times import SparkTimes, spark_times, task_times, what_runs
 from runtime_spark.savepoint.create import check_unused_path, take_savepoint
 from runtime_spark.sink.publisher import Publisher
 from runtime_spark.sink.sinks import SinkWriter
 from runtime_spark.source.source_reports import ReportArchive
-from runtime_spark.source.split_files import SplitFiles
+from runtime_spark.source.split_feed import SplitFiles
 
 _TO_NAME_THE_RECORD = "Start the job again: it repeats the micro-batch, and the error names the position of the record."
 _POLL_SECONDS = 0.002

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.report.phases import COMMIT, PLANNING, SINKS, SOURCE, level
-from runtime_spark.frames.report_rows import SPAN
+from runtime_spark.frames.rows import SPAN
+from runtime_spark.sink.sinks import SinkWriter
 
 _PLANNING: Final = ("latestOffset", "getBatch", "queryPlanning", "walCommit")
 _COMMIT: Final = ("commitOffsets", "commitBatch")
@@ -95,3 +97,15 @@ def batch_phases(levels: int, tasks: TaskTimes, *, planning: float, written_at: 
 
 def _phase(plan: Plan, operator: Operator) -> str:
     return SOURCE if operator.kind is OperatorKind.SOURCE else level(plan.depths[operator.id])
+
+
+def what_runs(writer: SinkWriter, spark: SparkSession, doing: str) -> str:
+    """Describe what has not returned: a sink on the driver, or tasks. ``doing``: What Spark itself says about it."""
+    if (sink := writer.writes_to) is not None:
+        return f"the function of the sink {sink}, defined at {sink.location}, has not returned"
+    numbers = writer.tasks.running(spark)
+    found = [name for number in numbers for name in writer.tasks.subtasks_in(number)]
+    running = (
+        f"; tasks {', '.join(map(str, numbers))} are running, which may contain {'; '.join(found)}" if found else ""
+    )
+    return f"Spark reports {doing!r}{running}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -127,3 +128,16 @@ def _finder(modules: tuple[str, ...]) -> Any:
         return f"{platform.python_version()}, {sys.executable}, on {socket.gethostname()}", version, missing
 
     return find
+
+
+def use_this_python(spark: SparkSession) -> None:
+    """Let the Python workers of a local session run the Python of this program, instead of any ``python3``.
+
+    Not if the user has set PYSPARK_PYTHON or ``spark.pyspark.python``; and not on a cluster, whose machines may not
+    have this Python in the same place.
+    """
+    context: Any = getattr(spark, "sparkContext", None)
+    if context is None or "PYSPARK_PYTHON" in os.environ or not sys.executable:
+        return
+    if context.master.startswith("local") and context.getConf().get("spark.pyspark.python") is None:
+        context.pythonExec = sys.executable

@@ -11,7 +11,7 @@ from pyspark.storagelevel import StorageLevel
 from dsv2.base.folders import Folder
 from dsv2.dead_letters.replay import PendingReplay
 from dsv2.savepoint.metadata import Origin, SavepointInfo, sink_positions, write_info
-from dsv2.savepoint.source_replays import with_values
+from dsv2.savepoint.source_positions import with_values
 from dsv2.savepoint.writer import check_unused
 from runtime_spark.checkpoint.generations import current_generation
 from runtime_spark.checkpoint.record import JobRecord, read_record

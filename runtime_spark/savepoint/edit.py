@@ -18,8 +18,7 @@ from dsv2.errors import ConfigurationError
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.rows import RowKind, StateRow
-from dsv2.savepoint.edit_writer import check_new_folder, remove_unfinished
-from dsv2.savepoint.edited_savepoint import Draft, Given
+from dsv2.savepoint.edit_writer import Draft, Given, check_new_folder, remove_unfinished
 from dsv2.savepoint.metadata import write_info
 from dsv2.savepoint.row_edits import Edit, edit_rows
 from dsv2.savepoint.table_state import GivenState, columns_of, is_on_spark, local_values

@@ -18,8 +18,7 @@ from dsv2.graph.sections import Passage
 from dsv2.model.context import RuntimeExecutionMode
 from runtime_spark.frames.failures import marked_failures
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
-from runtime_spark.frames.report_rows import distinct_reports
-from runtime_spark.frames.rows import decode_frame
+from runtime_spark.frames.rows import decode_frame, distinct_reports
 from runtime_spark.frames.schema import RecordWriter, check_readable, schema_of
 from runtime_spark.frames.worker import load_job, patient_collector
 from runtime_spark.platform.connect import check_passages_on

@@ -8,14 +8,17 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any, get_args, get_origin
 
+from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from dsv2.base.optional_types import without_none
+from dsv2.connectors.files.sink_writer import SchemaCheck
 from dsv2.errors import SchemaError
 from dsv2.file_log.schema import fields_of
-from dsv2.graph import Operator, Plan
+from dsv2.graph import Operator, Plan, sink_checks
 from dsv2.graph.record_types import declared_type
-from runtime_spark.frames.schema import RecordWriter
+from dsv2.sinks import FileSink
+from runtime_spark.frames.schema import RecordWriter, schema_of
 
 _EXAMPLES: dict[Any, Any] = {
     bool: True,
@@ -82,3 +85,13 @@ def _is_writable(value: Any, field: t.StructField) -> bool:
     except SchemaError:
         return False
     return True
+
+
+def with_schema_checks(spark: SparkSession, plan: Plan) -> Plan:
+    """Return ``plan`` with checks of the schema before file sinks that have an error policy."""
+    time_zone = str(spark.conf.get("spark.sql.session.timeZone"))
+
+    def check(sink: FileSink[object], name: str) -> SchemaCheck[object]:
+        return SchemaCheck(RecordWriter(schema_of(sink.schema), name, time_zone), sink.partition_by, name)
+
+    return sink_checks.with_schema_checks(plan, check)

@@ -25,8 +25,7 @@ from dsv2.runtime.report.failure_limits import FailureLimits
 from dsv2.runtime.report.sink_calls import write_on_driver
 from dsv2.sinks import DriverSink, FileSink, FileSinkFormat, ParallelSink, SinkRunInfo
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
-from runtime_spark.frames.report_rows import decode_reports
-from runtime_spark.frames.rows import COLUMNS, decode_frame
+from runtime_spark.frames.rows import COLUMNS, decode_frame, decode_reports
 from runtime_spark.frames.schema import schema_of
 from runtime_spark.frames.tasks import Tasks
 from runtime_spark.frames.worker import load_job, patient_collector

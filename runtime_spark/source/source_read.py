@@ -14,8 +14,7 @@ from dsv2.runtime.sources.offsets import ReaderOrder
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_reading import SplitReading
 from dsv2.sources import BaseSource, IndexedSource, Source
-from runtime_spark.frames.report_rows import SPAN
-from runtime_spark.frames.rows import OUTPUT_BYTES, FrameEncoder, Row
+from runtime_spark.frames.rows import OUTPUT_BYTES, SPAN, FrameEncoder, Row
 from runtime_spark.frames.worker import WorkerJob
 from runtime_spark.platform.closures import from_bytes
 

@@ -32,8 +32,7 @@ from runtime_spark.source.indexed_feed import IndexedFeed, StartFeed, TickFeed
 from runtime_spark.source.source_class import frame_source_class
 from runtime_spark.source.source_read import IndexRange
 from runtime_spark.source.source_reports import FileBoard, ReportFile
-from runtime_spark.source.split_feed import SplitFeed, whole_orders
-from runtime_spark.source.split_files import ObservedFeed
+from runtime_spark.source.split_feed import ObservedFeed, SplitFeed, whole_orders
 
 _STARTS = itertools.count()  # Spark warns when a name is registered again
 

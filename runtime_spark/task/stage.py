@@ -28,13 +28,13 @@ from dsv2.runtime.operator.subtask_restore import SubtaskRestore
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_store import PageStores, in_blob
 from runtime_spark.frames.failures import marked_failures
-from runtime_spark.frames.report_rows import SPAN
 from runtime_spark.frames.row_payload import decode_rows
 from runtime_spark.frames.rows import (
     COLUMNS,
     ORDER_CHANNEL,
     OUTPUT_BYTES,
     RESTORE_CHANNEL,
+    SPAN,
     FrameEncoder,
     Row,
     decode_frame,

@@ -16,8 +16,8 @@ import pytest
 from components.postgres import PostgresServer
 from dsv2 import JobError
 from dsv2.connectors.postgres import PostgresSink
-from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.server import Connection, Server
+from dsv2.connectors.postgres.settings import PostgresConnection
 from dsv2.model import RecordBatch
 from dsv2.sinks import SinkBatch, SinkInfo
 from tests.followed import Run, Table

@@ -14,10 +14,9 @@ import pytest
 
 from dsv2 import CollectSink, DeadLetter, ErrorPolicy
 from dsv2.connectors.postgres import PostgresSink, RowChange, drop_replication
-from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.log import Log
 from dsv2.connectors.postgres.server import Server
-from dsv2.connectors.postgres.settings import ReplicationSettings
+from dsv2.connectors.postgres.settings import PostgresConnection, ReplicationSettings
 from dsv2.jobs.handle import Trigger
 from dsv2.model import RecordBatch, RecordPosition
 from dsv2.runtime.sources.offsets import orders

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from dsv2.watermark import WatermarkHandlingStrategy
-from dsv2.watermark.scope import WatermarkScope
+from dsv2.watermark.declaration import WatermarkScope
 from tests.proofs.behaviour import ECHO, OWN, Behaviour
 from tests.proofs.bounds import Bounds
 from tests.proofs.components import subtask_component

@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy, new_builder
-from dsv2.watermark.barrier import WhenExceeded
+from dsv2.watermark.declaration import WhenExceeded
 from tests.proofs.barrier_facts import BarrierFacts
 from tests.proofs.barrier_model import BARRIER, Limits
 from tests.proofs.bounds import WIDE, Bounds

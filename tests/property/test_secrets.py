@@ -24,10 +24,10 @@ from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
 from dsv2.connectors.kafka.client_errors import failure_of
 from dsv2.connectors.kafka.client_log import KafkaClientLog
 from dsv2.connectors.kafka.connection import KafkaConnection
-from dsv2.connectors.kafka.option_names import OPTION_NAMES
+from dsv2.connectors.kafka.option_check import OPTION_NAMES
 from dsv2.connectors.postgres import PostgresSink, PostgresSource
-from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.server import Server
+from dsv2.connectors.postgres.settings import PostgresConnection
 from dsv2.errors import Dsv2Error, JobError
 from dsv2.sinks import FileSink, SinkInfo
 from tests.durations import ms

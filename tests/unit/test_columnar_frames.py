@@ -16,9 +16,8 @@ from dsv2.arrow import records_of, schema_of
 from dsv2.arrow.records import ArrowWholeNumbers, table_of
 from dsv2.base.columnar import Columnar, WholeNumbers
 from dsv2.model.record_batch import RecordBatch
-from dsv2.runtime.exchange.column_buffer import COLUMNAR_FRAME_RECORDS
 from dsv2.runtime.exchange.edges import new_edge
-from dsv2.runtime.exchange.frames import ChannelWriter, Frame
+from dsv2.runtime.exchange.frames import COLUMNAR_FRAME_RECORDS, ChannelWriter, Frame
 from tests.support import elements, local_environment, one_input, operator_named, unpacked, watermark
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from dsv2.cli import main, type_check
+from dsv2.cli import job, main
 from dsv2.cli.main import new_parser
 from tests.documents import ROOT
 
@@ -382,14 +382,14 @@ def test_check_reports_what_mypy_finds(run: Run, monkeypatch: pytest.MonkeyPatch
             assert command[-2:] == ["-m", "jobs"]
             return subprocess.CompletedProcess(command, code, text, "")
 
-        monkeypatch.setattr("dsv2.cli.type_check.subprocess.run", call)
+        monkeypatch.setattr("dsv2.cli.job.subprocess.run", call)
 
     checked(1, "jobs.py:1: error: wrong\n")
     code, out, _ = run("check", "jobs:numbers")
     assert (code, out) == (1, "Types: jobs.py:1: error: wrong\njobs:numbers: has errors\n")
     checked(0, "Success\n")
     assert run("check", "jobs:numbers")[:2] == (0, "Types: Success\njobs:numbers: no errors\n")
-    monkeypatch.setattr(type_check, "find_spec", lambda name: None)
+    monkeypatch.setattr(job, "find_spec", lambda name: None)
     assert "Types were not checked: mypy is not installed" in run("check", "jobs:numbers")[1]
     assert json.loads(run("check", "jobs:numbers", "--json")[1])["types"] == "not checked"
 

@@ -8,11 +8,9 @@ import pytest
 
 from dsv2.base.secrets import ClientOptions
 from dsv2.connectors.kafka import KafkaSource, OffsetsInitializer, values
-from dsv2.connectors.kafka.option_check import check_options
-from dsv2.connectors.kafka.option_names import OPTION_NAMES
+from dsv2.connectors.kafka.option_check import OPTION_NAMES, check_options
 from dsv2.connectors.postgres import PostgresSink, PostgresSource
-from dsv2.connectors.postgres.connection import PostgresConnection
-from dsv2.connectors.postgres.settings import parse_table_name
+from dsv2.connectors.postgres.settings import PostgresConnection, parse_table_name
 from dsv2.errors import ConfigurationError
 from tests.durations import ms
 

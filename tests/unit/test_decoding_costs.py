@@ -13,8 +13,8 @@ import pytest
 
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde import nodes
-from dsv2.runtime.serde.arrow_messages import is_compressed
 from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.package_values import is_compressed
 from dsv2.runtime.serde.type_registry import TypeRegistry
 
 DEPTH = 50  # 2 ** 50 hashes

@@ -18,7 +18,7 @@ from dsv2.sinks import FileSink
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.worker import pack_job
 from runtime_spark.sink.file_sinks import FileSinkWriter
-from runtime_spark.sink.sink_checks import with_schema_checks
+from runtime_spark.sink.sink_types import with_schema_checks
 
 
 class Word(NamedTuple):

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from dsv2.errors import CorruptDataError
 from dsv2.model.record_batch import RecordBatch
-from dsv2.runtime.exchange.control_log import END, START, STATUS, WATERMARK, Control
+from dsv2.runtime.exchange.control_log import END, START, STATUS, WATERMARK, Control, pack_controls, unpack_controls
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS
-from dsv2.runtime.exchange.packed_controls import pack_controls, unpack_controls
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from runtime_spark.frames.layout import Layout

@@ -18,7 +18,7 @@ from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.subtask_report import new_report, short, whole
 from dsv2.sinks import CollectSink
-from runtime_spark.frames.report_rows import decode_reports, distinct_reports, encode_reports
+from runtime_spark.frames.rows import decode_reports, distinct_reports, encode_reports
 from runtime_spark.job.progress_thread import ProgressThread, QueryView, WrittenBatch
 from runtime_spark.job.task_times import SparkTimes, TaskTimes, batch_phases, spark_times, task_times
 

@@ -39,8 +39,8 @@ from runtime_spark.frames.session import SESSION_SETTINGS
 from runtime_spark.frames.tasks import Tasks
 from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.job.runtime_view import runtime_view
+from runtime_spark.platform.executors import use_this_python
 from runtime_spark.platform.folders import _Hadoop, _HadoopFolder
-from runtime_spark.platform.worker_python import use_this_python
 from runtime_spark.savepoint.edit import write_on_spark
 
 

@@ -6,7 +6,7 @@ import tracemalloc
 from collections import Counter
 
 from dsv2.runtime.state.rows import RowKind, StateRow
-from dsv2.savepoint.buckets import RowBuckets
+from dsv2.savepoint.difference import RowBuckets
 
 
 def row(number: int, value: bytes = b"") -> StateRow:

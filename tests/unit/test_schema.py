@@ -19,8 +19,7 @@ from dsv2.arrow import records_of
 from dsv2.arrow.records import table_of
 from dsv2.errors import SchemaError
 from dsv2.file_log.schema import fields_of
-from runtime_spark.frames.columns import batch_of
-from runtime_spark.frames.schema import RecordReader, RecordWriter, check_readable, schema_of
+from runtime_spark.frames.schema import RecordReader, RecordWriter, batch_of, check_readable, schema_of
 
 if TYPE_CHECKING:
     Unresolvable = int

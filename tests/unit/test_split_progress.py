@@ -26,8 +26,7 @@ from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.source.frame_source import Planner
 from runtime_spark.source.indexed_feed import IndexedFeed
 from runtime_spark.source.source_reports import ReportFile
-from runtime_spark.source.split_feed import SplitFeed
-from runtime_spark.source.split_files import ObservedFeed, ObservedPlanner, SplitFiles
+from runtime_spark.source.split_feed import ObservedFeed, ObservedPlanner, SplitFeed, SplitFiles
 from tests.spans import Spans
 from tests.support import local_environment, operator_named
 from tests.unit.test_stuck_watermarks import START, Numbers, strategy

@@ -20,8 +20,7 @@ from runtime_spark import StateLayout
 from runtime_spark.frames import state_limit
 from runtime_spark.frames.failures import job_failure
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
-from runtime_spark.frames.report_rows import decode_reports
-from runtime_spark.frames.rows import FrameEncoder
+from runtime_spark.frames.rows import FrameEncoder, decode_reports
 from runtime_spark.frames.state_limit import StateSizes
 from runtime_spark.frames.worker import pack_job
 from runtime_spark.task import stage

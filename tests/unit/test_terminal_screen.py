@@ -11,13 +11,21 @@ from hypothesis import strategies as st
 from dsv2.graph import Plan
 from dsv2.jobs.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress, SubtaskProgress
 from dsv2.jobs.summary import JobSummary
-from dsv2.views.terminal.blocks import can_show_blocks, sparkline
+from dsv2.views.terminal.live_view import Summarizer
 from dsv2.views.terminal.notebook import job_html
 from dsv2.views.terminal.plain import line_of
 from dsv2.views.terminal.screen import job_text
 from dsv2.views.terminal.snapshot import ShownJob
-from dsv2.views.terminal.summarizer import Summarizer
-from dsv2.views.terminal.texts import bytes_text, count_text, duration_text, rate_text, time_text, value_text
+from dsv2.views.terminal.texts import (
+    bytes_text,
+    can_show_blocks,
+    count_text,
+    duration_text,
+    rate_text,
+    sparkline,
+    time_text,
+    value_text,
+)
 from dsv2.watermark.event_time import LONG_MAX
 from tests.fake_jobs import (
     NEWEST,

@@ -12,7 +12,7 @@ import pytest
 
 from dsv2 import JobError
 from dsv2.errors import InvalidWatermarkError, WatermarkDeclarationError
-from dsv2.runtime.exchange.packed_controls import pack_controls, unpack_controls
+from dsv2.runtime.exchange.control_log import pack_controls, unpack_controls
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.watermark import (

@@ -29,12 +29,12 @@ from dsv2.errors import ContractError, SerializationError
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.watermark_report import Cause
 from dsv2.runtime.serde.type_registry import TypeRegistry
-from dsv2.runtime.sources.watermark_values import value_from_json, value_to_json
+from dsv2.runtime.sources.split_watermarks import value_from_json, value_to_json
 from dsv2.streams import WaitForBroadcast
 from dsv2.views.dashboard.json_lines import watermark_text
 from dsv2.views.metrics.samples import samples_of
+from dsv2.views.terminal.live_view import Summarizer
 from dsv2.views.terminal.plain import line_of
-from dsv2.views.terminal.summarizer import Summarizer
 from dsv2.views.terminal.texts import value_text
 from dsv2.watermark.holders import Order, holders_of_value, order_of
 from tests.spans import Spans

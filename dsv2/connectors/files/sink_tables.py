@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from dsv2.connectors.files.directory import Directory, SourceFile
-from dsv2.connectors.files.parquet_files import batches_of, open_parquet
+from dsv2.connectors.files.parquet import batches_of, open_parquet
 from dsv2.errors import SchemaError
 from dsv2.file_log import Part
 from dsv2.file_log.description import Description

@@ -8,8 +8,8 @@ from typing import Any
 
 from dsv2.connectors.formats.avro_types import Convert, Matching, Schema, branches_of, symbols_of
 from dsv2.connectors.formats.avro_values import refused, taker_of_primitive, trusted
+from dsv2.connectors.formats.encoder import Encode, with_fast_path
 from dsv2.connectors.formats.error import FormatError, shown
-from dsv2.connectors.formats.fast_path import Encode, with_fast_path
 from dsv2.connectors.formats.plain_values import plain
 from dsv2.connectors.formats.record_classes import Field, alternatives, fields_of, is_record_class
 

@@ -12,8 +12,8 @@ from uuid import UUID
 
 import msgspec
 
+from dsv2.connectors.formats.encoder import with_fast_path
 from dsv2.connectors.formats.error import FormatError, reason_of, shown
-from dsv2.connectors.formats.fast_path import with_fast_path
 from dsv2.connectors.formats.plain_values import plain
 from dsv2.connectors.formats.record_classes import alternatives, fields_of, is_record_class
 

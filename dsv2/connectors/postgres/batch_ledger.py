@@ -15,9 +15,8 @@ from typing import TypeVar
 import psycopg
 from psycopg import errors, sql
 
-from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.server import Connection, Server, named, statement
-from dsv2.connectors.postgres.settings import TableWriter
+from dsv2.connectors.postgres.settings import PostgresConnection, TableWriter
 from dsv2.connectors.postgres.table_rows import RowError, TableRows
 from dsv2.errors import JobError
 from dsv2.sinks import SinkBatch, SinkInfo

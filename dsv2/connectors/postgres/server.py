@@ -13,8 +13,7 @@ from psycopg import errors, sql
 
 from dsv2.connectors.client_log import ClientLog
 from dsv2.connectors.postgres.adapters import ADAPTERS
-from dsv2.connectors.postgres.connection import PostgresConnection
-from dsv2.connectors.postgres.settings import parse_table_name
+from dsv2.connectors.postgres.settings import PostgresConnection, parse_table_name
 from dsv2.errors import JobError
 
 T = TypeVar("T")

@@ -1,14 +1,118 @@
-"""The settings of ``PostgresSource`` and ``PostgresSink`` that their tasks share."""
+"""The settings of a source or sink of PostgreSQL, and of its connection."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
-from dsv2.connectors.postgres.connection import PostgresConnection
+from dsv2.base.secrets import HIDDEN, hide
+from dsv2.checks.arguments import as_milliseconds
+from dsv2.checks.client_library import require_client_library
 from dsv2.errors import ConfigurationError
+
+# The parts of a conninfo that are shown if they look valid. An unescaped password can end up in any part.
+_SHOWN = {
+    "host": re.compile(r"@?[\w./-]+(,[\w./-]+)*|[0-9a-fA-F:.,]+"),
+    "hostaddr": re.compile(r"[0-9a-fA-F:.,]+"),
+    "port": re.compile(r"[0-9,]+"),
+    "dbname": re.compile(r"[\w$.-]+"),
+    "user": re.compile(r"[\w$.@-]+"),
+}
+_URI = re.compile(r"postgres(?:ql)?://(.*)", re.DOTALL)
+_UNESCAPED = re.compile(r".*/.*@|.*@.*@", re.DOTALL)
+_HOW = (
+    "(It is not shown because it may contain a password.) Write \"host=... dbname=... user=... password='...'\", with "
+    "keywords in lower case and separated by spaces, or 'postgresql://user:password@host/dbname'. The password in a "
+    "URI must be escaped: urllib.parse.quote(password, safe='')."
+)
+
+
+@dataclass(frozen=True, repr=False)
+class PostgresConnection:
+    """A database and how to connect to it. The repr shows no password.
+
+    Attributes:
+        conninfo: The connection string of libpq.
+        retry_timeout_ms: How long to retry while the server does not answer, in ms.
+    """
+
+    conninfo: str
+    retry_timeout_ms: int
+
+    @staticmethod
+    def checked(user: str, conninfo: str, retry_timeout: timedelta) -> PostgresConnection:
+        """Check the arguments of the connector ``user``.
+
+        Raises:
+            ConfigurationError: An argument is invalid, or the client library is not installed.
+        """
+        require_client_library("psycopg", "postgres", user)
+        if not conninfo:
+            raise ConfigurationError(
+                f"{user} requires conninfo: 'host=... dbname=... user=...' or 'postgresql://user@host/dbname'."
+            )
+        retry_timeout_ms = as_milliseconds(retry_timeout, "retry_timeout", at_least=1)
+        _check(user, conninfo)
+        return PostgresConnection(conninfo, retry_timeout_ms)
+
+    def __repr__(self) -> str:
+        return " ".join(f"{part.name}={part.value if part.is_shown else HIDDEN}" for part in _parts(self.conninfo))
+
+    def redacted(self, text: str) -> str:
+        """Return ``text`` with everything hidden that may be a password."""
+        hidden = [
+            part for part in _parts(self.conninfo) if part.is_secret or (part.name in _SHOWN and not part.is_shown)
+        ]
+        return hide(text, [piece for part in hidden for piece in (part.value, *part.value.split(","))])
+
+    def presentable(self, error: Exception) -> Exception | None:
+        """Return ``error`` as the cause of another error; None if it contains a secret, as tracebacks show causes."""
+        return error if self.redacted(str(error)) == str(error) else None
+
+
+@dataclass(frozen=True)
+class _Part:
+    name: str
+    value: str
+    is_secret: bool
+
+    @property
+    def is_shown(self) -> bool:
+        pattern = _SHOWN.get(self.name)
+        return pattern is not None and pattern.fullmatch(self.value) is not None
+
+
+def _parts(conninfo: str) -> list[_Part]:
+    """Parse ``conninfo`` with libpq, which marks secret parts itself. Raises ``psycopg.Error``."""
+    from psycopg.pq import Conninfo
+
+    return [
+        _Part(option.keyword.decode(), option.val.decode(), option.dispchar == b"*")
+        for option in Conninfo.parse(conninfo.encode())
+        if option.val is not None
+    ]
+
+
+def _check(user: str, conninfo: str) -> None:
+    from psycopg import Error
+
+    uri = _URI.match(conninfo)
+    if uri is not None and _UNESCAPED.match(uri.group(1)):
+        raise ConfigurationError(f"{user}: conninfo contains an @ or / that must be escaped, as %40 or %2F. {_HOW}")
+    unreadable = ConfigurationError(f"{user}: libpq cannot parse conninfo. {_HOW}")
+    if "\0" in conninfo:  # libpq would ignore the rest
+        raise unreadable
+    try:
+        parts = _parts(conninfo)
+    except (Error, UnicodeError):
+        raise unreadable from None
+    for part in parts:
+        if part.name in _SHOWN and not part.is_shown and (part.name == "port" or re.search("[;=]", part.value)):
+            raise ConfigurationError(f"{user}: the {part.name} in conninfo is not valid. {_HOW}")
+
 
 T = TypeVar("T")
 

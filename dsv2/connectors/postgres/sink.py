@@ -8,8 +8,7 @@ from functools import partial
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from dsv2.connectors.postgres.connection import PostgresConnection
-from dsv2.connectors.postgres.settings import TableWriter, parse_table_name
+from dsv2.connectors.postgres.settings import PostgresConnection, TableWriter, parse_table_name
 from dsv2.errors import ConfigurationError
 from dsv2.model.resource import Resource
 from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo

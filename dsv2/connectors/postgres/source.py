@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from dsv2.base.record_position import Offset, SplitName
 from dsv2.checks.arguments import as_choice, check_at_least_one
 from dsv2.connectors.postgres.change import RowChange, UndecodedValue
-from dsv2.connectors.postgres.connection import PostgresConnection
-from dsv2.connectors.postgres.settings import LOG_BYTES_PER_BATCH, ReplicationSettings, parse_table_name
+from dsv2.connectors.postgres.settings import (
+    LOG_BYTES_PER_BATCH,
+    PostgresConnection,
+    ReplicationSettings,
+    parse_table_name,
+)
 from dsv2.connectors.postgres.split import LOG, PostgresSplit, lsn_text, parse_lsn
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension

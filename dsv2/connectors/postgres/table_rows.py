@@ -9,9 +9,8 @@ import psycopg
 from psycopg import errors, sql
 
 from dsv2.connectors.postgres.adapters import ColumnRule, plain, rule_of
-from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.server import Connection, Server, listed, named, statement
-from dsv2.connectors.postgres.settings import TableWriter
+from dsv2.connectors.postgres.settings import PostgresConnection, TableWriter
 from dsv2.connectors.postgres.table import table_of
 
 T = TypeVar("T")

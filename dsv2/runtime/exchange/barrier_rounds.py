@@ -12,8 +12,8 @@ from typing import Any, NoReturn, Protocol
 
 from dsv2.errors import JobError
 from dsv2.watermark import WatermarkDeclaration
-from dsv2.watermark.barrier import BarrierWait, WhenExceeded
 from dsv2.watermark.barrier_combiner import BarrierCombiner, BarrierOrderError
+from dsv2.watermark.declaration import BarrierWait, WhenExceeded
 
 BLOCKED = "dsv2-blocked"
 """The identifier by which a gate holds the elements of all channels, instead of that of an aligned watermark."""

@@ -1,8 +1,19 @@
-"""The control elements of an edge, which all of its channels carry."""
+"""The control elements of an edge, which all of its channels carry.
+
+In a frame they are one column of atoms, each of which MessagePack writes in a few bytes: the number of elements,
+whether their values are differences, the number of identifiers, these; then for all elements the positions, the kinds
+with the number of the identifier, and the values. Positions are differences. Values are too if all are integers,
+because the watermarks of a channel mostly rise in small steps.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import sub
 from typing import Any, Final, TypeAlias
+
+from dsv2.errors import CorruptDataError
 
 WATERMARK: Final = 0
 STATUS: Final = 1
@@ -68,3 +79,43 @@ class ControlLog:
         """Remove all elements, after every channel has sent them."""
         self._controls.clear()
         self._shared.clear()
+
+
+_KINDS = 4
+
+
+def pack_controls(controls: Sequence[Control]) -> list[Any]:
+    """Return ``controls`` as a column for ``Codec.seal_columns``."""
+    if not controls:
+        return []
+    positions, kinds, identifiers, values = zip(*controls, strict=True)
+    numbers = {identifier: _KINDS * number for number, identifier in enumerate(dict.fromkeys(identifiers))}
+    codes = [kind + numbers[identifier] for kind, identifier in zip(kinds, identifiers, strict=True)]
+    by_difference = set(map(type, values)) == {int}
+    if by_difference:
+        values = _differences(values)
+    return [len(controls), by_difference, len(numbers), *numbers, *_differences(positions), *codes, *values]
+
+
+def unpack_controls(column: Sequence[Any], owner: str) -> list[Control]:
+    """Return the elements of a column of ``pack_controls``. Raises ``CorruptDataError``, naming ``owner``."""
+    if not len(column):
+        return []
+    try:
+        count, by_difference, different, *rest = column
+        identifiers, positions = rest[:different], rest[different : different + count]
+        codes, values = rest[different + count : different + 2 * count], rest[different + 2 * count :]
+        elements = zip(
+            accumulate(positions),
+            (code % _KINDS for code in codes),
+            (identifiers[code // _KINDS] for code in codes),
+            accumulate(values) if by_difference else values,
+            strict=True,
+        )
+        return list(elements)
+    except (IndexError, TypeError, ValueError) as error:
+        raise CorruptDataError(f"{owner}: the control elements are damaged.") from error
+
+
+def _differences(numbers: Sequence[int]) -> tuple[int, ...]:
+    return (numbers[0], *map(sub, numbers[1:], numbers))

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from dsv2.model.error_policy import ErrorPolicy
 from dsv2.model.record_batch import RecordBatch
+from dsv2.runtime.exchange.collector import HeldEmitter, HeldOutput
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
-from dsv2.runtime.exchange.pending_output import HeldEmitter, HeldOutput
 from dsv2.runtime.operator.attempts import Attempts, EmitLetter
 from dsv2.runtime.operator.function_calls import CallEnvironment, FunctionCalls
 from dsv2.runtime.operator.processors import Processor

@@ -8,8 +8,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from dsv2.errors import UserFunctionError
 from dsv2.model.error_policy import DeadLetter, ErrorPolicy
-from dsv2.runtime.exchange.collector import CurrentTimestamp
-from dsv2.runtime.exchange.pending_output import HeldOutput
+from dsv2.runtime.exchange.collector import CurrentTimestamp, HeldOutput
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.report.letter_buffer import Received

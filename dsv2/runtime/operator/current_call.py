@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from dsv2.errors import ContractError
 from dsv2.graph.builder import caller_location
-from dsv2.runtime.exchange.collector import CurrentTimestamp, OutputCollector
-from dsv2.runtime.exchange.pending_output import HeldOutput
+from dsv2.runtime.exchange.collector import CurrentTimestamp, HeldOutput, OutputCollector
 from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.partition import PartitionState

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dsv2.model.error_policy import ErrorPolicy
+from dsv2.runtime.exchange.collector import HeldOutput
 from dsv2.runtime.exchange.gate import GateListener
-from dsv2.runtime.exchange.pending_output import HeldOutput
 from dsv2.runtime.operator.attempting_calls import AttemptingCalls
 from dsv2.runtime.operator.function_calls import CallEnvironment, FunctionCalls
 from dsv2.runtime.state.undo import UndoLog

@@ -34,8 +34,7 @@ from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.state.page_store import PageStore
 from dsv2.runtime.state.row_loader import RowLoader
 from dsv2.runtime.state.timers import TimerService
-from dsv2.runtime.state.undo import UndoLog
-from dsv2.runtime.state.undoable_store import UndoableKeyedStore
+from dsv2.runtime.state.undo import UndoableKeyedStore, UndoLog
 from dsv2.spi import AsyncFunction
 from dsv2.watermark import BoolWatermark, LongWatermark, Watermark, WatermarkHandlingStrategy
 from dsv2.watermark.event_time import (

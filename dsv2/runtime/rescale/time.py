@@ -11,8 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dsv2.watermark import WatermarkDeclaration
-from dsv2.watermark.channel_rules import rules_of
-from dsv2.watermark.combiner_rules import CombinerRules, State
+from dsv2.watermark.channel_rules import CombinerRules, State, rules_of
 from dsv2.watermark.event_time import LONG_MIN
 
 

@@ -16,11 +16,29 @@ from dsv2.base.columnar import Columnar, WholeNumbers
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.data_types import DataTypes
-from dsv2.runtime.serde.hash_flood import FEW, check_hashes
 from dsv2.runtime.serde.layouts import ClassLayout, EnumLayout, RecordLayout, SubclassLayout
 from dsv2.runtime.serde.nested import Undecoded
 from dsv2.runtime.serde.nodes import ATOMIC, MAX_DEPTH, Node
 from dsv2.runtime.serde.values import CONTAINERS, PLAIN_CLASSES
+
+FEW: Final = 256
+"""So many members may have the same hash."""
+_SEEDED: Final = frozenset({str, bytes})  # their hashes differ between processes, so that bytes cannot choose them
+_OWN_HASHES: Final = range(-(1 << 60), 1 << 60)  # whole numbers with different hashes
+_MOST_ALIKE: Final = 16
+
+
+def check_hashes(members: Sequence[Any]) -> Sequence[Any]:
+    """Return ``members``, which will be hashed. Raises ``CorruptDataError`` if too many have the same hash."""
+    if len(members) <= FEW:
+        return members
+    kinds = set(map(type, members))
+    if kinds <= _SEEDED or (kinds == {int} and min(members) in _OWN_HASHES and max(members) in _OWN_HASHES):
+        return members
+    if len(members) > _MOST_ALIKE * len(set(map(hash, members))):
+        raise CorruptDataError(f"{len(members)} members of a set or keys of a dict have the same few hashes.")
+    return members
+
 
 _CONTAINERS: Final = {container.name: container for container in CONTAINERS.values()}
 _HASHING: Final = frozenset({"dict", "set", "OrderedDict", "Counter", "defaultdict"})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import sys
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping
 from enum import Enum
 from importlib import import_module
 from inspect import isabstract
@@ -23,7 +23,6 @@ from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan, RegisteredType
 from dsv2.model.resource import Resource
 from dsv2.runtime.serde.data_types import L
-from dsv2.runtime.serde.former_names import current_name
 from dsv2.runtime.serde.layouts import (
     ClassLayout,
     EnumLayout,
@@ -58,9 +57,26 @@ from dsv2.watermark import (
     WatermarkHandlingResult,
     WatermarkHandlingStrategy,
 )
+from dsv2.watermark.declaration import WatermarkScope
 from dsv2.watermark.keyed import KeyedWatermark, KeyedWatermarkDeclaration
-from dsv2.watermark.scope import WatermarkScope
 from dsv2.watermark.value_type import BoolType, DataType, FloatType, LongType, SetType, StrType, VectorType
+
+
+def current_name(name: str, former_names: Mapping[str, str]) -> str:
+    """Return what the class with the dotted ``name`` is called now.
+
+    Args:
+        name: Module and qualified name, as they were when a value was stored.
+        former_names: Former name -> current name. Classes that are nested in a renamed class are renamed with it.
+    """
+    outer, nested = name, ""
+    while outer:
+        if (found := former_names.get(outer)) is not None:
+            return found + nested
+        outer, dot, inner = outer.rpartition(".")
+        nested = f"{dot}{inner}{nested}"
+    return name
+
 
 _OURS = (  # a function may emit them as records or store them in a field
     *(Watermark, BoolWatermark, LongWatermark, VectorClock),

@@ -14,7 +14,7 @@ from dsv2.model.error_policy import ErrorPolicy
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.report.failure import NOT_OF_THE_USER, raise_user_failure
 from dsv2.runtime.report.policy_rules import PolicyRules
-from dsv2.runtime.sources.positions import Positions
+from dsv2.runtime.sources.offsets import Positions
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import SplitBatch
 

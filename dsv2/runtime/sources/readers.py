@@ -9,8 +9,7 @@ from typing import Any
 from dsv2.base.clock import Clock
 from dsv2.errors import ContractError
 from dsv2.runtime.sources.offsets import ACTIVE, IDLE, NOTHING_SENT, WATERMARK, ReplayedValue, Report
-from dsv2.runtime.sources.split_watermarks import SplitTime, combined
-from dsv2.runtime.sources.watermark_values import value_to_json
+from dsv2.runtime.sources.split_watermarks import SplitTime, combined, value_to_json
 from dsv2.sources import Portion, ReaderInfo, Serializer, WatermarkStrategy
 from dsv2.watermark import KeyedWatermark, Watermark
 from dsv2.watermark.event_time import SentEventTime

@@ -28,7 +28,7 @@ from dsv2.runtime.report.failure import NO_RECORD
 from dsv2.runtime.report.letter_buffer import LetterBox, Received
 from dsv2.runtime.report.subtask_report import new_report
 from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.sources.positions import Positions
+from dsv2.runtime.sources.offsets import Positions
 from dsv2.spi import BatchFunction, FailedRecordError
 
 

@@ -18,8 +18,16 @@ from dsv2.runtime.operator.time_sender import TimeSender
 from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.decoding import Decoding
-from dsv2.runtime.sources.offsets import ACTIVE, IDLE, ReaderOrder, ReplayedValue, Report, SplitOrder, WatermarkOrder
-from dsv2.runtime.sources.positions import Positions
+from dsv2.runtime.sources.offsets import (
+    ACTIVE,
+    IDLE,
+    Positions,
+    ReaderOrder,
+    ReplayedValue,
+    Report,
+    SplitOrder,
+    WatermarkOrder,
+)
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_watermarks import ReaderClock, SplitTime
 from dsv2.sources import Source, SourceReader, SplitBatch

@@ -16,9 +16,8 @@ from dsv2.plan_view.finding import Severity
 from dsv2.plan_view.model import EdgeView, OperatorView, PlanView
 from dsv2.views.explain.edge_lines import Column, RoutedLine, routed
 from dsv2.views.explain.layout import Layout, Point, Size, lay_out
-from dsv2.views.explain.measure import cut, width_of
 from dsv2.views.explain.stack import Card, Stack, links, stacked
-from dsv2.views.explain.svg_parts import LINE, PAD, card, svg_document, xml_text
+from dsv2.views.explain.svg_parts import LINE, PAD, card, cut, svg_document, width_of, xml_text
 from dsv2.views.explain.text import to_text
 from dsv2.views.explain.wording import about, details, headline, numbered_edge_text, short_location
 

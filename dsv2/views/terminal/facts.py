@@ -7,9 +7,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dsv2.jobs.summary import JobSummary, OperatorSummary
-from dsv2.views.terminal.blocks import bar, sparkline
 from dsv2.views.terminal.plain import event_time_text, took_text, watermarks_of
-from dsv2.views.terminal.texts import bytes_text, count_text, duration_text, rate_text, time_text, value_text
+from dsv2.views.terminal.texts import (
+    bar,
+    bytes_text,
+    count_text,
+    duration_text,
+    rate_text,
+    sparkline,
+    time_text,
+    value_text,
+)
 
 _CURVE, _BAR = 24, 6
 

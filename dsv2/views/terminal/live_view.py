@@ -15,10 +15,26 @@ from dsv2.graph import Plan
 from dsv2.jobs.handle import JobHandle
 from dsv2.jobs.listener import JobListener
 from dsv2.jobs.progress import JobProgress
+from dsv2.jobs.summary import History, JobSummary, summarize
+from dsv2.jobs.summary.pressure import WINDOW
+from dsv2.plan_view.view import view_of
 from dsv2.views.terminal.displays import Display, display_on
 from dsv2.views.terminal.notebook import NotebookDisplay, is_in_notebook, job_html
 from dsv2.views.terminal.snapshot import ShownJob
-from dsv2.views.terminal.summarizer import Summarizer
+
+
+class Summarizer:
+    """Summarizes the progress of one job. ``plan``: Its plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._view = view_of(plan)
+        self._history = History(WINDOW).describe(self._view)
+
+    def summary(self, progress: JobProgress) -> JobSummary:
+        """Summarize ``progress``."""
+        self._history.add(progress)
+        return summarize(self._view, progress, self._history.moments)
+
 
 _EVERY_SECONDS = 1.0
 _PAUSE_SECONDS = 0.5

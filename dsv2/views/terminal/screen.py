@@ -10,9 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from dsv2.jobs.summary import JobSummary, OperatorSummary
-from dsv2.views.terminal.blocks import can_show_blocks
 from dsv2.views.terminal.facts import Column, columns_of, facts_of
-from dsv2.views.terminal.texts import duration_text
+from dsv2.views.terminal.texts import can_show_blocks, duration_text
 
 if TYPE_CHECKING:
     from dsv2.views.terminal.snapshot import ShownJob

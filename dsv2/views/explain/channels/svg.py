@@ -11,9 +11,8 @@ from dsv2.views.explain.channels.model import ChannelsView, EdgeChannels, Mark, 
 from dsv2.views.explain.channels.text import to_text
 from dsv2.views.explain.edge_lines import Column, routed
 from dsv2.views.explain.layout import Layout, Point, Size, lay_out
-from dsv2.views.explain.measure import cut, width_of, wrapped
 from dsv2.views.explain.stack import Card, Stack, links, stacked
-from dsv2.views.explain.svg_parts import LINE, PAD, card, svg_document, xml_text
+from dsv2.views.explain.svg_parts import LINE, PAD, card, cut, svg_document, width_of, wrapped, xml_text
 
 _MARGIN = 16
 _HEADER = 44  # the title
