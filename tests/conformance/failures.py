@@ -30,12 +30,13 @@ __all__ = ("FAILURES",)
 SIGNAL = new_builder("signal").type_long().build()
 FOLDED = StateDeclarations.reducing_state("folded", int, lambda so_far, added: not_to_seven(so_far, added))
 GLOBAL = WindowStrategy.global_()
-SEVENTH = {"cause_type": "ValueError", "cause_message": "seven", "record": "7"}
+MESSAGE = "seven – ünïcode\nand a second line"
+SEVENTH = {"cause_type": "ValueError", "cause_message": MESSAGE, "record": "7"}
 
 
 def fail() -> None:
     """The user's line that is to blame."""
-    raise ValueError("seven")
+    raise ValueError(MESSAGE)
 
 
 def seven(number: int, output: Any, ctx: Any) -> None:
@@ -333,7 +334,7 @@ FAILURES = (
         Failure(
             callback,
             partial(_in_time, callback),
-            {"cause_type": "ValueError", "cause_message": "seven", "record": None, "key": key},
+            {"cause_type": "ValueError", "cause_message": MESSAGE, "record": None, "key": key},
             operator="KeyedProcess (uid 'bad')",
             callback=callback,
             subtask=None if key else 1,

@@ -27,6 +27,7 @@ EVERYWHERE = (
     "on_watermark",
     "end_input",
     "open",
+    "close",
     "none-key",
     "unhashable-key",
     "broadcast",

@@ -8,12 +8,11 @@ from contextlib import suppress
 import pytest
 from pyspark.sql import SparkSession
 
-from components.kafka import USER, KafkaBroker
-from dsv2 import DeadLetter, ErrorPolicy, ExecutionEnvironment, JobError
+from components.kafka import KafkaBroker
+from dsv2 import DeadLetter, ErrorPolicy, ExecutionEnvironment
 from dsv2.connectors.kafka import KafkaMessage, KafkaSink, KafkaSource, values
 from dsv2.errors import UserFunctionError
 from dsv2.jobs.handle import JobResult, Trigger
-from dsv2.model import RecordPosition
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from tests.durations import ms
 from tests.topics import Topics
@@ -73,25 +72,6 @@ def test_missing_brokers_are_waited_for(
     assert numbers(topics, out) == list(range(1_000))
 
 
-def test_wrong_credentials(spark: SparkSession, kafka_broker: KafkaBroker, checkpoint: str) -> None:
-    options = {
-        "security.protocol": "SASL_SSL",
-        "ssl.ca.location": str(kafka_broker.certificate),
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": USER,
-        "sasl.password": "wr-ng",
-    }
-    env = environment(spark)
-    source = KafkaSource(kafka_broker.secured_servers, topics="t", decode=values(int), options=options)
-    env.from_source(source).with_name("numbers").with_uid("in").to_sink(CollectSink[int]())
-    with pytest.raises(JobError) as failed:
-        run(env, checkpoint)
-    message = str(failed.value)
-    assert message.startswith(f"The source numbers (uid 'in'), defined at {__file__}:")
-    assert f"at {kafka_broker.secured_servers}. The brokers rejected the credentials" in message
-    assert "wr-ng" not in message
-
-
 # --- Messages --------------------------------------------------------------------------------------------------------
 
 
@@ -129,16 +109,6 @@ def test_dead_letters_go_to_their_own_topic(spark: SparkSession, topics: Topics,
     assert numbers(topics, out) == [1, 3, 5]
     assert sorted(topics.committed(dead)[0]) == [b"four", b"two"]
     assert progress.counters == {"errors_dead_lettered": 2}
-
-
-def test_undecodable_message_fails_the_job(spark: SparkSession, topics: Topics, mixed: str, checkpoint: str) -> None:
-    env = environment(spark)
-    source = KafkaSource(topics.bootstrap_servers, topics=mixed, decode=values(int))
-    env.from_source(source).with_name("numbers").with_uid("in").to_sink(CollectSink[int]())
-    with pytest.raises(UserFunctionError) as failed:
-        run(env, checkpoint)
-    assert (failed.value.cause_type, failed.value.callback) == ("ValueError", "decode")
-    assert failed.value.position == RecordPosition("in", 1, 0)
 
 
 def test_messages_are_skipped_once(spark: SparkSession, topics: Topics, mixed: str, checkpoint: str) -> None:

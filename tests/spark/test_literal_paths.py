@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from dsv2 import ExecutionEnvironment
 from dsv2.base.folders import LocalFolder
 from dsv2.errors import ConfigurationError, IncompatibleCheckpointError
-from dsv2.sinks import CollectSink, FileSink
+from dsv2.sinks import FileSink
 from runtime_spark import SparkRuntime, StateLayout
 from runtime_spark.platform.folders import open_folder
 
@@ -109,13 +109,3 @@ def test_job_on_another_file_system(spark: SparkSession, mounted: str, tmp_path:
     assert ds.dataset(tmp_path / "out", format="parquet", partitioning="hive").count_rows() == 4
     names = {path.name for path in (tmp_path / "checkpoint").iterdir() if path.name[0] != "."}
     assert names == {"dsv2", "generations"}, "the checkpoint was migrated"
-
-
-def test_collect_sink_of_two_runs_has_all_records(spark: SparkSession, tmp_path: Path) -> None:
-    sink = CollectSink[int]()
-    for number in (1, 2):
-        env = ExecutionEnvironment.get_instance(spark=spark)
-        env.from_collection([number]).with_uid("ones").to_sink(sink)
-        env.from_collection([10 * number]).with_uid("tens").to_sink(sink)
-        env.execute(checkpoint_location=f"{tmp_path}/{number}")
-    assert sorted(sink.results) == [1, 2, 10, 20]

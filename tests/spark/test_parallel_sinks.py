@@ -130,14 +130,6 @@ def test_another_checkpoint_is_another_job(spark: SparkSession, tmp_path: Path, 
     assert len({call.job_id for call in writes(folder)}) == 4
 
 
-def test_batch_job_writes_everything_as_batch_0(spark: SparkSession, folder: Path) -> None:
-    run(spark, Folder(folder), None)
-    assert {(call.batch_id, call.subtask): call.records for call in writes(folder)} == {
-        (0, 0): [1, 3, 5, 7],
-        (0, 1): [2, 4, 10, 20, 30, 40, 6, 8],
-    }
-
-
 @pytest.mark.parametrize("mode", [BATCH, STREAMING])
 def test_failing_begin_fails_the_job_before_writing(
     spark: SparkSession, checkpoint: str, folder: Path, mode: RuntimeExecutionMode

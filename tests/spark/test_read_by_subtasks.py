@@ -20,7 +20,7 @@ from dsv2.functions import (
 from dsv2.sinks import CollectSink
 from dsv2.sources import BaseSource, DataGeneratorSource
 from tests.spans import Item, Spans
-from tests.support import one_input
+from tests.support import one_input, our_files
 
 MODES = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH]
 
@@ -146,4 +146,6 @@ def test_function_is_closed_when_its_source_fails(spark: SparkSession, checkpoin
     with pytest.raises(UserFunctionError) as raised:
         run(env, RuntimeExecutionMode.STREAMING, checkpoint)
     assert "numbers" in raised.value.operator
+    assert (raised.value.callback, raised.value.cause_type) == ("read", "ZeroDivisionError")
+    assert not our_files(raised.value.traceback_text)
     assert (tmp_path / "closed").exists()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
@@ -172,30 +170,6 @@ def test_invalid_record_fails_the_job_and_repeats_its_batch(
         assert read(folder) == [pair(n)._asdict() | {"batch_id": n // 20} for n in range(40)]
 
 
-def test_failing_foreach_batch_function_gets_its_batch_again(spark: SparkSession, checkpoint: str) -> None:
-    calls: list[tuple[int, list[int]]] = []
-
-    def run(function: Callable[[list[int], int], None]) -> None:
-        env = environment(spark)
-        stream = env.from_collection(range(6), records_per_batch=2).map(lambda n: n * 10).with_uid("tens")
-        stream.to_sink(ForeachBatchSink(function)).with_name("Mail").with_uid("mail")
-        env.execute("mail", checkpoint_location=checkpoint)
-
-    def raise_on_second(records: list[int], batch_id: int) -> None:
-        calls.append((batch_id, records))
-        if batch_id == 1:
-            raise OSError("mailbox full")
-
-    with pytest.raises(JobError) as failed:
-        run(raise_on_second)
-    assert str(failed.value).startswith(f"The function of the sink Mail (uid 'mail'), defined at {__file__}:")
-    assert str(failed.value).endswith("raised on batch 1: OSError: mailbox full")
-    assert type(failed.value) is JobError
-
-    run(lambda records, batch_id: calls.append((batch_id, records)))
-    assert calls == [(0, [0, 10]), (1, [20, 30]), (1, [20, 30]), (2, [40, 50])]
-
-
 class Visit(NamedTuple):
     number: int
     day: date | None
@@ -282,28 +256,6 @@ def test_files_have_the_bytes_that_the_local_runtime_writes(
     for name, records, schema, partition_by in cases:
         local = run(f"{name} local", records, schema, partition_by)
         assert run(f"{name} spark", records, schema, partition_by) == local
-
-
-def test_batch_job_writes_batch_0(spark: SparkSession, tmp_path: Path) -> None:
-    batches: list[tuple[int, list[int]]] = []
-
-    def run(bad: int | None, folder: str) -> None:
-        env = environment(spark, BATCH)
-        numbers = env.from_collection(range(5))
-        numbers.to_sink(ForeachBatchSink(lambda records, batch_id: batches.append((batch_id, records))))
-        numbers.map(Wrong(bad)).to_sink(FileSink(str(tmp_path / folder), schema=Pair))
-        env.execute("batch")
-
-    with pytest.raises(SchemaError, match=r"record Pair\(name='bad', number=None\) does not fit"):
-        run(bad=4, folder="bad")
-    assert data_files(tmp_path / "bad") == []
-    run(bad=None, folder="good")
-    assert read(tmp_path / "good") == [pair(n)._asdict() | {"batch_id": 0} for n in range(5)]
-    assert batches == [(0, [0, 1, 2, 3, 4])]
-
-    # Output of another run would be mixed with that of this one.
-    with pytest.raises(ConfigurationError, match=rf"{re.escape(str(tmp_path))}/good holds the output of another run\."):
-        run(bad=None, folder="good")
 
 
 def test_output_of_another_run_is_not_touched(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import Counter
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -21,25 +20,17 @@ from dsv2 import (
     JobStatus,
     NonPartitionedContext,
     PartitionedContext,
-    RuntimeExecutionMode,
     Trigger,
 )
 from dsv2.cli import main
-from dsv2.errors import UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.jobs.progress_log import read_progress
-from dsv2.model import RecordBatch
 from dsv2.sinks import CollectSink, ForeachBatchSink
-from dsv2.sources import HashSplitAssigner, Portion, RoundRobinSplitAssigner, SourceReader, SourceReaderContext
-from dsv2.watermark import WatermarkDeclaration
+from dsv2.sources import HashSplitAssigner, Portion, RoundRobinSplitAssigner
 from tests.durations import ms
 from tests.spans import Item, Span, Spans, SpansInFile, everything
 from tests.support import wait_until
-
-TIME = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
-BY_CLOCK = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION
-ENDS = {"a": 40, "b": 7, "c": 0, "d": 23}
 
 
 def same(item: Item) -> Item:
@@ -58,39 +49,10 @@ def span_of(item: Item) -> str:
     return item.span
 
 
-def in_order(results: list[Item]) -> bool:
-    numbers = defaultdict(list)
-    for span, number in results:
-        numbers[span].append(number)
-    return all(found == sorted(found) for found in numbers.values())
-
-
 def logged_offsets(checkpoint: str) -> list[dict[str, Any]]:
     """The offsets of the first source in Spark's log."""
     files = sorted(Path(checkpoint, "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
     return [json.loads(file.read_text().splitlines()[2]) for file in files]
-
-
-@pytest.mark.parametrize("limit", [None, 9])
-def test_every_record_is_read_once_and_in_split_order(spark: SparkSession, checkpoint: str, limit: int) -> None:
-    env, sink = build(spark, Spans(ENDS, limit=limit))
-    result = env.execute(checkpoint_location=checkpoint)
-    assert sorted(sink.results) == everything(ENDS)
-    assert in_order(sink.results)
-    assert result.progress.batch_id == (0 if limit is None else 7)
-    assert result.progress.operators["same"].records_in == 70
-    offsets = logged_offsets(checkpoint)
-    assert [offset["batch"] for offset in offsets] == list(range(result.progress.batch_id + 1))
-    held = {split["at"]["name"] for reader in offsets[0]["readers"] for split in reader["splits"]}
-    assert held == ENDS.keys()
-
-
-def test_batch_mode(spark: SparkSession) -> None:
-    env, sink = build(spark, Spans(ENDS, limit=1))
-    env.set_execution_mode(RuntimeExecutionMode.BATCH)
-    env.execute()
-    assert sorted(sink.results) == everything(ENDS)
-    assert in_order(sink.results)
 
 
 def grow(file: Path, ends: dict[str, int]) -> dict[str, int]:
@@ -128,51 +90,15 @@ def test_running_job_finds_new_data_and_new_splits(spark: SparkSession, checkpoi
     assert sorted(sink.results) == everything({"a": 6, "b": 3})
 
 
-def test_dropped_split_is_not_read_after_a_restart(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
-    file = tmp_path / "ends"
-    results = list[Item]()
-    for ends in ({"a": 2, "b": 2}, {"b": 5}, {"a": 9, "b": 5}):
-        grow(file, ends)
-        env, sink = build(spark, SpansInFile(str(file)))
-        env.execute(checkpoint_location=checkpoint, trigger=Trigger.available_now())
-        results += sink.results
-    # A split that comes back is new.
-    assert sorted(results) == sorted(everything({"a": 2}) + everything({"a": 9, "b": 5}))
-
-
-class Failing(Spans):
-    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
-        raise OSError("the disk is gone")
-
-
 class Lost(Spans):
     def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
         raise OSError("no route to host")
-
-
-def test_failing_reader_is_named(spark: SparkSession, checkpoint: str) -> None:
-    env, _ = build(spark, Failing({"a": 1}), 1)
-    with pytest.raises(UserFunctionError, match="OSError: the disk is gone") as caught:
-        env.execute(checkpoint_location=checkpoint)
-    assert (caught.value.operator, caught.value.callback) == ("Source (uid 'spans')", "read")
-    assert caught.value.location.startswith(__file__)
 
 
 def test_failing_enumerator_is_named(spark: SparkSession, checkpoint: str) -> None:
     env, _ = build(spark, Lost({"a": 1}), 1)
     with pytest.raises(JobError, match=r"Source \(uid 'spans'\), .*, in advance: OSError: no route to host"):
         env.execute(checkpoint_location=checkpoint)
-
-
-def test_two_groups_of_four_splits_at_parallelism_eight(spark: SparkSession, checkpoint: str) -> None:
-    ends = {f"{topic}{number}": 2 for topic in "ab" for number in range(4)}
-    env, sink = build(spark, Spans(ends, assigner=RoundRobinSplitAssigner()), 8)
-    env.execute(checkpoint_location=checkpoint)
-    assert sorted(sink.results) == everything(ends)
-    (offset,) = logged_offsets(checkpoint)
-    assert [len(reader["splits"]) for reader in offset["readers"]] == [1] * 8
-    found = Counter(split["at"]["name"] for reader in offset["readers"] for split in reader["splits"])
-    assert found == dict.fromkeys(ends, 1)
 
 
 class CountPerSpan(OneInputStreamProcessFunction[Item, tuple[str, int]]):
@@ -248,61 +174,6 @@ def timed(spark: SparkSession, source: Spans, idleness: timedelta) -> tuple[Exec
     return env, sink
 
 
-class Stamped(Spans):
-    """Assigns timestamps to its records: ten times their number."""
-
-    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
-        for run in super().read(start, stop):
-            yield RecordBatch(run.records, [item.number * 10 for item in run.records])
-
-
-def test_source_may_assign_timestamps(spark: SparkSession, checkpoint: str) -> None:
-    env = ExecutionEnvironment.get_instance(spark=spark)
-    strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
-    sink = CollectSink[Any]()
-    items = env.from_source(Stamped({"a": 2, "b": 4}, limit=4), watermarks=strategy)
-    items.process(Recorder()).to_sink(sink)
-    env.execute(checkpoint_location=checkpoint)
-    assert sink.results == [("a", 0), ("a", 10), ("b", 0), ("b", 10), 9, ("b", 20), ("b", 30), 29, 2**63 - 1]
-
-
-class Switching(SpansInFile):
-    """Declares after number 3 that event time is the wall clock, and after number 6 that it is 6."""
-
-    def declare_watermarks(self) -> list[WatermarkDeclaration]:
-        return [TIME, BY_CLOCK]
-
-    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[Item, Span]:
-        return SwitchingReader(self, ctx)
-
-
-class SwitchingReader(SourceReader[Item, Span]):
-    def __init__(self, source: Spans, ctx: SourceReaderContext) -> None:
-        self.source, self.ctx = source, ctx
-
-    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
-        for run in self.source.read(start, stop):
-            yield run
-            numbers = [item.number for item in run.records]
-            if 3 in numbers:
-                self.ctx.emit_watermark(BY_CLOCK.new_watermark(True))
-            if 6 in numbers:
-                self.ctx.emit_watermark(TIME.new_watermark(6))
-
-
-def test_sender_state_of_a_reader_survives_a_restart(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
-    file = tmp_path / "ends"
-    for end in (5, 7):
-        grow(file, {"a": end})
-        env, sink = build(spark, Switching(str(file)), 1)
-        job = env.execute_async(checkpoint_location=checkpoint, trigger=Trigger.available_now())
-        if end == 5:
-            assert job.await_termination(timedelta(seconds=60))
-            assert sorted(sink.results) == everything({"a": 5})
-    with pytest.raises(UserFunctionError, match="No event time can be emitted after use_processing_time"):
-        job.await_termination(timedelta(seconds=60))
-
-
 def times_of(sink: CollectSink[Any]) -> list[int]:
     return [entry for entry in sink.results if isinstance(entry, int)]
 
@@ -334,25 +205,6 @@ def test_event_time_is_the_minimum_of_splits_after_a_restart(
     assert "The way to the cause: heard[0] <- spans[0] <- split a" in capsys.readouterr().out
     archives = sorted(file.name for file in Path(checkpoint, "dsv2/reports").glob("[!.]*"))
     assert archives == ["1.json", "2.json"]
-
-
-def test_split_without_records_becomes_idle_and_active(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
-    file = tmp_path / "ends"
-    grow(file, {"a": 5, "b": 2})
-    env, sink = timed(spark, SpansInFile(str(file), assigner=RoundRobinSplitAssigner()), timedelta(seconds=2))
-    job = env.execute_async(checkpoint_location=checkpoint)
-
-    def told(time: int) -> bool:
-        assert job.exception() is None
-        return time in times_of(sink)
-
-    wait_until(partial(told, 3))  # without data, while "b" or both are idle
-    grow(file, {"a": 20, "b": 2})
-    wait_until(partial(told, 18))
-    grow(file, {"a": 20, "b": 30})
-    wait_until(partial(told, 28))
-    job.stop()
-    assert times_of(sink) == sorted(times_of(sink))
 
 
 class Refusal:
