@@ -22,7 +22,6 @@ from dsv2.testing import (
     Harness,
     HarnessInput,
     HarnessOutput,
-    IdleStatus,
     OneInputHarness,
     StampedRecord,
     TwoInputBroadcastHarness,
@@ -32,7 +31,7 @@ from dsv2.testing import (
 from dsv2.watermark import LongWatermark, Watermark, WatermarkHandlingResult, new_builder
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN
 from tests.durations import ms
-from tests.support import one_input, two_inputs
+from tests.support import one_input
 
 W = new_builder("w").type_long().build()
 BOTH = (EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION, EventTimeExtension.IDLE_STATUS_WATERMARK_DECLARATION)
@@ -243,64 +242,6 @@ def test_other_input_continues_when_one_ends(kind: str, ends_first: int) -> None
     assert output.event_times == [25], "the end says the rest"
 
 
-def test_idleness_passes_two_operators_with_two_inputs() -> None:
-    """The output of the first is the input of the second, which becomes idle when both inputs of the first are."""
-    first = TwoInputNonBroadcastHarness[Any, Any, Any](two_inputs(), declarations=BOTH)
-    second = TwoInputNonBroadcastHarness[Any, Any, Any](TwoIn(), declarations=BOTH)
-    done = 0
-
-    def pass_on() -> list[Any]:
-        nonlocal done
-        second.output.clear()
-        second.second_input.push_all(first.output.elements[done:])
-        done = len(first.output.elements)
-        return [
-            one.value if isinstance(one, LongWatermark) else one
-            for one in second.output.elements
-            if not hasattr(one, "record")
-        ]
-
-    second.first_input.push_event_time(50)
-    first.first_input.push_event_time(10)
-    first.second_input.push_event_time(20)
-    assert pass_on() == [10]
-    first.first_input.push_idle()
-    assert pass_on() == [20]
-    first.second_input.push_idle()
-    assert pass_on() == [50], "nobody waits for the first operator any more"
-    second.first_input.push_idle()
-    assert second.output.idle_statuses == [True]
-    first.first_input.push_idle(False)
-    first.second_input.push_idle(False)
-    first.first_input.push_event_time(60)
-    first.second_input.push_event_time(55)
-    assert pass_on() == [IdleStatus(False), 55]
-
-
-def test_event_time_is_hidden_from_on_watermark() -> None:
-    """A plain function sees event time and idleness like any other watermark, as its input delivers them."""
-    seen: list[tuple[str, int | bool]] = []
-
-    def record_watermark(watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        seen.append((watermark.identifier.removeprefix("BUILTIN_API_"), watermark.value))
-        return WatermarkHandlingResult.PEEK
-
-    class Recorder(One):
-        def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-            return record_watermark(watermark, output, ctx)
-
-    for function in (Recorder(), one_input(on_watermark=record_watermark)):
-        seen.clear()
-        harness = OneInputHarness[Any, Any](function, declarations=[W, *BOTH])
-        harness.input.push_event_time(1)
-        harness.input.push_watermark(W.new_watermark(7))
-        harness.input.push_idle()
-        harness.end()
-        assert harness.output.event_times == [1]
-        others = [("EVENT_TIME", 1), ("EVENT_TIME_IDLE", True), ("EVENT_TIME", LONG_MAX)]
-        assert seen == ([("w", 7)] if isinstance(function, Recorder) else [others[0], ("w", 7), *others[1:]])
-
-
 def test_plain_function_may_hold_back_event_time() -> None:
     def keep(watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
         ctx.watermark_manager.emit_watermark(LongWatermark(watermark.value - 1, EVENT_TIME))
@@ -438,22 +379,6 @@ def live(harness: OneInputHarness[int, Any]) -> None:
     harness.input.push_watermark(W.new_watermark(1))
     harness.input.push_event_time(5)
     harness.advance_clock(ms(10))
-
-
-def test_no_output_until_end_allows_timers_at_the_end() -> None:
-    """Flink neither checks nor buffers."""
-
-    @no_output_until_end_of_input
-    class AtTheEnd(One):
-        def emit_call(self, outputs: Any, *what: Any) -> None:
-            if what[0] not in ("open", "record"):
-                super().emit_call(outputs, *what)
-
-    harness = OneInputHarness(AtTheEnd(), key=key_of, channels=2)
-    harness.input.push(1)
-    harness.input.end(channel=0)
-    harness.end()
-    assert [record[0] for record in harness.output.records] == ["event timer", "time", "processing timer", "end"]
 
 
 def test_no_output_until_end_waits_for_both_inputs() -> None:

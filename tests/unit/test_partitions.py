@@ -59,29 +59,6 @@ def refused(action: Callable[[], object]) -> tuple[str, str, str]:
 
 
 class TestCurrentKey:
-    def test_is_that_of_the_record(self) -> None:
-        driver = keyed(
-            process_record=lambda record, output, ctx: output.collect((record, ctx.state_manager.current_key))
-        )
-        driver.send(13, 24, 3)
-        assert driver.sent_to("out") == [(13, 3), (24, 4), (3, 3)]
-
-    def test_is_that_of_a_record_of_either_input(self) -> None:
-        function = two_inputs(
-            process_record_from_first_input=lambda record, output, ctx: emit_key(output, ctx),
-            process_record_from_second_input=lambda record, output, ctx: emit_key(output, ctx),
-        )
-        driver = driven(
-            lambda numbers: (
-                numbers.key_by(mod10)
-                .connect_and_process(numbers.key_by(lambda number: number // 10), function)
-                .with_uid("f")
-            )
-        )
-        driver.send(13, channel=0)
-        driver.send(72, channel=1)
-        assert driver.sent_to("out") == [3, 7]
-
     def test_is_separate_for_each_function_of_a_chain(self) -> None:
         """The second function runs between two lines of the first."""
 
@@ -169,30 +146,6 @@ class TestEntry:
 
 
 class TestAllPartitions:
-    def test_non_keyed_function_has_one_partition(self) -> None:
-        def everywhere(ctx: Any) -> None:
-            ctx.apply_to_all_partitions(lambda output, ctx: output.collect("once"))
-
-        function = one_input(
-            open=everywhere,
-            process_record=lambda record, output, ctx: everywhere(ctx.non_partitioned_context),
-            end_input=everywhere,
-        )
-        driver = driven(lambda numbers: numbers.process(function).with_uid("f"))
-        driver.send(1, ENDED)
-        assert driver.sent_to("out") == ["once", "once", "once", ENDED]
-
-    def test_keyed_function_has_the_partitions_it_has_seen(self) -> None:
-        """KeyedProcessOperatorTest.testEndInput."""
-        driver = keyed(
-            open=lambda ctx: ctx.apply_to_all_partitions(emit_key),
-            process_record=lambda record, output, ctx: None,
-            end_input=lambda ctx: ctx.apply_to_all_partitions(emit_key),
-        )
-        driver.send(1, 2, 12, 3, ENDED)
-        *keys, end = driver.sent_to("out")
-        assert (sorted(keys), end) == ([1, 2, 3], ENDED)
-
     def test_both_inputs_share_the_partitions(self) -> None:
         """KeyedTwoInputNonBroadcastProcessOperatorTest.testEndInput."""
         function = two_inputs(
@@ -208,33 +161,6 @@ class TestAllPartitions:
         driver.send(3, ENDED, channel=1)
         keys = driver.sent_to("out")
         assert [sorted(keys[:2]), sorted(keys[2:5]), keys[5:]] == [[1, 2], [1, 2, 3], [ENDED]]
-
-    def test_broadcast_records_reach_every_key(self) -> None:
-        function = broadcast_side(
-            process_record_from_broadcast_input=lambda factor, ctx: ctx.apply_to_all_partitions(
-                lambda output, ctx: output.collect(factor * ctx.state_manager.current_key)
-            )
-        )
-        driver = driven(
-            lambda numbers: numbers.key_by(mod10).connect_and_process(numbers.broadcast(), function).with_uid("f")
-        )
-        driver.send(10, channel=1)
-        driver.send(1, 2, channel=0)
-        driver.send(100, channel=1)
-        assert sorted(driver.sent_to("out")) == [100, 200]
-
-    def test_keys_survive_a_restart(self) -> None:
-        """Flink skips them until they are seen again."""
-        driver = keyed(
-            process_record=lambda record, output, ctx: None,
-            end_input=lambda ctx: ctx.apply_to_all_partitions(emit_key),
-        )
-        driver.send(*range(5))
-        driver.restart()
-        driver.send(3, 7)
-        driver.restart()
-        driver.send(ENDED)
-        assert sorted(driver.sent_to("out")[:-1]) == [0, 1, 2, 3, 4, 7]
 
     def test_current_key_is_restored_afterwards(self) -> None:
         def process(record: Any, output: Any, ctx: Any) -> None:
@@ -284,11 +210,6 @@ class TestAllPartitions:
 
 class TestKeptKeys:
     """A stream that stays keyed: the records that a function emits must have the current key."""
-
-    def test_records_of_the_same_key_pass(self) -> None:
-        driver = keyed(mod10, process_record=lambda record, output, ctx: output.collect(record + 10))
-        driver.send(1, 2)
-        assert driver.sent_to("out") == [11, 12]
 
     def test_equal_key_of_another_type_passes(self) -> None:
         driver = keyed(float)

@@ -94,16 +94,6 @@ def test_next_job_opens_it_again(events: list[str]) -> None:
     assert events == ["open model", "close model"] * 2
 
 
-def test_plain_function_may_use_a_resource(events: list[str]) -> None:
-    model = Resource(Model)
-    sink = CollectSink[int]()
-    env = ExecutionEnvironment.get_instance(LocalRuntime())
-    env.from_collection([1, 2]).map(lambda number: model.get().score(number)).to_sink(sink)
-    env.execute()
-    assert sink.results == [10, 20]
-    assert events == ["open model"]
-
-
 class Fail(Score):
     def process_record(self, record: int, output: Any, ctx: Any) -> None:
         super().process_record(record, output, ctx)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext, RuntimeExecutionMode
+from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext
 from dsv2.errors import RecordMutatedError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
@@ -19,7 +18,6 @@ from dsv2.testing import ManualClock
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.spans import Item, Span, Spans, everything
 
-ENDS = {"a": 40, "b": 7, "c": 0, "d": 23}
 READ = new_builder("read").type_long().combine_function_min().combine_wait_for_all_channels(True).build()
 
 
@@ -32,27 +30,6 @@ def run(source: Spans, runtime: LocalRuntime, parallelism: int = 3, mode: Any = 
     env.from_source(source).map(lambda item: item).to_sink(sink)
     env.execute()
     return sink.results
-
-
-@pytest.mark.parametrize("batches", [(), (1,), (4, 1)])
-@pytest.mark.parametrize("fast", [False, True])
-@pytest.mark.parametrize("limit", [None, 5])
-@pytest.mark.parametrize("seed", range(3))
-def test_every_record_is_read_once_and_in_split_order(
-    seed: int, limit: int | None, fast: bool, batches: tuple[int, ...]
-) -> None:
-    runtime = LocalRuntime(seed=seed, batches=batches, fast=fast)
-    results = run(Spans(ENDS, limit=limit), runtime)
-    assert sorted(results) == everything(ENDS)
-    numbers = defaultdict(list)
-    for span, number in results:
-        numbers[span].append(number)
-    assert all(found == sorted(found) for found in numbers.values())
-
-
-def test_batch_mode_ignores_the_limit() -> None:
-    results = run(Spans(ENDS, limit=1), LocalRuntime(), mode=RuntimeExecutionMode.BATCH)
-    assert sorted(results) == everything(ENDS)
 
 
 class Announcing(Spans):
@@ -96,10 +73,6 @@ def heard(source: Spans, parallelism: int) -> list[str]:
     env.from_source(source).with_parallelism(parallelism).process(Recorder()).with_parallelism(1).to_sink(sink)
     env.execute()
     return sink.results
-
-
-def test_reader_sends_watermarks_between_its_records() -> None:
-    assert heard(Announcing({"a": 5}), 1) == ["0", "1", "2", "read 2", "3", "4", "read 4"]
 
 
 def test_idle_reader_is_not_waited_for() -> None:
@@ -202,22 +175,3 @@ class Growing(Spans):
 
 def test_bounded_source_is_polled_until_its_end() -> None:
     assert run(Growing({"a": 4}), LocalRuntime(clock=ManualClock()), parallelism=1) == everything({"a": 4})
-
-
-class Stamped(Spans):
-    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
-        for records in super().read(start, stop):
-            yield RecordBatch(records.records, [item.number * 10 for item in records.records])
-
-
-class Stamps(OneInputStreamProcessFunction[Item, int | None]):
-    def process_record(self, record: Item, output: Collector[int | None], ctx: PartitionedContext[int | None]) -> None:
-        output.collect(ctx.timestamp)
-
-
-def test_records_may_have_timestamps() -> None:
-    env = ExecutionEnvironment.get_instance(LocalRuntime())
-    sink = CollectSink[int | None]()
-    env.from_source(Stamped({"a": 5})).process(Stamps()).to_sink(sink)
-    env.execute()
-    assert sink.results == [0, 10, 20, 30, 40]

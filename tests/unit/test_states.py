@@ -37,7 +37,6 @@ def add(value: int, accumulator: int) -> int:
 
 
 VALUE = StateDeclarations.value_state("value", int)
-PRODUCT = StateDeclarations.value_state("product", int, default=1)
 LIST = StateDeclarations.list_state("list", int)
 MAP = StateDeclarations.map_state("map", int, int)
 REDUCED = StateDeclarations.reducing_state("reduced", int, lambda one, other: one * other)
@@ -63,66 +62,6 @@ def count(record: int, states: Any) -> int:
     return int(value.value())
 
 
-def multiply(record: int, states: Any) -> int:
-    value = states.get_state(PRODUCT)
-    value.update(value.value() * record)
-    return int(value.value())
-
-
-def append(record: int, states: Any) -> list[int]:
-    states.get_state(LIST).add(record)
-    elements: list[int] = states.get_state(LIST).get()
-    return elements
-
-
-def tally(record: int, states: Any) -> int:
-    frequencies = states.get_state(MAP)
-    frequencies.put(record, frequencies.get(record, 0) + 1)
-    return int(frequencies.get(record))
-
-
-def reduce(record: int, states: Any) -> int:
-    states.get_state(REDUCED).add(record)
-    return int(states.get_state(REDUCED).get())
-
-
-def aggregate(record: int, states: Any) -> int:
-    states.get_state(TOTAL).add(record)
-    return int(states.get_state(TOTAL).get())
-
-
-def share(record: int, states: Any) -> list[int]:
-    states.get_state(SHARED).add(record)
-    elements: list[int] = states.get_state(SHARED).get()
-    return elements
-
-
-# Flink's DefaultStateManagerTest and StatefulDataStreamV2ITCase.
-@pytest.mark.parametrize("restart", [False, True], ids=["", "restarting"])
-@pytest.mark.parametrize(
-    ("state", "process", "sent", "expected"),
-    [
-        (VALUE, count, [1, 1, 1], [1, 2, 3]),
-        (PRODUCT, multiply, [3, 3, 4, 4], [3, 9, 4, 16]),
-        (LIST, append, [1, 1, 1, 1], [[1] * n for n in (1, 2, 3, 4)]),
-        (LIST, append, [1, 2, 1], [[1], [2], [1, 1]]),
-        (MAP, tally, [1, 1, 1, 3], [1, 2, 3, 1]),
-        (REDUCED, reduce, [2, 2, 3, 2], [2, 4, 3, 8]),
-        (TOTAL, aggregate, [1, 1, 2, 2], [1, 2, 2, 4]),
-        (SHARED, share, [1, 2, 3, 4], [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]]),
-    ],
-)
-def test_state_is_kept_for_the_next_record_of_the_key(
-    state: StateDeclaration, process: Callable[..., Any], sent: list[int], expected: list[Any], restart: bool
-) -> None:
-    driver = keyed(state, process=process)
-    for record in sent:
-        driver.send(record)
-        if restart:
-            driver.restart()
-    assert driver.sent_to("out") == expected
-
-
 @pytest.mark.parametrize("restart", [False, True], ids=["", "restarting"])
 def test_broadcast_map_is_the_same_for_all_keys(restart: bool) -> None:
     """The same holds for a list of mode IDENTICAL, which belongs to the key in Flink."""
@@ -145,55 +84,6 @@ def test_broadcast_map_is_the_same_for_all_keys(restart: bool) -> None:
     found = driver.sent_to("out")
     assert [size for size, _ in found] == [1, 2, 3, 4, 4]
     assert found[-1][1] == [1, 2, 3, 4, 4]
-
-
-def test_broadcast_side_accesses_state_of_all_partitions() -> None:
-    def on_rule(record: Any, ctx: Any) -> None:
-        def store(output: Any, partition: Any) -> None:
-            partition.state_manager.get_state(RULES).put(record, partition.state_manager.current_key)
-            output.collect((partition.state_manager.current_key, count(record, partition.state_manager)))
-
-        ctx.apply_to_all_partitions(store)
-
-    function = broadcast_side(
-        uses_states=lambda: [RULES, VALUE],
-        process_record_from_non_broadcast_input=lambda record, output, ctx: output.collect(
-            ("rules", ctx.state_manager.get_state(RULES).items(), count(record, ctx.state_manager))
-        ),
-        process_record_from_broadcast_input=on_rule,
-    )
-    driver = driven(
-        lambda stream: stream.key_by(lambda record: record).connect_and_process(stream.broadcast(), function)
-        .with_uid("f")
-    )  # fmt: skip
-    driver.send("a", "b")
-    driver.restart()
-    driver.send("rule", channel=1)
-    driver.restart()
-    driver.send("c")
-    found = driver.sent_to("out")
-    assert found[:2] == [("rules", [], 1), ("rules", [], 1)]
-    assert sorted(found[2:4]) == [("a", 2), ("b", 2)]
-    assert found[4] == ("rules", [("rule", found[3][0])], 1)
-
-
-def test_state_of_all_partitions_survives_a_restart() -> None:
-    """Flink forgets the keys."""
-
-    def end_input(ctx: Any) -> None:
-        ctx.apply_to_all_partitions(
-            lambda output, ctx: output.collect(
-                (ctx.state_manager.current_key, ctx.state_manager.get_state(VALUE).value())
-            )
-        )
-
-    driver = keyed(VALUE, process=count, end_input=end_input)
-    driver.send(*range(100), 7)
-    driver.restart()
-    driver.send(100, ENDED)
-    *visited, end = driver.sent_to("out")[102:]
-    assert sorted(visited) == [(key, 2 if key == 7 else 1) for key in range(101)]
-    assert end == ENDED
 
 
 class Keeping(OneInputStreamProcessFunction[int, Any]):

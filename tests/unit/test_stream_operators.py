@@ -14,7 +14,6 @@ from dsv2.functions import DeduplicateFunction, OneInputStreamProcessFunction, S
 from dsv2.graph import OperatorKind
 from dsv2.graph.record_types import declared_type
 from dsv2.graph.stateful import may_keep_state
-from dsv2.local import LocalRuntime
 from dsv2.testing import OneInputHarness
 from dsv2.watermark import new_builder
 from tests.durations import ms
@@ -177,12 +176,3 @@ def test_sample_may_be_rescaled() -> None:
     after = OneInputHarness(SampleFunction[int](0.5, 0), parallelism=3, subtask=2, rescaled=snapshots)
     after.input.push(*range(1_000))
     assert 400 < len(after.output.records) < 600
-
-
-def test_limit_counts_over_micro_batches() -> None:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[1]))
-    env.set_parallelism(3)
-    sink = CollectSink[int]()
-    env.from_collection(range(50)).limit(7).to_sink(sink)
-    env.execute()
-    assert len(sink.results) == 7

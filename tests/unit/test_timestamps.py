@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from dsv2.testing import (
     OneInputHarness,
     StampedRecord,
     TwoInputBroadcastHarness,
-    TwoInputNonBroadcastHarness,
     TwoOutputHarness,
 )
 from dsv2.watermark import WatermarkHandlingResult, new_builder
@@ -32,7 +30,6 @@ from tests.support import (
     driven,
     local_environment,
     one_input,
-    two_inputs,
     two_output,
 )
 
@@ -43,20 +40,6 @@ both = pytest.mark.parametrize("key", [None, str], ids=["plain", "keyed"])
 
 def emit_stamped(record: Any, output: Any, ctx: Any) -> None:
     output.collect((record, ctx.timestamp))
-
-
-@both
-def test_output_has_the_timestamp_of_its_record(key: Any) -> None:
-    harness = OneInputHarness[str, Any](one_input(process_record=emit_stamped), key=key)
-    harness.input.push_all([StampedRecord("a", 5), StampedRecord("b"), StampedRecord("c", -3), StampedRecord("d", 0)])
-    harness.input.push("e")
-    assert harness.output.elements == [
-        StampedRecord(("a", 5), 5),
-        StampedRecord(("b", None)),
-        StampedRecord(("c", -3), -3),
-        StampedRecord(("d", 0), 0),
-        StampedRecord(("e", None)),
-    ]
 
 
 @both
@@ -86,17 +69,6 @@ def test_both_outputs_inherit_the_timestamp(key: Any) -> None:
     harness.input.push_all([StampedRecord("a", 5), StampedRecord("b")])
     assert harness.first_output.elements == [StampedRecord("a", 5), StampedRecord("b")]
     assert harness.second_output.timestamps == [9, 5, 9, None]
-
-
-def test_two_inputs_have_their_own_timestamps() -> None:
-    function = two_inputs(process_record_from_first_input=emit_stamped, process_record_from_second_input=emit_stamped)
-    harness = TwoInputNonBroadcastHarness[Any, Any, Any](function, first_key=str, second_key=str)
-    harness.first_input.push("a", timestamp=5)
-    harness.second_input.push("a")
-    harness.second_input.push("a", timestamp=6)
-    harness.first_input.push("a")
-    assert harness.output.timestamps == [5, None, 6, None]
-    assert [timestamp for _, timestamp in harness.output.records] == [5, None, 6, None]
 
 
 @pytest.mark.parametrize("key", [None, str])
@@ -194,54 +166,8 @@ def expected(numbers: Any) -> list[tuple[int, int | None]]:
     return sorted((number, None if number % 3 == 0 else number * 10) for number in numbers)
 
 
-WAYS: dict[str, Callable[[Any], Any]] = {
-    "chained": lambda stream: stream,
-    "chained runs": lambda stream: stream.map(int).filter(lambda number: True).flat_map(lambda number: [number]),
-    "chained process": lambda stream: stream.process(lambda record, output, ctx: output.collect(record)),
-    "fan-out": lambda stream: read_twice(stream),
-    "fan-out of runs": lambda stream: read_twice(stream.shuffle().map(int)),
-    "keyed": lambda stream: stream.key_by(lambda number: number % 5),
-    "kept": lambda stream: stream.key_by(lambda n: n % 5).process(one_input(process_record=same), lambda n: n % 5),
-    "global": lambda stream: stream.global_(),
-    "shuffled": lambda stream: stream.shuffle(),
-    "fewer": lambda stream: stream.map(int).with_parallelism(1),
-    "two outputs": lambda stream: stream.process(two_output(process_record=second_of_two)).second,
-    "two inputs": lambda stream: stream.key_by(int).connect_and_process(
-        stream.filter(lambda number: False).key_by(int), two_inputs(process_record_from_first_input=same)
-    ),
-    "beside a broadcast": lambda stream: stream.connect_and_process(
-        stream.broadcast(), broadcast_side(process_record_from_non_broadcast_input=same)
-    ),
-}
-
-
-def read_twice(stream: Any) -> Any:
-    stream.process(lambda record, output, ctx: None)
-    return stream
-
-
 def same(record: Any, output: Any, ctx: Any) -> None:
     output.collect(record)
-
-
-def second_of_two(record: Any, first: Any, second: Any, ctx: Any) -> None:
-    second.collect(record)
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("parallelism", [1, 2])
-@pytest.mark.parametrize("fast", [False, True])
-def test_timestamps_pass_through_every_kind_of_edge(way: str, parallelism: int, fast: bool) -> None:
-    """Records with and without timestamps in one frame, and frames split anywhere."""
-    numbers = range(6000)
-    for seed in range(2):
-        sink = CollectSink[tuple[int, int | None]]()
-        env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, batches=[2500], fast=fast))
-        env.set_parallelism(parallelism)
-        stamped = env.from_collection(numbers).process(Stamping())
-        WAYS[way](stamped).process(emit_stamped).to_sink(sink)
-        env.execute()
-        assert sorted(sink.results) == expected(numbers)
 
 
 def test_broadcast_record_keeps_its_timestamp() -> None:

@@ -17,7 +17,6 @@ from dsv2.watermark import (
     LongWatermark,
     WatermarkDeclaration,
     WatermarkHandlingResult,
-    WatermarkHandlingStrategy,
     new_builder,
 )
 from tests.support import (
@@ -30,7 +29,6 @@ from tests.support import (
     local_environment,
     one_input,
     two_inputs,
-    two_output,
     watermark,
 )
 
@@ -74,29 +72,6 @@ def test_watermark_is_shown_after_its_records_are_sent() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("answer", "strategy", "forwarded"),
-    [
-        (PEEK, WatermarkHandlingStrategy.FORWARD, True),
-        (PEEK, WatermarkHandlingStrategy.IGNORE, False),
-        (POLL, WatermarkHandlingStrategy.FORWARD, False),
-        (POLL, WatermarkHandlingStrategy.IGNORE, False),
-    ],
-)
-@pytest.mark.parametrize("chained", [False, True])
-def test_forwarding(answer: Any, strategy: WatermarkHandlingStrategy, forwarded: bool, chained: bool) -> None:
-    declaration = new_builder("w").type_long().default_handling_strategy(strategy).build()
-
-    def build(numbers: Any) -> Any:
-        head = numbers.process(emitting(declaration)).with_uid("f") if chained else numbers
-        stream = head.process(shows(declaration, answer))
-        return stream if chained else stream.with_uid("f")
-
-    driver = driven(build)
-    driver.send(declaration.new_watermark(5) if chained else watermark(5))
-    assert driver.sent_to("out") == [LongWatermark(5, "w"), *([watermark(5)] if forwarded else [])]
-
-
 @pytest.mark.parametrize("answer", [None, True, "PEEK"])
 def test_on_watermark_must_return_a_result(answer: Any) -> None:
     """In Flink a callback that returns null holds the watermark back. In Python a missing return is an easy mistake."""
@@ -125,26 +100,6 @@ def test_watermarks_of_other_declarations_are_shown() -> None:
     ]
 
 
-def test_both_outputs_get_every_watermark() -> None:
-    def process(record: Any, first: Any, second: Any, ctx: Any) -> None:
-        first.collect(record)
-        ctx.non_partitioned_context.watermark_manager.emit_watermark(MIN.new_watermark(record))
-
-    def on_watermark(signal: Any, first: Any, second: Any, ctx: Any) -> Any:
-        second.collect(signal.value)
-        return PEEK
-
-    env = local_environment()
-    function = two_output(declare_watermarks=lambda: [MIN], process_record=process, on_watermark=on_watermark)
-    pair = env.from_collection([1]).process(function).with_uid("f")
-    pair.first.to_sink(CollectSink()).with_uid("first")
-    pair.second.to_sink(CollectSink()).with_uid("second")
-    driver = Driver(env.build_plan(), "f").open()
-    driver.send(3, watermark(8))
-    assert driver.sent_to("first") == [3, watermark(3), watermark(8)]
-    assert driver.sent_to("second") == [watermark(3), 8, watermark(8)]
-
-
 def test_progress_has_the_last_delivered_watermark() -> None:
     driver = driven(lambda numbers: numbers.process(shows()).with_uid("f"), channels=2)
     driver.send(watermark(7), channel=0)
@@ -161,36 +116,6 @@ ALIGNED = new_builder("w").type_bool().combine_wait_for_all_channels(True).align
 MAX = LONG.combine_function_max().combine_wait_for_all_channels(False).build()
 AND = new_builder("w").type_bool().combine_function_and().build()
 OR = new_builder("w").type_bool().combine_function_or().build()
-
-
-@pytest.mark.parametrize(
-    ("declaration", "first", "second", "after_first", "after_second"),
-    [
-        (ALIGNED, True, True, [], [True]),
-        (MAX, 1, 2, [1], [1, 2]),
-        (MIN, 1, 2, [1], [1]),
-        (AND, False, True, [False], [False]),
-        (OR, False, True, [False], [False, True]),
-        (WAIT, 1, 2, [], [2]),
-    ],
-    ids=["aligned", "long max", "long min", "bool and", "bool or", "wait for all channels"],
-)
-def test_watermarks_of_two_subtasks(
-    declaration: WatermarkDeclaration, first: int, second: int, after_first: list[int], after_second: list[int]
-) -> None:
-    driver = driven(lambda numbers: numbers.process(shows(declaration)).with_uid("f"), channels=2)
-
-    def forwarded() -> list[Any]:
-        return [element.value for element in driver.sent_to("out") if isinstance(element, Signal)]
-
-    driver.send(watermark(first), *range(50), channel=0)
-    assert forwarded() == after_first
-    blocked = declaration is ALIGNED
-    assert driver.progress("f")["records_held"] == (50 if blocked else 0)
-    driver.send(watermark(second), *range(50, 100), channel=1)
-    assert forwarded() == after_second
-    assert [e for e in driver.sent_to("out") if type(e) is int] == [*range(100)]
-    assert driver.progress("f")["records_held"] == 0
 
 
 # --- Two inputs ------------------------------------------------------------------------------------------------------
@@ -358,22 +283,6 @@ def test_chaining_changes_nothing(declaration: Any, elements: list[Any]) -> None
 
 
 # --- Emitting --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("declared_upstream", [False, True])
-def test_watermark_may_be_declared_anywhere_in_the_job(declared_upstream: bool) -> None:
-    knowing, unknowing = one_input(declare_watermarks=lambda: [MIN]), emitting()
-    unknowing.declare_watermarks = list  # type: ignore[method-assign]
-    env = local_environment()
-    numbers = env.from_collection(list[Any]())
-    source = numbers.process(knowing) if declared_upstream else numbers
-    stream = source.shuffle().process(unknowing).with_uid("f").with_parallelism(2)
-    stream.to_sink(CollectSink()).with_uid("out")
-    if not declared_upstream:
-        stream.shuffle().process(knowing).to_sink(CollectSink())
-    driver = Driver(env.build_plan(), "f").open()
-    driver.send(MIN.new_watermark(1))
-    assert driver.sent_to("out") == [watermark(1)]
 
 
 @pytest.mark.parametrize(
