@@ -40,19 +40,10 @@ class RecordTable:
             self._note = f"only the first {limit}"
 
     def __str__(self) -> str:
+        """The table as text."""
         cells = [list(map(printable, self.columns)), *(list(map(_text, row)) for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         right = [bool(self.rows) and all(map(_is_number, column)) for column in zip(*self.rows, strict=True)]
-        right = right or [False] * len(widths)
-
-        def line(parts: Sequence[str]) -> str:
-            aligned = (
-                part.rjust(width) if to_right else part.ljust(width)
-                for part, width, to_right in zip(parts, widths, right, strict=True)
-            )
-            return "  ".join(aligned).rstrip()
-
-        lines = [line(cells[0]), "  ".join("-" * width for width in widths), *map(line, cells[1:])]
+        lines = aligned(cells, right or [False] * len(self.columns))
         return "\n".join([*lines, *([self._note] if self._note else [])])
 
     def html(self) -> str:
@@ -61,6 +52,22 @@ class RecordTable:
         body = "".join(f"<tr>{''.join(f'<td>{escape(_text(value))}</td>' for value in row)}</tr>" for row in self.rows)
         note = f"<p>{escape(self._note)}</p>" if self._note else ""
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
+
+
+def aligned(cells: Sequence[Sequence[str]], to_right: Sequence[bool]) -> list[str]:
+    """Return the lines of a table: the first row, which has the names of columns, a rule and the other rows.
+
+    Args:
+        cells: The cells of each row.
+        to_right: Whether each column is aligned to the right.
+    """
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+
+    def line(parts: Sequence[str]) -> str:
+        places = zip(parts, widths, to_right, strict=True)
+        return "  ".join(part.rjust(width) if right else part.ljust(width) for part, width, right in places).rstrip()
+
+    return [line(cells[0]), "  ".join("-" * width for width in widths), *map(line, cells[1:])]
 
 
 def _fields(record: Any) -> Sequence[str]:

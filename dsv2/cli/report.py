@@ -12,6 +12,7 @@ from datetime import date
 from typing import Any
 
 from dsv2.base.printable import printable, printable_lines
+from dsv2.base.record_table import aligned
 
 _MAX_CELL = 120
 
@@ -64,17 +65,8 @@ def table(rows: Sequence[Mapping[str, object]]) -> list[str]:
         return ["(none)"]
     names = list(rows[0])
     cells = [names, *([_cell(row[name]) for name in names] for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
     right = [all(isinstance(row[name], int | float | None) for row in rows) for name in names]
-
-    def line(parts: Sequence[str]) -> str:
-        aligned = (
-            part.rjust(width) if to_right else part.ljust(width)
-            for part, width, to_right in zip(parts, widths, right, strict=True)
-        )
-        return "  ".join(aligned).rstrip()
-
-    return [line(cells[0]), "  ".join("-" * width for width in widths), *map(line, cells[1:])]
+    return aligned(cells, right)
 
 
 def _cell(value: object) -> str:

@@ -200,12 +200,12 @@ class LetterWriter:
     """Writes the letters of one run of a job. A run without letters writes nothing.
 
     Args:
-        letters: The letters of the job.
+        letters: The letters of the job. None: it has no folder for them.
         job_name: The name of the job.
         checkpoint: The path of its checkpoint, or None.
     """
 
-    def __init__(self, letters: JobLetters, job_name: str, checkpoint: str | None) -> None:
+    def __init__(self, letters: JobLetters | None, job_name: str, checkpoint: str | None) -> None:
         self._letters = letters
         self._description = JobDescription(job_name, checkpoint)
         self._has_begun = False
@@ -217,9 +217,11 @@ class LetterWriter:
         Raises:
             ConfigurationError: Another checkpoint has continued the job.
         """
+        if self._letters is None:
+            return
         in_order = sorted(letters, key=lambda letter: (letter["operator"], letter["subtask"]))
         if not self._has_begun:
-            self._begin(batch_id)
+            self._begin(self._letters, batch_id)
         if not in_order:
             return
         found = self._letters.description()
@@ -235,14 +237,14 @@ class LetterWriter:
 
     def record_replays(self, replays: Replays) -> None:
         """Record for readers of the folder what was processed again. Called when the checkpoint has it, too."""
-        if replays.letters and replays != self._recorded:
+        if self._letters is not None and replays.letters and replays != self._recorded:
             self._letters.finish(replays.requests, replays.letters)
             self._recorded = replays
 
-    def _begin(self, first_batch: int) -> None:
+    def _begin(self, letters: JobLetters, first_batch: int) -> None:
         # Another program may have written the letters of this micro-batch, and it may be older than its letters. Not
         # before the sinks have accepted the micro-batch: they refuse a checkpoint that is too old.
-        self._letters.delete_from(first_batch)
-        if self._letters.description() is not None:
-            self._letters.describe(self._description)
+        letters.delete_from(first_batch)
+        if letters.description() is not None:
+            letters.describe(self._description)
         self._has_begun = True

@@ -91,8 +91,7 @@ class LocalRun:
         self._readers: list[IndexedReader | SplitReader] = []
         self._board = LocalBoard(plan)
         self._reading = reading
-        self._indexed_sources: dict[str, IndexedSourceRun] = {}  # by uid
-        self._split_sources: dict[str, SplitSourceRun] = {}
+        self._sources: dict[str, IndexedSourceRun | SplitSourceRun] = {}  # by uid
         for operator in plan.operators:
             if operator.kind is OperatorKind.SOURCE:
                 self._add_source(operator, positions.get(operator.uid))
@@ -150,18 +149,12 @@ class LocalRun:
 
     def positions(self) -> dict[str, SourcePosition]:
         """Return where the sources continue, by uid."""
-        return {
-            uid: source.position
-            for sources in (self._indexed_sources, self._split_sources)
-            for uid, source in sources.items()
-        }
+        return {uid: source.position for uid, source in self._sources.items()}
 
     def halt(self, now_ms: int) -> Halt | None:
         """Return the halt of a source before the next micro-batch, or None. Raises ``JobError`` if a source crashes."""
-        for source in self._indexed_sources.values():
-            if (halt := source.halt(now_ms)) is not None:
-                return halt
-        return None
+        indexed = (source for source in self._sources.values() if isinstance(source, IndexedSourceRun))
+        return next((halt for source in indexed if (halt := source.halt(now_ms)) is not None), None)
 
     def begin_batch(self, records: int | None) -> bool:
         """Plan what the next micro-batch reads, and return whether it reads anything.
@@ -169,7 +162,7 @@ class LocalRun:
         Args:
             records: The maximum number of records per source subtask. None: only the limits of the sources apply.
         """
-        reads = [source.begin_batch(records) for source in self._sources()]
+        reads = [source.begin_batch(records) for source in self._sources.values()]
         return any(reads)
 
     def run_batch(self) -> None:
@@ -207,27 +200,21 @@ class LocalRun:
     @property
     def ended(self) -> bool:
         """True if all sources have ended."""
-        return all(source.ended for source in self._sources())
+        return all(source.ended for source in self._sources.values())
 
     def ended_sources(self) -> list[str]:
         """Return the uids of the sources that have ended."""
-        return sorted(
-            uid
-            for sources in (self._indexed_sources, self._split_sources)
-            for uid, source in sources.items()
-            if source.ended
-        )
+        return sorted(uid for uid, source in self._sources.items() if source.ended)
 
     @property
     def is_exhausted(self) -> bool:
         """True if all data that was available when the job began has been read."""
-        return all(source.is_exhausted for source in self._sources())
+        return all(source.is_exhausted for source in self._sources.values())
 
     @property
     def is_paced(self) -> bool:
         """True if further records become available in time: a source has a rate, or splits that it will resume."""
-        has_rate = any(source.is_paced and not source.ended for source in self._indexed_sources.values())
-        return has_rate or any(source.resumes_soon and not source.ended for source in self._split_sources.values())
+        return any(source.is_paced and not source.ended for source in self._sources.values())
 
     def _process(self) -> None:
         while True:
@@ -244,7 +231,7 @@ class LocalRun:
 
     def restart(self) -> None:
         """Replace every subtask and enumerator with one restored from a snapshot."""
-        for source in self._split_sources.values():
+        for source in self._of_splits():
             source.restart()
         self._collect_letters()
         for place, blob in {place: subtask.snapshot() for place, subtask in self._subtasks.items()}.items():
@@ -264,12 +251,12 @@ class LocalRun:
 
     def commit(self) -> None:
         """Notify the sources that the micro-batch has been written to the sinks."""
-        for source in self._split_sources.values():
+        for source in self._of_splits():
             source.commit()
 
     def close_sources(self) -> None:
         """Close the enumerators."""
-        for source in self._split_sources.values():
+        for source in self._of_splits():
             source.close()
 
     def collected(self, sink: int) -> Sequence[Frame]:
@@ -298,16 +285,12 @@ class LocalRun:
 
     def splits(self, now_ms: int) -> dict[str, tuple[SplitProgress, ...]]:
         """Return the progress of the splits of each source at ``now_ms``, by uid."""
-        return {
-            uid: source.splits(now_ms)
-            for sources in (self._indexed_sources, self._split_sources)
-            for uid, source in sources.items()
-        }
+        return {uid: source.splits(now_ms) for uid, source in self._sources.items()}
 
     @property
     def is_aligned(self) -> bool:
         """True if splits may be paused and resumed between two micro-batches."""
-        return any(source.is_aligned for source in self._split_sources.values())
+        return any(source.is_aligned for source in self._of_splits())
 
     def reset_times(self) -> None:
         """Begin to measure times again. Called between two micro-batches."""
@@ -318,7 +301,7 @@ class LocalRun:
 
     def ranges_read(self) -> list[str]:
         """Describe what the last micro-batch has read of each source."""
-        return [described for source in self._sources() for described in source.ranges_read()]
+        return [described for source in self._sources.values() for described in source.ranges_read()]
 
     def skipped(self) -> dict[str, frozenset[tuple[SplitName, Offset]]]:
         """Return the records that sources have skipped, by uid."""
@@ -344,31 +327,19 @@ class LocalRun:
                     f"{self._plan.operators[head]}, subtask {index}, did not receive the end of its input."
                 )
 
-    def _sources(self) -> Iterator[IndexedSourceRun | SplitSourceRun]:
-        yield from self._split_sources.values()
-        yield from self._indexed_sources.values()
+    def _of_splits(self) -> list[SplitSourceRun]:
+        return [source for source in self._sources.values() if isinstance(source, SplitSourceRun)]
 
     def _add_source(self, operator: Operator, start: SourcePosition | None) -> None:
+        plan, clock, mutation = self._plan, self._clock, self._mutation
+        source: IndexedSourceRun | SplitSourceRun
         if isinstance(operator.body, Source):
-            split = SplitSourceRun(
-                self._plan,
-                operator,
-                self._clock,
-                self._reading,
-                self._board,
-                self._receive,
-                self._mutation,
-                self._job.codec,
-                start,
-            )
-            self._split_sources[operator.uid] = split
-            self._readers += split.readers
+            codec, board = self._job.codec, self._board
+            source = SplitSourceRun(plan, operator, clock, self._reading, board, self._receive, mutation, codec, start)
         else:
-            indexed = IndexedSourceRun(
-                self._plan, operator, self._clock, self._reading, self._receive, self._mutation, start
-            )
-            self._indexed_sources[operator.uid] = indexed
-            self._readers += indexed.readers
+            source = IndexedSourceRun(plan, operator, clock, self._reading, self._receive, mutation, start)
+        self._sources[operator.uid] = source
+        self._readers += source.readers
 
     def _new_subtask(self, head: int, index: int) -> Subtask:
         functions = {operator.id: own_copy(operator) for operator in self._plan.chains[head]}

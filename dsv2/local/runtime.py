@@ -25,7 +25,7 @@ from dsv2.local.control import JobControl
 from dsv2.local.execution import Execution
 from dsv2.local.file_sinks import LocalMerger, places_of, with_schema_checks
 from dsv2.local.job import LocalJob
-from dsv2.local.letters import LocalLetters
+from dsv2.local.letters import letter_writer
 from dsv2.local.record_skips import plan_of_run
 from dsv2.local.restoration import Beginning, beginning_of, on_disk
 from dsv2.local.start import JobStart
@@ -107,7 +107,7 @@ class LocalRuntime:
             checkpoint, begun = self._begin(plan, options, stack)
             _check_files(plan, begun, has_checkpoint=checkpoint is not None)
             self._complete_former_outputs(plan, options, begun)
-            letters = LocalLetters(plan, options, begun.job_id)
+            letters = letter_writer(plan, options, begun.job_id)
             plan, unblocking = plan_of_run(plan, options, begun, checkpoint)
             start = JobStart(
                 plan,

@@ -103,8 +103,8 @@ class SplitSourceRun:
         return with_event_times(self._coordinator.splits(), event_times(self._latest_reports()))
 
     @property
-    def resumes_soon(self) -> bool:
-        """True if paused splits can resume at the next update of their alignment group."""
+    def is_paced(self) -> bool:
+        """True if it may soon have more: paused splits can resume at the next update of their alignment group."""
         return self._coordinator.resumes_soon
 
     @property

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from dsv2.base.clock import Clock
 from dsv2.checkpoint.failed_batch import Unblocking
+from dsv2.dead_letters.store import LetterWriter
 from dsv2.graph import Plan
 from dsv2.jobs.configuration import Section
 from dsv2.jobs.handle import Trigger
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.control import JobControl
-from dsv2.local.letters import LocalLetters
 from dsv2.local.restoration import Beginning
 from dsv2.runtime.report.job_listeners import JobListeners
 
@@ -40,7 +40,7 @@ class JobStart:
     plan: Plan
     begun: Beginning
     checkpoint: LocalCheckpoint | None
-    letters: LocalLetters
+    letters: LetterWriter
     unblocking: Unblocking | None
     seed: int
     sizes: Sequence[int]

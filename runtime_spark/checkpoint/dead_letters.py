@@ -25,14 +25,15 @@ def letters_in(reports: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [report["letter"] for report in reports if "letter" in report]
 
 
-def batch_letters(spark: SparkSession, plan: Plan, options: RunOptions, job_id: str) -> LetterWriter | None:
-    """Return the writer for the letters of a BATCH job; None if it has neither letters nor a folder.
+def batch_letters(spark: SparkSession, plan: Plan, options: RunOptions, job_id: str) -> LetterWriter:
+    """Return the writer for the letters of a BATCH job.
 
     Raises:
         ConfigurationError: There is no folder for the letters, or it cannot be used.
     """
     path = letters_path(plan, options.dead_letters, None)
-    return None if path is None else LetterWriter(JobLetters(_open(spark, path), job_id), plan.job_name, None)
+    letters = None if path is None else JobLetters(_open(spark, path), job_id)
+    return LetterWriter(letters, plan.job_name, None)
 
 
 def checkpoint_letters(spark: SparkSession, root: Folder, plan: Plan, options: RunOptions, job_id: str) -> JobLetters:

@@ -37,13 +37,13 @@ class BatchJob(ThreadJob, NotebookHandle):
         plan: Plan,
         frames: DataFrame,
         writer: SinkWriter,
-        letters: LetterWriter | None,
+        letters: LetterWriter,
         clock: Clock,
         listeners: JobListeners,
     ) -> None:
         """Create the handle.
 
-        ``letters``: Writes the dead letters that nothing reads; None if there are none.
+        ``letters``: Writes the dead letters that nothing reads.
         """
         super().__init__(plan, clock, listeners)
         self._frames = frames
@@ -71,8 +71,7 @@ class BatchJob(ThreadJob, NotebookHandle):
             for sink in self._writer.files:
                 sink.begin(0)
             written = self._writer.write(self._frames, 0)
-            if self._letters is not None:
-                self._letters.write(0, letters_in(written))
+            self._letters.write(0, letters_in(written))
             written_at = self._system.now_ms()
             for sink in self._writer.files:
                 sink.publish()

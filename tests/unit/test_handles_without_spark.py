@@ -183,7 +183,7 @@ class Batch:
         self.plan = plan_in(RuntimeExecutionMode.BATCH)
         self.writer = Mock(files=[], writes_to=None)
         self.writer.write.side_effect = self._write
-        self.handle = BatchJob(self.plan, Mock(), self.writer, None, SystemClock(), JobListeners(()))
+        self.handle = BatchJob(self.plan, Mock(), self.writer, Mock(), SystemClock(), JobListeners(()))
 
     def _write(self, *_: object) -> list[Any]:
         self.end.wait()
