@@ -106,7 +106,7 @@ def _matches(letter: StoredLetter, arguments: argparse.Namespace) -> bool:
 def _show(arguments: argparse.Namespace) -> Report:
     letters = open_letters(arguments.path, arguments)
     found = _chosen(letters, arguments)
-    data = [_data(letters, letter) for letter in found]
+    data = [{**asdict(letter), "status": letters.status(letter).value} for letter in found]
     if arguments.ids:
         text = [line for letter in found for line in (*_described(letters, letter), "")][:-1]
     else:
@@ -167,10 +167,6 @@ def _described(letters: DeadLetters, letter: StoredLetter) -> list[str]:
     }
     shown = [f"  {name + ':':<10} {printable(str(value))}" for name, value in lines.items() if value is not None]
     return [f"Letter {letter.id}", *shown, *(f"  {line}" for line in letter.traceback.rstrip().splitlines())]
-
-
-def _data(letters: DeadLetters, letter: StoredLetter) -> dict[str, Any]:
-    return {**asdict(letter), "status": letters.status(letter).value}
 
 
 def _shown_time(time: datetime) -> str:

@@ -5,11 +5,11 @@ A channel without a value is neutral, because these functions only get the value
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from math import ceil, fsum, inf
-from operator import and_, or_
+from operator import and_, itemgetter, or_
 from typing import Any, Generic, cast
 
 from typing_extensions import TypeVar
@@ -91,39 +91,19 @@ def new_combination(identifier: str, value_type: ValueType[V], function: Combina
 _ONLY_ADVANCE = ("min", "max", "and", "or", "union", "intersection")
 
 
-def _last(values: Sequence[V]) -> V:
-    return values[-1]
-
-
-def _union(values: Sequence[Set[Any]]) -> Set[Any]:
-    return reduce(or_, values)
-
-
-def _intersection(values: Sequence[Set[Any]]) -> Set[Any]:
-    return reduce(and_, values)
-
-
-def _least_entries(values: Sequence[VectorClock]) -> VectorClock:
-    return VectorClock.merged(values, min)
-
-
-def _greatest_entries(values: Sequence[VectorClock]) -> VectorClock:
-    return VectorClock.merged(values, max)
-
-
 _SIMPLE: dict[str, Callable[[Sequence[Any]], Any]] = {
     "min": min,
     "max": max,
     "and": all,
     "or": any,
     "count": len,
-    "last": _last,
-    "union": _union,
-    "intersection": _intersection,
+    "last": itemgetter(-1),
+    "union": partial(reduce, or_),
+    "intersection": partial(reduce, and_),
 }
 _OF_VECTORS: dict[str, Callable[[Sequence[VectorClock]], VectorClock]] = {
-    "min": _least_entries,
-    "max": _greatest_entries,
+    "min": partial(VectorClock.merged, better=min),
+    "max": partial(VectorClock.merged, better=max),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
@@ -23,7 +24,7 @@ class VectorClock(Mapping[str, int]):
         object.__setattr__(self, "entries", tuple(sorted(entries.items())))
 
     def __getitem__(self, name: str) -> int:
-        place = bisect_left(self.entries, name, key=_name_of) if isinstance(name, str) else len(self.entries)
+        place = bisect_left(self.entries, name, key=itemgetter(0)) if isinstance(name, str) else len(self.entries)
         if place == len(self.entries) or self.entries[place][0] != name:
             raise KeyError(name)
         return self.entries[place][1]
@@ -60,7 +61,3 @@ class VectorClock(Mapping[str, int]):
             for name, value in vector.items():
                 found[name] = better(found[name], value) if name in found else value
         return VectorClock(found)
-
-
-def _name_of(entry: tuple[str, int]) -> str:
-    return entry[0]

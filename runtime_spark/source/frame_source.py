@@ -63,12 +63,10 @@ class Planner(ABC):
         """Return the progress of the splits after ``latest``."""
         return ()
 
-    @abstractmethod
-    def commit(self, offset: SparkOffset) -> None:
+    def commit(self, offset: SparkOffset) -> None:  # noqa: B027 - optional
         """Called when the micro-batch up to ``offset`` is committed."""
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - optional
         """Called at the end of the run."""
 
 

@@ -72,12 +72,6 @@ class CountingPlanner(Planner):
         subtasks = range(self._feed.subtasks(self._operator))
         return [IndexRange(subtask, index_of(start), index_of(end), first, last) for subtask in subtasks]
 
-    def commit(self, offset: SparkOffset) -> None:
-        pass  # the source does not need commits
-
-    def close(self) -> None:
-        pass  # nothing is open
-
 
 class IndexedFeed(CountingFeed):
     """The records of an indexed source. ``target_batch_ms``: As in ``SplitFeed``."""

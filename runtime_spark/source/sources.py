@@ -118,7 +118,8 @@ def _frames_of(
         return stream(_observed(IndexedFeed(source, options.target_batch_ms), options))
     if isinstance(source, Source):
         if not streaming:
-            return _split_batch(spark, source, operator, packed, clock)
+            orders = whole_orders(source, operator, clock)
+            return _batch_frames(spark, SplitFeed(source), orders, operator.id, packed)
         return stream(_observed(_split_feed(source, plan, operator, options), options))
     assert isinstance(source, DataFrameSource)
     dataframe = continued if isinstance(source, ContinuedDataFrameSource) else source.dataframe
@@ -203,12 +204,6 @@ def _indexed_batch(spark: SparkSession, source: IndexedSource[Any], operator: Op
     assert count is not None
     splits = [IndexRange(subtask, 0, count, True, True) for subtask in range(operator.parallelism)]
     return _batch_frames(spark, IndexedFeed(source), splits, operator.id, packed)
-
-
-def _split_batch(
-    spark: SparkSession, source: Source[Any, Any, Any], operator: Operator, packed: bytes, clock: Clock
-) -> DataFrame:
-    return _batch_frames(spark, SplitFeed(source), whole_orders(source, operator, clock), operator.id, packed)
 
 
 def _batch_frames(

@@ -10,7 +10,7 @@ from operator import add
 from typing import Any, TypeAlias
 
 from dsv2.graph import OperatorKind, Plan
-from dsv2.jobs.progress import BatchProgress, JobProgress, OperatorProgress, SplitProgress
+from dsv2.jobs.progress import BatchProgress, JobProgress, SplitProgress
 from dsv2.jobs.summary.rates import Rates
 from dsv2.runtime.report.channels import Channels
 from dsv2.runtime.report.progress import job_progress, total_counts
@@ -83,7 +83,7 @@ class JobReports:
         self._batch_id = -1
         self._totals: dict[str, tuple[int, int]] | None = None
         if before is not None:
-            self._totals = _totals(before)
+            self._totals = {uid: (one.records_in, one.records_out) for uid, one in before.operators.items()}
         elif is_new:
             self._totals = {}
         self._rates = Rates()
@@ -195,14 +195,6 @@ def _sum(before: Report, report: Report) -> Report:
         "outputs": list(map(add, outputs, report["outputs"])),
         "counters": dict(counters),
     }
-
-
-def _totals(progress: JobProgress) -> dict[str, tuple[int, int]]:
-    return {uid: _total(operator) for uid, operator in progress.operators.items()}
-
-
-def _total(operator: OperatorProgress) -> tuple[int, int]:
-    return operator.records_in, operator.records_out
 
 
 def _increase(before: tuple[int, int], now: tuple[int, int]) -> tuple[int, int]:

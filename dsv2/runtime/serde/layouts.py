@@ -241,14 +241,10 @@ def _check_owner(kind: type, owner: type) -> None:
             f"{shown(kind)} is not a data class: it has a finalizer, {owner.__qualname__}.__del__."
         )
     for hook in _PICKLE_HOOKS:
-        if hook in own and not _is_generated(own[hook]):
+        if hook in own and getattr(own[hook], "__code__", None) not in _GENERATED:
             raise SerializationError(
                 f"{shown(kind)} defines how it is pickled ({owner.__qualname__}.{hook}), but dsv2 does not use pickle."
             )
-
-
-def _is_generated(hook: Any) -> bool:
-    return getattr(hook, "__code__", None) in _GENERATED
 
 
 def _check_size(kind: type) -> None:

@@ -12,6 +12,7 @@ from fractions import Fraction
 from importlib import import_module
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from itertools import chain
+from operator import attrgetter
 from pathlib import PosixPath, PurePosixPath, PureWindowsPath, WindowsPath
 from typing import Any
 from uuid import UUID
@@ -90,14 +91,6 @@ def converter_named(name: str) -> Converter:
 # --- Containers ------------------------------------------------------------------------------------------------------
 
 
-def _header_of_deque(value: deque[Any]) -> int | None:
-    return value.maxlen
-
-
-def _blank_deque(header: Any) -> deque[Any]:
-    return deque(maxlen=header)
-
-
 def _header_of_default_dict(value: defaultdict[Any, Any]) -> Any:
     if not _may_be_default(value.default_factory):
         raise SerializationError(
@@ -125,7 +118,7 @@ CONTAINERS: Mapping[type, Container] = {
     list: Container("list", lambda header: [], list.extend),
     dict: Container("dict", lambda header: {}, dict.update, is_mapping=True),
     set: Container("set", lambda header: set(), set.update),
-    deque: Container("deque", _blank_deque, deque.extend, header=_header_of_deque),
+    deque: Container("deque", lambda header: deque(maxlen=header), deque.extend, header=attrgetter("maxlen")),
     OrderedDict: Container("OrderedDict", lambda header: OrderedDict(), OrderedDict.update, is_mapping=True),
     Counter: Container("Counter", lambda header: Counter(), dict.update, is_mapping=True),
     defaultdict: Container(
@@ -224,10 +217,6 @@ def _exact(kind: type, build: Callable[..., Any]) -> Callable[[Any], Any]:
     return checked
 
 
-def _spread(build: Callable[..., Any]) -> Callable[[Any], Any]:
-    return lambda parts: build(*parts)
-
-
 def _numbers(build: Callable[..., Any]) -> Callable[[Any], Any]:
     def checked(parts: Any) -> Any:
         if any(type(part) not in (int, float) for part in parts):
@@ -255,7 +244,7 @@ _CONVERTERS: dict[type, Converter] = {
     complex: Converter("complex", lambda v: (v.real, v.imag), _numbers(complex)),
     UUID: Converter("UUID", lambda v: v.bytes, _exact(bytes, lambda data: UUID(bytes=data))),
     range: Converter("range", lambda v: (v.start, v.stop, v.step), _numbers(range)),
-    slice: Converter("slice", lambda v: (v.start, v.stop, v.step), _spread(slice)),
+    slice: Converter("slice", lambda v: (v.start, v.stop, v.step), lambda parts: slice(*parts)),
     bytearray: Converter("bytearray", bytes, _exact(bytes, bytearray), mutable=True),
     array: Converter("array", _of_array, _to_array, mutable=True),
     **dict(_textual(PosixPath, WindowsPath, PurePosixPath, PureWindowsPath)),

@@ -264,12 +264,9 @@ class SourceCoordinator:
             raise
         except BaseException as error:
             ours = isinstance(error, Dsv2Error)
-            cause = str(error) if ours else f"{type(error).__qualname__}: {error}\n{_traceback(error)}"
+            trace = "" if ours else "".join(traceback.format_exception(error))
+            cause = str(error) if ours else f"{type(error).__qualname__}: {error}\n{trace}"
             raise JobError(
                 f"The source {self._operator}, defined at {self._operator.location}, failed on the driver, in "
                 f"{callback}: {cause}"
             ) from error
-
-
-def _traceback(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))

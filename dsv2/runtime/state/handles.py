@@ -13,9 +13,6 @@ from typing import Any, Protocol
 from dsv2.runtime.serde.references import Reference
 from dsv2.state import (
     AggregatingStateDeclaration,
-    BroadcastStateDeclaration,
-    ListStateDeclaration,
-    MapStateDeclaration,
     ReducingStateDeclaration,
     StateDeclaration,
     ValueStateDeclaration,
@@ -140,9 +137,6 @@ class ListHandle(PlainHandle):
 
     __slots__ = ()
 
-    def __init__(self, declaration: ListStateDeclaration[Any], column: StateColumn, current: CurrentKey) -> None:
-        super().__init__(declaration, column, current)
-
     def get(self) -> list[Any]:
         """Return the elements."""
         return list(self._column.get(self._key()) or ())
@@ -178,14 +172,6 @@ class MapHandle(PlainHandle):
     """``MapState`` and ``BroadcastState``."""
 
     __slots__ = ()
-
-    def __init__(
-        self,
-        declaration: MapStateDeclaration[Any, Any] | BroadcastStateDeclaration[Any, Any],
-        column: StateColumn,
-        current: CurrentKey,
-    ) -> None:
-        super().__init__(declaration, column, current)
 
     def get(self, key: Any, default: Any = None) -> Any:
         """Return the value of ``key``, or ``default``."""

@@ -130,10 +130,6 @@ def _enum(key: Enum) -> int:
     return _text(key.name or "")  # a flag without members has no name
 
 
-def _none(key: None) -> int:
-    return 0
-
-
 _HASHERS: dict[type, Callable[[Any], int]] = {
     str: _text,
     bytes: _bytes,
@@ -148,7 +144,7 @@ _HASHERS: dict[type, Callable[[Any], int]] = {
     time: _time,
     timedelta: _timedelta,
     UUID: lambda key: _bytes(key.bytes),
-    type(None): _none,
+    type(None): lambda key: 0,
 }
 _BUILT_IN = (str, bytes, bool, int, float, Decimal, Fraction, tuple, datetime, date, time, timedelta, UUID)
 

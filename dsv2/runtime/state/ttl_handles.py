@@ -18,8 +18,6 @@ from dsv2.runtime.state.partition import PartitionState
 from dsv2.spi import KeyEntry
 from dsv2.state import (
     AggregatingStateDeclaration,
-    ListStateDeclaration,
-    MapStateDeclaration,
     ReducingStateDeclaration,
     StateDeclaration,
     TtlUpdate,
@@ -265,9 +263,6 @@ class ExpiringListHandle(ExpiringHandle):
 
     __slots__ = ()
 
-    def __init__(self, declaration: ListStateDeclaration[Any], lookup: EntryLookup, expiries: ExpiryIndex) -> None:
-        super().__init__(declaration, lookup, expiries)
-
     def purge(self, entry: KeyEntry, now: int) -> int | None:
         """Remove the expired elements."""
         cells = [cell for cell in entry.get(self._name, ()) if cell[1] > now]
@@ -312,9 +307,6 @@ class ExpiringMapHandle(ExpiringHandle):
     """``MapState``, stored as a dict of pairs (value, expiry)."""
 
     __slots__ = ()
-
-    def __init__(self, declaration: MapStateDeclaration[Any, Any], lookup: EntryLookup, expiries: ExpiryIndex) -> None:
-        super().__init__(declaration, lookup, expiries)
 
     def purge(self, entry: KeyEntry, now: int) -> int | None:
         """Remove the expired entries."""

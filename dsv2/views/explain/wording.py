@@ -37,7 +37,8 @@ def headline(view: PlanView) -> str:
     operators = counted(len(view.operators), "operator")
     if view.error is not None:
         return f"{view.mode}, {operators}, cannot be built"
-    exchanges = sum(not (edge.chained or edge.read) and _is_function(view, edge) for edge in view.edges)
+    sent = (edge for edge in view.edges if not (edge.chained or edge.read))
+    exchanges = sum(view.operators[edge.target].kind is not OperatorKind.SINK for edge in sent)
     return f"{view.mode}, {operators}, {counted(view.levels, 'level')}, {counted(exchanges, 'exchange')}"
 
 
@@ -156,10 +157,6 @@ def short_location(location: str) -> str:
     except (OSError, ValueError):  # the current directory has been removed, or is on another drive
         return location
     return location if relative.startswith(os.pardir) else f"{relative}:{line}"
-
-
-def _is_function(view: PlanView, edge: EdgeView) -> bool:
-    return view.operators[edge.target].kind is not OperatorKind.SINK
 
 
 def _state_text(state: StateView) -> str:

@@ -98,7 +98,7 @@ def columns_of(summary: JobSummary, *, blocks: bool) -> list[Column]:
         Column("per second", 4, lambda one: rate_text(one.rate).removesuffix("/s")),
         Column("busy", 5, busy, busy_style),
         Column("event time", 2, _event_time, to_right=False),
-        Column("behind", 6, _behind),
+        Column("behind", 6, lambda one: duration_text(one.behind_ms) if one.behind_ms else ""),
         *(Column(name, 3, watermark(name)) for name in identifiers),
         Column("held", 8, lambda one: count_text(one.held), alarm("yellow", lambda one: one.held)),
         Column("late", 9, lambda one: count_text(one.late), alarm("yellow", lambda one: one.late)),
@@ -115,7 +115,3 @@ def _event_time(operator: OperatorSummary) -> str:
     if found is None:
         return ""
     return time_text(found.time) if found.time is not None else f"none in {found.without} of {found.parts}"
-
-
-def _behind(operator: OperatorSummary) -> str:
-    return duration_text(operator.behind_ms) if operator.behind_ms else ""
