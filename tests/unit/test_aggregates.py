@@ -70,6 +70,14 @@ def keyed(key: Any = BY_PRODUCT, sales: Any = SALES) -> tuple[ExecutionEnvironme
     return env, env.from_collection(sales).key_by(key)
 
 
+def results(key: Any, sales: Any, kind: Any, **parts: Any) -> list[Any]:
+    env, stream = keyed(key, sales)
+    found = CollectSink[Any]()
+    stream.aggregate(kind, product=Key(), **parts).to_sink(found)
+    env.execute()
+    return found.results
+
+
 def explained(env: ExecutionEnvironment, stream: Any) -> str:
     stream.to_sink(CollectSink[Any]())
     return str(env.explain())
@@ -199,28 +207,21 @@ def test_other_windows_are_aggregated_record_by_record(strategy: WindowStrategy)
 
 @pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
 def test_missing_values(key: Any) -> None:
-    env, stream = keyed(key)
-    prices = CollectSink[Price]()
-    stream.aggregate(Price, product=Key(), value=First("price")).to_sink(prices)
-    env.execute()
+    prices = results(key, SALES, Price, value=First("price"))
     expected = [Price(product="milk", value=0.5), Price(product="tea", value=None), Price(product="tea", value=None)]
-    assert sorted(prices.results, key=BY_PRODUCT) == expected
+    assert sorted(prices, key=BY_PRODUCT) == expected
 
 
 @pytest.mark.parametrize(("kind", "part"), [(Total, Sum("amount")), (Price, Mean("amount"))])
 @pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
 def test_sums_of_more_than_64_bits_are_refused(key: Any, kind: Any, part: Any) -> None:
-    env, stream = keyed(key, [Sale("a", 1, 1 << 62, None)] * 2)
-    stream.aggregate(kind, product=Key(), value=part).to_sink(CollectSink())
     with pytest.raises(UserFunctionError, match="A sum exceeds 64 bits"):
-        env.execute()
+        results(key, [Sale("a", 1, 1 << 62, None)] * 2, kind, value=part)
 
 
 def test_number_of_more_than_64_bits_is_refused() -> None:
-    env, stream = keyed(product_of, [Sale("a", 1, 1 << 63, None)])
-    stream.aggregate(Price, product=Key(), value=Mean("amount")).to_sink(CollectSink())
     with pytest.raises(UserFunctionError, match="A sum exceeds 64 bits: 9223372036854775808"):
-        env.execute()
+        results(product_of, [Sale("a", 1, 1 << 63, None)], Price, value=Mean("amount"))
 
 
 @pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
@@ -233,11 +234,8 @@ def test_number_of_more_than_64_bits_is_refused() -> None:
     ],
 )
 def test_mean_of_whole_numbers_is_exact(key: Any, amounts: list[int], mean: float) -> None:
-    env, stream = keyed(key, [Sale("a", 1, amount, None) for amount in amounts])
-    means = CollectSink[Price]()
-    stream.aggregate(Price, product=Key(), value=Mean("amount")).to_sink(means)
-    env.execute()
-    assert means.results[-1].value == mean
+    means = results(key, [Sale("a", 1, amount, None) for amount in amounts], Price, value=Mean("amount"))
+    assert means[-1].value == mean
 
 
 @pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
@@ -250,11 +248,8 @@ def test_mean_of_whole_numbers_is_exact(key: Any, amounts: list[int], mean: floa
     ],
 )
 def test_mean_of_floats(key: Any, prices: list[float | None], expected: list[float | None]) -> None:
-    env, stream = keyed(key, [Sale("a", 1, 1, price) for price in prices])
-    means = CollectSink[Price]()
-    stream.aggregate(Price, product=Key(), value=Mean("price")).to_sink(means)
-    env.execute()
-    assert list(map(repr, (mean.value for mean in means.results))) == list(map(repr, expected))
+    means = results(key, [Sale("a", 1, 1, price) for price in prices], Price, value=Mean("price"))
+    assert [repr(mean.value) for mean in means] == list(map(repr, expected))
 
 
 class Mixed(NamedTuple):
@@ -268,12 +263,8 @@ class Mixed(NamedTuple):
 
 @pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
 def test_fields_may_have_any_names(key: Any) -> None:
-    env, stream = keyed(key)
-    found = CollectSink[Mixed]()
     parts = {"mean": Mean("amount"), "mean_sum": Max("time"), "mean_count": First("product")}
-    stream.aggregate(Mixed, product=Key(), **parts).to_sink(found)
-    env.execute()
-    assert found.results[-1] == Mixed("tea", 4.0, 3, "tea")
+    assert results(key, SALES, Mixed, **parts)[-1] == Mixed("tea", 4.0, 3, "tea")
 
 
 class Ends(NamedTuple):
@@ -562,20 +553,13 @@ def test_numbers_of_other_classes_are_added(key: Any) -> None:
         ([np.int32(1 << 30)] * 4, 1 << 32),
     ]
     for amounts, total in cases:
-        env, stream = keyed(key, [Sale("a", 1, amount, None) for amount in amounts])
-        found = CollectSink[Total]()
-        stream.aggregate(Total, product=Key(), value=Sum("amount")).to_sink(found)
-        env.execute()
-        assert found.results[-1].value == total
-    env, stream = keyed(key, [Sale("a", 1, 1, price) for price in (np.float32(0.1), 0.2)])  # type: ignore[arg-type]
-    prices = CollectSink[Price]()
-    stream.aggregate(Price, product=Key(), value=Sum("price")).to_sink(prices)
-    env.execute()
-    assert prices.results[-1].value == float(np.float32(0.1)) + 0.2
-    env, stream = keyed(key, [Sale("a", 1, np.int64(1 << 62), None)] * 2)  # type: ignore[arg-type]
-    stream.aggregate(Total, product=Key(), value=Sum("amount")).to_sink(CollectSink())
+        sales = [Sale("a", 1, amount, None) for amount in amounts]
+        assert results(key, sales, Total, value=Sum("amount"))[-1].value == total
+    sales = [Sale("a", 1, 1, price) for price in (np.float32(0.1), 0.2)]  # type: ignore[arg-type]
+    assert results(key, sales, Price, value=Sum("price"))[-1].value == float(np.float32(0.1)) + 0.2
+    sales = [Sale("a", 1, np.int64(1 << 62), None)] * 2  # type: ignore[arg-type]
     with pytest.raises(UserFunctionError, match="A sum exceeds 64 bits"):
-        env.execute()
+        results(key, sales, Total, value=Sum("amount"))
 
 
 @pytest.mark.parametrize("key", [BY_PRODUCT, product_of])

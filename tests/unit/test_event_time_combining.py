@@ -1,4 +1,7 @@
-"""Event time over channels and inputs: idle, ended and active again. See also the recordings of Flink."""
+"""Event time over channels and inputs as in Flink's tests. See also the recordings of Flink.
+
+tests/property/test_event_time_and_its_flag.py compares it with a model.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,13 @@ from dsv2.extension.event_time import (
 from dsv2.extension.window import WindowStrategy, reduce
 from dsv2.testing import HarnessInput, IdleStatus, OneInputHarness, StampedRecord, TwoInputNonBroadcastHarness
 from dsv2.watermark import WatermarkHandlingResult
-from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, LONG_MAX, LONG_MIN, EventTimeCombiner, EventTimeOfInputs
+from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, LONG_MAX, EventTimeCombiner
 from tests.support import ACTIVE, ENDED, IDLE, Driver, driven, one_input, two_inputs, watermark
 
 DECLARED = (
     EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION,
     EventTimeExtension.IDLE_STATUS_WATERMARK_DECLARATION,
 )
-
-
-def test_minimum_of_the_channels() -> None:
-    combiner = EventTimeCombiner(2)
-    assert [combiner.update(*step) for step in ((0, 1), (0, 3), (1, 2), (0, 4), (1, 9))] == [None, None, 2, None, 4]
 
 
 # A step of Flink's tests: channel or input, an event time or an idle status, and the complete output so far.
@@ -120,24 +118,6 @@ def test_active_channel_counts_once_it_has_caught_up() -> None:
     assert combiner.update(1, 7) == 7
 
 
-def test_when_all_channels_are_idle_the_furthest_counts() -> None:
-    combiner = EventTimeCombiner(2)
-    assert combiner.update(0, 5) is None
-    assert combiner.update(1, 3) == 3
-    assert combiner.deactivate(0) is None
-    assert combiner.deactivate(1) == 5
-
-
-def test_channel_behind_the_others_is_ignored() -> None:
-    combiner = EventTimeCombiner(3)
-    combiner.update(2, 2)
-    combiner.deactivate(2)
-    assert [combiner.update(0, 9), combiner.update(1, 5)] == [None, 5]
-    combiner.activate(2)
-    assert [combiner.deactivate(0), combiner.deactivate(1)] == [None, None]
-    assert combiner.deactivate(2) == 9, "all are idle"
-
-
 # Of the tests of Flink's newest StatusWatermarkValve.
 @pytest.mark.parametrize(
     ("steps", "size", "time"),
@@ -163,59 +143,6 @@ def test_windows_end_when_channels_become_idle_and_active_again(steps: str, size
 
 def first_of(first: str, second: str) -> str:
     return first
-
-
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_furthest_input_counts_once_all_are_idle(order: tuple[int, int]) -> None:
-    event_time = EventTimeOfInputs(2)
-    event_time.update(0, 3)
-    event_time.update(1, 5)
-    for index in order:
-        event_time.set_idle(index, True)
-    assert event_time.current == 5
-
-
-def test_input_without_event_time_is_waited_for() -> None:
-    event_time = EventTimeOfInputs(2)
-    assert event_time.update(0, 7) is None
-    assert event_time.current == LONG_MIN
-    assert event_time.set_idle(1, True) == 7
-    assert event_time.set_idle(1, False) is None
-    assert event_time.update(0, 9) is None, "it is active, and has said nothing"
-
-
-def test_ended_input_is_ignored() -> None:
-    """Flink keeps its last event time forever."""
-    event_time = EventTimeOfInputs(2)
-    event_time.update(0, 1)
-    assert event_time.update(1, 5) == 1
-    assert event_time.end(0) == 5
-    assert event_time.update(1, 6) == 6
-    assert event_time.end(1) == LONG_MAX
-
-
-def test_event_time_ends_after_the_last_idle_input() -> None:
-    event_time = EventTimeOfInputs(2)
-    event_time.update(0, 3)
-    event_time.update(1, 5)
-    assert event_time.set_idle(1, True) is None
-    assert event_time.end(0) == 5, "none is active"
-    assert event_time.set_idle(1, False) is None
-    assert event_time.update(1, 8) == 8
-    event_time.set_idle(1, True)
-    assert event_time.end(1) == LONG_MAX
-
-
-def test_state_survives_a_restart() -> None:
-    event_time, restored = EventTimeOfInputs(3), EventTimeOfInputs(3)
-    event_time.update(0, 3)
-    event_time.set_idle(1, True)
-    event_time.end(2)
-    restored.restore(event_time.snapshot())
-    assert restored.current == 3
-    assert restored.update(0, 4) == 4
-    assert restored.end(0) is None
-    assert restored.end(1) == LONG_MAX
 
 
 def pair(**callbacks: Any) -> Driver:

@@ -331,11 +331,6 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
         declaring(long_watermark().barrier()),
         ["- watermark 'newest': barrier was False and is now True"],
     ),
-    "limits of a barrier": (
-        declaring(long_watermark().barrier(timeout=timedelta(minutes=1))),
-        declaring(long_watermark().barrier(timeout=timedelta(minutes=2), max_records=5, when_exceeded="proceed")),
-        [],
-    ),
     "watermark combined across inputs": (
         PROGRAM,
         declaring(long_watermark().combine_across_inputs(True)),
@@ -380,13 +375,32 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
     ),
 }  # fmt: skip
 
-ALLOWED: dict[str, Program] = {
-    "nothing": PROGRAM,
-    "a sink added, before another": replace(PROGRAM, sinks=2),
-    "a name": replace(PROGRAM, clean_name="Wash"),
-    "a function's code and class": replace(PROGRAM, clean=OtherClean(NEWEST.build())),
-    "a key selector's place": replace(PROGRAM, key=lambda tweet: tweet.topic),
-    "a state added": replace(PROGRAM, count=CountIn(VALUE("total", int))),
+ALLOWED: dict[str, tuple[Program, Program]] = {
+    "nothing": (PROGRAM, PROGRAM),
+    "a sink added, before another": (PROGRAM, replace(PROGRAM, sinks=2)),
+    "a name": (PROGRAM, replace(PROGRAM, clean_name="Wash")),
+    "a function's code and class": (PROGRAM, replace(PROGRAM, clean=OtherClean(NEWEST.build()))),
+    "a key selector's place": (PROGRAM, replace(PROGRAM, key=lambda tweet: tweet.topic)),
+    "a state added": (PROGRAM, replace(PROGRAM, count=CountIn(VALUE("total", int)))),
+    "limits of a barrier": (
+        declaring(long_watermark().barrier(timeout=timedelta(minutes=1))),
+        declaring(long_watermark().barrier(timeout=timedelta(minutes=2), max_records=5, when_exceeded="proceed")),
+    ),
+    "early firing": (
+        replace(PROGRAM, count=reduce(WindowStrategy.tumbling(ms(10)), max)),
+        replace(PROGRAM, count=reduce(WindowStrategy.tumbling(ms(10)).with_early_firing(ms(5), TimeType.EVENT), max)),
+    ),
+    "type and timeout of a temporal join": (
+        replace(PROGRAM, join=processing_time_temporal_join(pair)),
+        replace(
+            PROGRAM,
+            join=processing_time_temporal_join(pair, JoinType.LEFT, snapshot_timeout=ms(5), is_deletion=bool),
+        ),
+    ),
+    "bounds of an interval join": (
+        replace(PROGRAM, join=interval_join(pair, ms(0), ms(1))),
+        replace(PROGRAM, join=interval_join(pair, ms(0), ms(2))),
+    ),
 }
 
 
@@ -410,28 +424,7 @@ def test_incompatible_change_is_described(change: str) -> None:
 
 @pytest.mark.parametrize("change", ALLOWED)
 def test_compatible_change_is_accepted(change: str) -> None:
-    assert differences(PROGRAM.described(), ALLOWED[change].described()) == []
-
-
-def test_early_firing_may_change() -> None:
-    strategy = WindowStrategy.tumbling(ms(10))
-    programs = [
-        replace(PROGRAM, count=reduce(s, max)) for s in (strategy, strategy.with_early_firing(ms(5), TimeType.EVENT))
-    ]
-    assert differences(*(program.described() for program in programs)) == []
-
-
-def test_temporal_join_type_and_timeout_may_change() -> None:
-    joins: list[Any] = [
-        processing_time_temporal_join(pair),
-        processing_time_temporal_join(pair, JoinType.LEFT, snapshot_timeout=ms(5), is_deletion=bool),
-    ]
-    before, after = (replace(PROGRAM, join=join) for join in joins)
-    assert differences(before.described(), after.described()) == []
-
-
-def test_bounds_of_an_interval_join_may_change() -> None:
-    before, after = (replace(PROGRAM, join=interval_join(pair, ms(0), ms(upper))) for upper in (1, 2))
+    before, after = ALLOWED[change]
     assert differences(before.described(), after.described()) == []
 
 
@@ -503,10 +496,6 @@ def test_removed_operators_drop_their_state() -> None:
     assert [difference.drops_state for difference in differences(old, now)] == [True]
 
 
-def test_sinks_are_not_listed() -> None:
-    assert list(PROGRAM.described()["operators"]) == ["tweets", "users", "clean", "count", "join"]
-
-
 # --- Sources with splits ----------------------------------------------------------------------------------------------
 
 
@@ -532,14 +521,7 @@ def test_parallelism_of_split_sources_may_change(now: int, keyed: bool) -> None:
 
 def test_parallelism_of_counted_sources_may_not_change() -> None:
     found = differences(of_spans(2, CollectionSource([""])), of_spans(3, CollectionSource([""])))
-    assert [difference.text.partition(": ")[2] for difference in found[:2]] == [
-        "its parallelism was 2 and is now 3"
-    ] * 2
-
-
-def test_partitioning_may_not_change() -> None:
-    (difference,) = differences(of_spans(2), of_spans(2, keyed=False))[:1]
-    assert difference.text.endswith("the partitioning of input 0 was 'hash' and is now 'forward'")
+    assert {difference.text.partition(": ")[2] for difference in found[:2]} == {"its parallelism was 2 and is now 3"}
 
 
 # --- Operators that no user made --------------------------------------------------------------------------------------

@@ -94,44 +94,6 @@ class TestTable:
 class TestChannels:
     """Idle, ended and lagging channels."""
 
-    def test_channel_with_the_flag_holds_nothing_back(self) -> None:
-        combiner = EventTimeCombiner(3)
-        assert [combiner.update(0, 3), combiner.update(1, 9), combiner.update(2, 5)] == [None, None, 3]
-        assert combiner.update(0, PROCESSING_TIME) == 5
-        assert combiner.update(2, PROCESSING_TIME) == 9
-        assert combiner.update(1, PROCESSING_TIME) == PROCESSING_TIME
-
-    def test_flag_is_forwarded_once(self) -> None:
-        combiner = EventTimeCombiner(1)
-        assert [combiner.update(0, PROCESSING_TIME) for _ in range(3)] == [PROCESSING_TIME, None, None]
-        assert combiner.update(0, 7) is None, "no way back"
-        assert [combiner.deactivate(0), combiner.activate(0), combiner.update(0, 8)] == [None] * 3
-
-    def test_flag_makes_an_idle_channel_active(self) -> None:
-        combiner = EventTimeCombiner(2)
-        combiner.deactivate(0)
-        assert combiner.update(1, 4) == 4
-        assert combiner.update(0, 9) is None, "an ordinary watermark of an idle channel says nothing"
-        assert combiner.update(0, PROCESSING_TIME) is None
-        assert combiner.update(1, PROCESSING_TIME) == PROCESSING_TIME
-
-    def test_furthest_counts_once_all_are_idle_but_those_with_the_flag(self) -> None:
-        combiner = EventTimeCombiner(3)
-        assert [combiner.update(0, PROCESSING_TIME), combiner.update(1, 9), combiner.update(2, 5)] == [None, None, 5]
-        assert combiner.deactivate(0) is None
-        assert combiner.deactivate(1) is None
-        assert combiner.deactivate(2) == 9
-
-    def test_idle_channel_without_the_flag_is_waited_for(self) -> None:
-        """An idle channel may still be in its snapshot."""
-        combiner = EventTimeCombiner(2)
-        combiner.deactivate(0)
-        assert combiner.update(1, PROCESSING_TIME) is None
-        combiner.activate(0)
-        assert combiner.update(0, 6) == 6
-        combiner.deactivate(0)
-        assert combiner.end(0) == PROCESSING_TIME, "it will never say anything"
-
     def test_lagging_channel_is_waited_for(self) -> None:
         combiner = EventTimeCombiner(2)
         combiner.deactivate(0)
@@ -140,34 +102,6 @@ class TestChannels:
         assert combiner.update(1, PROCESSING_TIME) is None
         assert combiner.update(0, 6) == 6
         assert combiner.update(0, PROCESSING_TIME) == PROCESSING_TIME
-
-    def test_ended_channel_is_ignored_with_or_without_the_flag(self) -> None:
-        combiner = EventTimeCombiner(3)
-        assert [combiner.update(0, 1), combiner.update(1, PROCESSING_TIME), combiner.update(2, 7)] == [None, None, 1]
-        assert combiner.end(0) == 7
-        assert combiner.update(2, PROCESSING_TIME) == PROCESSING_TIME
-        other = EventTimeCombiner(2)
-        other.update(0, PROCESSING_TIME)
-        assert other.end(0) is None
-        assert other.update(1, 3) == 3
-        assert other.end(1) is None, "with the last channel the input ends, and that says more"
-
-    def test_flag_of_an_ended_channel_does_not_count(self) -> None:
-        combiner = EventTimeCombiner(3)
-        combiner.update(0, PROCESSING_TIME)
-        combiner.end(0)
-        assert [combiner.update(1, 9), combiner.update(2, 5)] == [None, 5]
-        assert [combiner.deactivate(1), combiner.deactivate(2)] == [None, 9]
-
-    def test_lagging_channel_does_not_release_a_time(self) -> None:
-        combiner = EventTimeCombiner(3)
-        combiner.update(2, 2)
-        combiner.deactivate(2)
-        assert [combiner.update(0, 9), combiner.update(1, 5)] == [None, 5]
-        combiner.activate(2)
-        assert [combiner.deactivate(channel) for channel in range(2)] == [None] * 2, "channel 2 is behind, and active"
-        assert combiner.deactivate(2) == 9
-        assert [combiner.end(channel) for channel in range(3)] == [None] * 3
 
     def test_late_combiner_includes_idle_and_ended_channels(self) -> None:
         """Its combiner is created with the first event time, and needs no declaration of event time."""
@@ -199,26 +133,6 @@ class TestChannels:
 class TestIdleness:
     """Channels or inputs without the flag are idle, and only others with the flag are active."""
 
-    def test_over_channels(self) -> None:
-        harness = OneInputHarness[Any, Any](one_input(), channels=2, declarations=DECLARED)
-        harness.input.push_event_time(50, channel=0)
-        harness.input.push_use_processing_time(channel=1)
-        harness.input.push_idle(channel=0)
-        assert harness.output.elements == [EVENT.new_watermark(50), IdleStatus(True)]
-        harness.restart()
-        harness.input.push_idle(False, channel=0)
-        harness.input.push_event_time(60, channel=0)
-        assert harness.output.elements[2:] == [IdleStatus(False), EVENT.new_watermark(60)]
-
-    def test_over_channels_of_which_one_is_idle_first(self) -> None:
-        harness = OneInputHarness[Any, Any](one_input(), channels=2, declarations=DECLARED)
-        harness.input.push_event_time(50, channel=0)
-        harness.input.push_idle(channel=0)
-        harness.input.push_use_processing_time(channel=1)
-        assert harness.output.elements == [EVENT.new_watermark(50), IdleStatus(True)]
-        harness.input.push_use_processing_time(channel=0)
-        assert harness.output.elements[2:] == [BY_CLOCK, IdleStatus(False)], "none is waited for"
-
     @pytest.mark.parametrize("idle_first", [False, True])
     def test_over_inputs(self, idle_first: bool) -> None:
         harness = TwoInputNonBroadcastHarness[Any, Any, Any](two_inputs(), declarations=DECLARED)
@@ -242,29 +156,6 @@ class TestIdleness:
 
 
 class TestInputs:
-    def test_idle_input_without_the_flag_is_waited_for(self) -> None:
-        event_time = EventTimeOfInputs(2)
-        event_time.set_idle(0, True)
-        assert event_time.update(1, PROCESSING_TIME) is None
-        assert not event_time.uses_processing_time
-        assert event_time.set_idle(0, False) is None
-        assert event_time.update(0, 4) == 4
-        assert event_time.update(0, PROCESSING_TIME) == PROCESSING_TIME
-
-    def test_input_with_the_flag_stays_active(self) -> None:
-        event_time = EventTimeOfInputs(2)
-        assert event_time.update(0, PROCESSING_TIME) is None
-        assert event_time.set_idle(0, True) is None
-        assert event_time.update(1, PROCESSING_TIME) == PROCESSING_TIME
-
-    @pytest.mark.parametrize("idle", [False, True])
-    def test_ended_input_is_ignored(self, idle: bool) -> None:
-        event_time = EventTimeOfInputs(2)
-        event_time.set_idle(0, idle)
-        assert event_time.update(1, PROCESSING_TIME) is None
-        assert event_time.end(0) == PROCESSING_TIME
-        assert event_time.end(1) == LONG_MAX
-
     def test_event_time_follows_the_clock_and_never_goes_back(self) -> None:
         event_time = EventTimeOfInputs(1)
         assert event_time.follow_clock(100) is None, "not yet"
@@ -274,18 +165,6 @@ class TestInputs:
         assert [event_time.follow_clock(now) for now in (40, 50, 70, 60, 71)] == [None, None, 70, None, 71]
         assert event_time.end(0) == LONG_MAX
         assert event_time.follow_clock(72) is None
-
-    def test_state_survives_a_restart(self) -> None:
-        event_time, restored = EventTimeOfInputs(2), EventTimeOfInputs(2)
-        event_time.update(0, 3)
-        event_time.update(0, PROCESSING_TIME)
-        restored.restore(event_time.snapshot())
-        assert restored.update(1, PROCESSING_TIME) == PROCESSING_TIME
-        again = EventTimeOfInputs(2)
-        again.restore(restored.snapshot())
-        assert again.uses_processing_time
-        assert again.update(1, PROCESSING_TIME) is None
-        assert again.follow_clock(9) == 9
 
 
 class TestSender:

@@ -19,7 +19,7 @@ from dsv2.extension.window import (
 )
 from dsv2.state import aggregate_of
 from tests.durations import ms
-from tests.windows import CountLetters, WindowDriver
+from tests.windows import WindowDriver
 
 TEN = WindowStrategy.tumbling(ms(10))
 LATE = OutputTag("late", str)
@@ -27,39 +27,6 @@ LATE = OutputTag("late", str)
 
 class TestAggregate:
     """Flink's DataStream V2 keeps all records."""
-
-    def test_result_is_emitted(self) -> None:
-        driver = WindowDriver(aggregate(TEN, CountLetters())).record("a1", 3).record("a2", 4).record("b3", 15).restart()
-        assert driver.end().stamped() == [("2: 12", 9), ("1: 3", 19)]
-
-    def test_emit_function_creates_the_result(self) -> None:
-        function = aggregate(
-            TEN,
-            CountLetters(),
-            lambda result, w, ctx: (ctx.state_manager.current_key, w.start_time, w.end_time, ctx.timestamp, result),
-        )
-        assert WindowDriver(function).record("b1", 13).end().stamped() == [(("b", 10, 20, 19, "1: 1"), 19)]
-
-    @pytest.mark.parametrize(
-        ("strategy", "results"),
-        [
-            (WindowStrategy.tumbling(ms(10)), ["3: 123", "1: 4"]),
-            (WindowStrategy.sliding(ms(10), ms(5)), ["2: 12", "3: 123", "1: 3", "1: 4", "1: 4"]),
-            (WindowStrategy.session(ms(4)), ["2: 12", "1: 3", "1: 4"]),
-            (WindowStrategy.session(ms(5)), ["3: 123", "1: 4"]),
-            (WindowStrategy.global_(), ["4: 1234"]),
-            (WindowStrategy.count(3), ["3: 123", "1: 4"]),
-        ],
-        ids=lambda value: value.layout if isinstance(value, WindowStrategy) else "",
-    )
-    def test_every_strategy(self, strategy: WindowStrategy, results: list[str]) -> None:
-        driver = WindowDriver(aggregate(strategy, CountLetters())).record("a1", 2).record("a2", 4)
-        assert driver.record("a3", 9).record("a4", 27).end().out() == results
-
-    def test_late_records_are_added_to_fired_windows(self) -> None:
-        driver = WindowDriver(aggregate(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(5)), CountLetters()))
-        driver.record("a1", 2).event_time(9).record("a2", 4).record("b3", 4).event_time(14).record("a4", 4)
-        assert driver.out() == ["1: 1", "2: 12", "1: 3"]
 
     def test_records_are_not_kept(self) -> None:
         driver = WindowDriver(aggregate(TEN, aggregate_of(lambda: 0, one_more, str))).record("a1", 3)
@@ -100,10 +67,6 @@ class TestAggregate:
         assert (caught.value.callback, caught.value.key) == ("get_result", "'b'")
 
 
-def joined(first: str, second: str) -> str:
-    return first + second[1:]
-
-
 def one_more(record: str, number: int) -> int:
     return number + 1
 
@@ -113,35 +76,13 @@ def second_of(first: str | None, second: str | None) -> str | None:
 
 
 class TestReduce:
-    def test_records_are_reduced_in_order(self) -> None:
-        function = reduce(TEN, joined)
-        assert WindowDriver(function).record("a1", 3).record("b1", 3).record("a2", 1).end().stamped() == [
-            ("a12", 9),
-            ("b1", 9),
-        ]
-
-    def test_emit_function_creates_the_result(self) -> None:
-        function = reduce(TEN, joined, lambda record, w, ctx: (w.start_time, record))
-        assert WindowDriver(function).record("a1", 3).record("a2", 1).end().out() == [(0, "a12")]
-
     def test_records_may_be_none(self) -> None:
         function = reduce(WindowStrategy.count(3), second_of)
         assert WindowDriver(function, key=lambda record: 0).record(None).record(None).record(None).out() == [None]
 
-    def test_merged_sessions_are_reduced(self) -> None:
-        function = reduce(WindowStrategy.session(ms(10)), joined)
-        driver = WindowDriver(function).record("a3", 20).record("a1", 0).restart().record("a2", 10)
-        assert driver.end().out() == ["a132"]
-
 
 class TestLateOutput:
     """Flink's DataStream V2 has no late output."""
-
-    def test_late_records_go_to_a_side_output(self) -> None:
-        driver = WindowDriver(with_late_output(reduce(TEN, max), LATE)).record("a1", 3).event_time(9).record("a2", 4)
-        driver.record("a3", 14).end()
-        assert driver.stamped() == [("a1", 9), ("a3", 19)]
-        assert driver.stamped("late") == [("a2", 4)]
 
     def test_window_function_visits_all_partitions(self) -> None:
         class Seeing(OneInputWindowStreamProcessFunction[str, Any]):

@@ -39,7 +39,6 @@ from dsv2.state import (
 )
 from dsv2.testing import OneInputHarness, TwoInputNonBroadcastHarness, TwoOutputHarness
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
-from dsv2.watermark.event_time import LONG_MAX
 from tests.durations import ms
 from tests.support import local_environment, one_input, our_files, watermark
 from tests.windows import CountLetters, FlinkGenerator, Tally, Told, ToldOfTwo, ToldTwice, WindowDriver, key_of
@@ -180,89 +179,6 @@ class TestWindowStates:
 
 class TestEarlyFiring:
     """Flink's DataStream V2 has no early firing."""
-
-    def test_in_event_time(self) -> None:
-        strategy = WindowStrategy.tumbling(ms(100)).with_early_firing(ms(10), TimeType.EVENT)
-        driver = WindowDriver(reduce(strategy, max)).record("a1", 3).event_time(9)
-        assert driver.out() == []
-        assert driver.event_time(10).stamped() == [("a1", 99)]
-        assert driver.event_time(40).out() == ["a1"]  # no new record since
-        assert driver.record("a2", 45).record("a0", 41).restart().event_time(49).out() == ["a1"]
-        assert driver.event_time(50).out() == ["a1", "a2"]
-        # At the end of the window it does not fire early as well.
-        assert driver.record("a3", 95).event_time(200).out() == ["a1", "a2", "a3"]
-
-    def test_in_processing_time(self) -> None:
-        strategy = WindowStrategy.tumbling(ms(100)).with_early_firing(ms(10))
-        driver = WindowDriver(reduce(strategy, max)).clock(1004).record("a1", 3).clock(1009)
-        assert driver.out() == []
-        assert driver.clock(1011).stamped() == [("a1", 99)]
-        assert driver.clock(1040).out() == ["a1"]
-        assert driver.record("a2", 4).event_time(99).clock(1100).out() == ["a1", "a2"]
-
-    def test_windows_of_processing_time(self) -> None:
-        strategy = WindowStrategy.tumbling(ms(30), TimeType.PROCESSING).with_early_firing(ms(10))
-        driver = WindowDriver(reduce(strategy, max)).clock(3).record("a1").clock(12)
-        assert driver.out() == ["a1"]
-        assert driver.record("a2").clock(20).out() == ["a1", "a2"]
-        assert driver.record("a0").clock(29).out()[2:] == ["a2"]
-        assert driver.clock(30).record("a3").end().out()[3:] == ["a3"]
-
-    @pytest.mark.parametrize(
-        ("strategy", "timestamp"), [(WindowStrategy.global_(), LONG_MAX), (WindowStrategy.count(5), 10)]
-    )
-    def test_windows_without_an_end(self, strategy: WindowStrategy, timestamp: int) -> None:
-        driver = WindowDriver(reduce(strategy.with_early_firing(ms(10), TimeType.EVENT), max)).record("a1", 3)
-        assert driver.event_time(10).stamped() == [("a1", timestamp)]
-        assert driver.record("a2", 15).end().stamped()[1:] == [("a2", LONG_MAX)]
-
-    @pytest.mark.parametrize("times", [(23,), (35, 23), (23, 35)])
-    @pytest.mark.parametrize(
-        "strategy", [WindowStrategy.tumbling(ms(100)), WindowStrategy.session(ms(100)), WindowStrategy.global_()]
-    )
-    def test_order_of_new_records_does_not_matter(self, strategy: WindowStrategy, times: tuple[int, ...]) -> None:
-        """As Flink's ContinuousEventTimeTrigger: the next multiple after event time, however new the records are."""
-        driver = WindowDriver(reduce(strategy.with_early_firing(ms(10), TimeType.EVENT), max)).record("a1", 3)
-        assert driver.event_time(10).out() == ["a1"]
-        for time in times:
-            driver.record("a2", time)
-        assert driver.event_time(20).out() == ["a1", "a2"]
-        assert driver.event_time(90).out() == ["a1", "a2"], "no new record"
-
-    @pytest.mark.parametrize("times", [(35, 13), (13, 35)])
-    @pytest.mark.parametrize("strategy", [WindowStrategy.tumbling(ms(100)), WindowStrategy.global_()])
-    def test_order_of_first_records_does_not_matter(self, strategy: WindowStrategy, times: tuple[int, ...]) -> None:
-        driver = WindowDriver(reduce(strategy.with_early_firing(ms(10), TimeType.EVENT), max))
-        for time in times:
-            driver.record("a1", time)
-        assert driver.event_time(20).out() == ["a1"]
-
-    @pytest.mark.parametrize("times", [(205, 400), (400, 205)])
-    def test_record_that_merges_sessions_does_not_delay(self, times: tuple[int, ...]) -> None:
-        strategy = WindowStrategy.session(ms(200)).with_early_firing(ms(20), TimeType.EVENT)
-        driver = WindowDriver(reduce(strategy, max)).record("a1", 10).event_time(30)
-        for time in times:
-            driver.record("a2", time)
-        assert driver.restart().event_time(39).out() == ["a1"]
-        assert driver.event_time(40).out() == ["a1", "a2"]
-
-    def test_merged_sessions_keep_the_earliest_time(self) -> None:
-        strategy = WindowStrategy.session(ms(20)).with_early_firing(ms(10), TimeType.EVENT)
-        driver = WindowDriver(window(strategy, Told())).record("a1", 35).record("a2", 3).record("a3", 20)
-        assert driver.event_time(10).out() == [("trigger", "a", 3, 55, ("a2", "a1", "a3"))]
-        assert driver.event_time(40).out()[1:] == []
-        driver.record("a4", 41).event_time(50)
-        assert driver.out()[1:] == [("trigger", "a", 3, 61, ("a2", "a1", "a3", "a4"))]
-        assert driver.event_time(60).out()[2:] == [
-            ("trigger", "a", 3, 61, ("a2", "a1", "a3", "a4")),
-            ("clear", "a", 3, 61),
-        ]
-
-    def test_ended_window_fires_for_late_records_only(self) -> None:
-        strategy = WindowStrategy.tumbling(ms(10), allowed_lateness=ms(50)).with_early_firing(ms(3), TimeType.EVENT)
-        driver = WindowDriver(reduce(strategy, max)).record("a1", 0).event_time(9)
-        assert driver.out() == ["a1"]
-        assert driver.record("a2", 5).event_time(30).out() == ["a1", "a2"]
 
     def test_processing_time_windows_cannot_fire_in_event_time(self) -> None:
         with pytest.raises(ConfigurationError, match="Windows in processing time cannot fire early in event time"):

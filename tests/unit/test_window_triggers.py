@@ -68,29 +68,6 @@ def pushed(harness: OneInputHarness[int, Any], records: Sequence[int], restart: 
     return harness.output.records
 
 
-@pytest.mark.parametrize("restart", [False, True])
-def test_count_trigger_keeps_records_and_does_not_fire_at_the_end(restart: bool) -> None:
-    harness = harness_of(GLOBAL, CountTrigger(2))
-    assert pushed(harness, [1, 2, 3, 4, 5], restart) == [[1, 2], [1, 2, 3, 4]]
-    harness.input.end()
-    assert harness.output.records == [[1, 2], [1, 2, 3, 4]]
-    assert harness.keys == []
-
-
-@pytest.mark.parametrize("restart", [False, True])
-def test_purging_trigger_removes_what_has_fired(restart: bool) -> None:
-    harness = harness_of(GLOBAL, PurgingTrigger(CountTrigger(2)))
-    assert pushed(harness, [1, 2, 3, 4, 5], restart) == [[1, 2], [3, 4]]
-    harness.end()
-    assert harness.output.records == [[1, 2], [3, 4]]
-
-
-@pytest.mark.parametrize("restart", [False, True])
-def test_delta_trigger_compares_with_the_last_firing(restart: bool) -> None:
-    harness = harness_of(GLOBAL, PurgingTrigger(DeltaTrigger(10, lambda last, record: abs(record - last))))
-    assert pushed(harness, [0, 5, 10, 11, 20, 22, 40, 41], restart) == [[0, 5, 10, 11], [20, 22], [40]]
-
-
 def test_keys_and_windows_have_their_own_state() -> None:
     harness = harness_of(TUMBLING, PurgingTrigger(CountTrigger(2)), key=lambda record: record % 2)
     assert pushed(harness, [0, 1, 102, 103, 2, 104, 5]) == [[0, 2], [102, 104], [1, 5]]
@@ -157,12 +134,6 @@ def test_processing_time_trigger_is_the_default_of_processing_time() -> None:
         harness.end()
     assert triggered.output.stamped_records == plain.output.stamped_records
     assert plain.output.records == [[0, 1, 2], [3, 4]]
-
-
-def test_merged_session_fires_with_all_records() -> None:
-    harness = harness_of(WindowStrategy.session(ms(20)), CountTrigger(3))
-    pushed(harness, [0, 40, 20])
-    assert [sorted(records) for records in harness.output.records] == [[0, 20, 40]]
 
 
 def test_purged_session_keeps_its_end_and_forgets_its_records() -> None:
