@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dsv2 import Collector, ExecutionEnvironment, JobHandle, JobStatus, PartitionedContext
+from dsv2 import ExecutionEnvironment, JobHandle, JobStatus
 from dsv2.graph import Plan
 from dsv2.jobs import JobListener, JobProgress
 from dsv2.jobs.progress import (
@@ -19,14 +19,11 @@ from dsv2.jobs.progress import (
 )
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
+from tests.support import pass_on
 
 __all__ = ("PlayedJob", "progress")
 
 NOON_MS = 1_767_009_600_000
-
-
-def _pass(record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
-    output.collect(record)
 
 
 class PlayedJob:
@@ -39,7 +36,7 @@ class PlayedJob:
         env = ExecutionEnvironment.get_instance(runtime="local")
         env.set_parallelism(parallelism)
         numbers = env.from_source(DataGeneratorSource(abs)).with_uid("orders").with_name("Orders")
-        numbers.process(_pass).with_uid("join").to_sink(CollectSink()).with_uid("out")
+        numbers.process(pass_on).with_uid("join").to_sink(CollectSink()).with_uid("out")
         self.plan: Plan = env.build_plan(name)
 
     def start(self) -> PlayedJob:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from dsv2.model import RecordBatch
 from dsv2.sources import DataclassSerializer, HashSplitAssigner, Portion, SplitAssigner, SplitSource
 
-__all__ = ("Item", "Span", "Spans", "SpansInFile", "everything")
+__all__ = ("Item", "Span", "Spans", "SpansInFile", "everything", "number_of")
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,11 @@ class Item(NamedTuple):
 
     span: str
     number: int
+
+
+def number_of(item: Item) -> int:
+    """Return the number of a record, for example as its timestamp."""
+    return item.number
 
 
 class Spans(SplitSource[Item, Span]):

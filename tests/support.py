@@ -53,6 +53,7 @@ __all__ = (
     "operator_named",
     "our_files",
     "packed",
+    "pass_on",
     "two_inputs",
     "two_output",
     "unpacked",
@@ -120,6 +121,11 @@ two_inputs: Callable[..., TwoInputNonBroadcastStreamProcessFunction[Any, Any, An
 two_inputs = partial(_scripted, TwoInputNonBroadcastStreamProcessFunction)
 broadcast_side: Callable[..., TwoInputBroadcastStreamProcessFunction[Any, Any, Any]]
 broadcast_side = partial(_scripted, TwoInputBroadcastStreamProcessFunction)
+
+
+def pass_on(record: Any, output: Any, ctx: Any) -> None:
+    """Forward a record."""
+    output.collect(record)
 
 
 def local_environment(parallelism: int = 1) -> ExecutionEnvironment:

@@ -28,6 +28,7 @@ __all__ = (
     "Rules",
     "Seen",
     "Split",
+    "Stamped",
     "check_keys",
     "check_rules",
     "is_of_others",
@@ -83,6 +84,13 @@ class Pass(OneInputStreamProcessFunction[T, T], Generic[T]):
 
     def process_record(self, record: T, output: Collector[T], ctx: PartitionedContext[T]) -> None:
         output.collect(record)
+
+
+class Stamped(OneInputStreamProcessFunction[Any, Any]):
+    """Emits records with their timestamps."""
+
+    def process_record(self, record: Any, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+        output.collect((record, ctx.timestamp))
 
 
 class PassBoth(TwoOutputStreamProcessFunction[Any, Any, Any]):

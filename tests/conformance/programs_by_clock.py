@@ -11,7 +11,7 @@ from dsv2.extension.event_time import EventTimeExtension, EventTimeManager, OneI
 from dsv2.extension.join import JoinType, processing_time_temporal_join
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
-from tests.conformance.functions import NUMBERS, PassEither, mod3, parity
+from tests.conformance.functions import NUMBERS, PassEither, Stamped, mod3, parity
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.timing import END_OF_TIME
 
@@ -122,13 +122,6 @@ def is_gone(price: Price) -> bool:
 def priced(sale: Sale, price: Price | None, output: Collector[tuple[Sale, int | None]], ctx: RuntimeContext) -> None:
     """The join function."""
     output.collect((sale, None if price is None else price.cents))
-
-
-class Stamped(OneInputStreamProcessFunction[Any, Any]):
-    """Records with their timestamps."""
-
-    def process_record(self, record: Any, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
-        output.collect((record, ctx.timestamp))
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,11 @@ from dsv2.arrow import (
     schema_of,
 )
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.model import RecordBatch
 from dsv2.model.context import NonPartitionedContext, PartitionedContext
 from dsv2.sources import DataclassSerializer, Portion, Serializer, SplitSource
 from dsv2.watermark import Watermark, WatermarkHandlingResult
-from tests.conformance.functions import Pass
+from tests.conformance.functions import Pass, Stamped
 from tests.conformance.harness import Pipeline, Program, Run
 
 __all__ = ("PROGRAMS",)
@@ -90,13 +89,6 @@ class Sums(ArrowEventTimeProcessFunction[Reading, Total]):
         self.waiting = [rows.filter(pc.invert(closed))]
 
 
-class EmitsTimestamps(OneInputStreamProcessFunction[Total, tuple[Total, int | None]]):
-    """A function on single records. Emits their timestamps."""
-
-    def process_record(self, record: Total, output: Any, ctx: Any) -> None:
-        output.collect((record, ctx.timestamp))
-
-
 @dataclass(frozen=True)
 class Lane:
     """Every ``step``-th reading, starting at ``first``."""
@@ -152,7 +144,7 @@ class WindowsOnTables(Program):
         }
         for name, timed in ways.items():
             sums = timed.key_by(attrgetter("device")).process(Sums())
-            p.collect(sums.key_by(attrgetter("device")).process(EmitsTimestamps()), name)
+            p.collect(sums.key_by(attrgetter("device")).process(Stamped()), name)
 
     def check(self, run: Run) -> None:
         for name in ("rows", "one split", "two splits"):

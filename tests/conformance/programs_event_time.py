@@ -8,7 +8,7 @@ from typing import Any
 from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction, no_output_until_end_of_input
 from dsv2.watermark import WatermarkDeclaration
-from tests.conformance.functions import FEW, NUMBERS, Pass, PassBoth, PassEither, PassMain, mod3, parity
+from tests.conformance.functions import FEW, NUMBERS, Pass, PassBoth, PassEither, PassMain, Stamped, mod3, parity
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.programs_lifecycle import Diary, diaries
 from tests.conformance.timing import END_OF_TIME, EVENT_TIME, IDLE_STATUS, TimeRecorder, per_event
@@ -74,13 +74,6 @@ class Stamp(OneInputStreamProcessFunction[int, int]):
             output.collect_and_overwrite_timestamp(record, tenfold(record))
 
 
-class ReadStamp(OneInputStreamProcessFunction[int, tuple[int, int | None]]):
-    """Emits the timestamp of each number."""
-
-    def process_record(self, record: int, output: Any, ctx: Any) -> None:
-        output.collect((record, ctx.timestamp))
-
-
 class Timestamps(Program):
     """Timestamps stay with their records on every path. Records without one have none."""
 
@@ -97,7 +90,7 @@ class Timestamps(Program):
             "broadcast": stamped.connect_and_process(stamped.broadcast(), PassMain()),
         }
         for way, stream in ways.items():
-            p.collect(stream.process(ReadStamp()), way)
+            p.collect(stream.process(Stamped()), way)
 
     def check(self, run: Run) -> None:
         for way in run.results:

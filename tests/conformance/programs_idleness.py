@@ -14,7 +14,7 @@ from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingRes
 from tests.conformance.functions import PassEither
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.timing import END_OF_TIME, TimeRecorder
-from tests.spans import Item, Span, Spans
+from tests.spans import Item, Span, Spans, number_of
 
 __all__ = ("PROGRAMS",)
 
@@ -53,10 +53,6 @@ class Pausing(Spans):
         if stop == self.before:
             self.silent_since = self.clock.now_ms()
         return Portion(Span(split.name, stop, split.end), stop - split.position)
-
-
-def number_of(item: Item) -> int:
-    return item.number
 
 
 def read(p: Pipeline, ends: Mapping[str, int], before: int, *, falls_idle: bool) -> NonKeyedPartitionStream[Item]:

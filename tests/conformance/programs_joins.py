@@ -11,9 +11,9 @@ from dsv2 import Collector, KeyedPartitionStream, PartitionedContext, RuntimeCon
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinFunction, JoinType, interval_join, join, join_by_key, join_keyed, window_join
 from dsv2.extension.window import WindowStrategy
-from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import ForeachBatchSink
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
+from tests.conformance.functions import Stamped
 from tests.conformance.harness import Pipeline, Program, Run, alike
 from tests.durations import ms
 from tests.oracles.joins import Joined, Row, SlowIntervalJoin, SlowWindowJoin
@@ -121,13 +121,6 @@ class InnerJoinOfSeveralKeys(Program):
 LEFT_ROWS: Sequence[Row] = [Row("abc"[number % 3], number, 7 * number) for number in range(16)]
 RIGHT_ROWS: Sequence[Row] = [Row("bca"[number % 3], number, 5 * number) for number in range(24)]
 LOWER, UPPER = -6, 9
-
-
-class Stamped(OneInputStreamProcessFunction[Any, Any]):
-    """Emits records with their timestamps."""
-
-    def process_record(self, record: Any, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
-        output.collect((record, ctx.timestamp))
 
 
 class PairOf(JoinFunction[Any, Any, tuple[Any, Any]]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import timedelta
 from operator import attrgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,8 +20,8 @@ from dsv2.arrow import (
 )
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
-from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.state import StateDeclaration, StateDeclarations
+from tests.conformance.functions import Stamped
 from tests.conformance.harness import Pipeline, Program, Run
 
 __all__ = ("PROGRAMS",)
@@ -153,11 +153,11 @@ class DeclaredAggregates(Program):
             running = keyed.aggregate(
                 Sums, user=Key(), clicks=Count(), pages=Sum("page"), mean=Mean("page"), last=Max("time")
             )
-            p.collect(running.process(Stamped[Sums]()), f"running on {name}")
+            p.collect(running.process(Stamped()), f"running on {name}")
             of_windows = keyed.window(windows).aggregate(
                 WindowSums, user=Key(), start=WindowStart(), clicks=Count(), pages=Sum("page"), mean=Mean("page")
             )
-            p.collect(of_windows.process(Stamped[WindowSums]()), f"windows on {name}")
+            p.collect(of_windows.process(Stamped()), f"windows on {name}")
 
     def check(self, run: Run) -> None:
         for name in ("columns", "rows"):
@@ -181,13 +181,6 @@ class DeclaredAggregates(Program):
 def user_of(click: Click) -> str:
     """The key, not as a column."""
     return click.user
-
-
-class Stamped(OneInputStreamProcessFunction[T, tuple[T, int | None]], Generic[T]):
-    """Emits records with their timestamps."""
-
-    def process_record(self, record: T, output: Any, ctx: Any) -> None:
-        output.collect((record, ctx.timestamp))
 
 
 PROGRAMS = (StateInColumns(), DeclaredAggregates())

@@ -16,7 +16,7 @@ from dsv2.functions import (
 )
 from dsv2.state import aggregate_of
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
-from tests.conformance.functions import NUMBERS, Located, check_keys, is_of_others, mod3, value_of
+from tests.conformance.functions import NUMBERS, Located, Stamped, check_keys, is_of_others, mod3, value_of
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.durations import ms
 from tests.windows import FlinkGenerator
@@ -229,13 +229,6 @@ def itself(record: int) -> int:
 def one_key(record: Any) -> int:
     """A key selector."""
     return 0
-
-
-class Stamped(OneInputStreamProcessFunction[Any, tuple[Any, int | None]]):
-    """Emits records with their timestamps."""
-
-    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
-        output.collect((record, ctx.timestamp))
 
 
 class Late5(OneInputEventTimeStreamProcessFunction[int, int]):

@@ -23,9 +23,8 @@ from dsv2.extension.window import (
     window,
     with_late_output,
 )
-from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.state import StateDeclaration, StateDeclarations, aggregate_of
-from tests.conformance.functions import parity
+from tests.conformance.functions import Stamped, parity
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.durations import ms
 from tests.windows import Event, FlinkGenerator, Told, ToldOfTwo
@@ -228,13 +227,6 @@ def add(element: int, total: int) -> int:
 def result_event(total: int, window: WindowContext, ctx: PartitionedContext[Any]) -> tuple[object, int, int, int]:
     """A result with its key and window."""
     return ctx.state_manager.current_key, window.start_time, window.end_time, total
-
-
-class Stamped(OneInputStreamProcessFunction[Any, Any]):
-    """Emits records with their timestamps."""
-
-    def process_record(self, record: Any, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
-        output.collect((record, ctx.timestamp))
 
 
 def trigger(start: int, end: int, *times: int) -> Event:

@@ -21,10 +21,10 @@ from dsv2.arrow.aggregates import RunningColumns, WindowColumns
 from dsv2.errors import UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
-from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from dsv2.testing import ManualClock, Stop, TestSource
+from tests.conformance.functions import Stamped
 from tests.profiles import examples
 from tests.strategies import long_lists
 
@@ -144,13 +144,6 @@ def key_of(event: Event) -> tuple[str, int]:
     return event.user, event.day
 
 
-class Stamps(OneInputStreamProcessFunction[Any, tuple[Any, int | None]]):
-    """Emits results with their timestamps."""
-
-    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
-        output.collect((record, ctx.timestamp))
-
-
 def run(
     events: list[Event], what: str, key: Callable[[Event], Any], stop: int | None, start: Path | None, batch: int
 ) -> tuple[list[Any], Any, Any]:
@@ -168,7 +161,7 @@ def run(
     else:
         found = keyed.window(strategy).aggregate(WindowResult, Event, **{**AGGREGATES, **BOUNDS})
     function = found._node.body
-    stamped = found.with_uid("f").with_parallelism(2).process(Stamps()).with_uid("stamps").with_parallelism(2)
+    stamped = found.with_uid("f").with_parallelism(2).process(Stamped()).with_uid("stamps").with_parallelism(2)
     stamped.to_sink(sink).with_uid("out")
     job = env.execute_async("aggregates", savepoint=start)
     job.await_termination()
@@ -392,7 +385,7 @@ def test_combining_before_the_exchange_changes_nothing(events: list[Event], what
                 most=Max("amount"),
             )
         )
-        sums.with_parallelism(2).process(Stamps()).to_sink(sink)
+        sums.with_parallelism(2).process(Stamped()).to_sink(sink)
         assert ("  Combine " in str(env.explain())) is (key is not key_of and what in ("tumbling", "halves"))
         env.execute("combined")
         found.append(sorted(sink.results))

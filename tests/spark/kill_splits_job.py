@@ -14,7 +14,7 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import FileSink
 from dsv2.sources import HybridSource
-from tests.spans import Item, Spans
+from tests.spans import Item, Spans, number_of
 from tests.spark.kill_job import Counted, Total, new_session
 
 HISTORY = {"span-0": 1_000, "span-1": 1_500, "span-2": 2_000}
@@ -22,11 +22,6 @@ LIVE = {"span-3": 2_500, "span-4": 3_000}
 LIMIT = 500
 SWITCH = sum(HISTORY.values()) // LIMIT
 """The micro-batch in which the second source starts."""
-
-
-def number_of(item: Item) -> int:
-    """Event time in ms."""
-    return item.number
 
 
 class CountPerSpan(OneInputStreamProcessFunction[Item, Counted]):

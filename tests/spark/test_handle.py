@@ -27,7 +27,7 @@ from runtime_spark.job import query
 from runtime_spark.job.query import StreamingJob
 from tests.durations import LONG
 from tests.listening import Told
-from tests.support import wait_until
+from tests.support import pass_on, wait_until
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
 HIGHEST = new_builder("highest").type_long().combine_function_max().build()
@@ -69,10 +69,6 @@ class Gate:
 def status_of(job: JobHandle) -> JobStatus:
     """Through a call, because a type checker assumes that the status does not change."""
     return job.status
-
-
-def pass_on(record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
-    output.collect(record)
 
 
 def start(

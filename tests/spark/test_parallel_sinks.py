@@ -13,6 +13,7 @@ from dsv2 import Collector, ExecutionEnvironment, JobError, PartitionedContext, 
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.sinks import CollectSink, ParallelSink, SinkBatch, SinkInfo
+from tests.conformance.functions import Pass
 
 STREAMING = RuntimeExecutionMode.STREAMING
 BATCH = RuntimeExecutionMode.BATCH
@@ -73,16 +74,11 @@ def run(
     env.set_parallelism(2)
     numbers = [1, 2, 3, 4, 10, 20, 30, 40, 5, 6, 7, 8]
     source = env.from_collection(numbers, records_per_batch=4).with_parallelism(1)
-    stream = source.key_by(subtask_for).process(Same()).with_uid("same")
+    stream = source.key_by(subtask_for).process(Pass()).with_uid("same")
     stream.to_sink(sink).with_uid("folder").with_name("Folder")
     if also is not None:
         stream.to_sink(also)
     env.execute("numbers", checkpoint_location=checkpoint)
-
-
-class Same(OneInputStreamProcessFunction[int, int]):
-    def process_record(self, record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
-        output.collect(record)
 
 
 @pytest.fixture

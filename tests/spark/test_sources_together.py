@@ -18,13 +18,9 @@ from dsv2.model import RecordBatch
 from dsv2.sinks import CollectSink
 from dsv2.sources import HybridSource, RoundRobinSplitAssigner, WatermarkStrategy
 from dsv2.watermark import Watermark, WatermarkHandlingResult, new_builder
-from tests.spans import Item, Span, Spans, SpansInFile, everything
+from tests.spans import Item, Span, Spans, SpansInFile, everything, number_of
 
 LIVE = new_builder("live").type_bool().combine_wait_for_all_channels(True).build()
-
-
-def number_of(item: Item) -> int:
-    return item.number
 
 
 class Wide(Spans):

@@ -29,7 +29,7 @@ from dsv2.jobs.progress_log import read_progress
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import HashSplitAssigner, Portion, RoundRobinSplitAssigner
 from tests.durations import ms
-from tests.spans import Item, Span, Spans, SpansInFile, everything
+from tests.spans import Item, Span, Spans, SpansInFile, everything, number_of
 from tests.support import wait_until
 
 
@@ -159,10 +159,6 @@ class Recorder(OneInputEventTimeStreamProcessFunction[Item, Any]):
 
     def on_event_time_watermark(self, timestamp: int, output: Collector[Any], ctx: NonPartitionedContext[Any]) -> None:
         output.collect(timestamp)
-
-
-def number_of(item: Item) -> int:
-    return item.number
 
 
 def timed(spark: SparkSession, source: Spans, idleness: timedelta) -> tuple[ExecutionEnvironment, CollectSink[Any]]:

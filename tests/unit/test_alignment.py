@@ -32,14 +32,10 @@ from dsv2.sources.hybrid import HybridSplit
 from dsv2.testing import ManualClock
 from dsv2.watermark.event_time import LONG_MIN
 from tests.durations import ms
-from tests.spans import Item, Span, Spans
+from tests.spans import Item, Span, Spans, number_of
 from tests.support import local_environment, operator_named
 
 INTERVAL = timedelta(milliseconds=100)
-
-
-def number_of(item: Item) -> int:
-    return item.number
 
 
 def aligned(drift: int, group: str = "g", *, idle: int = 0, **options: Any) -> WatermarkStrategy[Item]:

@@ -21,6 +21,7 @@ from tests.support import (
     local_environment,
     one_input,
     our_files,
+    pass_on,
     two_inputs,
     two_output,
     watermark,
@@ -31,10 +32,6 @@ W = new_builder("w").type_long().build()
 
 def fails(*args: Any) -> NoReturn:
     raise ValueError("on purpose")
-
-
-def pass_on(record: Any, output: Any, ctx: Any) -> None:
-    output.collect(record)
 
 
 def failure(action: Callable[[], object]) -> UserFunctionError:

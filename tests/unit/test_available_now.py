@@ -17,13 +17,9 @@ from dsv2.sinks import CollectSink
 from dsv2.sources import HybridSource, Portion, Source
 from dsv2.testing import ManualClock
 from tests.durations import ms
-from tests.spans import Item, Span, Spans, everything
+from tests.spans import Item, Span, Spans, everything, number_of
 
 ENDS = {"a": 9, "b": 4, "c": 0}
-
-
-def number_of(item: Item) -> int:
-    return item.number
 
 
 class Ending(OneInputStreamProcessFunction[Any, Any]):

@@ -26,7 +26,7 @@ from dsv2.views.dashboard.watermarks import watermark_page
 from dsv2.views.explain import Severity, explain
 from dsv2.watermark import LongWatermark, WatermarkDeclaration, WatermarkHandlingResult
 from tests.spans import Item
-from tests.support import broadcast_side, one_input, operator_named, two_inputs
+from tests.support import broadcast_side, one_input, operator_named, pass_on, two_inputs
 from tests.unit.test_explain_findings import bounded, declares, endless, findings, viewed, written
 from tests.unit.test_stuck_watermarks import START, Program, emits, through
 
@@ -387,7 +387,7 @@ def test_restart_is_invisible(interruption: Any, at: int, parallelism: tuple[int
         fast = env.from_source(TestSource([*FAST[:at], interruption, *FAST[at:]], records_per_batch=1)).with_uid("fast")
         slow = env.from_source(CollectionSource(SLOW, records_per_batch=1)).with_uid("slow")
         days = [stream.process(Days()).with_uid(f"days {n}") for n, stream in enumerate((fast, slow))]
-        between = days[0].union(days[1]).with_uid("union").shuffle().process(one_input(process_record=forward))
+        between = days[0].union(days[1]).with_uid("union").shuffle().process(one_input(process_record=pass_on))
         sink = CollectSink[tuple[int, int]]()
         between.with_uid("between").with_parallelism(subtasks).process(Sums()).with_uid("sums").to_sink(sink)
         job = env.execute_async("days", checkpoint_location=tmp_path, trigger=Trigger.available_now())
@@ -396,7 +396,3 @@ def test_restart_is_invisible(interruption: Any, at: int, parallelism: tuple[int
         results += sink.results
     sums = {day: sum(amount for other, amount in (*FAST, *SLOW) if other == day) for day in range(12)}
     assert results == list(sums.items())
-
-
-def forward(record: Any, output: Any, ctx: Any) -> None:
-    output.collect(record)

@@ -16,7 +16,7 @@ from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from tests.durations import ms
-from tests.support import local_environment, one_input
+from tests.support import local_environment, one_input, pass_on
 
 FOREVER = 60.0  # far beyond every limit here
 
@@ -47,10 +47,6 @@ def tries_again(*args: Any) -> None:
             time.sleep(FOREVER)
         except Exception:
             continue
-
-
-def pass_on(record: int, output: Any, ctx: Any) -> None:
-    output.collect(record)
 
 
 REPORTED = threading.Event()

@@ -32,6 +32,7 @@ from dsv2.views.logs import JsonFormatter
 from dsv2.views.terminal.live_view import html_of
 from dsv2.views.terminal.watching import watch
 from dsv2.watermark import WatermarkDeclaration, new_builder
+from tests.support import pass_on
 
 HOSTILE = "tea\x1b]52;c;cm0=\x07\x1b[2J\r\x9b31m\x7f\u202e\u2028\u200bend"
 RAW = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ud800-\udfff]")
@@ -68,10 +69,6 @@ class Keep(OneInputStreamProcessFunction[str, str]):
         if record.startswith("tea"):
             raise ValueError(f"no price: {record}")
         output.collect(record)
-
-
-def pass_on(record: str, output: Collector[str], ctx: PartitionedContext[str]) -> None:
-    output.collect(record)
 
 
 def text_of(record: str) -> str:

@@ -20,17 +20,13 @@ from dsv2.sinks import CollectSink, ForeachBatchSink, ParallelSink, PrintSink, S
 from dsv2.sources import DataFrameSource, DataGeneratorSource
 from dsv2.watermark import WatermarkHandlingResult, new_builder
 from tests.durations import ms
-from tests.support import NoRows, local_environment, one_input, two_inputs
+from tests.support import NoRows, local_environment, one_input, pass_on, two_inputs
 
 NEWEST = new_builder("newest").type_long().combine_function_max().build()
 
 
 def fails(*args: Any) -> Any:
     raise ValueError("on purpose")
-
-
-def pass_on(record: Any, output: Any, ctx: Any) -> None:
-    output.collect(record)
 
 
 class SumPerKey(OneInputStreamProcessFunction[int, Any]):

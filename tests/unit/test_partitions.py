@@ -18,6 +18,7 @@ from tests.support import (
     driven,
     local_environment,
     one_input,
+    pass_on,
     two_inputs,
     two_output,
     watermark,
@@ -39,10 +40,6 @@ def mod10(number: int) -> int:
 def emit_key(output: Any, ctx: Any) -> None:
     """Emit the current key, for ``apply_to_all_partitions``."""
     output.collect(ctx.state_manager.current_key)
-
-
-def pass_on(record: Any, output: Any, ctx: Any) -> None:
-    output.collect(record)
 
 
 def keyed(*output_key: Callable[[Any], Any], **callbacks: Callable[..., Any]) -> Driver:

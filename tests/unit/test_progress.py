@@ -34,6 +34,7 @@ from dsv2.sources import DataGeneratorSource
 from dsv2.testing import ManualClock
 from tests.conformance.counts import KeptPlan, miscounts
 from tests.spans import Spans
+from tests.support import pass_on
 
 TOTAL = StateDeclarations.value_state("total", int, default=0)
 
@@ -192,10 +193,6 @@ def test_history_has_the_last_hundred_micro_batches() -> None:
     source = DataGeneratorSource(int, count=130, records_per_batch=1)
     progress = environment(source, fast=True, parallelism=1).execute().progress
     assert [batch.batch_id for batch in progress.batches] == [*range(31, 131)]
-
-
-def pass_on(record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
-    output.collect(record)
 
 
 class Slow(OneInputStreamProcessFunction[int, int]):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.progress import report_of
-from dsv2 import Collector, ExecutionEnvironment, JobHandle, PartitionedContext
+from dsv2 import ExecutionEnvironment, JobHandle
 from dsv2.base.folders import LocalFolder
 from dsv2.graph import Plan
 from dsv2.jobs import JobListener, JobProgress
@@ -21,13 +21,10 @@ from dsv2.sinks import CollectSink
 from runtime_spark.frames.rows import decode_reports, distinct_reports, encode_reports
 from runtime_spark.job.progress_thread import ProgressThread, QueryView, WrittenBatch
 from runtime_spark.job.task_times import SparkTimes, TaskTimes, batch_phases, spark_times, task_times
+from tests.support import pass_on
 
 _MOST_BYTES = 300
 TIMES = SparkTimes(started_at=1_000, duration=500.0, planning=100.0, commit=50.0)
-
-
-def pass_on(record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
-    output.collect(record)
 
 
 def plan_of_two_levels() -> Plan:

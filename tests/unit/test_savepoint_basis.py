@@ -25,7 +25,7 @@ from runtime_spark.checkpoint.spark_logs import beginning_of
 from runtime_spark.checkpoint.state_location import Placement
 from runtime_spark.frames.layout import Layout
 from runtime_spark.savepoint.origin import CheckpointOrigin
-from tests.support import local_environment
+from tests.support import local_environment, pass_on
 
 CHECKPOINT = UUID(int=7)
 
@@ -33,12 +33,10 @@ CHECKPOINT = UUID(int=7)
 def plan_of(parallelism: int = 2) -> Plan:
     env = local_environment()
     numbers = env.from_collection([1], "numbers").with_uid("numbers")
-    numbers.key_by(abs).process(seen).with_uid("f").with_parallelism(parallelism).to_sink(CollectSink()).with_uid("out")
+    numbers.key_by(abs).process(pass_on).with_uid("f").with_parallelism(parallelism).to_sink(CollectSink()).with_uid(
+        "out"
+    )
     return env.build_plan("basis")
-
-
-def seen(record: int, output: Any, ctx: Any) -> None:
-    output.collect(record)
 
 
 def offsets(*lines: Any) -> bytes:
@@ -119,10 +117,10 @@ def test_basis_of_a_running_job_is_read_again_if_the_job_moves_on(
 ) -> None:
     found = beginning_of(checkpoint.folder)
     before = replace(found, batch_id=found.batch_id - 1)
-    seen = iter([before, found, found, found])  # a micro-batch is completed while the basis is first read
-    monkeypatch.setattr(record, "beginning_of", lambda folder: next(seen))
+    pass_on = iter([before, found, found, found])  # a micro-batch is completed while the basis is first read
+    monkeypatch.setattr(record, "beginning_of", lambda folder: next(pass_on))
     assert read_record(checkpoint.folder).batch_id == found.batch_id - 1
-    assert next(seen, None) is None
+    assert next(pass_on, None) is None
 
 
 def test_file_that_a_running_job_replaces_is_read_again(

@@ -22,7 +22,6 @@ from dsv2.connectors.postgres import PostgresSource, RowChange
 from dsv2.dead_letters import DeadLetters, LetterStatus
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.model import RecordBatch
@@ -32,6 +31,7 @@ from dsv2.savepoint import Savepoint
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataclassSerializer, HybridSource, Portion, SplitBatch, SplitSource
 from dsv2.testing import ManualClock
+from tests.conformance.functions import Stamped
 from tests.steps import KilledError, Steps, steps_of_files
 from tests.support import local_environment
 
@@ -88,13 +88,6 @@ class Texts(Forgetful):
 
     def decode_again(self, value: str, split: Any, /) -> SplitBatch[Any]:
         return SplitBatch([value], self.number)
-
-
-class Stamped(OneInputStreamProcessFunction[int, Any]):
-    """Emits records with their timestamps."""
-
-    def process_record(self, record: int, output: Any, ctx: Any) -> None:
-        output.collect((record, ctx.timestamp))
 
 
 TEXTS = {"a": ["1", "2", "0x3", "4"], "b": ["5", "0x6", "7", "8"]}

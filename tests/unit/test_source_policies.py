@@ -15,13 +15,13 @@ from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.dead_letters import DeadLetters, LetterStatus
 from dsv2.errors import ConfigurationError, RecordNotSkippedWarning, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.jobs.handle import Trigger
 from dsv2.local import LocalRuntime
 from dsv2.model import RecordBatch, RecordPosition
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataclassSerializer, DataGeneratorSource, HybridSource, Portion, SplitBatch, SplitSource
 from dsv2.testing import ManualClock
+from tests.conformance.functions import Stamped
 from tests.support import local_environment
 
 
@@ -66,13 +66,6 @@ class Texts(SplitSource[Any, Part]):
             yield SplitBatch(values, self.decode, timestamps=list(numbers), offsets=lambda: [n * 10 for n in numbers])
         else:
             yield SplitBatch(values, self.decode)
-
-
-class Stamped(OneInputStreamProcessFunction[Any, Any]):
-    """Emits records with their timestamps."""
-
-    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
-        output.collect((record, ctx.timestamp))
 
 
 TEXTS = {"a": ["1", "two", "3"], "b": ["four", "5"]}

@@ -27,14 +27,10 @@ from dsv2.sources import CollectionSource, Portion, RoundRobinSplitAssigner, Wat
 from dsv2.spi import FailedRecordError
 from dsv2.testing import ManualClock
 from tests.durations import ms
-from tests.spans import Item, Span, Spans
+from tests.spans import Item, Span, Spans, number_of
 from tests.support import local_environment, operator_named
 
 SECOND = timedelta(seconds=1)
-
-
-def number_of(item: Item) -> int:
-    return item.number
 
 
 def seven(record: object) -> int:

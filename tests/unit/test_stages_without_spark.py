@@ -32,7 +32,7 @@ from runtime_spark.source.source_read import IndexRange
 from runtime_spark.source.split_feed import SplitFeed, whole_orders
 from runtime_spark.task import stage
 from runtime_spark.task.stage import batch_stage, streaming_stage
-from tests.spans import Item, Spans
+from tests.spans import Spans, number_of
 from tests.support import two_inputs
 from tests.unit.test_map_stage import Visit, Visits
 
@@ -104,10 +104,6 @@ def environment(runtime: Any = "local") -> ExecutionEnvironment:
     env.set_parallelism(2)
     env.set_execution_mode(RuntimeExecutionMode.BATCH)
     return env
-
-
-def number_of(item: Item) -> int:
-    return item.number
 
 
 BOTH = ("process_record_from_first_input", "process_record_from_second_input")

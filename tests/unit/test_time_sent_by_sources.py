@@ -21,7 +21,7 @@ from dsv2.sources import HybridSource, RoundRobinSplitAssigner, SourceReader, So
 from dsv2.testing import ManualClock
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from dsv2.watermark.event_time import LONG_MIN
-from tests.spans import Item, Span, Spans
+from tests.spans import Item, Span, Spans, number_of
 from tests.support import local_environment, operator_named
 
 TIME = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
@@ -69,10 +69,6 @@ class WatermarkRecorder(OneInputStreamProcessFunction[Any, Any]):
     def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
         output.collect(watermark.value)
         return WatermarkHandlingResult.PEEK
-
-
-def number_of(item: Item) -> int:
-    return item.number
 
 
 def environment(*, batch: int = 1, fast: bool = False) -> ExecutionEnvironment:

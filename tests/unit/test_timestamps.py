@@ -30,6 +30,7 @@ from tests.support import (
     driven,
     local_environment,
     one_input,
+    pass_on,
     two_output,
 )
 
@@ -166,10 +167,6 @@ def expected(numbers: Any) -> list[tuple[int, int | None]]:
     return sorted((number, None if number % 3 == 0 else number * 10) for number in numbers)
 
 
-def same(record: Any, output: Any, ctx: Any) -> None:
-    output.collect(record)
-
-
 def test_broadcast_record_keeps_its_timestamp() -> None:
     function = broadcast_side(
         process_record_from_broadcast_input=lambda record, ctx: ctx.apply_to_all_partitions(
@@ -227,7 +224,7 @@ def in_order(frames: list[Frame]) -> list[tuple[Any, int | None]]:
 def test_no_timestamps_are_sent_if_there_are_none() -> None:
     driver = keyed_behind_a_run()
     driver.subtask.receive(0, RecordBatch([1, 2, 3, 4]), [])
-    plain = driven(lambda numbers: numbers.process(one_input(process_record=same)).with_uid("f"))
+    plain = driven(lambda numbers: numbers.process(one_input(process_record=pass_on)).with_uid("f"))
     plain.subtask.receive(0, RecordBatch([1], [5]), [])
     plain.subtask.flush()
     plain.subtask.receive(0, RecordBatch([1]), [])

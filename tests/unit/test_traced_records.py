@@ -25,6 +25,7 @@ from dsv2.model import RecordPosition
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.position_tracing import Origin, TracedBatch
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from tests.conformance.functions import Pass
 
 SECONDS = new_builder("seconds").type_long().build()
 
@@ -90,13 +91,6 @@ class Both(TwoInputNonBroadcastStreamProcessFunction[Event, Event, Event]):
         check(record)
 
 
-class Passing(OneInputStreamProcessFunction[Event, Event]):
-    """Emits its records."""
-
-    def process_record(self, record: Event, output: Any, ctx: Any) -> None:
-        output.collect(record)
-
-
 class CheckWindow(OneInputWindowStreamProcessFunction[Event, int]):
     """Fails for a window with a bad event."""
 
@@ -124,12 +118,12 @@ FIFTH = RecordPosition("in", 0, 5)
 PIPELINES: dict[str, Callable[[Any], Any]] = {
     "one exchange": lambda s: s.key_by(key_of).process(Check()),
     "several exchanges": lambda s: (
-        s.key_by(key_of).process(Passing()).shuffle().process(Passing()).global_().process(Check())
+        s.key_by(key_of).process(Pass()).shuffle().process(Pass()).global_().process(Check())
     ),
-    "chained functions": lambda s: s.key_by(key_of).process(Passing()).flat_map(lambda e: [e, e]).map(check),
+    "chained functions": lambda s: s.key_by(key_of).process(Pass()).flat_map(lambda e: [e, e]).map(check),
     "a filter": lambda s: s.shuffle().filter(check),
-    "key selector": lambda s: s.key_by(key_of).process(Passing()).key_by(lambda e: check(e).key).process(Passing()),
-    "union": lambda s: s.key_by(key_of).process(Passing()).union(s).process(Check()),
+    "key selector": lambda s: s.key_by(key_of).process(Pass()).key_by(lambda e: check(e).key).process(Pass()),
+    "union": lambda s: s.key_by(key_of).process(Pass()).union(s).process(Check()),
     "two inputs": lambda s: s.key_by(key_of).connect_and_process(s.key_by(key_of), Both()),
     "a record of a window": lambda s: windowed(s, CheckReduced()),
     "count window": lambda s: windowed(s, CheckWindow(), WindowStrategy.count(1)),
@@ -280,7 +274,7 @@ def test_async_functions_have_no_position(fails: bool, chained: bool) -> None:
     """Others are processed in the meantime."""
     env = environment(1)
     stream: Any = env.from_collection(EVENTS).with_uid("in").shuffle()
-    stream = stream.process(Passing()) if chained else stream
+    stream = stream.process(Pass()) if chained else stream
     stream.process(Awaiting(fails=fails)).process(Check()).to_sink(CollectSink())
     failure = failure_of(env)
     assert (failure.record, failure.position) == (repr(EVENTS[5]), None)

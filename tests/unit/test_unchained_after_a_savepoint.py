@@ -6,17 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
-from dsv2.functions import OneInputStreamProcessFunction
+from dsv2 import ExecutionEnvironment
 from dsv2.sinks import CollectSink
 from dsv2.testing import Stop, TestSource
-
-
-class Keep(OneInputStreamProcessFunction[int, int]):
-    """Passes records on."""
-
-    def process_record(self, record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
-        output.collect(record)
+from tests.conformance.functions import Pass
 
 
 def run(folder: Path, first: int, second: int, *, savepoint: bool) -> list[int]:
@@ -28,9 +21,9 @@ def run(folder: Path, first: int, second: int, *, savepoint: bool) -> list[int]:
     others = env.from_source(TestSource[int]([1, 2, Stop(), 3])).with_uid("others")
     others.to_sink(CollectSink()).with_uid("nowhere")
     ended = env.from_collection([5, 6]).with_uid("ended").shuffle()
-    kept = ended.process(Keep()).with_uid("first").with_parallelism(first)
+    kept = ended.process(Pass()).with_uid("first").with_parallelism(first)
     sink = CollectSink[int]()
-    kept.process(Keep()).with_uid("second").with_parallelism(second).to_sink(sink).with_uid("sink")
+    kept.process(Pass()).with_uid("second").with_parallelism(second).to_sink(sink).with_uid("sink")
     if savepoint:
         job = env.execute_async("unchained")
         job.await_termination()

@@ -12,6 +12,7 @@ import pytest
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.watermark import LongWatermarkDeclaration, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from tests.conformance.functions import Pass
 from tests.unit.test_local_savepoints import Ends, Program
 
 
@@ -165,7 +166,7 @@ def test_values_of_every_type_continue_at_another_parallelism(
         def build(stream: Any, parallelism: int) -> Any:
             sent = stream.key_by(lambda number: number % 5).process(Typed(name)).with_uid("typed")
             seen = sent.with_parallelism(sending).shuffle().process(Sees()).with_uid("sees").with_parallelism(receiving)
-            return seen.shuffle().process(Passes()).with_uid("end").with_parallelism(1)
+            return seen.shuffle().process(Pass()).with_uid("end").with_parallelism(1)
 
         return Program(range(60), build)
 
@@ -181,10 +182,3 @@ def test_values_of_every_type_continue_at_another_parallelism(
         assert max(after.results) <= senders[1]
     if name == "sum":
         assert max(after.results) < 60 * senders[1]
-
-
-class Passes(OneInputStreamProcessFunction[Any, Any]):
-    """Passes records on."""
-
-    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
-        output.collect(record)

@@ -20,6 +20,7 @@ from dsv2 import (
 )
 from dsv2.state import StateDeclaration, StateDeclarations, ValueStateDeclaration
 from dsv2.testing import Stop, TestSource
+from tests.conformance.functions import Pass
 from tests.values.awkward import GROUPS, annotation_at, value_at
 
 __all__ = (
@@ -56,13 +57,8 @@ def emitted(env: ExecutionEnvironment, positions: Sequence[int | Stop]) -> Any:
 def build_exchange(env: ExecutionEnvironment, positions: Sequence[int]) -> CollectSink[Entry]:
     """Through an exchange, in single records."""
     sink = CollectSink[Entry]()
-    emitted(env, positions).shuffle().process(_Forward()).to_sink(sink)
+    emitted(env, positions).shuffle().process(Pass()).to_sink(sink)
     return sink
-
-
-class _Forward(OneInputStreamProcessFunction[Entry, Entry]):
-    def process_record(self, record: Entry, output: Collector[Entry], ctx: PartitionedContext[Entry]) -> None:
-        output.collect(record)
 
 
 class Fields(OneInputStreamProcessFunction[int, Entry]):
