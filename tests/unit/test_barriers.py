@@ -31,17 +31,6 @@ class TestOneInput:
         inputs.send(0, 1, "c", barrier(1), "d", barrier(2), "e", barrier(3), "f")
         assert inputs.new_output() == ["a", "c", ("day", 1), "d", ("day", 2), "e", ("day", 3), "b", "f"]
 
-    def test_ids_that_only_one_channel_sends_are_delivered(self) -> None:
-        inputs = Inputs(2)
-        inputs.send(0, 0, barrier(1), barrier(4))
-        inputs.send(0, 1, barrier(2), barrier(3), barrier(5))
-        assert inputs.new_output() == [("day", 1), ("day", 2), ("day", 3), ("day", 4)]
-
-    def test_one_channel_delivers_at_once(self) -> None:
-        inputs = Inputs(1)
-        inputs.send(0, 0, "a", barrier(1), "b", barrier(7), "c")
-        assert inputs.new_output() == ["a", ("day", 1), "b", ("day", 7), "c"]
-
     @pytest.mark.parametrize("signal", [ENDED, IDLE])
     def test_ended_and_idle_channels_do_not_block(self, signal: Any) -> None:
         inputs = Inputs(2)
@@ -51,12 +40,6 @@ class TestOneInput:
         assert inputs.new_output() == [("day", 1), "a"]
         inputs.send(0, 0, barrier(2), "b")
         assert inputs.new_output() == [("day", 2), "b"]
-
-    def test_end_waits_behind_the_barrier(self) -> None:
-        inputs = Inputs(2)
-        inputs.send(0, 0, barrier(2), "a", ENDED)
-        inputs.send(0, 1, barrier(1), ENDED)
-        assert inputs.new_output() == [("day", 1), ("day", 2), "a", ("end", 0)]
 
     def test_records_are_late_in_the_frame_in_which_the_channel_was_idle(self) -> None:
         inputs = Inputs(2)
@@ -118,12 +101,6 @@ class TestSeveralInputs:
         assert inputs.new_output() == ["a", "b"]
         inputs.send(1, 0, "c", barrier(1), "behind c")
         assert inputs.new_output() == ["c", ("day", 1), "behind c", "behind a", "behind b"]
-
-    def test_other_order(self) -> None:
-        inputs = Inputs(1, 1)
-        inputs.send(1, 0, "a", barrier(1), "behind a", barrier(2))
-        inputs.send(0, 0, "b", barrier(1), "behind b")
-        assert inputs.new_output() == ["a", "b", ("day", 1), "behind b", "behind a"]
 
     def test_input_that_skips_an_id_stays_blocked(self) -> None:
         inputs = Inputs(1, 1)

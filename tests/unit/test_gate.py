@@ -135,48 +135,6 @@ class TestAligned:
         assert gate.new_output() == ["c", ("aligned", 4), "behind a", "later", ("w", 3), "behind b", "behind c"]
         assert gate.gate.held_records == 0
 
-    def test_combination_function_is_applied(self) -> None:
-        """Flink delivers the last value to arrive: true."""
-        gate = Gate(2)
-        gate.send(0, watermark(False, "and"))
-        gate.send(1, watermark(True, "and"))
-        assert gate.new_output() == [("and", False)]
-
-    def test_equal_rounds_are_all_delivered(self) -> None:
-        gate = Gate(2)
-        for channel in (0, 1, 1, 0):
-            gate.send(channel, aligned(1))
-        assert gate.new_output() == [("aligned", 1), ("aligned", 1)]
-
-    def test_two_rounds_in_one_frame(self) -> None:
-        gate = Gate(2)
-        gate.send(0, "a", aligned(1), "b", aligned(2), "c")
-        gate.send(1, aligned(3))
-        assert gate.new_output() == ["a", ("aligned", 3), "b"]
-        gate.send(1, "d", aligned(4), "e")
-        assert gate.new_output() == ["d", ("aligned", 4), "c", "e"]
-
-    def test_thousands_of_rounds_in_one_frame(self) -> None:
-        """Rounds must not be processed recursively."""
-        gate = Gate(2)
-        for channel in (0, 1):
-            gate.send(channel, *map(aligned, range(3000)))
-        assert gate.new_output() == [("aligned", value) for value in range(3000)]
-
-    def test_two_aligned_identifiers(self) -> None:
-        gate = Gate(2)
-        gate.send(0, aligned(1), watermark(True, "and"), "a")
-        gate.send(1, aligned(2), watermark(False, "and"), "b")
-        assert gate.new_output() == [("aligned", 2), ("and", False), "a", "b"]
-
-    def test_end_of_a_channel_waits_with_the_rest(self) -> None:
-        gate = Gate(2)
-        gate.send(0, aligned(1), "a", ENDED)
-        gate.send(1, "b")
-        assert not gate.gate.ended
-        gate.send(1, aligned(2), ENDED)
-        assert gate.new_output() == ["b", ("aligned", 2), "a", "end"]
-
     def test_ended_channel_releases_the_others(self) -> None:
         """In Flink the job hangs."""
         gate = Gate(2)
@@ -186,31 +144,11 @@ class TestAligned:
         gate.send(0, aligned(2), "b", ENDED)
         assert gate.new_output() == [("aligned", 2), "b", "end"]
 
-    def test_last_end_is_reported_once(self) -> None:
-        gate = Gate(2)
-        gate.send(0, aligned(1), ENDED)
-        gate.send(1, ENDED)
-        assert gate.new_output() == [("aligned", 1), "end"]
-
-    def test_idle_channel_is_not_waited_for(self) -> None:
-        gate = Gate(2)
-        gate.send(1, IDLE)
-        gate.send(0, aligned(1), "a")
-        assert gate.new_output() == [("aligned", 1), "a"]
-
     def test_channel_that_becomes_idle_releases_the_others(self) -> None:
         gate = Gate(2)
         gate.send(0, aligned(1), "a")
         gate.send(1, IDLE)
         assert gate.new_output() == [("aligned", 1), "a"]
-
-    def test_channel_that_becomes_active_is_waited_for(self) -> None:
-        gate = Gate(2)
-        gate.send(1, IDLE, ACTIVE)
-        gate.send(0, aligned(1), "a")
-        assert gate.new_output() == []
-        gate.send(1, aligned(2))
-        assert gate.new_output() == [("aligned", 2), "a"]
 
     def test_held_records_survive_a_restart(self) -> None:
         gate = Gate(2)
@@ -258,18 +196,6 @@ class TestCrossing:
 
 
 class TestIdle:
-    def test_input_is_idle_when_all_channels_are(self) -> None:
-        gate = Gate(3)
-        for channel in (0, 1, 1):
-            gate.send(channel, IDLE)
-        assert gate.new_output() == []
-        gate.send(2, IDLE)
-        assert gate.new_output() == ["idle"]
-        gate.send(0, ACTIVE)
-        assert gate.new_output() == ["active"]
-        gate.send(1, ACTIVE)
-        assert gate.new_output() == []
-
     def test_idle_channel_does_not_hold_watermarks_back(self) -> None:
         gate = Gate(2)
         gate.send(0, watermark(5), watermark(5, "all"))
@@ -279,28 +205,6 @@ class TestIdle:
         assert gate.new_output() == [("w", 5), ("all", 5)]
         gate.send(1, ACTIVE)
         assert gate.new_output() == [("w", 3)]
-
-    def test_new_identifier_ignores_idle_and_ended_channels(self) -> None:
-        gate = Gate(3)
-        gate.send(0, IDLE)
-        gate.send(1, ENDED)
-        gate.send(2, watermark(1, "all"), aligned(1), "a")
-        assert gate.new_output() == [("all", 1), ("aligned", 1), "a"]
-
-    def test_ended_channels_are_neither_idle_nor_waited_for(self) -> None:
-        gate = Gate(2)
-        gate.send(0, IDLE)
-        gate.send(1, ENDED)
-        assert gate.new_output() == ["idle"]
-        gate.send(0, ACTIVE, ENDED)
-        assert gate.new_output() == ["active", "end"]
-
-    def test_input_ends_although_all_channels_are_idle(self) -> None:
-        gate = Gate(2)
-        gate.send(0, IDLE, ENDED)
-        assert gate.new_output() == []
-        gate.send(1, IDLE, ENDED)
-        assert gate.new_output() == ["idle", "end"]
 
     def test_watermark_of_an_idle_channel_counts_once(self) -> None:
         gate = Gate(2)
@@ -317,22 +221,8 @@ class TestIdle:
         gate.send(0, IDLE, watermark(1, "all"), watermark(2), ENDED)
         assert gate.new_output() == ["idle", ("all", 1), ("w", 2), "end"]
 
-    def test_watermarks_keep_their_order_with_idleness(self) -> None:
-        gate = Gate(1)
-        gate.send(0, watermark(1), IDLE)
-        gate.send(0, watermark(2), ACTIVE)
-        assert gate.new_output() == [("w", 1), "idle", ("w", 2), "active"]
-
 
 class TestEnd:
-    def test_values_sent_before_an_end_count_in_any_order(self) -> None:
-        gate = Gate(2)
-        gate.send(1, watermark(100, "all"), ENDED)
-        gate.restart()
-        assert gate.new_output() == []
-        gate.send(0, watermark(99, "all"), ENDED)
-        assert gate.new_output() == [("all", 100), "end"]
-
     def test_minimum_rises_and_maximum_stays_when_a_channel_ends(self) -> None:
         gate = Gate(2)
         for channel, value in ((0, 1), (1, 50)):
@@ -340,21 +230,6 @@ class TestEnd:
         assert gate.new_output() == [("w", 1), ("all", 49)]
         gate.send(0, ENDED)
         assert gate.new_output() == [("w", 50)]
-
-    def test_input_ends_with_its_last_channel(self) -> None:
-        gate = Gate(3)
-        gate.send(2, ENDED)
-        gate.send(0, ENDED)
-        assert (gate.new_output(), gate.gate.ended) == ([], False)
-        gate.send(1, "a", ENDED)
-        assert (gate.new_output(), gate.gate.ended) == (["a", "end"], True)
-
-    def test_released_watermarks_come_before_the_end(self) -> None:
-        gate = Gate(2)
-        gate.send(0, watermark(1, "all"), ENDED)
-        assert gate.new_output() == []
-        gate.send(1, ENDED)
-        assert gate.new_output() == [("all", 1), "end"]
 
     def test_ended_channel_is_neutral(self) -> None:
         """In Flink its last value counts forever."""

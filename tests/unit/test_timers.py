@@ -120,57 +120,6 @@ def test_timer_fires_once_at_its_time(kind: Kind) -> None:
 
 
 @both_kinds
-def test_one_timer_per_key_and_time(kind: Kind) -> None:
-    """As in Flink, no matter how often it is set (E10)."""
-    timers = Timers(kind)
-    timers.order("a", 100, 100)
-    timers.order("b", 100)
-    timers.order("a", 100)
-    assert timers.pending("a") == [100]
-    assert sorted(timers.pass_to(100)) == [Fired("a", 100, 100), Fired("b", 100, 100)]
-
-
-@both_kinds
-def test_timers_fire_in_time_order_over_all_keys(kind: Kind) -> None:
-    timers = Timers(kind)
-    for time in (300, 100, 500, 200, 400):
-        timers.order(f"key {time}", time, time + 1000)
-    assert [fired.timestamp for fired in timers.pass_to(1300)] == [100, 200, 300, 400, 500, 1100, 1200, 1300]
-    assert [fired.timestamp for fired in timers.pass_to(9999)] == [1400, 1500]
-
-
-@both_kinds
-def test_earlier_timer_may_be_set_after_a_later_one(kind: Kind) -> None:
-    timers = Timers(kind)
-    timers.order("a", 300)
-    timers.order("b", 200)
-    timers.order("a", 100)
-    assert [[time for _, time, _ in timers.pass_to(now)] for now in (100, 200, 300)] == [[100], [200], [300]]
-
-
-@both_kinds
-def test_deleted_timer_does_not_fire(kind: Kind) -> None:
-    timers = Timers(kind)
-    timers.order("a", 100, 200, 300, unset=(200, 250))
-    timers.order("b", 200)
-    assert timers.pending("a") == [100, 300]
-    assert timers.pass_to(250) == [Fired("a", 100, 250), Fired("b", 200, 250)]
-    timers.order("a", unset=(300,))
-    timers.order("never seen", unset=(300,))
-    assert timers.pass_to(400) == []
-
-
-@both_kinds
-def test_timer_may_be_set_again(kind: Kind) -> None:
-    timers = Timers(kind)
-    timers.order("a", 100, unset=(100,))
-    timers.order("a", 100)
-    assert timers.pass_to(100) == [Fired("a", 100, 100)]
-    timers.order("a", 100)
-    assert [fired.timestamp for fired in timers.pass_to(150)] == [100]
-
-
-@both_kinds
 def test_timer_in_the_past_fires_when_time_moves(kind: Kind) -> None:
     timers = Timers(kind)
     timers.pass_to(100)
@@ -204,22 +153,6 @@ def test_timers_set_while_timers_fire(kind: Kind) -> None:
     assert timers.pending("a") == [400]
     assert timers.pass_to(499) == [Fired("a", 400, 499)]
     assert timers.pass_to(500) == [Fired("a", 500, 500)]
-
-
-@both_kinds
-def test_timers_deleted_while_timers_fire(kind: Kind) -> None:
-    timers = Timers(kind, then={100: Order("", unset=(100, 200, 999)), 300: Order("", (350,), unset=(350,))})
-    timers.order("a", 100, 200, 300)
-    timers.order("b", 200)
-    assert [(key, time) for key, time, _ in timers.pass_to(400)] == [("a", 100), ("b", 200), ("a", 300)]
-    assert timers.pass_to(1000) == []
-
-
-@both_kinds
-def test_timer_set_again_while_timers_fire_fires_once(kind: Kind) -> None:
-    timers = Timers(kind, then={100: Order("", (200,), unset=(200,)), 150: Order("", (200,))})
-    timers.order("a", 100, 150, 200)
-    assert [time for _, time, _ in timers.pass_to(400)] == [100, 150, 200]
 
 
 @both_kinds
@@ -277,46 +210,12 @@ def test_many_keys_that_come_and_go(kind: Kind) -> None:
     assert fired == [start + late + n for start in (0, 10_000, 20_000) for late in (1000, 9000) for n in range(500)]
 
 
-@both_kinds
-def test_timers_survive_a_restart(kind: Kind) -> None:
-    timers = Timers(kind)
-    timers.order("a", 100, 200)
-    timers.harness.restart()
-    timers.order("b", 150, unset=(100,))
-    assert timers.pass_to(150) == [Fired("a", 100, 150), Fired("b", 150, 150)]
-    timers.harness.restart()
-    assert timers.pending("a") == [200]
-    assert timers.pass_to(200) == [Fired("a", 200, 200)]
-    timers.harness.restart()
-    assert timers.pass_to(300) == []
-
-
-@both_kinds
-def test_remaining_timers_fire_at_the_end_of_input(kind: Kind) -> None:
-    """Flink drops the remaining processing timers."""
-    timers = Timers(kind)
-    timers.order("a", 2**40, 100)
-    timers.order("b", 200)
-    timers.harness.end()
-    now = LONG_MAX if kind == "event" else 0
-    assert timers.harness.output.records[:-2] == [Fired("a", 100, now), Fired("b", 200, now), Fired("a", 2**40, now)]
-    assert timers.harness.output.records[-2:] == ["end", "end"]
-
-
 def test_repeating_processing_timer_stops_at_the_end() -> None:
     """In Flink's batch mode it repeats forever."""
     timers = Timers("processing", then={time: Order("", (time + 10,)) for time in range(1000)})
     timers.order("a", 100)
     timers.harness.end()
     assert [fired.timestamp for fired in timers.harness.output.records[:-1]] == [100]
-
-
-def test_event_timers_set_at_the_end_fire_too() -> None:
-    """As in Flink: the consequences of a timer may be as important as the timer."""
-    timers = Timers("event", then={100: Order("", (200, 2**50))})
-    timers.order("a", 100)
-    timers.harness.end()
-    assert [fired.timestamp for fired in timers.harness.output.records[:-1]] == [100, 200, 2**50]
 
 
 def test_timers_wait_for_the_end_of_all_inputs() -> None:
@@ -326,16 +225,6 @@ def test_timers_wait_for_the_end_of_all_inputs() -> None:
     assert timers.output.records == []
     timers.input.end(channel=1)
     assert timers.output.records == [Fired("a", 100, 0), "end"]
-
-
-def test_only_output_of_event_timers_has_a_timestamp() -> None:
-    """In Flink neither has one, so that a downstream window fails."""
-    event, processing = Timers("event"), Timers("processing")
-    for timers in (event, processing):
-        timers.harness.input.push(Order("a", (100, 150)), timestamp=7)
-        timers.pass_to(200)
-    assert event.harness.output.timestamps == [100, 150]
-    assert processing.harness.output.timestamps == [None, None]
 
 
 def test_timers_fire_before_event_time_is_forwarded() -> None:

@@ -150,16 +150,6 @@ ACROSS_NO_WAIT = ACROSS.combine_wait_for_all_channels(False).build()
 ACROSS_WAIT = ACROSS.combine_wait_for_all_channels(True).build()
 
 
-def test_inputs_are_forwarded_separately() -> None:
-    """As in Flink: downstream the value goes back and forth, unless the declaration combines the inputs."""
-    driver = joined(MIN)
-    send_both(driver, *TURNS)
-    assert driver.sent_to("out") == [
-        *(("first", 5), watermark(5), ("second", 1), watermark(1)),
-        *(("first", 6), watermark(6), ("second", 2), watermark(2)),
-    ]
-
-
 @pytest.mark.parametrize(("declaration", "expected"), [(ACROSS_NO_WAIT, [5, 1, 2]), (ACROSS_WAIT, [1, 2])])
 def test_inputs_may_be_combined(declaration: WatermarkDeclaration, expected: list[int]) -> None:
     driver = joined(declaration)
@@ -173,12 +163,6 @@ def test_held_back_watermarks_are_not_combined() -> None:
     driver = joined(ACROSS_NO_WAIT, lambda signal: POLL if signal.value == 1 else PEEK)
     send_both(driver, *TURNS)
     assert forwarded_by(driver) == [watermark(5), watermark(6), watermark(2)]
-
-
-def test_ended_input_is_not_waited_for() -> None:
-    driver = joined(ACROSS_WAIT)
-    send_both(driver, (0, watermark(5)), (1, ENDED), (0, watermark(6)), (0, ENDED))
-    assert forwarded_by(driver) == [watermark(5), watermark(6), ENDED]
 
 
 def test_input_that_ended_while_idle_is_not_waited_for_after_a_restart() -> None:
@@ -209,12 +193,6 @@ def test_aligned_rounds_are_combined_one_by_one() -> None:
     driver = joined(aligned.combine_across_inputs(True).build())
     send_both(driver, (0, watermark(5)), (0, watermark(1)), (1, watermark(3)), (0, watermark(4)), (1, ENDED))
     assert forwarded_by(driver) == [watermark(5), watermark(1), watermark(4)]
-
-
-def test_last_value_of_an_input_comes_before_the_end() -> None:
-    driver = joined(ACROSS_WAIT)
-    send_both(driver, (0, watermark(5)), (0, ENDED), (1, ENDED))
-    assert forwarded_by(driver) == [watermark(5), ENDED]
 
 
 def test_idle_input_is_not_waited_for() -> None:
