@@ -19,7 +19,7 @@ from dsv2.checks.json_documents import from_json, to_json
 from dsv2.cli import main
 from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.dead_letters import DeadLetters, LetterStatus
-from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError, UserFunctionError
+from dsv2.errors import ConfigurationError, CorruptDataError, UserFunctionError
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.placeholders import StandIns
 from dsv2.savepoint import Savepoint
@@ -151,18 +151,6 @@ def test_source_decodes_its_letters_again_once(spark: SparkSession, tmp_path: Pa
     assert [letters.status(letter) for letter in letters.letters] == [LetterStatus.REPLAYED]
     with pytest.raises(UserFunctionError, match="allows 1 failures in total, and this is number 2"):
         run("d.txt", "four\n", 0)
-
-
-def test_withdrawn_request_is_not_fulfilled(job: Job) -> None:
-    assert main(["dead-letters", "replay", str(job.checkpoint), "--all"]) == 0
-    with pytest.raises(UserFunctionError, match="not covered by the policy"):
-        job.run(3)
-    assert main(["dead-letters", "replay", str(job.checkpoint), "--withdraw"]) == 0
-    job.run(2)
-    assert job.letters() == {LetterStatus.NEW: FAILING}
-    assert main(["dead-letters", "replay", str(job.checkpoint), "--all"]) == 0
-    with pytest.raises(IncompatibleCheckpointError, match=r"'number'.* has received the end of its input"):
-        job.start(2)
 
 
 def test_signed_letters(spark: SparkSession, tmp_path: Path) -> None:

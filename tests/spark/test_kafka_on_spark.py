@@ -69,24 +69,6 @@ def owners(checkpoint: str) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("assigner", ["hash", "round-robin"])
-def test_two_topics_of_four_partitions_at_parallelism_8(
-    spark: SparkSession, topics: Topics, checkpoint: str, assigner: str
-) -> None:
-    one, two, out = topics.create(4), topics.create(4), topics.create(2)
-    send(topics, one, 4, range(400))
-    send(topics, two, 4, range(400, 800))
-    run(spark, topics, checkpoint, [one, two], out, 8, split_assigner=assigner)
-    assert copied(topics, out) == list(range(800))
-    held = owners(checkpoint)
-    assert len(held) == 8
-    if assigner == "round-robin":
-        assert Counter(held.values()) == dict.fromkeys(range(8), 1)
-    else:
-        for topic in (one, two):  # the partitions of each topic are distributed evenly
-            assert len({held[f"{topic}-{number}"] for number in range(4)}) == 4
-
-
 def test_from_3_subtasks_to_6_with_new_partitions(spark: SparkSession, topics: Topics, checkpoint: str) -> None:
     topic, out = topics.create(4), topics.create(2)
     send(topics, topic, 4, range(400))
@@ -97,15 +79,3 @@ def test_from_3_subtasks_to_6_with_new_partitions(spark: SparkSession, topics: T
     run(spark, topics, checkpoint, [topic], out, 6, split_assigner="round-robin", records_per_batch=100)
     assert sorted(Counter(owners(checkpoint).values()).items()) == [(subtask, 1) for subtask in range(6)]
     assert copied(topics, out) == list(range(1000))
-
-
-def test_topic_removed_at_a_restart(spark: SparkSession, topics: Topics, checkpoint: str) -> None:
-    kept, dropped, out = topics.create(2), topics.create(2), topics.create(2)
-    send(topics, kept, 2, range(100))
-    send(topics, dropped, 2, range(100, 200))
-    run(spark, topics, checkpoint, [kept, dropped], out, 2)
-    send(topics, kept, 2, range(200, 300))
-    send(topics, dropped, 2, range(900, 999))
-    run(spark, topics, checkpoint, [kept], out, 2)
-    assert copied(topics, out) == list(range(300))  # only the earlier messages of the removed topic
-    assert {name.rpartition("-")[0] for name in owners(checkpoint)} == {kept}

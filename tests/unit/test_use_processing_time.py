@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import pytest
 
-from dsv2.errors import ContractError, UndeclaredWatermarkError, UserFunctionError
+from dsv2.errors import UndeclaredWatermarkError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.exchange.control_log import STATUS, WATERMARK
@@ -26,12 +26,10 @@ from dsv2.watermark.event_time import (
     EVENT_TIME,
     IDLE_STATUS,
     LONG_MAX,
-    LONG_MIN,
     PROCESSING_TIME,
     USE_PROCESSING_TIME,
     EventTimeCombiner,
     EventTimeOfInputs,
-    SentEventTime,
 )
 from tests.durations import ms
 from tests.support import local_environment, one_input, operator_named, two_inputs
@@ -165,57 +163,6 @@ class TestInputs:
         assert [event_time.follow_clock(now) for now in (40, 50, 70, 60, 71)] == [None, None, 70, None, 71]
         assert event_time.end(0) == LONG_MAX
         assert event_time.follow_clock(72) is None
-
-
-class TestSender:
-    """WatermarkToDataOutput."""
-
-    def test_only_later_times_are_sent(self) -> None:
-        sent = SentEventTime()
-        assert [sent.sends(time) for time in (5, 5, 3, 6, LONG_MIN)] == [True, False, False, True, False]
-
-    def test_flag_is_always_sent(self) -> None:
-        sent = SentEventTime()
-        assert [sent.sends(time) for time in (5, PROCESSING_TIME, PROCESSING_TIME)] == [True] * 3
-
-    def test_no_event_time_after_the_flag(self) -> None:
-        sent = SentEventTime()
-        sent.sends(PROCESSING_TIME)
-        assert not sent.sends(7), "of another origin"
-        for time in (7, LONG_MIN, LONG_MAX):
-            with pytest.raises(ContractError, match="No event time can be emitted after use_processing_time"):
-                sent.check(time, 100)
-        sent.check(PROCESSING_TIME, 100)
-
-    def test_flag_must_wait_for_the_clock(self) -> None:
-        sent = SentEventTime()
-        sent.check(PROCESSING_TIME, -5)
-        sent.sends(100)
-        with pytest.raises(
-            ContractError, match=r"the wall clock \(99 ms\) is behind the last emitted event time \(100 ms\)"
-        ):
-            sent.check(PROCESSING_TIME, 99)
-        sent.check(PROCESSING_TIME, 100)
-        sent.check(101, 99)  # event times may be in the future
-
-    def test_event_time_of_an_idle_sender_does_not_count(self) -> None:
-        """Receivers ignore it, so the sender may send it again once it is active."""
-        sent = SentEventTime()
-        sent.idle = True
-        assert sent.sends(100)
-        sent.check(PROCESSING_TIME, 99)
-        sent.idle = False
-        assert [sent.sends(100), sent.sends(100)] == [True, False]
-
-    def test_state_survives_a_restart(self) -> None:
-        sent, restored = SentEventTime(), SentEventTime()
-        sent.sends(5)
-        restored.restore(sent.snapshot())
-        assert [restored.sends(5), restored.sends(PROCESSING_TIME)] == [False, True]
-        restored.idle = True
-        again = SentEventTime()
-        again.restore(restored.snapshot())
-        assert (again.sends(6), again.idle) == (False, True)
 
 
 class Emitting(OneInputStreamProcessFunction[Watermark, Any]):
@@ -400,17 +347,6 @@ class TestFunctionsWithEventTime:
         harness.advance_clock(ms(200))
         assert harness._subtask.next_deadline() == 500
 
-    def test_two_inputs_must_both_send_the_flag(self) -> None:
-        harness = TwoInputNonBroadcastHarness[Any, Any, Any](two_inputs(), declarations=DECLARED)
-        harness.first_input.push_event_time(5)
-        harness.second_input.push_use_processing_time()
-        assert harness.output.watermarks == [EVENT.new_watermark(5)]
-        harness.second_input.push_idle()
-        harness.first_input.push_event_time(7)
-        assert harness.output.watermarks == [EVENT.new_watermark(5), EVENT.new_watermark(7)]
-        harness.first_input.push_use_processing_time()
-        assert harness.output.watermarks[2:] == [BY_CLOCK]
-
     @pytest.mark.parametrize("by_clock", [False, True])
     def test_job_needs_the_clock_only_if_the_flag_may_come(self, by_clock: bool) -> None:
         builder = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
@@ -485,11 +421,3 @@ class TestPlainFunctions:
         assert harness.output.elements == [BY_CLOCK, IdleStatus(True)]
         harness.input.push_idle(False)
         assert harness.output.elements[2:] == [IdleStatus(False)]
-
-    def test_forwarded_idleness_is_shown_once(self) -> None:
-        harness, heard = self.hearing(lambda watermark: False)
-        for channel in range(2):
-            harness.input.push_idle(channel=channel)
-        for channel in range(2):
-            harness.input.push_use_processing_time(channel=channel)
-        assert heard == [IDLE.new_watermark(True), BY_CLOCK]
