@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dsv2 import ExecutionEnvironment
 from dsv2.errors import ConfigurationError, IncompatibleCheckpointError, PlanError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinFunction, JoinType, OnSnapshotTimeout, processing_time_temporal_join
-from dsv2.local import LocalRuntime
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.sinks import CollectSink
@@ -100,69 +98,12 @@ class TestRefused:
 
 
 class TestWaiting:
-    def test_probe_records_wait_for_the_snapshot_in_order(self) -> None:
-        harness = harness_of()
-        harness.first_input.push(Probe("a", 1), Probe("a", 2))
-        harness.second_input.push(Row("a", "old"))
-        harness.first_input.push(Probe("a", 3))
-        harness.second_input.push(Row("a", "new"))
-        assert (harness.output.elements, waiting(harness)) == ([], 3)
-        harness.second_input.push_use_processing_time()
-        assert (harness.output.records, waiting(harness)) == ([(1, "new"), (2, "new"), (3, "new")], 0)
-
-    def test_later_probe_records_join_the_current_row(self) -> None:
-        harness = harness_of()
-        harness.second_input.push_use_processing_time()
-        harness.first_input.push(Probe("a", 1))
-        harness.second_input.push(Row("a", "old"))
-        harness.first_input.push(Probe("a", 2), Probe("b", 3))
-        harness.second_input.push(Row("a", "new"), Row("b", "other"))
-        harness.first_input.push(Probe("a", 4))
-        assert harness.output.records == [(2, "old"), (4, "new")]
-        assert waiting(harness) == 0
-
-    def test_left_join_waits_and_emits_unmatched_records(self) -> None:
-        harness = harness_of(any_join(pair, JoinType.LEFT))
-        harness.first_input.push(Probe("a", 1), Probe("b", 2))
-        harness.second_input.push(Row("b", "row"))
-        assert harness.output.records == []
-        harness.second_input.push_use_processing_time()
-        harness.first_input.push(Probe("c", 3))
-        assert sorted(harness.output.records[:2]) == [(1, None), (2, "row")]
-        assert harness.output.records[2:] == [(3, None)]
-
-    @pytest.mark.parametrize("join_type", [JoinType.INNER, JoinType.LEFT])
-    def test_row_may_be_deleted_and_inserted_again(self, join_type: JoinType) -> None:
-        harness = harness_of(any_join(pair, join_type, is_deletion=lambda row: row.value is None))
-        harness.second_input.push(Row("a", "first"), Row("b", "gone"), Row("b", None), Row("c", None))
-        harness.first_input.push(*(Probe(key, number) for number, key in enumerate("abc")))
-        harness.second_input.push_use_processing_time()
-        missed = [(1, None), (2, None)] if join_type is JoinType.LEFT else []
-        assert sorted(harness.output.records) == [(0, "first"), *missed]
-        harness.output.clear()
-        harness.second_input.push(Row("a", None))
-        harness.first_input.push(Probe("a", 3))
-        harness.second_input.push(Row("a", "second"))
-        harness.first_input.push(Probe("a", 4))
-        assert harness.output.records == [*([(3, None)] if join_type is JoinType.LEFT else []), (4, "second")]
-
     def test_without_is_deletion_every_row_is_kept(self) -> None:
         harness = harness_of()
         harness.second_input.push(Row("a", None))
         harness.second_input.push_use_processing_time()
         harness.first_input.push(Probe("a", 1))
         assert harness.output.records == [(1, None)]
-
-    def test_all_channels_of_the_build_side_must_send_the_flag(self) -> None:
-        harness = harness_of(channels=3)
-        harness.first_input.push(Probe("a", 1))
-        harness.second_input.push(Row("a", "row"), channel=2)
-        harness.second_input.push_use_processing_time(channel=0)
-        harness.second_input.push_idle(channel=1)
-        harness.second_input.push_use_processing_time(channel=2)
-        assert (harness.output.elements, waiting(harness)) == ([], 1), "idle is not through"
-        harness.second_input.push_use_processing_time(channel=1)
-        assert harness.output.records == [(1, "row")]
 
     @pytest.mark.parametrize("declarations", [[], [EVENT]], ids=["no event time", "event time"])
     def test_end_of_the_build_side_ends_the_snapshot(self, declarations: list[Any]) -> None:
@@ -196,14 +137,6 @@ class TestWaiting:
         assert (harness.output.elements, waiting(harness)) == ([], 1)
         harness.second_input.push_use_processing_time()
         assert harness.output.elements == [StampedRecord((1, "row")), BY_CLOCK]
-
-    def test_both_sides_may_send_the_flag(self) -> None:
-        harness = harness_of()
-        harness.first_input.push_use_processing_time()
-        harness.second_input.push_use_processing_time()
-        harness.second_input.push(Row("a", "row"))
-        harness.first_input.push(Probe("a", 1))
-        assert harness.output.elements == [BY_CLOCK, StampedRecord((1, "row"))]
 
 
 class TestTime:
@@ -511,14 +444,6 @@ class TestFailures:
         assert error.record == "Probe(key='b', number=2)"
         assert "in failing\n" in error.traceback_text
 
-    def test_of_an_unbuffered_record_is_named(self) -> None:
-        harness = harness_of(any_join(self.failing))
-        harness.second_input.push(Row("b", "row"))
-        harness.second_input.push_use_processing_time()
-        with pytest.raises(UserFunctionError) as failed:
-            harness.first_input.push(Probe("b", 2))
-        assert (failed.value.callback, failed.value.record) == ("process_record", "Probe(key='b', number=2)")
-
     def test_of_is_deletion_is_named(self) -> None:
         harness = harness_of(any_join(pair, is_deletion=lambda row: row.nothing))
         with pytest.raises(UserFunctionError) as failed:
@@ -533,37 +458,6 @@ class TestFailures:
         with pytest.raises(UserFunctionError) as failed:
             harness.second_input.push_use_processing_time()
         assert (failed.value.cause_type, failed.value.key) == ("InvalidKeyError", "'a'")
-
-
-def run(build: Any, seed: int) -> list[Any]:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, batches=[2]))
-    env.set_parallelism(2)
-    sink = CollectSink[Any]()
-    build(env).to_sink(sink)
-    env.execute()
-    return sorted(sink.results)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_whole_job(seed: int) -> None:
-    """The build side is a bounded collection. The key is kept."""
-    probes = [Probe("abc"[number % 3], number) for number in range(12)]
-
-    def build(env: ExecutionEnvironment) -> Any:
-        rows = env.from_collection([Row("a", "A"), Row("b", "B")]).key_by(key_of)
-        joined = (
-            env.from_collection(probes)
-            .key_by(key_of)
-            .connect_and_process(rows, any_join(with_key, JoinType.LEFT), key_of)
-        )
-        return joined.process(lambda result, output, ctx: output.collect((ctx.state_manager.current_key, result)))
-
-    names = {"a": "A", "b": "B", "c": None}
-    assert run(build, seed) == sorted((key, (key, number, names[key])) for key, number in probes)
-
-
-def with_key(probe: Probe, row: Row | None, output: Any, ctx: Any) -> None:
-    output.collect((probe.key, probe.number, row.value if row is not None else None))
 
 
 @pytest.mark.parametrize("is_over", [False, True])
