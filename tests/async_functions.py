@@ -8,9 +8,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from dsv2 import StateDeclarations, new_builder
-from dsv2.functions import (
-    AsyncOneInputStreamProcessFunction,
-)
+from dsv2.functions import AsyncOneInputStreamProcessFunction
 from dsv2.model import AsyncSettings
 from dsv2.testing import ManualClock, OneInputHarness
 

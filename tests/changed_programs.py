@@ -14,12 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dsv2 import (
-    ErrorPolicy,
-    ExecutionEnvironment,
-    JobHandle,
-    OutputTag,
-)
+from dsv2 import ErrorPolicy, ExecutionEnvironment, JobHandle, OutputTag
 from dsv2.aggregates import Part
 from dsv2.checkpoint.description import describe
 from dsv2.extension.event_time import EventTimeExtension

@@ -10,13 +10,7 @@ from dsv2.functions import OneInputStreamProcessFunction, on
 from dsv2.model.context import NonPartitionedContext, PartitionedContext
 from dsv2.sinks import CollectSink
 from dsv2.views.explain import Explanation, explain
-from dsv2.watermark import (
-    KeyedWatermark,
-    Watermark,
-    WatermarkDeclaration,
-    WatermarkHandlingResult,
-    new_builder,
-)
+from dsv2.watermark import KeyedWatermark, Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 
 __all__ = ("addressed", "combined", "per_key")
 

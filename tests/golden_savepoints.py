@@ -13,14 +13,7 @@ from dsv2 import ErrorPolicy, ExecutionEnvironment, JobHandle
 from dsv2.checks.json_documents import from_json, to_json
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import interval_join, join, processing_time_temporal_join, window_join
-from dsv2.extension.window import (
-    CountTrigger,
-    DeltaTrigger,
-    WindowStrategy,
-    aggregate,
-    reduce,
-    window,
-)
+from dsv2.extension.window import CountTrigger, DeltaTrigger, WindowStrategy, aggregate, reduce, window
 from dsv2.local import LocalRuntime
 from dsv2.savepoint.metadata import SAVEPOINT_VERSION
 from dsv2.sinks import CollectSink

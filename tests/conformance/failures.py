@@ -6,11 +6,7 @@ from functools import partial
 from typing import Any
 
 from dsv2 import ExecutionEnvironment
-from dsv2.extension.event_time import (
-    EventTimeExtension,
-    EventTimeManager,
-    OneInputEventTimeStreamProcessFunction,
-)
+from dsv2.extension.event_time import EventTimeExtension, EventTimeManager, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.join import JoinType, interval_join, join, window_join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
 from dsv2.functions import (

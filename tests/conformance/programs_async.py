@@ -10,11 +10,7 @@ from typing import Any
 from dsv2 import ErrorPolicy, PartitionedContext, WatermarkHandlingResult
 from dsv2.extension.event_time import AsyncOneInputEventTimeStreamProcessFunction, EventTimeManager
 from dsv2.extension.join import LookupCache, lookup_join
-from dsv2.functions import (
-    AsyncBatchProcessFunction,
-    AsyncOneInputStreamProcessFunction,
-    OneInputStreamProcessFunction,
-)
+from dsv2.functions import AsyncBatchProcessFunction, AsyncOneInputStreamProcessFunction, OneInputStreamProcessFunction
 from dsv2.model import AsyncBatchSettings, AsyncResource, AsyncSettings
 from dsv2.model.context import BatchContext, Collector, NonPartitionedContext
 from dsv2.state import StateDeclaration, StateDeclarations

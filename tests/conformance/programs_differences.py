@@ -9,11 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dsv2.extension.event_time import (
-    EventTimeExtension,
-    EventTimeManager,
-    OneInputEventTimeStreamProcessFunction,
-)
+from dsv2.extension.event_time import EventTimeExtension, EventTimeManager, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
 from dsv2.watermark import (
     LongWatermarkDeclaration,

@@ -16,13 +16,7 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from dsv2.state import (
-    AggregateFunction,
-    RedistributionStrategy,
-    StateDeclaration,
-    StateDeclarations,
-    StateTtl,
-)
+from dsv2.state import AggregateFunction, RedistributionStrategy, StateDeclaration, StateDeclarations, StateTtl
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.conformance.functions import FEW, NUMBERS, Pass, mod3
 from tests.conformance.harness import Pipeline, Program, Run

@@ -21,17 +21,7 @@ from dsv2.watermark import (
 )
 from tests.conformance.functions import FEW, NUMBERS, is_of_others, mod3
 from tests.conformance.harness import Pipeline, Program, Run
-from tests.conformance.watermarks import (
-    PEEK,
-    POLL,
-    Recorder,
-    Sender,
-    among,
-    check_received,
-    send,
-    signals,
-    values,
-)
+from tests.conformance.watermarks import PEEK, POLL, Recorder, Sender, among, check_received, send, signals, values
 from tests.oracles.channels import Rule, Signal, is_legal
 
 __all__ = ("PROGRAMS",)

@@ -8,13 +8,7 @@ import pytest
 
 from components.kafka import KafkaBroker
 from dsv2 import ExecutionEnvironment
-from dsv2.connectors.formats import (
-    AvroDecoder,
-    AvroEncoder,
-    ProtobufDecoder,
-    ProtobufEncoder,
-    SchemaRegistry,
-)
+from dsv2.connectors.formats import AvroDecoder, AvroEncoder, ProtobufDecoder, ProtobufEncoder, SchemaRegistry
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, OffsetsInitializer, keys_and_values, values
 from dsv2.errors import UserFunctionError
 from dsv2.model import RecordBatch

@@ -14,14 +14,7 @@ import pytest
 from components.kafka import PASSWORD, USER, KafkaBroker
 from dsv2 import DeadLetter, ErrorPolicy, ExecutionEnvironment, JobError
 from dsv2.base.clock import SystemClock
-from dsv2.connectors.kafka import (
-    KafkaMessage,
-    KafkaSource,
-    KafkaSplit,
-    OffsetsInitializer,
-    keys_and_values,
-    values,
-)
+from dsv2.connectors.kafka import KafkaMessage, KafkaSource, KafkaSplit, OffsetsInitializer, keys_and_values, values
 from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.local import LocalRuntime
 from dsv2.model import RecordPosition

@@ -15,13 +15,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.rescale import rescale
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.sinks import CollectSink
-from dsv2.state import (
-    ListStateDeclaration,
-    RedistributionMode,
-    RedistributionStrategy,
-    StateDeclarations,
-    StateTtl,
-)
+from dsv2.state import ListStateDeclaration, RedistributionMode, RedistributionStrategy, StateDeclarations, StateTtl
 from tests.durations import ms
 from tests.strategies import long_lists
 from tests.support import Driver, broadcast_side, job_context, local_environment

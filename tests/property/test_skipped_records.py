@@ -26,13 +26,7 @@ from dsv2.extension.window import (
     window,
 )
 from dsv2.extension.window.strategy import CountWindowStrategy
-from dsv2.state import (
-    RedistributionStrategy,
-    StateDeclaration,
-    StateDeclarations,
-    StateTtl,
-    aggregate_of,
-)
+from dsv2.state import RedistributionStrategy, StateDeclaration, StateDeclarations, StateTtl, aggregate_of
 from dsv2.testing import OneInputHarness, TwoInputNonBroadcastHarness
 from dsv2.watermark import WatermarkDeclaration, new_builder
 from dsv2.watermark.event_time import LONG_MAX

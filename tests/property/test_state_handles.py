@@ -18,14 +18,7 @@ from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.partition import PartitionState
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.runtime.state.ttl_handles import EventClock
-from dsv2.state import (
-    RedistributionStrategy,
-    StateDeclaration,
-    StateDeclarations,
-    StateTtl,
-    TtlUpdate,
-    aggregate_of,
-)
+from dsv2.state import RedistributionStrategy, StateDeclaration, StateDeclarations, StateTtl, TtlUpdate, aggregate_of
 from tests.durations import ms
 from tests.profiles import examples
 from tests.strategies import long_lists

@@ -11,16 +11,7 @@ from hypothesis import strategies as st
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.watermark import WatermarkHandlingResult, new_builder
-from tests.support import (
-    ACTIVE,
-    ENDED,
-    IDLE,
-    Driver,
-    KeptEntries,
-    local_environment,
-    two_inputs,
-    watermark,
-)
+from tests.support import ACTIVE, ENDED, IDLE, Driver, KeptEntries, local_environment, two_inputs, watermark
 
 Frames: TypeAlias = list[tuple[int, list[Any]]]
 

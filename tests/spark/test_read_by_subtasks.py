@@ -12,11 +12,7 @@ from pyspark.sql import SparkSession
 
 from dsv2 import ExecutionEnvironment, RuntimeExecutionMode
 from dsv2.errors import UserFunctionError
-from dsv2.functions import (
-    MapFunction,
-    OneInputStreamProcessFunction,
-    TwoInputNonBroadcastStreamProcessFunction,
-)
+from dsv2.functions import MapFunction, OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.sources import BaseSource, DataGeneratorSource
 from tests.spans import Item, Spans

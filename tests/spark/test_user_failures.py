@@ -12,11 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import (
-    ExecutionEnvironment,
-    JobError,
-    RuntimeExecutionMode,
-)
+from dsv2 import ExecutionEnvironment, JobError, RuntimeExecutionMode
 from dsv2.errors import SerializationError
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource

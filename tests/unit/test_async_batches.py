@@ -9,19 +9,11 @@ import pytest
 
 from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment
 from dsv2.errors import PlanError, UserFunctionError
-from dsv2.functions import (
-    AsyncBatchProcessFunction,
-    OneInputStreamProcessFunction,
-)
+from dsv2.functions import AsyncBatchProcessFunction, OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.model import AsyncBatchSettings
 from dsv2.testing import ManualClock, OneInputHarness, StampedRecord
-from tests.async_functions import (
-    CLOCKS,
-    MARK,
-    NOTES,
-    advance,
-)
+from tests.async_functions import CLOCKS, MARK, NOTES, advance
 from tests.durations import ms
 
 

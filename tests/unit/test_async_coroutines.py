@@ -10,20 +10,10 @@ import pytest
 
 from dsv2 import CollectSink, ExecutionEnvironment, OutputTag
 from dsv2.errors import UserFunctionError
-from dsv2.functions import (
-    AsyncOneInputStreamProcessFunction,
-)
+from dsv2.functions import AsyncOneInputStreamProcessFunction
 from dsv2.model import AsyncSettings
 from dsv2.testing import ManualClock, OneInputHarness, StampedRecord
-from tests.async_functions import (
-    CLOCKS,
-    NOTES,
-    A,
-    B,
-    C,
-    Waiting,
-    calling,
-)
+from tests.async_functions import CLOCKS, NOTES, A, B, C, Waiting, calling
 from tests.durations import ms
 
 ASIDE = OutputTag("aside", str)

@@ -9,21 +9,11 @@ import pytest
 
 from dsv2 import ErrorPolicy, StateDeclarations
 from dsv2.errors import UserFunctionError
-from dsv2.functions import (
-    AsyncOneInputStreamProcessFunction,
-)
+from dsv2.functions import AsyncOneInputStreamProcessFunction
 from dsv2.model import AsyncSettings
 from dsv2.state import StateTtl
 from dsv2.testing import ManualClock, OneInputHarness
-from tests.async_functions import (
-    CLOCKS,
-    NOTES,
-    TOTAL,
-    Calling,
-    add,
-    calling,
-    note,
-)
+from tests.async_functions import CLOCKS, NOTES, TOTAL, Calling, add, calling, note
 from tests.durations import ms
 
 

@@ -13,11 +13,7 @@ import pytest
 from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment, StateDeclarations
 from dsv2.errors import ConfigurationError, IllegalRedistributionModeError, PlanError
 from dsv2.extension.event_time import AsyncOneInputEventTimeStreamProcessFunction
-from dsv2.functions import (
-    AsyncBatchProcessFunction,
-    AsyncOneInputStreamProcessFunction,
-    OneInputStreamProcessFunction,
-)
+from dsv2.functions import AsyncBatchProcessFunction, AsyncOneInputStreamProcessFunction, OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.model import AsyncBatchSettings, AsyncSettings
 from dsv2.state import RedistributionStrategy, StateTtl

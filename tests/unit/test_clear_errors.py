@@ -27,11 +27,7 @@ from dsv2.errors import (
     WatermarkDeclarationError,
 )
 from dsv2.extension.window import WindowStrategy
-from dsv2.functions import (
-    AsyncBatchProcessFunction,
-    AsyncOneInputStreamProcessFunction,
-    TwoOutputStreamProcessFunction,
-)
+from dsv2.functions import AsyncBatchProcessFunction, AsyncOneInputStreamProcessFunction, TwoOutputStreamProcessFunction
 from dsv2.model import AsyncBatchSettings, AsyncSettings
 from dsv2.sources import DataGeneratorSource
 from tests.durations import ms

@@ -11,12 +11,7 @@ import pytest
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
-from tests.codec_classes import (
-    Colour,
-    Open,
-    Pair,
-    Tweet,
-)
+from tests.codec_classes import Colour, Open, Pair, Tweet
 
 
 def changed(value: Any, now: type) -> Any:

@@ -20,15 +20,7 @@ from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.graph import RegisteredType
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
-from tests.codec_classes import (
-    CLASSES,
-    OWN,
-    Open,
-    PairAndMore,
-    Plain,
-    Tweet,
-    roundtrip,
-)
+from tests.codec_classes import CLASSES, OWN, Open, PairAndMore, Plain, Tweet, roundtrip
 
 
 def test_local_class_keeps_its_identity() -> None:

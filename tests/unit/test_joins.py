@@ -11,15 +11,7 @@ import pytest
 from dsv2 import Collector, ExecutionEnvironment, RuntimeContext
 from dsv2.errors import ConfigurationError, PlanError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.join import (
-    JoinFunction,
-    JoinType,
-    interval_join,
-    join,
-    join_by_key,
-    join_keyed,
-    window_join,
-)
+from dsv2.extension.join import JoinFunction, JoinType, interval_join, join, join_by_key, join_keyed, window_join
 from dsv2.extension.window import WindowStrategy
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink

@@ -33,14 +33,7 @@ from dsv2.local import LocalRuntime
 from dsv2.runtime.operator.key_watermarks import _COMBINERS
 from dsv2.runtime.state.keyed_store import Domain
 from dsv2.savepoint import Savepoint
-from dsv2.testing import (
-    ManualClock,
-    OneInputHarness,
-    Stop,
-    TestSource,
-    TwoInputNonBroadcastHarness,
-    TwoOutputHarness,
-)
+from dsv2.testing import ManualClock, OneInputHarness, Stop, TestSource, TwoInputNonBroadcastHarness, TwoOutputHarness
 from dsv2.watermark import KeyedWatermark
 from tests.profiles import nightly
 from tests.unit.test_local_savepoints import Program

@@ -10,16 +10,7 @@ import pytest
 from dsv2.errors import UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
-from tests.support import (
-    ENDED,
-    STARTED,
-    Driver,
-    broadcast_side,
-    driven,
-    local_environment,
-    one_input,
-    unpacked,
-)
+from tests.support import ENDED, STARTED, Driver, broadcast_side, driven, local_environment, one_input, unpacked
 
 
 def fails(*args: Any) -> None:

@@ -14,11 +14,7 @@ from dsv2 import ExecutionEnvironment, RuntimeExecutionMode
 from dsv2.errors import UserFunctionError
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
-from dsv2.testing import (
-    ManualClock,
-    OneInputHarness,
-    StampedRecord,
-)
+from dsv2.testing import ManualClock, OneInputHarness, StampedRecord
 from tests.durations import ms
 from tests.support import one_input
 

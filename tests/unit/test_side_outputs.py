@@ -27,11 +27,7 @@ from dsv2.extension.window import (
     window,
     with_late_output,
 )
-from dsv2.functions import (
-    CallableFunction,
-    OneInputStreamProcessFunction,
-    no_output_until_end_of_input,
-)
+from dsv2.functions import CallableFunction, OneInputStreamProcessFunction, no_output_until_end_of_input
 from dsv2.graph.record_types import UNDECLARED, declared_type
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry

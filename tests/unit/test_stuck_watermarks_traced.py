@@ -15,18 +15,7 @@ from dsv2.streams import WaitForBroadcast
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingResult
 from tests.spans import Item
 from tests.support import broadcast_side, one_input, two_inputs
-from tests.unit.test_stuck_watermarks import (
-    BARRIER,
-    IN_G,
-    START,
-    Join,
-    Numbers,
-    Program,
-    W,
-    emits,
-    strategy,
-    through,
-)
+from tests.unit.test_stuck_watermarks import BARRIER, IN_G, START, Join, Numbers, Program, W, emits, strategy, through
 
 
 def changed(program: Program, job: JobHandle, uid: str, operator: OperatorProgress) -> OperatorWatermark:

@@ -27,14 +27,7 @@ from dsv2.views.terminal.texts import (
     value_text,
 )
 from dsv2.watermark.event_time import LONG_MAX
-from tests.fake_jobs import (
-    NEWEST,
-    NOTHING,
-    hot_topics_plan,
-    hot_topics_progress,
-    steps_plan,
-    steps_progress,
-)
+from tests.fake_jobs import NEWEST, NOTHING, hot_topics_plan, hot_topics_progress, steps_plan, steps_progress
 
 HOT_TOPICS, STEPS = hot_topics_plan(), steps_plan()
 

@@ -16,23 +16,10 @@ from dsv2.model.record_batch import RecordBatch, Timestamps
 from dsv2.runtime.exchange.frames import ChannelWriter, Frame
 from dsv2.sinks import CollectSink
 from dsv2.spi import greatest_timestamp
-from dsv2.testing import (
-    OneInputHarness,
-    StampedRecord,
-    TwoInputBroadcastHarness,
-    TwoOutputHarness,
-)
+from dsv2.testing import OneInputHarness, StampedRecord, TwoInputBroadcastHarness, TwoOutputHarness
 from dsv2.watermark import WatermarkHandlingResult, new_builder
 from tests.durations import ms
-from tests.support import (
-    Driver,
-    broadcast_side,
-    driven,
-    local_environment,
-    one_input,
-    pass_on,
-    two_output,
-)
+from tests.support import Driver, broadcast_side, driven, local_environment, one_input, pass_on, two_output
 
 W = new_builder("w").type_long().build()
 EVENT_TIME = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION

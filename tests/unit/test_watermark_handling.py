@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 from dsv2.errors import UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
-from dsv2.watermark import (
-    BoolWatermark,
-    LongWatermark,
-    WatermarkDeclaration,
-    WatermarkHandlingResult,
-    new_builder,
-)
+from dsv2.watermark import BoolWatermark, LongWatermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.support import (
     ACTIVE,
     ENDED,

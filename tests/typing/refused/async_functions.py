@@ -8,11 +8,7 @@ from datetime import date, timedelta
 from dsv2 import Collector, ErrorPolicy
 from dsv2 import PartitionedContext as Context
 from dsv2.extension.join import LookupCache, lookup_join
-from dsv2.functions import (
-    AsyncBatchProcessFunction,
-    AsyncOneInputStreamProcessFunction,
-    OneInputStreamProcessFunction,
-)
+from dsv2.functions import AsyncBatchProcessFunction, AsyncOneInputStreamProcessFunction, OneInputStreamProcessFunction
 from dsv2.model import AsyncBatchSettings, AsyncResource, AsyncSettings, BatchContext
 from tests.typing.given import Given
 
