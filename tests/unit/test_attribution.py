@@ -11,16 +11,12 @@ import pytest
 from dsv2.errors import CorruptDataError, InternalError, SerializationError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.report.short_repr import shorten
-from dsv2.sinks import CollectSink
 from dsv2.watermark import new_builder
 from tests.support import (
     ENDED,
-    Driver,
     broadcast_side,
     driven,
-    local_environment,
     one_input,
-    our_files,
     pass_on,
     two_inputs,
     two_output,
@@ -38,44 +34,6 @@ def failure(action: Callable[[], object]) -> UserFunctionError:
     with pytest.raises(UserFunctionError) as caught:
         action()
     return caught.value
-
-
-def failing(callback: str) -> Driver:
-    """Subtask 2 of a function that fails in ``callback``, not yet opened."""
-    env = local_environment(parallelism=3)
-    function = one_input(**{"declare_watermarks": lambda: [W], "process_record": pass_on, callback: fails})
-    stream = env.from_collection(list[Any]()).process(function).with_uid("f").with_name("Failing")
-    stream.to_sink(CollectSink())
-    return Driver(env.build_plan(), "f", index=2)
-
-
-@pytest.mark.parametrize(
-    ("callback", "element", "record"),
-    [
-        ("open", None, None),
-        ("process_record", ("a", 1), "('a', 1)"),
-        ("on_watermark", watermark(1), None),
-        ("end_input", ENDED, None),
-        ("close", ENDED, None),
-    ],
-)
-def test_failing_callback_is_named_with_its_operator(callback: str, element: Any, record: str | None) -> None:
-    driver = failing(callback)
-    error = failure(driver.open if element is None else lambda: driver.open().send(element))
-    assert (error.operator, error.callback, error.subtask) == ("Failing (uid 'f')", callback, 2)
-    assert (error.cause_type, error.cause_message) == ("ValueError", "on purpose")
-    assert (error.key, error.record) == (None, record)
-    assert isinstance(error.cause, ValueError)
-    file, _, line = error.location.rpartition(":")
-    assert file == __file__
-    assert ".process(function)" in source_line(int(line))
-    assert 'raise ValueError("on purpose")' in error.traceback_text
-    assert not our_files(error.traceback_text)
-
-
-def source_line(number: int) -> str:
-    with open(__file__) as source:
-        return source.read().splitlines()[number - 1]
 
 
 def test_message_has_all_details() -> None:
@@ -269,7 +227,8 @@ def test_pickle_hooks_are_callbacks(record: int, callback: str) -> None:
 
 
 def test_failure_survives_pickling() -> None:
-    error = failure(lambda: failing("process_record").open().send("a"))
+    driver = driven(lambda numbers: numbers.process(one_input(process_record=fails)).with_uid("f"))
+    error = failure(lambda: driver.send("a"))
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - as an executor sends it
     assert again.as_json() == error.as_json()
     assert str(again) == str(error)
