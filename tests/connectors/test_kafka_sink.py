@@ -16,7 +16,7 @@ from dsv2.connectors.kafka import KafkaSink
 from dsv2.connectors.kafka.producers import TransactionalProducer
 from dsv2.errors import ConfigurationError
 from dsv2.model import RecordBatch
-from dsv2.sinks import SinkBatch, SinkInfo, SinkRunInfo
+from dsv2.sinks import SinkBatch, SinkInfo
 from tests.durations import ms
 from tests.topics import Topics
 
@@ -132,51 +132,6 @@ def messages(topics: Topics, topic: str, partition: int) -> Iterator[Message]:
 # --- Exactly once ----------------------------------------------------------------------------------------------------
 
 
-def test_repeated_batch_is_written_once(topics: Topics, job: str) -> None:
-    topic = topics.create(2)
-    sink = sink_of(topics, topic)
-    begin(sink, job, 0)
-    write(sink, job, 0, 1, 2)
-    write(sink, job, 0, 3, subtask=1)
-    write(sink, job, 1, 4)
-    begin(sink, job, 1)  # the job restarts: subtask 0 had committed its part, subtask 1 had not
-    write(sink, job, 1, 4)
-    write(sink, job, 1, 5, subtask=1)
-    write(sink, job, 2, 6)
-    write(sink, job, 1, 4)  # a very late attempt
-    assert numbers(topics, topic) == [1, 2, 3, 4, 5, 6]
-
-
-def test_batches_of_another_history_are_refused(topics: Topics, job: str) -> None:
-    """The job was at micro-batch 2 when an older checkpoint was restored."""
-    topic = topics.create(2)
-    sink = sink_of(topics, topic)
-
-    def info(run: SinkRunInfo) -> SinkInfo:
-        return SinkInfo(job, "out", 2, run)
-
-    def write_as(run: SinkRunInfo, batch_id: int, record: int, subtask: int) -> None:
-        sink.write(SinkBatch(info(run), subtask, batch_id, iter([RecordBatch([record])])))
-
-    first, repeating = SinkRunInfo("a"), SinkRunInfo("b", 1, ("a",))
-    sink.begin(info(first), 0)
-    write_as(first, 0, 1, 0)
-    write_as(first, 1, 2, 0)
-    sink.begin(info(repeating), 1)
-    write_as(repeating, 1, 2, 0)
-    write_as(repeating, 1, 3, 1)
-    write_as(repeating, 2, 4, 0)
-    for back in (SinkRunInfo("c", 1), SinkRunInfo("c", 2), SinkRunInfo("c", 1, ("b",))):
-        with pytest.raises(JobError, match="The sink already has micro-batch 2 from a run that is not in"):
-            sink.begin(info(back), back.first_batch)
-        with pytest.raises(JobError, match="The sink already has micro-batch 2"):
-            write_as(back, back.first_batch, 5, 0)
-    with pytest.raises(JobError, match="The sink already has micro-batch 2"):
-        write_as(first, 2, 4, 0)  # by a driver that was suspended while another one continued
-    sink.begin(info(SinkRunInfo("c", 2, ("b",))), 2)
-    assert numbers(topics, topic) == [1, 2, 3, 4]
-
-
 def test_another_job_or_sink_is_no_repeat(topics: Topics, job: str) -> None:
     topic = topics.create(2)
     sink = sink_of(topics, topic)
@@ -235,38 +190,6 @@ def test_crashed_attempt_blocks_nothing(topics: Topics, job: str) -> None:
         with pytest.raises(GeneratorExit):
             crashed.write(SinkBatch(SinkInfo(job, "out", 2), 0, 0, crashing()))
     write(sink, job, 0, 1, 2)
-    assert numbers(topics, topic) == [1, 2]
-
-
-def test_another_parallelism_after_a_complete_batch(topics: Topics, job: str) -> None:
-    topic = topics.create(2)
-    sink = sink_of(topics, topic)
-    begin(sink, job, 0)
-    write(sink, job, 0, 1)
-    write(sink, job, 0, 2, subtask=1)
-    begin(sink, job, 1, parallelism=3)
-    for subtask in range(3):
-        write(sink, job, 1, 10 + subtask, subtask=subtask, parallelism=3)
-    begin(sink, job, 2, parallelism=1)
-    write(sink, job, 2, 20, parallelism=1)
-    assert numbers(topics, topic) == [1, 2, 10, 11, 12, 20]
-
-
-def test_another_parallelism_within_a_batch_is_refused(topics: Topics, job: str) -> None:
-    topic = topics.create(2)
-    sink = sink_of(topics, topic)
-    begin(sink, job, 0, parallelism=3)
-    write(sink, job, 0, 2, subtask=2, parallelism=3)  # the others had not got this far
-    with pytest.raises(JobError) as refused:
-        begin(sink, job, 0, parallelism=2)
-    assert str(refused.value) == (
-        "Micro-batch 0 was written in part by 3 subtasks before the job failed, and 2 subtasks cannot write the rest. "
-        "Start the job with parallelism 3 for this sink, and change the parallelism after that micro-batch is complete."
-    )
-    begin(sink, job, 0, parallelism=3)
-    write(sink, job, 0, 2, subtask=2, parallelism=3)
-    write(sink, job, 0, 1, subtask=1, parallelism=3)
-    begin(sink, job, 1, parallelism=2)
     assert numbers(topics, topic) == [1, 2]
 
 

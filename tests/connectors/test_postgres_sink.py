@@ -15,7 +15,7 @@ from dsv2 import CollectSink, DeadLetter, ErrorPolicy, JobError
 from dsv2.connectors.postgres import PostgresSink
 from dsv2.errors import ConfigurationError
 from dsv2.model import RecordBatch
-from dsv2.sinks import SinkBatch, SinkInfo, SinkRunInfo
+from dsv2.sinks import SinkBatch, SinkInfo
 from tests.durations import ms
 from tests.support import local_environment
 
@@ -70,49 +70,6 @@ def keyed(postgres_server: PostgresServer) -> Table:
 
 def items(*numbers: int) -> list[Item]:
     return [Item(number, f"n{number}") for number in numbers]
-
-
-def test_repeated_batch_is_written_once(table: Table) -> None:
-    sink = table.sink()
-    table.begin(sink, 0)
-    table.write(sink, 0, *items(1, 2))
-    table.write(sink, 0, *items(3), subtask=1)
-    table.write(sink, 1, *items(4))
-    table.begin(sink, 1)  # the job restarts: subtask 0 had committed its part, subtask 1 had not
-    table.write(sink, 1, *items(4))
-    table.write(sink, 1, *items(5), subtask=1)
-    table.write(sink, 2, *items(6))
-    table.write(sink, 1, *items(4))  # a very late attempt
-    assert table.rows() == items(1, 2, 3, 4, 5, 6)
-
-
-def test_batches_of_another_history_are_refused(table: Table) -> None:
-    """The job was at micro-batch 2 when an older checkpoint was restored."""
-    sink = table.sink()
-
-    def info(run: SinkRunInfo) -> SinkInfo:
-        return SinkInfo(table.job, "out", 2, run)
-
-    def write_as(run: SinkRunInfo, batch_id: int, number: int, subtask: int) -> None:
-        sink.write(SinkBatch(info(run), subtask, batch_id, iter([RecordBatch(items(number))])))
-
-    first, repeating = SinkRunInfo("a"), SinkRunInfo("b", 1, ("a",))
-    sink.begin(info(first), 0)
-    write_as(first, 0, 1, 0)
-    write_as(first, 1, 2, 0)
-    sink.begin(info(repeating), 1)
-    write_as(repeating, 1, 2, 0)
-    write_as(repeating, 1, 3, 1)
-    write_as(repeating, 2, 4, 0)
-    for back in (SinkRunInfo("c", 1), SinkRunInfo("c", 2), SinkRunInfo("c", 1, ("b",))):
-        with pytest.raises(JobError, match="The sink already has micro-batch 2 from a run that is not in"):
-            sink.begin(info(back), back.first_batch)
-        with pytest.raises(JobError, match="The sink already has micro-batch 2"):
-            write_as(back, back.first_batch, 5, 0)
-    with pytest.raises(JobError, match="The sink already has micro-batch 2"):
-        write_as(first, 2, 4, 0)  # by a driver that was suspended while another one continued
-    sink.begin(info(SinkRunInfo("c", 2, ("b",))), 2)
-    assert table.rows() == items(1, 2, 3, 4)
 
 
 def test_another_job_or_sink_is_no_repeat(table: Table) -> None:
@@ -200,34 +157,6 @@ def waits_for_lock(table: Table) -> bool:
     query = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%dsv2_batches%'"
     with psycopg.connect(table.conninfo) as connection:
         return connection.execute(query).fetchone() is not None
-
-
-def test_another_parallelism_after_a_complete_batch(table: Table) -> None:
-    sink = table.sink()
-    table.begin(sink, 0)
-    table.write(sink, 0, *items(1))
-    table.write(sink, 0, *items(2), subtask=1)
-    table.begin(sink, 1, parallelism=3)
-    for subtask in range(3):
-        table.write(sink, 1, *items(10 + subtask), subtask=subtask, parallelism=3)
-    table.begin(sink, 2, parallelism=1)
-    table.write(sink, 2, *items(20), parallelism=1)
-    assert table.rows() == items(1, 2, 10, 11, 12, 20)
-
-
-def test_another_parallelism_within_a_batch_is_refused(table: Table) -> None:
-    sink = table.sink()
-    table.begin(sink, 0, parallelism=3)
-    table.write(sink, 0, *items(2), subtask=2, parallelism=3)  # the others had not got this far
-    with pytest.raises(JobError) as refused:
-        table.begin(sink, 0, parallelism=2)
-    assert str(refused.value) == (
-        "Micro-batch 0 was written in part by 3 subtasks before the job failed, and 2 subtasks cannot write the rest. "
-        "Start the job with parallelism 3 for this sink, and change the parallelism after that micro-batch is complete."
-    )
-    table.write(sink, 0, *items(1), subtask=1, parallelism=3)
-    table.begin(sink, 1, parallelism=2)
-    assert table.rows() == items(1, 2)
 
 
 def test_old_attempt_of_another_parallelism_cannot_write(table: Table) -> None:
