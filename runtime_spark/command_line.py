@@ -11,8 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from dsv2.base.clock import SystemClock
 from dsv2.base.folders import Folder
-from dsv2.file_log import SinkFolder
-from dsv2.file_log.description import Description
+from dsv2.file_log.completion import former_sink
 from dsv2.graph import Plan
 from dsv2.plan_view.runtime_view import RuntimeView
 from runtime_spark.checkpoint.file_merges import SparkMerger
@@ -29,8 +28,6 @@ from runtime_spark.runtime import SparkRuntime
 from runtime_spark.savepoint.create import create_savepoint
 from runtime_spark.savepoint.state_entries import state_entries
 from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker
-
-_RETENTION_MS = 3_600_000  # of files that were merged, for readers that have begun to read them
 
 
 def create(checkpoint: str, path: str, settings: Mapping[str, str], key_file: str | None) -> str:
@@ -61,9 +58,7 @@ def compact(path: str, target_bytes: int, settings: Mapping[str, str]) -> int:
     """
     spark = session(settings)
     folder = open_files(path, settings)
-    description = Description.read(folder)
-    suffix = None if description is None else description.format
-    sink = SinkFolder(folder, SystemClock(), str(uuid4()), retention_ms=_RETENTION_MS, suffix=suffix)
+    sink = former_sink(folder, SystemClock(), str(uuid4()))
     sink.begin(None)
     replaced = sink.compact(target_bytes, SparkMerger(spark, folder))
     sink.close()

@@ -84,15 +84,20 @@ class Completion:
         folder = self.open_folder(path)
         if not has_log(folder) or not SinkPlace(folder, path, path).belongs_to(self.owner, takes_over=takes_over):
             return
-        description = Description.read(folder)
-        suffix = None if description is None else description.format
-        sink = SinkFolder(folder, self.clock, run, retention_ms=_RETENTION_MS, suffix=suffix)
+        sink = former_sink(folder, self.clock, run)
         if takes_over:
             sink.publish_prepared(self.first_batch)
         elif _is_incomplete(folder):
             sink.begin(self.first_batch)
             sink.roll(self.merger(folder))
             sink.close()
+
+
+def former_sink(folder: Folder, clock: Clock, run: str) -> SinkFolder:
+    """Return the writer of a folder to which no sink of a running job writes."""
+    description = Description.read(folder)
+    suffix = None if description is None else description.format
+    return SinkFolder(folder, clock, run, retention_ms=_RETENTION_MS, suffix=suffix)
 
 
 def _is_incomplete(folder: Folder) -> bool:

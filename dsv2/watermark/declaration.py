@@ -29,6 +29,8 @@ from dsv2.watermark.delivery import Delivery, WatermarkDelivery
 from dsv2.watermark.value_type import BOOL, LONG, ValueType
 from dsv2.watermark.watermark import BoolWatermark, LongWatermark, Watermark
 
+V = TypeVar("V", default=Any)
+
 
 class WhenExceeded(Enum):
     """The consequence when a barrier has waited for too long, or holds too many records.
@@ -130,9 +132,6 @@ class WatermarkScope:
 
 EVERYWHERE: Final = WatermarkScope()
 """The scope of a watermark that every operator acts on that it reaches, and that does not expire."""
-
-
-V = TypeVar("V", default=Any)
 
 
 class NumericWatermarkCombinationFunction(Enum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -146,6 +146,12 @@ def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[RecordBatch[
     stamps = timestamps if len(timestamps) else None
     batch = TracedBatch(records, stamps, positions[0]) if positions else RecordBatch(records, stamps)
     return batch, unpack_controls(controls, owner)
+
+
+def from_arrow(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+    """Return the rows in Arrow batches."""
+    for batch in batches:
+        yield from zip(*(batch.column(name).to_pylist() for name in COLUMNS), strict=True)
 
 
 def to_arrow(rows: Sequence[Row]) -> pa.RecordBatch:

@@ -19,7 +19,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo, SinkRunInfo
 from runtime_spark.frames.failures import marked_failures
 from runtime_spark.frames.layout import Layout
-from runtime_spark.frames.rows import COLUMNS, ROW_SCHEMA, decode_frame, to_arrow
+from runtime_spark.frames.rows import COLUMNS, ROW_SCHEMA, decode_frame, from_arrow, to_arrow
 from runtime_spark.frames.rows import Row as FrameRow
 from runtime_spark.frames.worker import load_job, patient_collector
 from runtime_spark.frames.worker_resources import worker_resources
@@ -85,7 +85,7 @@ class ParallelSinks:
             codec, scope = job.codec(), LogScope(job.plan.job_name)
             sinks: dict[str, ParallelSink[Any]] = {}
             with marked_failures(), worker_resources(), patient_collector(), in_scope(scope):
-                for slot, rows in groupby(_rows(batches), key=itemgetter(_SLOT)):
+                for slot, rows in groupby(from_arrow(batches), key=itemgetter(_SLOT)):
                     if slot not in places:
                         yield to_arrow(list(rows))
                         continue
@@ -100,11 +100,6 @@ class ParallelSinks:
 
         placed = frames.repartition(self._partitions, "slot").sortWithinPartitions("slot", "seq", "channel")
         return placed.mapInArrow(write_slots, ROW_SCHEMA).collect()
-
-
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[FrameRow]:
-    for batch in batches:
-        yield from zip(*(batch.column(name).to_pylist() for name in COLUMNS), strict=True)
 
 
 def _record_batches(rows: Iterable[FrameRow], codec: Codec, owner: str) -> Iterator[RecordBatch[object]]:

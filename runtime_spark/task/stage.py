@@ -38,6 +38,7 @@ from runtime_spark.frames.rows import (
     FrameEncoder,
     Row,
     decode_frame,
+    from_arrow,
     to_arrow,
 )
 from runtime_spark.frames.state_history import Journal, StateSeal
@@ -180,7 +181,7 @@ def batch_stage(packed: bytes, level: int, now_ms: int) -> BatchStage:
     def run_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         job = load_job(packed)
         with marked_failures(), worker_resources(), patient_collector(), _limit(job):
-            for rows in _run_sorted(job, job.layout.levels[level], _rows(batches), now_ms):
+            for rows in _run_sorted(job, job.layout.levels[level], from_arrow(batches), now_ms):
                 yield to_arrow(rows)
 
     return run_partition
@@ -188,11 +189,6 @@ def batch_stage(packed: bytes, level: int, now_ms: int) -> BatchStage:
 
 def _limit(job: WorkerJob) -> AbstractContextManager[None]:
     return callback_limit(job.plan.callback_timeout_ms, may_exit=True)
-
-
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
-    for batch in batches:
-        yield from zip(*(batch.column(name).to_pylist() for name in COLUMNS), strict=True)
 
 
 def _run_sorted(job: WorkerJob, heads: tuple[int, ...], rows: Iterable[Row], now_ms: int) -> Iterator[list[Row]]:
