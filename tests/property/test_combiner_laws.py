@@ -1,4 +1,4 @@
-"""Laws of combining, for any order of arrivals and of channels that become inactive and active.
+"""Combiners compared with models, for any order of arrivals and of channels that become inactive and active.
 
 The models follow the definition: a channel that sent nothing has the neutral value, and so does an inactive one once
 its last value has counted. Their only state is the history.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2.watermark import WatermarkDeclaration, extremum, new_builder
@@ -215,75 +215,3 @@ def test_initially_inactive_channels_equal_deactivated_ones(
     for channel in gone:
         told.deactivate(channel)
     assert [apply(born, event) for event in events] == [apply(told, event) for event in events]
-
-
-@st.composite
-def lanes(draw: st.DrawFn, function: Function, *, largest: int = 4) -> tuple[list[list[int]], list[int]]:
-    """The values of each channel before it ends, and a reading order: a channel for each element or end."""
-    sent = draw(st.lists(st.lists(st.sampled_from(function.values), max_size=largest), min_size=1, max_size=4))
-    turns = [channel for channel, values in enumerate(sent) for _ in range(len(values) + 1)]
-    return sent, draw(st.permutations(turns))
-
-
-def read(combiner: Combiner, sent: Sequence[Sequence[int]], order: Iterable[int]) -> list[int]:
-    """The output if the channels are read in this order until all have ended."""
-    scripts = [iter(values) for values in sent]
-    delivered = []
-    for channel in order:
-        value = next(scripts[channel], None)
-        delivered += apply(combiner, ("end", channel, 0) if value is None else ("update", channel, value))
-    return delivered
-
-
-@law
-@given(st.sampled_from(FUNCTIONS), st.data())
-def test_first_combination_includes_one_value_of_each(function: Function, data: st.DataObject) -> None:
-    """In any reading order, as long as all are waited for. A maximum then stays, although the channels end."""
-    sent, order = data.draw(lanes(function, largest=1))
-    values = [value for values in sent for value in values]
-    delivered = read(new_combiner(function.declare(wait=True), len(sent)), sent, order)
-    assert delivered[:1] == ([function.fold(values)] if values else [])
-    if function.name in ("max", "or"):
-        assert len(delivered) <= 1
-    assert delivered == sorted(delivered)
-
-
-@law
-@given(st.sampled_from(FUNCTIONS), st.booleans(), st.booleans(), st.data())
-def test_last_value_of_every_channel_is_combined(
-    function: Function, wait: bool, idle: bool, data: st.DataObject
-) -> None:
-    """In any interleaving, and also if the channels are idle when they send it."""
-    sent, order = data.draw(lanes(function))
-    combiner = new_combiner(function.declare(wait), len(sent))
-    delivered: list[int] = []
-    if idle:
-        for channel in data.draw(st.sets(st.integers(0, len(sent) - 1))):
-            delivered += apply(combiner, ("deactivate", channel, 0))
-    delivered += read(combiner, sent, order)
-    for values in filter(None, sent):
-        assert any(function.of_two(value, values[-1]) == value for value in delivered)
-
-
-@law
-@given(st.sampled_from(FUNCTIONS), st.booleans(), st.data())
-def test_final_value_does_not_depend_on_the_interleaving(function: Function, wait: bool, data: st.DataObject) -> None:
-    """Each channel sends its values and may then become idle. One stays active, so their order does not matter."""
-    parts = data.draw(st.lists(st.lists(st.sampled_from(function.values), max_size=4), min_size=1, max_size=4))
-    assume(parts[0])
-    gone = [channel for channel in range(1, len(parts)) if data.draw(st.booleans())]
-    turns = [channel for channel, part in enumerate(parts) for _ in part]
-
-    def final(order: Sequence[int]) -> int:
-        """After all values were sent: inactive channels let a minimum rise, and a maximum stay."""
-        combiner = new_combiner(function.declare(wait), len(parts))
-        scripts, delivered = [iter(part) for part in parts], list[int]()
-        for channel in order:
-            delivered += apply(combiner, ("update", channel, next(scripts[channel])))
-        for channel in [channel for channel, part in enumerate(parts) if not part]:
-            delivered += apply(combiner, ("deactivate", channel, 0))
-        for channel in data.draw(st.permutations(gone)):
-            delivered += apply(combiner, ("end", channel, 0))
-        return delivered[-1]
-
-    assert final(data.draw(st.permutations(turns))) == final(data.draw(st.permutations(turns)))
