@@ -266,9 +266,11 @@ class Driver:
 
     def rows(self) -> list[tuple[str, StateRow]]:
         """The state as rows, each with its uid."""
+        from dsv2.arrow.keyed.snapshots import stored_columns  # loads pyarrow
+
         blob, entries = self.subtask.snapshot(), self._entries
         stores = None if entries is None else in_entries(entries, self._job.codec)
-        return list(rows_of(blob, self._index, self._job.codec, "state", stores))
+        return list(rows_of(blob, self._index, self._job.codec, "state", stored_columns, stores))
 
     def restart_from(self, rows: Iterable[tuple[str, StateRow]]) -> None:
         """Continue with a new subtask that is restored from rows of one old subtask."""

@@ -10,9 +10,10 @@ from typing import Any
 from dsv2.errors import ConfigurationError
 from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch
 from dsv2.local.restoration import on_disk
+from dsv2.local.state_rows import state_rows
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.placeholders import StandIns
-from dsv2.runtime.state.rows import StateRow, rows_of
+from dsv2.runtime.state.rows import StateRow
 from dsv2.savepoint.metadata import Origin, SavepointInfo, sink_positions
 from dsv2.savepoint.writer import write_savepoint
 
@@ -91,4 +92,4 @@ def _last(checkpoint: LocalCheckpoint) -> StoredBatch:
 def _rows(stored: StoredBatch, codec: Codec) -> Iterator[tuple[str, StateRow]]:
     for state in stored.states:
         owner = f"State of operator {state.uid!r}, subtask {state.subtask}"
-        yield from rows_of(state.snapshot, state.subtask, codec, owner)
+        yield from state_rows(state.snapshot, state.subtask, codec, owner)

@@ -23,10 +23,11 @@ from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.jobs.handle import RunOptions
 from dsv2.local.checkpoint import StoredBatch
 from dsv2.local.letters import job_letters
+from dsv2.local.state_rows import state_rows
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.continuation import check_kind
-from dsv2.runtime.state.rows import StateRow, rows_of
+from dsv2.runtime.state.rows import StateRow
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.source_positions import replayed
@@ -147,7 +148,7 @@ def _from_checkpoint(plan: Plan, options: RunOptions, stored: StoredBatch, pendi
     codec = Codec(TypeRegistry.of(plan))
     rows: dict[str, list[StateRow]] = {}
     for head, subtask, snapshot in stored.states:
-        for uid, row in rows_of(snapshot, subtask, codec, f"State of operator {head!r}, subtask {subtask}"):
+        for uid, row in state_rows(snapshot, subtask, codec, f"State of operator {head!r}, subtask {subtask}"):
             rows.setdefault(uid, []).append(row)
     replays, positions = _add_replays(plan, options, stored, rows)
     return Beginning(

@@ -16,6 +16,7 @@ from dsv2.jobs.progress import SplitProgress
 from dsv2.local.indexed_reader import IndexedReader, IndexedSourceRun, Reading, own_copy
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.split_reader import SplitReader, SplitSourceRun
+from dsv2.local.state_rows import state_rows
 from dsv2.local.wire import Wire
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
@@ -25,7 +26,7 @@ from dsv2.runtime.report.phases import SOURCE, Phases, level
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.alignment import LocalBoard
 from dsv2.runtime.sources.source_task import SourceTask
-from dsv2.runtime.state.rows import StateRow, rows_of
+from dsv2.runtime.state.rows import StateRow
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Halt, Source
@@ -125,7 +126,7 @@ class LocalRun:
         """Return the state of all subtasks as rows, each with the uid of its operator."""
         for (head, index), subtask in self._subtasks.items():
             owner = f"State of {self._plan.operators[head]}, subtask {index}"
-            yield from rows_of(subtask.snapshot(), index, self._job.codec, owner)
+            yield from state_rows(subtask.snapshot(), index, self._job.codec, owner)
 
     def take_letters(self) -> list[dict[str, Any]]:
         """Return and remove the dead letters that nothing reads, as they are stored."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 
@@ -61,6 +61,10 @@ class KeyedColumns(ABC):
     @abstractmethod
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a ``snapshot``."""
+
+    @abstractmethod
+    def stored_tables(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the tables in a ``snapshot``, each a ``StateTable``, by the name of their pages."""
 
     @abstractmethod
     def loader(self) -> Any:

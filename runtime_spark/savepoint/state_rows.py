@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from dsv2.arrow.keyed.snapshots import stored_columns
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.placeholders import StandIns
@@ -111,9 +112,9 @@ class _SlotReader:
                 blob = self._seal.open(entry.data)
                 assert blob is not None
                 if not self._in_map:
-                    yield from rows_of(blob, self._subtask, self._codec, self._owner)
+                    yield from rows_of(blob, self._subtask, self._codec, self._owner, stored_columns)
                     return
-                state = StoredState(blob, self._subtask, self._codec, self._owner)
+                state = StoredState(blob, self._subtask, self._codec, self._owner, stored_columns)
                 yield from state.rows()
             elif entry.kind == PAGE and state is not None and entry.map in state.pages:
                 pages[entry.map] += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -152,6 +152,9 @@ class ArrowKeyedColumns(KeyedColumns):
                 self._convert(name, stored)
             else:
                 self._undeclared[name] = state[name]
+
+    def stored_tables(self, state: Mapping[str, Any]) -> dict[str, StoredTable]:
+        return stored_columns(state)
 
     def loader(self) -> ColumnsLoader:
         return ColumnsLoader(self)

@@ -19,7 +19,7 @@ from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.runtime.state.keyed_store import PagedKeyedStore, timers_in
 from dsv2.runtime.state.page_store import in_blob
-from dsv2.runtime.state.rows import column_rows, unsealed_state
+from dsv2.runtime.state.rows import table_rows, unsealed_state
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.spi import ColumnarFunction
 from dsv2.state import StateDeclaration
@@ -41,7 +41,7 @@ def rescaled_columns(operator: Operator, old: Sequence[Mapping[str, Any]], codec
     ]
     loaders = [columns.loader() for columns in new]
     for subtask, snapshot in enumerate(old):
-        for row in column_rows(snapshot, subtask, codec, owner):
+        for row in table_rows(new[0].stored_tables(snapshot), subtask, codec, owner):
             key = codec.loads(row.key or b"", owner)
             loaders[owner_of(operator, key, subtask)].add(row)
     for loader in loaders:

@@ -6,10 +6,9 @@ state has a row for each part and subtask. Values are in the encoding of the cod
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
-from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde.codec import BlobKind, Codec
@@ -106,8 +105,52 @@ class StateRow(NamedTuple):
     value: bytes | None
 
 
+class TablePages(Protocol):
+    """The pages of a table."""
+
+    @property
+    def stored(self) -> int:
+        """The number of pages."""
+
+    @property
+    def pages(self) -> Mapping[int, bytes]:
+        """The pages that are in the blob."""
+
+
+class StateTable(Protocol):
+    """A state, or timers, of a function on tables, as stored."""
+
+    @property
+    def row_kind(self) -> str:
+        """The kind of its rows."""
+
+    @property
+    def state(self) -> str:
+        """What its rows name: a stored name, or a time domain."""
+
+    @property
+    def deadline(self) -> int:
+        """When the pane is due, of values in a pane, in ms."""
+
+    @property
+    def table(self) -> TablePages:
+        """Its pages."""
+
+    def rows(self, page: bytes, subtask: int, codec: Codec, owner: str, /) -> Iterator[StateRow]:
+        """Return the rows of a page."""
+
+
+ReadTables: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, StateTable]]
+"""Returns the tables in the part ``columns`` of the snapshot of an operator, by the name of their pages."""
+
+
 def rows_of(
-    blob: bytes | memoryview, subtask: int, codec: Codec, owner: str, stores: PageStores | None = None
+    blob: bytes | memoryview,
+    subtask: int,
+    codec: Codec,
+    owner: str,
+    read_tables: ReadTables,
+    stores: PageStores | None = None,
 ) -> Iterator[tuple[str, StateRow]]:
     """Return the state of a subtask as rows, each with the uid of its operator. Pages are decoded one at a time.
 
@@ -116,12 +159,13 @@ def rows_of(
         subtask: The index of the subtask.
         codec: Decodes the state, and encodes the rows.
         owner: Names the subtask in error messages.
+        read_tables: Reads the tables of functions on tables. Called if there are any.
         stores: The stores of the pages, by ``<uid>/<name>``. None: the pages are in the blob.
 
     Raises:
         CorruptDataError: The blob or a page is damaged, or a page is missing.
     """
-    state = StoredState(blob, subtask, codec, owner)
+    state = StoredState(blob, subtask, codec, owner, read_tables)
     yield from state.rows()
     for name, pages in state.pages.items():
         for payload in _payloads(name, owner, pages, stores):
@@ -165,32 +209,35 @@ class StoredState:
         pages: The pages, by the name of their map.
     """
 
-    def __init__(self, blob: bytes | memoryview, subtask: int, codec: Codec, owner: str) -> None:
+    def __init__(
+        self, blob: bytes | memoryview, subtask: int, codec: Codec, owner: str, read_tables: ReadTables
+    ) -> None:
         self._state, self._edges = unsealed_state(blob, codec, owner)
         self._subtask = subtask
         self._codec = codec
         self._owner = owner
         self.pages: dict[str, StoredPages] = {}
-        self._columns: dict[str, Any] = {}
+        self._tables: dict[str, StateTable] = {}
         for uid, snapshot in self._state.items():
             _, keys, *_, panes = snapshot["store"]
             self.pages[f"{uid}/keys"] = StoredPages(uid, None, *keys[:2])
             for slot, (*_, (_, of_pane)) in panes.items():
                 self.pages[f"{uid}/pane/{slot}"] = StoredPages(uid, slot, *of_pane[:2])
-            for name, columns in _stored_columns(snapshot.get("columns", {})).items():
-                of_columns = f"{uid}/columns/{name}"
-                self.pages[of_columns] = StoredPages(uid, None, columns.table.stored, columns.table.pages)
-                self._columns[of_columns] = columns
+            columns = snapshot.get("columns", {})
+            for name, table in read_tables(columns).items() if columns else ():
+                of_table = f"{uid}/columns/{name}"
+                self.pages[of_table] = StoredPages(uid, None, table.table.stored, table.table.pages)
+                self._tables[of_table] = table
 
     def rows(self) -> Iterator[tuple[str, StateRow]]:
         """Return the rows that are not in pages, each with the uid of its operator."""
         for uid, snapshot in self._state.items():
             for row in _part_rows(snapshot, self._subtask, self._codec):
                 yield uid, row
-        for name, columns in self._columns.items():
-            if columns.row_kind == RowKind.IN_PANE:
-                pane = self._codec.dumps((columns.deadline, True, ()))
-                yield self.pages[name].uid, StateRow(self._subtask, RowKind.PANE, columns.state, None, pane)
+        for name, table in self._tables.items():
+            if table.row_kind == RowKind.IN_PANE:
+                pane = self._codec.dumps((table.deadline, True, ()))
+                yield self.pages[name].uid, StateRow(self._subtask, RowKind.PANE, table.state, None, pane)
         for name, position in self._edges.items():
             value = self._codec.dumps((name, position))
             yield name[0], StateRow(self._subtask, RowKind.EDGE, None, None, value)
@@ -198,8 +245,8 @@ class StoredState:
     def page_rows(self, name: str, payload: bytes) -> Iterator[tuple[str, StateRow]]:
         """Return the rows of a page of the map ``name``, each with the uid of its operator."""
         uid, pane, _, _ = self.pages[name]
-        if name in self._columns:
-            rows = self._columns[name].rows(payload, self._subtask, self._codec, self._owner)
+        if name in self._tables:
+            rows = self._tables[name].rows(payload, self._subtask, self._codec, self._owner)
         elif pane is None:
             rows = _key_rows(payload, self._subtask, self._codec, self._owner)
         else:
@@ -219,20 +266,12 @@ def _part_rows(snapshot: Mapping[str, Any], subtask: int, codec: Codec) -> Itera
         yield StateRow(subtask, RowKind.PANE, str(slot), None, codec.dumps((deadline, by_event, layout)))
 
 
-def column_rows(columns: Mapping[str, Any], subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:
+def table_rows(tables: Mapping[str, StateTable], subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:
     """Return the rows of the keyed state of a function on tables, whose pages are in the blob."""
-    for name, table in _stored_columns(columns).items():
+    for name, table in tables.items():
         pages = StoredPages("", None, table.table.stored, table.table.pages)
         for payload in _payloads(name, owner, pages, None):
             yield from table.rows(payload, subtask, codec, owner)
-
-
-def _stored_columns(columns: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The tables of a function on tables, by the name of their pages."""
-    if not columns:
-        return {}
-    found: Mapping[str, Any] = import_module("dsv2.arrow.keyed.snapshots").stored_columns(columns)
-    return found
 
 
 def _key_rows(payload: bytes, subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:
