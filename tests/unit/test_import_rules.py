@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Set
@@ -101,6 +102,16 @@ def test_imports_run_down() -> None:
         return {room, *upward, *(other for other, floor in FLOOR.items() if floor < FLOOR[room])}
 
     assert beyond(allowed, own) == {}
+
+
+def test_documented_rooms_are_those_of_the_rules() -> None:
+    section = (ROOT / "docs/architecture.md").read_text().split("## The rooms")[1].split("\n## ")[0]
+    rows = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in section.splitlines() if row.startswith("| `")]
+    assert rows == [list(rooms) for rooms in LAYERS]
+
+
+def test_every_room_has_a_place() -> None:
+    assert {room_of(name_of(file)) for file in FILES} == set(FLOOR)
 
 
 def test_dsv2_needs_only_its_dependencies() -> None:
