@@ -1,1 +1,1 @@
-"""What a checkpoint or savepoint knows about the program that wrote it, and how that differs from another program."""
+"""The program that wrote a checkpoint or savepoint, and its differences from another program."""

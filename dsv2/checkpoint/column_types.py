@@ -135,7 +135,7 @@ def _map_of(key: ColumnType | None, value: ColumnType | None) -> ColumnType | No
 
 
 def is_column_type(column: object) -> bool:
-    """Whether ``column`` is a column type. For what was read from a file."""
+    """Return whether ``column`` is a column type. For what was read from a file."""
     match column:
         case str():
             return column in _PLAIN.values()

@@ -114,7 +114,7 @@ def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
 
 
 def _aggregates(body: object) -> dict[str, Any]:
-    """What a function with declared aggregates keeps of them."""
+    """Return the stored form of a function's declared aggregates."""
     parts = body.written_by_user if isinstance(body, WrappingFunction) else (body,)
     for part in parts:
         if isinstance(part, KeepsAggregates):
@@ -134,7 +134,7 @@ def _split_sources(body: object) -> list[list[str]]:
 
 
 def _is_stateless(plan: Plan, operator: Operator) -> bool:
-    """Whether the subtasks have nothing in the checkpoint, so that a restart may change the parallelism."""
+    """Return whether the subtasks have nothing in the checkpoint, so that a restart may change the parallelism."""
     return isinstance(operator.body, Source) or operator in plan.chained_to_sources
 
 
@@ -171,12 +171,12 @@ def state_shape(state: Description) -> Shape:
 
 
 def holds_several_values(state: Description) -> bool:
-    """Whether a state holds a list or a map, which is removed when it is empty. ``state``: as for ``state_shape``."""
+    """Return whether a state holds a list or a map, removed when empty. ``state``: as for ``state_shape``."""
     return state["kind"] in ("ListState", "MapState", "BroadcastState")
 
 
 def _time_to_live(ttl: StateTtl | None) -> bool | str:
-    """Whether values have a time to live. Those in event time expire by another clock."""
+    """Return whether values have a time to live. Those in event time expire by another clock."""
     by_event_time = ttl is not None and ttl.time_characteristic is TtlTimeCharacteristic.EVENT_TIME
     return "in event time" if by_event_time else ttl is not None
 

@@ -67,7 +67,7 @@ class _Origins:
 
     @cached_property
     def own(self) -> list[set[_Output]]:
-        """What is before each input, and before no other one."""
+        """The operators before each input, and before no other one."""
         everything = [self._before(sender) for sender in self.senders]
         return [
             found - set[_Output]().union(*everything[:number], *everything[number + 1 :])

@@ -1,4 +1,4 @@
-"""What a checkpoint remembers of a failed micro-batch: that it failed, and which records are to be skipped.
+"""Memory of a checkpoint for a failed micro-batch: that it failed, and the records to skip.
 
 Micro-batches are numbered as for sinks, over all generations of the checkpoint.
 """
@@ -67,7 +67,7 @@ class Unblocking:
 
     @property
     def failed_before(self) -> bool:
-        """Whether the first micro-batch of the run is one that has failed."""
+        """True if the first micro-batch of the run is one that has failed."""
         return self._content.failed == self._first_batch
 
     @property

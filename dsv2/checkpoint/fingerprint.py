@@ -206,7 +206,7 @@ class _Reach:
         return Names(re.findall(r"\w+", repr(selector)))  # operator.attrgetter, operator.methodcaller
 
     def _is_written(self, member: object) -> bool:
-        """Whether the user wrote a method, rather than ``dataclass``, ``NamedTuple`` or similar."""
+        """Return whether the user wrote a method, rather than ``dataclass``, ``NamedTuple`` or similar."""
         if not isinstance(member, FunctionType) or not self._is_users(member.__module__ or ""):
             return False
         return not inspect.unwrap(member).__code__.co_filename.startswith("<")

@@ -16,7 +16,7 @@ _OF_SPARK = {"metadata", "offsets", "commits", "generations"}
 
 
 class FolderKind(Enum):
-    """What a folder holds, as errors name it."""
+    """The content of a folder, as errors name it."""
 
     SAVEPOINT = "a savepoint"
     LOCAL = "the checkpoint of a job in the local runtime"

@@ -155,5 +155,5 @@ class _Comparison:
 
 
 def _follows_parallelism(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether the partitioning differs only because the parallelism of a stateless operator has changed."""
+    """Return whether the partitioning differs only because the parallelism of a stateless operator has changed."""
     return old["from_stateless"] and new["from_stateless"] and {old["exchange"], new["exchange"]} <= _BY_PARALLELISM

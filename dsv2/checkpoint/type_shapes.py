@@ -53,7 +53,7 @@ def name_of(form: object) -> str:
 
 
 def is_shape(value: object) -> bool:
-    """Whether ``value`` is a shape. For what was read from a file."""
+    """Return whether ``value`` is a shape. For what was read from a file."""
     return isinstance(value, list) and bool(value) and isinstance(value[0], str) and all(map(is_shape, value[1:]))
 
 
@@ -68,7 +68,7 @@ def shown(shape: Shape) -> str:
 
 
 def fits_into(old: Shape, new: Shape, renamed: Renamed) -> bool:
-    """Whether values stored as ``old`` can be read as ``new``: the same type, or a wider one."""
+    """Return whether values stored as ``old`` can be read as ``new``: the same type, or a wider one."""
     if {old[0], new[0]} & _ANYTHING:
         return True
     if old[0] == _UNION:

@@ -41,7 +41,7 @@ class _Layer(msgspec.Struct, forbid_unknown_fields=True):
     spark: dict[str, str | int | float | bool] = {}
 
 
-class _File(_Layer, forbid_unknown_fields=True):
+class _ConfigurationFile(_Layer, forbid_unknown_fields=True):
     """A TOML file. ``pipelines``: What differs for single ones, by ``module:function``."""
 
     pipelines: dict[str, _Layer] = {}
@@ -166,16 +166,16 @@ def _environment() -> _Layer:
     return _checked(options | {"settings": settings}, _Layer, "the environment variables")
 
 
-def _file(path: str | None) -> _File:
+def _file(path: str | None) -> _ConfigurationFile:
     chosen = path or os.environ.get(f"{_PREFIX}CONFIG")
     file = Path(chosen or _FILE)
     if chosen is None and not file.exists():
-        return _File()
+        return _ConfigurationFile()
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"The configuration file {file} cannot be read: {error}") from error
-    return _checked(content, _File, f"the configuration file {file}")
+    return _checked(content, _ConfigurationFile, f"the configuration file {file}")
 
 
 def _checked(values: Mapping[str, Any], kind: type[L], where: str) -> L:

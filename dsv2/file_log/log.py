@@ -75,7 +75,7 @@ class FileLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """Consecutive records of a file.
 
     Attributes:
@@ -89,7 +89,7 @@ class Part:
     stop: int | None = None
 
 
-def parts_between(folder: ReadableFolder, state: LogState, after: int, last: int) -> Iterator[Part]:
+def parts_between(folder: ReadableFolder, state: LogState, after: int, last: int) -> Iterator[FilePart]:
     """Yield the parts with the records of the micro-batches from ``after + 1`` to ``last``.
 
     Their order does not change when files are merged: by partition, then by micro-batch.
@@ -101,10 +101,10 @@ def parts_between(folder: ReadableFolder, state: LogState, after: int, last: int
         if file.last <= after or file.first > last:
             continue
         if file.first > after and file.last <= last:
-            yield Part(file)
+            yield FilePart(file)
             continue
         ends = read_ends(folder, file)
         start = max((end for batch, end in ends.items() if batch <= after), default=0)
         stop = max((end for batch, end in ends.items() if batch <= last), default=0)
         if stop > start:
-            yield Part(file, start, stop)
+            yield FilePart(file, start, stop)

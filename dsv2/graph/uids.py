@@ -56,7 +56,7 @@ def uids_of(nodes: Sequence[Node]) -> list[Uid]:
                 f"{node.name} at {node.location}. A uid must be unique in the job."
             )
         taken[node.uid] = node
-    origins = _Origins(nodes)
+    origins = _AutomaticUids(nodes)
     uids: list[Uid] = []
     for node in nodes:
         if node.uid is not None:
@@ -73,7 +73,7 @@ def uids_of(nodes: Sequence[Node]) -> list[Uid]:
     return uids
 
 
-class _Origins:
+class _AutomaticUids:
     """Automatic uids, without the numbers that make equal ones unique."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:

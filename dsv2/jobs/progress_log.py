@@ -57,7 +57,7 @@ class StoredJob:
     configuration: tuple[Section, ...] = ()
 
 
-class _File(msgspec.Struct):
+class _ProgressFile(msgspec.Struct):
     version: int
     dsv2: str
     progress: msgspec.Raw = msgspec.Raw(b"null")
@@ -188,7 +188,7 @@ def _read(folder: Folder, name: str, part: str, kind: type[T]) -> T | None:
     if data is None:  # or it has just been deleted
         return None
     try:
-        file = msgspec.json.decode(data, type=_File)
+        file = msgspec.json.decode(data, type=_ProgressFile)
         if file.version == _VERSION:
             return msgspec.json.decode(getattr(file, part), type=kind)
     except (msgspec.MsgspecError, ValueError) as error:

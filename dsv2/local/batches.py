@@ -136,7 +136,7 @@ class Recorder:
         )
 
 
-class MicroBatches:
+class MicroBatchRunner:
     """Runs the micro-batches of a job, one after the other."""
 
     def __init__(

@@ -12,7 +12,7 @@ from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph.record_skips import warn_of_missed_skips
 from dsv2.jobs.progress import JobProgress
 from dsv2.jobs.progress_log import ProgressLog
-from dsv2.local.batches import MicroBatches, Outcome, Recorder
+from dsv2.local.batches import MicroBatchRunner, Outcome, Recorder
 from dsv2.local.indexed_reader import Reading
 from dsv2.local.restoration import State
 from dsv2.local.run import CancelledError, LocalRun
@@ -41,7 +41,7 @@ class Execution:
         is_new = begun.is_new and begun.state is None
         self._reports = JobReports(start.plan, before=before, is_new=is_new, in_portions=False)
         self._run: LocalRun | None = None
-        self._batches: MicroBatches | None = None
+        self._batches: MicroBatchRunner | None = None
         self.has_ended = False
         """True if all input has been processed to its end."""
 
@@ -95,7 +95,7 @@ class Execution:
             self._log.add_job(plan, start.clock.now_ms(), RuntimeView("local", one_process=True))
         sinks = self._new_sinks()
         recorder = Recorder(start, run, sinks)
-        self._batches = MicroBatches(start, run, recorder, self._time, self._reports, self._log)
+        self._batches = MicroBatchRunner(start, run, recorder, self._time, self._reports, self._log)
         try:
             with callback_limit(plan.callback_timeout_ms, may_exit=False):
                 sinks.begin(self._begun.batch_id)

@@ -10,12 +10,12 @@ from dsv2.graph import Operator, Plan
 from dsv2.graph.record_skips import with_skips
 from dsv2.jobs.handle import RunOptions
 from dsv2.local.checkpoint import LocalCheckpoint
-from dsv2.local.restoration import Beginning
+from dsv2.local.restoration import LocalStart
 from dsv2.runtime.sources.ranges import has_read
 
 
 def plan_of_run(
-    plan: Plan, options: RunOptions, begun: Beginning, checkpoint: LocalCheckpoint | None
+    plan: Plan, options: RunOptions, begun: LocalStart, checkpoint: LocalCheckpoint | None
 ) -> tuple[Plan, Unblocking | None]:
     """Return ``plan`` as the run needs it, which skips and traces records, and what the checkpoint remembers of skips.
 

@@ -53,7 +53,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Beginning:
+class LocalStart:
     """The start of a run.
 
     Attributes:
@@ -91,7 +91,7 @@ class Beginning:
 
 def beginning_of(
     plan: Plan, options: RunOptions, job_id: str, stored: StoredBatch | None = None, *, is_written: bool = True
-) -> Beginning:
+) -> LocalStart:
     """Decide where a run begins.
 
     Args:
@@ -115,10 +115,10 @@ def beginning_of(
         return _from_checkpoint(plan, options, stored, pending)
     if savepoint is not None:
         return _from_savepoint(plan, options, savepoint, job_id)
-    return Beginning(job_id, str(uuid4()))
+    return LocalStart(job_id, str(uuid4()))
 
 
-def _from_savepoint(plan: Plan, options: RunOptions, path: str, job_id: str) -> Beginning:
+def _from_savepoint(plan: Plan, options: RunOptions, path: str, job_id: str) -> LocalStart:
     savepoint = SavepointReader(on_disk(path))
     info = savepoint.info
     check_start(plan, savepoint, allow_dropped_state=options.allow_dropped_state)
@@ -127,7 +127,7 @@ def _from_savepoint(plan: Plan, options: RunOptions, path: str, job_id: str) -> 
     continues = options.checkpoint_location is not None and not options.as_new_job
     if continues:
         check_next_batch(path, plan, info)
-    return Beginning(
+    return LocalStart(
         info.origin.job_id if continues else job_id,
         str(uuid4()),
         info.origin.batch_id + 1 if continues else 0,
@@ -141,7 +141,7 @@ def _from_savepoint(plan: Plan, options: RunOptions, path: str, job_id: str) -> 
     )
 
 
-def _from_checkpoint(plan: Plan, options: RunOptions, stored: StoredBatch, pending: StoredBatch | None) -> Beginning:
+def _from_checkpoint(plan: Plan, options: RunOptions, stored: StoredBatch, pending: StoredBatch | None) -> LocalStart:
     assert options.checkpoint_location is not None
     _check_program(plan, options, options.checkpoint_location, stored)
     _check_sources(plan, stored.sources)
@@ -151,7 +151,7 @@ def _from_checkpoint(plan: Plan, options: RunOptions, stored: StoredBatch, pendi
         for uid, row in state_rows(snapshot, subtask, codec, f"State of operator {head!r}, subtask {subtask}"):
             rows.setdefault(uid, []).append(row)
     replays, positions = _add_replays(plan, options, stored, rows)
-    return Beginning(
+    return LocalStart(
         stored.job_id,
         stored.checkpoint_id,
         stored.batch_id + 1,

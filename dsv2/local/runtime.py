@@ -27,7 +27,7 @@ from dsv2.local.file_sinks import LocalMerger, places_of, with_schema_checks
 from dsv2.local.job import LocalJob
 from dsv2.local.letters import letter_writer
 from dsv2.local.record_skips import plan_of_run
-from dsv2.local.restoration import Beginning, beginning_of, on_disk
+from dsv2.local.restoration import LocalStart, beginning_of, on_disk
 from dsv2.local.start import JobStart
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.plan_view.runtime_view import RuntimeView
@@ -132,7 +132,7 @@ class LocalRuntime:
             job.run()
         return job
 
-    def _begin(self, plan: Plan, options: RunOptions, stack: ExitStack) -> tuple[LocalCheckpoint | None, Beginning]:
+    def _begin(self, plan: Plan, options: RunOptions, stack: ExitStack) -> tuple[LocalCheckpoint | None, LocalStart]:
         if options.checkpoint_location is None or plan.mode is RuntimeExecutionMode.BATCH:
             return None, beginning_of(plan, options, f"local-{os.getpid()}-{self._clock.now_ms()}-{next(_RUNS)}")
         check_uids(plan)
@@ -143,7 +143,7 @@ class LocalRuntime:
         is_written = stored is None or checkpoint.is_written(stored.batch_id)
         return checkpoint, beginning_of(plan, options, str(uuid4()), stored, is_written=is_written)
 
-    def _complete_former_outputs(self, plan: Plan, options: RunOptions, begun: Beginning) -> None:
+    def _complete_former_outputs(self, plan: Plan, options: RunOptions, begun: LocalStart) -> None:
         """Complete the folders of file sinks that the program no longer has."""
         owner = OutputOwner(begun.job_id, begun.checkpoint_id)
         completion = Completion(on_disk, LocalMerger, owner, begun.batch_id, self._clock, options.allow_dropped_state)
@@ -151,7 +151,7 @@ class LocalRuntime:
         completion.complete(left, str(uuid4()), takes_over=begun.is_new)
 
 
-def _check_files(plan: Plan, begun: Beginning, *, has_checkpoint: bool) -> None:
+def _check_files(plan: Plan, begun: LocalStart, *, has_checkpoint: bool) -> None:
     """Check that the folders of file sinks belong to this job, as on Spark."""
     for place, sink in places_of(plan):
         if has_checkpoint:

@@ -13,7 +13,7 @@ from dsv2.jobs.configuration import Section
 from dsv2.jobs.handle import Trigger
 from dsv2.local.checkpoint import LocalCheckpoint
 from dsv2.local.control import JobControl
-from dsv2.local.restoration import Beginning
+from dsv2.local.restoration import LocalStart
 from dsv2.runtime.report.job_listeners import JobListeners
 
 
@@ -38,7 +38,7 @@ class JobStart:
     """
 
     plan: Plan
-    begun: Beginning
+    begun: LocalStart
     checkpoint: LocalCheckpoint | None
     letters: LetterWriter
     unblocking: Unblocking | None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.state.rows import StateRow, StateTable, rows_of
+from dsv2.runtime.state.rows import RowTable, StateRow, rows_of
 
 
 def state_rows(snapshot: bytes, subtask: int, codec: Codec, owner: str) -> Iterator[tuple[str, StateRow]]:
@@ -14,7 +14,7 @@ def state_rows(snapshot: bytes, subtask: int, codec: Codec, owner: str) -> Itera
     return rows_of(snapshot, subtask, codec, owner, _read_tables)
 
 
-def _read_tables(columns: Mapping[str, Any]) -> Mapping[str, StateTable]:
+def _read_tables(columns: Mapping[str, Any]) -> Mapping[str, RowTable]:
     from dsv2.arrow.keyed.snapshots import stored_columns  # pyarrow is optional
 
     return stored_columns(columns)

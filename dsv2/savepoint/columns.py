@@ -23,7 +23,7 @@ _ENOUGH_DIGITS = Context(prec=2 * _DECIMAL_DIGITS)
 _LEAST_DECIMAL = Decimal(1).scaleb(-_DECIMAL_SCALE)
 
 
-class _MisfitError(Exception):
+class _ColumnTypeError(Exception):
     """A value does not fit its column type."""
 
 
@@ -62,7 +62,7 @@ def to_array(values: Iterable[Any], column: ColumnType) -> pa.Array:
     def converted(value: Any) -> Any:
         try:
             return None if value is None else convert(value)
-        except (_MisfitError, OverflowError):
+        except (_ColumnTypeError, OverflowError):
             return None
 
     return pa.array(map(converted, values), arrow_type(column))
@@ -84,14 +84,14 @@ def _struct_converter(fields: list[tuple[str, _Convert]]) -> _Convert:
     def convert(value: Any) -> dict[str, Any]:
         if isinstance(value, tuple) and not hasattr(value, "_fields"):
             if len(value) != len(fields):
-                raise _MisfitError
+                raise _ColumnTypeError
             parts: Any = value
         elif isinstance(value, dict):
             parts = [value.get(name) for name, _ in fields]
         elif isinstance(value, tuple) or dataclasses.is_dataclass(value):
             parts = [getattr(value, name, None) for name, _ in fields]
         else:
-            raise _MisfitError
+            raise _ColumnTypeError
         return {name: convert_part(part) for (name, convert_part), part in zip(fields, parts, strict=True)}
 
     return convert
@@ -103,20 +103,20 @@ def _nullable(convert: _Convert) -> _Convert:
 
 def _checked(value: Any, kinds: tuple[type, ...]) -> Any:
     if not isinstance(value, kinds):
-        raise _MisfitError
+        raise _ColumnTypeError
     return value
 
 
 def _int(value: Any) -> int:
     if value not in _INT64 if isinstance(value, int) else True:
-        raise _MisfitError
+        raise _ColumnTypeError
     return int(value)
 
 
 def _float(value: Any) -> float:
     number = float(_checked(value, (float, int)))
     if isinstance(value, int) and number != value:
-        raise _MisfitError
+        raise _ColumnTypeError
     return number
 
 
@@ -125,20 +125,20 @@ def _string(value: Any) -> str:
         return value.name
     text = str(_checked(value, (str, UUID, time)))
     if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise _MisfitError  # a surrogate, which UTF-8 cannot represent
+        raise _ColumnTypeError  # a surrogate, which UTF-8 cannot represent
     return text
 
 
 def _timestamp(value: Any) -> datetime:
     moment: datetime = _checked(value, (datetime,))
     if moment != moment:
-        raise _MisfitError  # pandas.NaT
+        raise _ColumnTypeError  # pandas.NaT
     return moment.replace(tzinfo=UTC) if moment.utcoffset() is None else moment.astimezone(UTC)
 
 
 def _date(value: Any) -> date:
     if isinstance(value, datetime):
-        raise _MisfitError
+        raise _ColumnTypeError
     day: date = _checked(value, (date,))
     return day
 
@@ -151,9 +151,9 @@ def _duration(value: Any) -> int:
 def _decimal(value: Any) -> Decimal:
     number: Decimal = _checked(value, (Decimal,))
     if not number.is_finite() or number.adjusted() >= _DECIMAL_DIGITS - _DECIMAL_SCALE:
-        raise _MisfitError
+        raise _ColumnTypeError
     if number != number.quantize(_LEAST_DECIMAL, context=_ENOUGH_DIGITS):
-        raise _MisfitError
+        raise _ColumnTypeError
     return number
 
 

@@ -31,7 +31,7 @@ _Found: TypeAlias = Iterator[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
-class Layout:
+class ContentsFormat:
     """The format of the contents of an operator.
 
     Attributes:
@@ -47,12 +47,12 @@ class Layout:
     value: ColumnType | None = None
 
 
-def contents_of(kept: str) -> Layout:
+def contents_of(kept: str) -> ContentsFormat:
     """Return how to read what an operator keeps. ``kept``: ``WrappingFunction.contents``."""
     if kept == BUFFERED_ROWS:
-        return Layout({"side": "string", "timestamp": "int64"}, [RowKind.IN_PANE], _buffered)
+        return ContentsFormat({"side": "string", "timestamp": "int64"}, [RowKind.IN_PANE], _buffered)
     if kept == LATEST_ROWS:
-        return Layout({"side": "string", "timestamp": "int64"}, [RowKind.ENTRY], _latest)
+        return ContentsFormat({"side": "string", "timestamp": "int64"}, [RowKind.ENTRY], _latest)
     of_window = _OF_WINDOWS[kept]
     columns: dict[str, ColumnType] = {"window": "int64", "end": "int64"}
     if kept == "records of two inputs":
@@ -68,10 +68,10 @@ def contents_of(kept: str) -> Layout:
                 for found in of_window(content):
                     yield window, ends.get(window), *found
 
-    return Layout(columns, [RowKind.IN_PANE, RowKind.ENTRY], read)
+    return ContentsFormat(columns, [RowKind.IN_PANE, RowKind.ENTRY], read)
 
 
-def window_state(name: str, described: Mapping[str, Any]) -> Layout:
+def window_state(name: str, described: Mapping[str, Any]) -> ContentsFormat:
     """Return how to read a state of windows. ``described``: The description of the state."""
 
     def read(row: StateRow, value: Any) -> _Found:
@@ -80,7 +80,7 @@ def window_state(name: str, described: Mapping[str, Any]) -> Layout:
                 if split_name(stored)[0] == name:
                     yield window, content
 
-    return Layout({"window": "int64"}, [RowKind.ENTRY], read, described["column"])
+    return ContentsFormat({"window": "int64"}, [RowKind.ENTRY], read, described["column"])
 
 
 def _buffered(row: StateRow, value: Any) -> _Found:
@@ -110,7 +110,7 @@ _OF_WINDOWS: Mapping[str, Callable[[Any], _Found]] = {
 class ContentsTable(StateTable):
     """The contents of windows or of a join. No Parquet file holds them as they are, so ``path`` is None."""
 
-    def __init__(self, reader: SavepointReader, uid: str, name: str, layout: Layout) -> None:
+    def __init__(self, reader: SavepointReader, uid: str, name: str, layout: ContentsFormat) -> None:
         super().__init__(reader, uid, name, None)
         self._tables = [table for table in reader.info.tables if table.id.uid == uid and table.id.kind in layout.kinds]
         self._layout = layout

@@ -18,7 +18,7 @@ from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.row_edits import Edit, edit_rows
 from dsv2.savepoint.table_state import GivenState, StateData, local_values
 from dsv2.savepoint.tables import SavepointTable, TableId, rows_in
-from dsv2.savepoint.writer import TableWriter, check_unused
+from dsv2.savepoint.writer import SavepointTableWriter, check_unused
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def write_edited(folder: Folder, draft: Draft) -> None:
         JobError: A function of the user failed.
     """
     check_new_folder(folder, draft)
-    files = TableWriter(folder, draft.info.program, Codec(StandIns()))
+    files = SavepointTableWriter(folder, draft.info.program, Codec(StandIns()))
     try:
         for becomes, table, changes in draft.tables():
             assert draft.original is not None

@@ -54,7 +54,15 @@ from dsv2.savepoint.editor_checks import (
     listed,
 )
 from dsv2.savepoint.metadata import PYTHON_VERSION, JsonObject, Origin, SavepointInfo, own_states, sink_positions
-from dsv2.savepoint.row_edits import DropOperator, DropState, Edit, FilterKeys, MapState, RenameOperator, RenameState
+from dsv2.savepoint.row_edits import (
+    ConvertState,
+    DropOperator,
+    DropState,
+    Edit,
+    FilterKeys,
+    RenameOperator,
+    RenameState,
+)
 from dsv2.savepoint.source_positions import check_first_position, check_new_position, with_values
 from dsv2.savepoint.table_state import GivenState, StateData, is_on_spark
 from dsv2.state import StateDeclaration
@@ -199,7 +207,9 @@ class SavepointEditor:
             types = types.with_classes(classes_of_state(declaration))
             classes, renamed = classes_of(declaration.types), stored_name(declaration)
         check_classes(uid, name, before["classes"], types)
-        edit = MapState(uid, stored, convert, types, renamed, state_shape(after), classes, holds_several_values(after))
+        edit = ConvertState(
+            uid, stored, convert, types, renamed, state_shape(after), classes, holds_several_values(after)
+        )
         return self._with(edit, info)
 
     def filter_keys(self, uid: str, keep: Callable[[Any], object]) -> SavepointEditor:

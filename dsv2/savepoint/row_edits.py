@@ -205,7 +205,7 @@ class FilterKeys(Edit):
 
 
 @dataclass(frozen=True)
-class MapState(Edit):
+class ConvertState(Edit):
     """Replaces the values of a state by what ``convert`` returns for key and value.
 
     Attributes:

@@ -51,7 +51,7 @@ def write_savepoint(
         ConfigurationError: ``folder`` is not empty.
     """
     check_unused(folder)
-    tables = TableWriter(folder, info.program, codec)
+    tables = SavepointTableWriter(folder, info.program, codec)
     by_table = _by_table(rows)
     for table in sorted(by_table, key=lambda table: (table.uid, table.kind, table.state or "")):
         tables.add((table.uid, row) for row in by_table[table])
@@ -65,7 +65,7 @@ def _by_table(rows: Iterable[tuple[str, StateRow]]) -> dict[TableId, list[StateR
     return found
 
 
-class TableWriter:
+class SavepointTableWriter:
     """Writes the tables of a savepoint. Memory is bounded by a file of each table that is open.
 
     Args:
@@ -80,7 +80,7 @@ class TableWriter:
         self._codec = codec
         self._tables: dict[TableId, SavepointTable] = {}
         self._numbers = count()
-        self._open: dict[TableId, _File] = {}
+        self._open: dict[TableId, _ParquetFile] = {}
         self._written: dict[str, SavepointFile] = {}
         self._parts: dict[TableId, Iterator[int]] = {}
 
@@ -111,7 +111,7 @@ class TableWriter:
         )
         file = self._open.get(table_id)
         if file is None:
-            file = self._open[table_id] = _File(table)
+            file = self._open[table_id] = _ParquetFile(table)
         file.add(rows, self._codec)
         if file.rows >= _ROWS_PER_FILE:
             self._finish(table_id)
@@ -131,7 +131,7 @@ class TableWriter:
         self._written[name] = SavepointFile(len(data), sha256(data).hexdigest())
 
 
-class _File:
+class _ParquetFile:
     """A Parquet file that is being written."""
 
     def __init__(self, table: SavepointTable) -> None:

@@ -106,7 +106,7 @@ class HybridSource(Source[T_co, HybridSplit, HybridState], SupportsSplitReassign
         return _Enumerator(self, ctx, restored)
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, HybridSplit]:
-        return _Reader(self.sources, ctx)
+        return _HybridReader(self.sources, ctx)
 
     def split_name(self, split: HybridSplit, /) -> SplitName:
         return f"{split.source}/{self.sources[split.source].split_name(split.split)}"
@@ -279,7 +279,7 @@ class _Enumerator(SplitEnumerator[HybridSplit, HybridState]):
         self._inner.close()
 
 
-class _Reader(SourceReader[T_co, HybridSplit], Generic[T_co]):
+class _HybridReader(SourceReader[T_co, HybridSplit], Generic[T_co]):
     """Reads each portion with a reader of its source."""
 
     def __init__(self, sources: Sequence[Source[T_co, Any, Any]], ctx: SourceReaderContext) -> None:

@@ -157,7 +157,7 @@ class Checkpoint:
         self._completion.complete(left_folders(continued, self._file_folders), run_id, takes_over=True)
 
     def _has_changed(self) -> bool:
-        """Whether another driver has used the checkpoint since this start read it."""
+        """Return whether another driver has used the checkpoint since this start read it."""
         chosen = self._chosen
         if current_generation(chosen.root).path != chosen.current.folder.path:
             return True
@@ -206,11 +206,11 @@ class Checkpoint:
         return None if restored is None else restored.folder.path
 
     def is_committed(self, batch_id: int) -> bool:
-        """Whether a micro-batch of this run is complete. ``batch_id``: As Spark knows it."""
+        """Return whether a micro-batch of this run is complete. ``batch_id``: As Spark knows it."""
         return self.folder.read(f"commits/{batch_id}") is not None
 
     def has_commits(self) -> bool:
-        """Whether a micro-batch is complete."""
+        """Return whether a micro-batch is complete."""
         return bool(self.folder.numbers("commits"))
 
     def check_owned(self) -> None:
@@ -265,7 +265,7 @@ class Checkpoint:
 
     @property
     def is_complete(self) -> bool:
-        """Whether earlier runs have processed all input to its end."""
+        """True if earlier runs have processed all input to its end."""
         ended = len(self.ended_sources())
         return not self._is_new and not self._beginning.repeats and ended == sum(self._sources.values())
 

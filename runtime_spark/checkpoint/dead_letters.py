@@ -73,7 +73,7 @@ def pending_in(
 def is_withdrawn(
     spark: SparkSession, root: Folder, current: JobRecord, begun: JobRecord, plan: Plan, options: RunOptions
 ) -> bool:
-    """Whether the generation ``begun`` processes letters again for a request that was withdrawn since."""
+    """Return whether the generation ``begun`` processes letters again for a request that was withdrawn since."""
     own = set(begun.replays.requests) - set(current.replays.requests)
     if not own:
         return False

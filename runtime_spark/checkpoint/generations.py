@@ -32,7 +32,7 @@ _LEASE = "drivers"
 
 @dataclass(frozen=True)
 class Ancestry:
-    """What a generation inherits from the first generation of its checkpoint.
+    """The inheritance of a generation from the first generation of its checkpoint.
 
     Attributes:
         checkpoint_id: The id of the first generation. File sinks know the checkpoint by it.

@@ -195,7 +195,7 @@ class Lease:
         return seen
 
     def _has_moved(self, claim: _Claim, seen: bytes | None) -> bool:
-        """Whether the driver of ``claim`` has resumed its heartbeat."""
+        """Return whether the driver of ``claim`` has resumed its heartbeat."""
         return self._checkpoint.read(claim.beat) not in (seen, None)
 
     def _description(self, claim: _Claim) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def layout_differences(before: Manifest, now: Manifest) -> list[Difference]:
 
 
 def has_spark_state(manifest: Manifest) -> bool:
-    """Whether Spark has state in a DataFrame that the records of the job pass through. No savepoint contains it."""
+    """Return whether Spark has state in a DataFrame that records of the job pass through. No savepoint contains it."""
     return any(manifest["layout"].get("dataframes", ()))
 
 

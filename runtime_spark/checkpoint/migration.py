@@ -65,17 +65,17 @@ class ChosenGeneration:
 
     @property
     def path_below_root(self) -> str:
-        """What to append to the path of the checkpoint, such as ``/generations/1``."""
+        """The path below that of the checkpoint, such as ``/generations/1``."""
         return self.record.folder.path.removeprefix(self.root.path)
 
     @property
     def is_first(self) -> bool:
-        """Whether the start continues in the first generation."""
+        """True if the start continues in the first generation."""
         return self.record.folder.path == self.root.path
 
     @property
     def is_current(self) -> bool:
-        """Whether the start continues in the current generation."""
+        """True if the start continues in the current generation."""
         return self.record.folder.path == self.current.folder.path
 
 
@@ -160,7 +160,7 @@ def _continues(
     layout: Layout,
     options: RunOptions,
 ) -> bool:
-    """Whether the program continues the generation ``begun``: it began it, and its replays were not withdrawn."""
+    """Return whether the program continues the generation ``begun``: it began it, and no replay was withdrawn."""
     return not begun.differences(plan, layout) and not is_withdrawn(spark, root, current, begun, plan, options)
 
 

@@ -64,7 +64,7 @@ class Notes:
         return replace(self, ended=flags)
 
     def is_begun(self, beginning: Beginning) -> bool:
-        """Whether sinks may have written a part of the micro-batch that a run would begin with."""
+        """Return whether sinks may have written a part of the micro-batch that a run would begin with."""
         return beginning.repeats and self.unwritten != beginning.batch_id
 
     def ended_subtasks(self, source: str, parallelism: int) -> list[bool]:

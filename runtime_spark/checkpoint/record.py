@@ -1,4 +1,4 @@
-"""What the files of a checkpoint on Spark know of its job."""
+"""The record of a job in the files of a checkpoint on Spark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ATTEMPTS = 5
 
 
 class JobRecord:
-    """What one generation of a checkpoint knows of its job, without the state.
+    """The record of a job in one generation of a checkpoint, without the state.
 
     Each file is read once, when it is first needed. An error names the file that is damaged.
     """
@@ -69,12 +69,12 @@ class JobRecord:
 
     @property
     def has_pages(self) -> bool:
-        """Whether the pages of the state are entries of their own."""
+        """True if the pages of the state are entries of their own."""
         return bool(self.layout["state"] == StateLayout.MAP.value)
 
     @property
     def has_spark_state(self) -> bool:
-        """Whether Spark has state that no savepoint contains."""
+        """True if Spark has state that no savepoint contains."""
         return self.manifest is not None and has_spark_state(self.manifest)
 
     @cached_property
@@ -96,12 +96,12 @@ class JobRecord:
 
     @cached_property
     def ancestry(self) -> Ancestry | None:
-        """What the generation has inherited; None for the first one."""
+        """The inheritance of the generation; None for the first one."""
         return Ancestry.read(self.folder)
 
     @property
     def inherited(self) -> Ancestry:
-        """What the generation after this one inherits."""
+        """The inheritance of the generation after this one."""
         return self.ancestry or Ancestry(str(self.checkpoint_id), self.origin.path)
 
     @cached_property
@@ -128,7 +128,7 @@ class JobRecord:
 
     @cached_property
     def placement(self) -> Placement:
-        """Where the state and the offsets are."""
+        """The place of the state and the offsets."""
         return Placement.read(self.folder)
 
     @cached_property
@@ -151,7 +151,7 @@ class JobRecord:
 
     @property
     def has_begun_next(self) -> bool:
-        """Whether sinks may have written a part of the micro-batch after the last complete one."""
+        """True if sinks may have written a part of the micro-batch after the last complete one."""
         return self.beginning.repeats and self.notes.is_begun(self.beginning)
 
     def differences(self, plan: Plan, layout: Layout) -> Sequence[Difference]:

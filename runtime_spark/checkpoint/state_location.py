@@ -24,7 +24,7 @@ NO_SOURCE = ""
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a job has its state and its offsets.
+    """The place of a job's state and offsets.
 
     Attributes:
         slots: The slot of each subtask, by the uid of the operator at the head of its chain.

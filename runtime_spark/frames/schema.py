@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from dsv2.arrow.records import ArrowRecords
 from dsv2.arrow.schema import maker_of
 from dsv2.connectors.files.python_values import python_values
-from dsv2.connectors.files.record_writer import RecordWriter as FileRecordWriter
+from dsv2.connectors.files.record_writer import RecordWriter
 from dsv2.errors import SchemaError
 from dsv2.file_log.schema import fields_of, json_schema
 
@@ -118,7 +118,7 @@ class RecordReader:
         return list(map(self._make, *(_values_of(batch, name) for name in self.columns)))
 
 
-class RecordWriter(FileRecordWriter):
+class SparkRecordWriter(RecordWriter):
     """Converts records to Arrow batches of a Spark schema. A datetime without a time zone is in ``time_zone``."""
 
     def __init__(self, schema: t.StructType, sink: str, time_zone: str) -> None:

@@ -37,7 +37,7 @@ Written: TypeAlias = dict[Place, int | None]
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _HistoryFile:
     """A file: the micro-batch that last wrote the state of each subtask, by uid."""
 
     written: Mapping[str, Sequence[int | None]]
@@ -82,7 +82,7 @@ class StateLedger:
         by_uid: dict[str, list[int | None]] = {}
         for uid, subtask in self._places:
             by_uid.setdefault(uid, []).append(self._written[uid, subtask])
-        write_document(self._checkpoint, _name(batch_id), _Entry(by_uid))
+        write_document(self._checkpoint, _name(batch_id), _HistoryFile(by_uid))
         self._entries.add(batch_id)
         for old in [entry for entry in self._entries if entry < batch_id - self._retained]:
             self._delete(old)
@@ -100,7 +100,7 @@ def written_as_of(checkpoint: Folder, places: Iterable[Place], batch_id: int) ->
     """
     if batch_id < 0:
         return dict.fromkeys(places)
-    entry = read_document(checkpoint, _name(batch_id), _Entry, _REMEDY)
+    entry = read_document(checkpoint, _name(batch_id), _HistoryFile, _REMEDY)
     if entry is None:
         return dict.fromkeys(places, batch_id)
     try:

@@ -123,7 +123,7 @@ def _holding(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _is_in(table: TableId, rows: pa.RecordBatch) -> pa.Array:
-    """Whether each row belongs to a table."""
+    """Return whether each row belongs to a table."""
     found = pc.and_(pc.equal(rows.column("uid"), table.uid), pc.equal(rows.column("kind"), table.kind))
     return found if table.state is None else pc.and_(found, pc.equal(rows.column("state"), table.state))
 

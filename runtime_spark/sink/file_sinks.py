@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from dsv2.base.clock import Clock
-from dsv2.connectors.files.sink_writer import FileSinkWriter as AnyFileSinkWriter
+from dsv2.connectors.files.sink_writer import FileSinkWriter
 from dsv2.graph import Operator
 from dsv2.runtime.report.sink_calls import name_of
 from dsv2.sinks import FileSink
@@ -17,7 +17,7 @@ from runtime_spark.platform.folders import open_folder
 from runtime_spark.sink.record_frames import decoded
 
 
-class FileSinkWriter(AnyFileSinkWriter):
+class SparkFileSinkWriter(FileSinkWriter):
     """Writes to the file sink ``operator``. A micro-batch is written, and published when it is committed."""
 
     def __init__(

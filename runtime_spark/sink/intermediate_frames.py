@@ -19,7 +19,7 @@ from dsv2.model.context import RuntimeExecutionMode
 from runtime_spark.frames.failures import marked_failures
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
 from runtime_spark.frames.rows import decode_frame, distinct_reports
-from runtime_spark.frames.schema import RecordWriter, check_readable, schema_of
+from runtime_spark.frames.schema import SparkRecordWriter, check_readable, schema_of
 from runtime_spark.frames.worker import load_job, patient_collector
 from runtime_spark.platform.connect import check_passages_on
 from runtime_spark.platform.java_classes import java_class
@@ -92,7 +92,7 @@ def _rows(
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with marked_failures(), patient_collector():
             codec = load_job(packed).codec()
-            writer = RecordWriter(struct, name, time_zone)
+            writer = SparkRecordWriter(struct, name, time_zone)
             for batch in batches:
                 for slot, payload in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                     if slot == REPORT_SLOT:

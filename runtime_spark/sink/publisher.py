@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from runtime_spark.sink.file_sinks import FileSinkWriter
+from runtime_spark.sink.file_sinks import SparkFileSinkWriter
 
 _LOG = logging.getLogger("dsv2.spark.publisher")
 _POLL_SECONDS = 0.005
@@ -21,7 +21,7 @@ class Publisher(threading.Thread):
 
     def __init__(
         self,
-        sinks: Sequence[FileSinkWriter],
+        sinks: Sequence[SparkFileSinkWriter],
         is_committed: Callable[[int], bool],
         is_over: Callable[[], bool],
         ended_normally: Callable[[], bool],

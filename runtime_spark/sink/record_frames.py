@@ -16,7 +16,7 @@ from dsv2.runtime.serde.codec import Codec
 from runtime_spark.frames.failures import marked_failures
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.rows import decode_frame
-from runtime_spark.frames.schema import RecordWriter, schema_of
+from runtime_spark.frames.schema import SparkRecordWriter, schema_of
 from runtime_spark.frames.worker import load_job, patient_collector
 
 _LINE = "dsv2_line"
@@ -45,14 +45,14 @@ def decoded(
     """
     struct = schema_of(schema)
     name = f"The sink {operator}, defined at {operator.location}"
-    encode = None if format == "parquet" else _Lines(struct, partition_by, format)
+    encode = None if format == "parquet" else _LineEncoder(struct, partition_by, format)
     time_zone = frames.sparkSession.conf.get("spark.sql.session.timeZone")
     assert time_zone is not None  # has a default
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with marked_failures(), patient_collector():
             codec: Codec = load_job(packed).codec()
-            writer = RecordWriter(struct, name, time_zone)
+            writer = SparkRecordWriter(struct, name, time_zone)
             for batch in batches:
                 for payload in batch.column(0).to_pylist():
                     records, _ = decode_frame(codec, payload, name)
@@ -66,7 +66,7 @@ def decoded(
     return frames.where(F.col("slot").isin(slots)).select("payload").mapInArrow(decode, columns)
 
 
-class _Lines:
+class _LineEncoder:
     """Encodes rows as lines of JSON or CSV, next to the columns of ``partition_by``. Sent to the tasks."""
 
     def __init__(self, struct: t.StructType, partition_by: Sequence[str], format: str) -> None:

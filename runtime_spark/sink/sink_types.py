@@ -18,7 +18,7 @@ from dsv2.file_log.schema import fields_of
 from dsv2.graph import Operator, Plan, sink_checks
 from dsv2.graph.record_types import declared_type
 from dsv2.sinks import FileSink
-from runtime_spark.frames.schema import RecordWriter, schema_of
+from runtime_spark.frames.schema import SparkRecordWriter, schema_of
 
 _EXAMPLES: dict[Any, Any] = {
     bool: True,
@@ -81,7 +81,7 @@ def _misfits(hints: dict[str, Any], schema: t.StructType) -> Iterator[str]:
 
 def _is_writable(value: Any, field: t.StructField) -> bool:
     try:
-        RecordWriter(t.StructType([field]), "", "UTC").write([(value,)])
+        SparkRecordWriter(t.StructType([field]), "", "UTC").write([(value,)])
     except SchemaError:
         return False
     return True
@@ -92,6 +92,6 @@ def with_schema_checks(spark: SparkSession, plan: Plan) -> Plan:
     time_zone = str(spark.conf.get("spark.sql.session.timeZone"))
 
     def check(sink: FileSink[object], name: str) -> SchemaCheck[object]:
-        return SchemaCheck(RecordWriter(schema_of(sink.schema), name, time_zone), sink.partition_by, name)
+        return SchemaCheck(SparkRecordWriter(schema_of(sink.schema), name, time_zone), sink.partition_by, name)
 
     return sink_checks.with_schema_checks(plan, check)

@@ -30,7 +30,7 @@ from runtime_spark.frames.schema import schema_of
 from runtime_spark.frames.tasks import Tasks
 from runtime_spark.frames.worker import load_job, patient_collector
 from runtime_spark.sink.dataframe_function import RowsSink
-from runtime_spark.sink.file_sinks import FileSinkWriter
+from runtime_spark.sink.file_sinks import SparkFileSinkWriter
 from runtime_spark.sink.intermediate_frames import PassedReports
 from runtime_spark.sink.parallel_sinks import ParallelSinks
 from runtime_spark.sink.sink_types import check_declared_type
@@ -84,7 +84,7 @@ class SinkWriter:
         self._layout = layout
         self._packed = packed
         self.files = [
-            FileSinkWriter(spark, operator, layout, packed, clock, run.run_id)
+            SparkFileSinkWriter(spark, operator, layout, packed, clock, run.run_id)
             for operator in sinks
             if isinstance(operator.body, FileSink)
         ]

@@ -113,7 +113,7 @@ class _MapState:
         self._alarm = alarm
 
     def page_stores(self, codec: Codec) -> PageStores:
-        return in_entries(_Entries(self._pages), codec)
+        return in_entries(_MapEntries(self._pages), codec)
 
     def read(self) -> bytes | None:
         if not self._blob.exists():
@@ -130,13 +130,13 @@ class _MapState:
 
     @property
     def journal(self) -> Journal:
-        return _Journal(_Entries(self._pages))
+        return _MapJournal(_MapEntries(self._pages))
 
 
-class _Journal:
+class _MapJournal:
     """A journal whose numbers are entries of the map, under the name ``JOURNAL``."""
 
-    def __init__(self, entries: _Entries) -> None:
+    def __init__(self, entries: _MapEntries) -> None:
         self._entries = entries
 
     def get(self, place: int) -> int | None:
@@ -164,7 +164,7 @@ class _Alarm:
             self._handle.registerTimer(time)
 
 
-class _Entries:
+class _MapEntries:
     """The entries of Spark's map state."""
 
     def __init__(self, pages: MapState) -> None:

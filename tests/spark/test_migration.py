@@ -32,7 +32,7 @@ from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import TestSource
 from runtime_spark import SparkRuntime, create_savepoint
 from runtime_spark.checkpoint.lease import Lease
-from runtime_spark.sink.file_sinks import FileSinkWriter
+from runtime_spark.sink.file_sinks import SparkFileSinkWriter
 from tests.profiles import nightly
 from tests.spark.programs import read_back
 from tests.support import wait_until
@@ -359,15 +359,15 @@ def test_files_of_a_sink_that_is_gone_are_published(
         env.execute("files", **{"checkpoint_location": tmp_path / "checkpoint"} | options)
         return sorted(record.n for record in others.results)
 
-    publish = FileSinkWriter.publish
+    publish = SparkFileSinkWriter.publish
 
-    def dies(writer: FileSinkWriter) -> None:
+    def dies(writer: SparkFileSinkWriter) -> None:
         if (tmp_path / "checkpoint" / "commits" / "2").exists():
             raise OSError("the driver dies")
         publish(writer)
 
     with monkeypatch.context() as patch:
-        patch.setattr(FileSinkWriter, "publish", dies)
+        patch.setattr(SparkFileSinkWriter, "publish", dies)
         with pytest.raises(JobError, match="the driver dies"):
             start(tmp_path / "a")
     assert not set(range(20, 30)) & set(written(tmp_path / "a"))

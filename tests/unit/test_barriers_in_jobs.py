@@ -21,7 +21,7 @@ from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from dsv2.streams import WaitForBroadcast
 from dsv2.testing import Crash, OneInputHarness, Stop, TestSource, TwoInputNonBroadcastHarness
-from dsv2.views.dashboard.jobs import Snapshot, Status
+from dsv2.views.dashboard.jobs import JobSnapshot, Status
 from dsv2.views.dashboard.watermarks import watermark_page
 from dsv2.views.explain import Severity, explain
 from dsv2.watermark import LongWatermark, WatermarkDeclaration, WatermarkHandlingResult
@@ -296,7 +296,7 @@ class TestReports:
     def test_dashboard_shows_what_each_channel_holds(self) -> None:
         program = self.program()
         job = program.run()
-        snapshot = Snapshot(0, "stuck", Status.FINISHED, program.view, job.progress, updated_at_ms=START)
+        snapshot = JobSnapshot(0, "stuck", Status.FINISHED, program.view, job.progress, updated_at_ms=START)
         (line,) = watermark_page(snapshot, "day").operators
         rows = {(row["input"], row["channel"]): row for row in line["channels"]}
         held = {place: (row["records_held"], row["blocked_since_ms"]) for place, row in rows.items()}

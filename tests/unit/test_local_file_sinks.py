@@ -28,7 +28,7 @@ from dsv2.connectors.files.directory import FileLocation
 from dsv2.connectors.files.sink_tables import read_part
 from dsv2.connectors.files.table_files import encoded, joined, table_of
 from dsv2.errors import ConfigurationError, IncompatibleCheckpointError, SchemaError
-from dsv2.file_log import DataFile, Part
+from dsv2.file_log import DataFile, FilePart
 from dsv2.file_log.description import Description
 from dsv2.file_log.schema import json_schema
 from dsv2.local import LocalRuntime
@@ -160,10 +160,10 @@ def test_values_are_read_as_they_were_written(first: list[Everything], second: l
         file = Path(folder, f"x.{format}")
         file.write_bytes(data)
         directory = FileLocation(folder, None, "a test").open()
-        part = Part(DataFile(file.name, len(data), 0, 1, 0), 0, None)
+        part = FilePart(DataFile(file.name, len(data), 0, 1, 0), 0, None)
         found = [row for batch in read_part(directory, description, part) for row in batch.to_pylist()]
         assert found == [vars(record) for record in first + second]
-        part = Part(DataFile(file.name, len(data), 0, 1, 0), lengths[0], None)
+        part = FilePart(DataFile(file.name, len(data), 0, 1, 0), lengths[0], None)
         found = [row for batch in read_part(directory, description, part) for row in batch.to_pylist()]
         assert found == [vars(record) for record in second]
 

@@ -17,7 +17,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import FileSink
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.worker import pack_job
-from runtime_spark.sink.file_sinks import FileSinkWriter
+from runtime_spark.sink.file_sinks import SparkFileSinkWriter
 from runtime_spark.sink.sink_types import with_schema_checks
 
 
@@ -48,7 +48,7 @@ def test_error_names_the_sink_and_keeps_its_type(error: Exception, kind: type[Ds
     plan = plan_with()
     packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
     session: Any = None
-    writer = FileSinkWriter(session, sink_of(plan), Layout.of(plan), packed, SystemClock(), "run")
+    writer = SparkFileSinkWriter(session, sink_of(plan), Layout.of(plan), packed, SystemClock(), "run")
     writer._folder = Mock(**{"publish.side_effect": error, "roll.side_effect": error})
     writer._merger = Mock()
     for run, what in ((writer.publish, "cannot publish a micro-batch"), (writer.roll, "cannot merge small files")):

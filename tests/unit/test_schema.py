@@ -19,7 +19,7 @@ from dsv2.arrow import records_of
 from dsv2.arrow.records import table_of
 from dsv2.errors import SchemaError
 from dsv2.file_log.schema import fields_of
-from runtime_spark.frames.schema import RecordReader, RecordWriter, batch_of, check_readable, schema_of
+from runtime_spark.frames.schema import RecordReader, SparkRecordWriter, batch_of, check_readable, schema_of
 
 if TYPE_CHECKING:
     Unresolvable = int
@@ -108,8 +108,8 @@ def struct_of(schema: type | t.StructType) -> t.StructType:
     return schema if isinstance(schema, t.StructType) else schema_of(schema)
 
 
-def writer(schema: type | t.StructType, time_zone: str = "UTC") -> RecordWriter:
-    return RecordWriter(struct_of(schema), "The sink out, defined at main.py:7", time_zone)
+def writer(schema: type | t.StructType, time_zone: str = "UTC") -> SparkRecordWriter:
+    return SparkRecordWriter(struct_of(schema), "The sink out, defined at main.py:7", time_zone)
 
 
 def written(schema: type | t.StructType, *records: Any, time_zone: str = "UTC") -> list[dict[str, Any]]:

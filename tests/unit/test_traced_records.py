@@ -23,7 +23,7 @@ from dsv2.functions import (
 from dsv2.local import LocalRuntime
 from dsv2.model import RecordPosition
 from dsv2.model.record_batch import RecordBatch
-from dsv2.runtime.exchange.position_tracing import Origin, TracedBatch
+from dsv2.runtime.exchange.position_tracing import CurrentPosition, TracedBatch
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.conformance.functions import Pass
 
@@ -246,7 +246,7 @@ def test_two_sources_are_told_apart() -> None:
 
 @given(st.lists(st.integers(0, 20), min_size=1), st.data())
 def test_batch_follows_its_records(numbers: list[int], data: st.DataObject) -> None:
-    origin = Origin()
+    origin = CurrentPosition()
     positions = [None if number == 0 else ("in", 0, number) for number in numbers]
     stamps = data.draw(st.sampled_from([None, numbers]))
     batch: RecordBatch[int] = TracedBatch(numbers, stamps, positions).received(origin)

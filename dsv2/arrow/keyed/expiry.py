@@ -11,7 +11,7 @@ from dsv2.arrow.keyed.table import KeyedTable
 from dsv2.state import StateTtl, TtlUpdate
 
 
-class Clock(Protocol):
+class TtlClock(Protocol):
     """The time by which values expire."""
 
     @property
@@ -34,7 +34,7 @@ class Expiry:
         clock: Its time.
     """
 
-    def __init__(self, ttl: StateTtl, clock: Clock) -> None:
+    def __init__(self, ttl: StateTtl, clock: TtlClock) -> None:
         self.renews_on_read = ttl.update is TtlUpdate.ON_READ_AND_WRITE
         self._duration = ttl.duration_ms
         self._clock = clock

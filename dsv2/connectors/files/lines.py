@@ -36,7 +36,7 @@ def text_lines(decode: Callable[[str], T]) -> FileFormat[T]:
         texts = text.removesuffix("\n").split("\n") if text else []
         return [decode(line.removesuffix("\r")) for line in texts] if "\r" in text else list(map(decode, texts))
 
-    return _Lines(decode_one, _ENDS.__contains__, decode_all)
+    return _LineFormat(decode_one, _ENDS.__contains__, decode_all)
 
 
 def json_lines(decode: Callable[[Any], T]) -> FileFormat[T]:
@@ -45,10 +45,10 @@ def json_lines(decode: Callable[[Any], T]) -> FileFormat[T]:
     Args:
         decode: Creates the record from the parsed value. ``dict`` keeps objects.
     """
-    return _Lines(lambda line: decode(json.loads(line.decode())), bytes.isspace)
+    return _LineFormat(lambda line: decode(json.loads(line.decode())), bytes.isspace)
 
 
-class _Lines(FileFormat[T_co], Generic[T_co]):
+class _LineFormat(FileFormat[T_co], Generic[T_co]):
     """A range of positions covers the lines that begin in it."""
 
     def __init__(

@@ -99,10 +99,10 @@ def parquet_rows(decode: Callable[[dict[str, Any]], T], *, columns: Sequence[str
         ConfigurationError: pyarrow is not installed.
     """
     require_client_library("pyarrow", "files", "parquet_rows")
-    return _Rows(decode, None if columns is None else list(columns))
+    return _ParquetFormat(decode, None if columns is None else list(columns))
 
 
-class _Rows(FileFormat[T_co], Generic[T_co]):
+class _ParquetFormat(FileFormat[T_co], Generic[T_co]):
     """A position is the total size in bytes of the row groups before it."""
 
     def __init__(self, decode: Callable[[dict[str, Any]], T_co], columns: list[str] | None) -> None:

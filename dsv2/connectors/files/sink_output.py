@@ -12,7 +12,7 @@ from dsv2.checks.client_library import require_client_library
 from dsv2.connectors.files.directory import Directory, FileLocation
 from dsv2.connectors.files.sink_tables import read_part, table_schema
 from dsv2.errors import ConfigurationError, JobError
-from dsv2.file_log import Part, parts_between, read_log
+from dsv2.file_log import FilePart, parts_between, read_log
 from dsv2.file_log.description import Description
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class WrittenFiles:
     def _directory(self) -> Directory:
         return FileLocation(self.path, self.filesystem, "read_files").open()
 
-    def _parts(self, folder: ReadableFolder) -> Iterator[Part]:
+    def _parts(self, folder: ReadableFolder) -> Iterator[FilePart]:
         return parts_between(folder, read_log(folder), self.after, self.position)
 
     def _batches_now(self) -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dsv2.connectors.files.directory import Directory, SourceFile
 from dsv2.connectors.files.parquet import batches_of, open_parquet
 from dsv2.errors import SchemaError
-from dsv2.file_log import Part
+from dsv2.file_log import FilePart
 from dsv2.file_log.description import Description
 from dsv2.file_log.names import partition_folder, partition_values
 
@@ -31,7 +31,7 @@ def table_schema(schema: dict[str, Any]) -> pa.Schema:
     return pa.schema([pa.field(field["name"], _arrow_type(field["type"])) for field in schema["fields"]])
 
 
-def read_part(root: Directory, description: Description, part: Part) -> Iterator[pa.RecordBatch]:
+def read_part(root: Directory, description: Description, part: FilePart) -> Iterator[pa.RecordBatch]:
     """Yield the records of a part in batches of the schema of its file.
 
     Args:
@@ -58,7 +58,7 @@ def read_part(root: Directory, description: Description, part: Part) -> Iterator
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _read_parquet(file: SourceFile, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read_parquet(file: SourceFile, part: FilePart, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     with open_parquet(file) as opened:
         position = 0
         for group in range(opened.metadata.num_row_groups):
@@ -74,7 +74,7 @@ def _read_parquet(file: SourceFile, part: Part, schema: pa.Schema) -> Iterator[p
                 position += rows
 
 
-def _read_json(file: SourceFile, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read_json(file: SourceFile, part: FilePart, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     convert = [(field.name, _from_json(field.type)) for field in schema]
@@ -86,7 +86,7 @@ def _read_json(file: SourceFile, part: Part, schema: pa.Schema) -> Iterator[pa.R
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _read_csv(file: SourceFile, part: Part, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read_csv(file: SourceFile, part: FilePart, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     import pyarrow.csv as pc
 
@@ -139,14 +139,14 @@ def _from_base64(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
-_READERS: dict[str, Callable[[SourceFile, Part, Any], Iterator[Any]]] = {
+_READERS: dict[str, Callable[[SourceFile, FilePart, Any], Iterator[Any]]] = {
     "parquet": _read_parquet,
     "json": _read_json,
     "csv": _read_csv,
 }
 
 
-def _bytes(file: SourceFile, part: Part) -> bytes:
+def _bytes(file: SourceFile, part: FilePart) -> bytes:
     with file.open() as opened:
         opened.seek(part.start)
         return opened.read(-1 if part.stop is None else part.stop - part.start)

@@ -110,10 +110,10 @@ class FilesSource(AssigningSource[T_co, FileSplit], Generic[T_co]):
         return self._format.decode_again(self._location.open().file(str(split)), value)
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, FileSplit]:
-        return _Reader(self._location.open(), self._format)
+        return _FileReader(self._location.open(), self._format)
 
 
-class _Reader(SourceReader[T_co, FileSplit], Generic[T_co]):
+class _FileReader(SourceReader[T_co, FileSplit], Generic[T_co]):
     def __init__(self, directory: Directory, file_format: FileFormat[T_co]) -> None:
         self._directory = directory
         self._format = file_format

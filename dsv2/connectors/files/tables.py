@@ -36,10 +36,10 @@ def csv_rows(decode: Callable[[dict[str, str]], T], *, delimiter: str = ",") -> 
         decode: Creates the record from a row, a dict by column name.
         delimiter: The character between values.
     """
-    return _Rows(decode, delimiter)
+    return _CsvFormat(decode, delimiter)
 
 
-class _Rows(FileFormat[T_co], Generic[T_co]):
+class _CsvFormat(FileFormat[T_co], Generic[T_co]):
     def __init__(self, decode: Callable[[dict[str, str]], T_co], delimiter: str) -> None:
         self._decode = decode
         self._delimiter = delimiter

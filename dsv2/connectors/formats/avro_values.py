@@ -25,7 +25,7 @@ _EXACT_INT = 1 << 53
 _LIMITS = {"int": 1 << 31, "long": 1 << 63}
 
 
-class _MisfitError(ValueError):
+class _AvroTypeError(ValueError):
     """A type of Avro cannot hold a value. The message is the reason and the remedy."""
 
 
@@ -34,7 +34,7 @@ class _Primitive(NamedTuple):
 
     Attributes:
         type: The class of its values in Python.
-        check: Returns what to write for a value of this class, or raises ``_MisfitError``. None: every value fits.
+        check: Returns what to write for a value of this class, or raises ``_AvroTypeError``. None: every value fits.
         trusted: When fastavro writes a value of this class right, or fails, without a check: a condition of the value
             ``{0}``. None: never.
     """
@@ -73,7 +73,7 @@ def taker_of_primitive(node: _Node, place: str) -> Take:
             if type(found) is not kind:
                 found = _converted(found, kind)
             return found if check is None else check(found, node)
-        except _MisfitError as misfit:
+        except _AvroTypeError as misfit:
             raise refused(place, value, f"which the Avro type {name} cannot hold: {misfit}") from None
 
     return take
@@ -88,9 +88,9 @@ def _key(node: _Node) -> str:
 def _converted(value: Any, kind: type) -> float:
     """Convert the only values of another type that fit: the annotation float includes int."""
     if kind is not float or type(value) is not int:
-        raise _MisfitError(f"it must be {kind.__name__}, not {type(value).__name__}")
+        raise _AvroTypeError(f"it must be {kind.__name__}, not {type(value).__name__}")
     if abs(value) > _EXACT_INT and (value.bit_length() > 1023 or int(float(value)) != value):
-        raise _MisfitError("it has more than 53 bits. Use long or string")
+        raise _AvroTypeError("it has more than 53 bits. Use long or string")
     return float(value)
 
 
@@ -98,7 +98,7 @@ def _integer(value: int, node: _Node) -> int:
     limit = _LIMITS[node["type"]]
     if not -limit <= value < limit:
         wider = "long" if node["type"] == "int" else "string"
-        raise _MisfitError(f"it has more than {limit.bit_length()} bits. Use {wider}")
+        raise _AvroTypeError(f"it has more than {limit.bit_length()} bits. Use {wider}")
     return value
 
 
@@ -108,48 +108,48 @@ def _float(value: float, node: _Node) -> float:
             return value
     except OverflowError:
         pass
-    raise _MisfitError("it is not a 32-bit float. Use double, or round it, as numpy.float32 does")
+    raise _AvroTypeError("it is not a 32-bit float. Use double, or round it, as numpy.float32 does")
 
 
 def _text(value: str, node: _Node) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise _MisfitError(f"it has a lone surrogate at position {error.start}. Use bytes") from None
+        raise _AvroTypeError(f"it has a lone surrogate at position {error.start}. Use bytes") from None
     return value
 
 
 def _fixed(value: bytes, node: _Node) -> bytes:
     if len(value) != node["size"]:
-        raise _MisfitError(f"it has {len(value)} bytes, not {node['size']}")
+        raise _AvroTypeError(f"it has {len(value)} bytes, not {node['size']}")
     return value
 
 
 def _timestamp(value: datetime, node: _Node) -> datetime:
     if value.utcoffset() is None:
-        raise _MisfitError("it has no time zone. Use local-timestamp-micros, or add one: value.replace(tzinfo=...)")
+        raise _AvroTypeError("it has no time zone. Use local-timestamp-micros, or add one: value.replace(tzinfo=...)")
     try:
         return _at_unit(value.astimezone(UTC), node)
     except OverflowError:
-        raise _MisfitError("it is not in the years 1 to 9999 in UTC") from None
+        raise _AvroTypeError("it is not in the years 1 to 9999 in UTC") from None
 
 
 def _local_timestamp(value: datetime, node: _Node) -> datetime:
     if value.tzinfo is not None:
-        raise _MisfitError("it has a time zone. Use timestamp-micros, or remove the zone")
+        raise _AvroTypeError("it has a time zone. Use timestamp-micros, or remove the zone")
     return _at_unit(value, node)
 
 
 def _time(value: time, node: _Node) -> time:
     if value.tzinfo is not None:
-        raise _MisfitError("it has a time zone. Remove the zone")
+        raise _AvroTypeError("it has a time zone. Remove the zone")
     return _at_unit(value, node)
 
 
 def _at_unit(value: T, node: _Node) -> T:
     if value.microsecond % 1000 and node["logicalType"].endswith("millis"):
         kind = node["logicalType"].removesuffix("-millis")
-        raise _MisfitError(f"it has microseconds. Use {kind}-micros, or round it")
+        raise _AvroTypeError(f"it has microseconds. Use {kind}-micros, or round it")
     return value
 
 
@@ -161,11 +161,11 @@ def _exactly(precision: int) -> Context:
 def _decimal(value: Decimal, node: _Node) -> Decimal:
     precision, scale = node["precision"], node.get("scale", 0)
     if not value.is_finite():
-        raise _MisfitError("it is not finite")
+        raise _AvroTypeError("it is not finite")
     try:
         return value.quantize(Decimal((0, (1,), -scale)), context=_exactly(precision))
     except (Inexact, InvalidOperation):
-        raise _MisfitError(
+        raise _AvroTypeError(
             f"it has more than {precision} digits, or more than {scale} after the point. Round it: value.quantize"
         ) from None
 

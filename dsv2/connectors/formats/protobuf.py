@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from dsv2.checks.client_library import require_client_library
 from dsv2.connectors.formats.encoder import PreparedEncoder
 from dsv2.connectors.formats.error import FormatError, reason_of, shown
-from dsv2.connectors.formats.registry import Reference, SchemaRegistry, Subject, WrittenSchema
+from dsv2.connectors.formats.registry import ImportedSchema, SchemaRegistry, Subject, WrittenSchema
 from dsv2.connectors.formats.wire import message_header, message_indexes, schema_id_of
 from dsv2.errors import ConfigurationError
 
@@ -175,14 +175,14 @@ def _is_map(field: FieldDescriptor) -> bool:
     return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
-def _references(subject: Subject, file: FileDescriptor) -> tuple[Reference, ...]:
+def _references(subject: Subject, file: FileDescriptor) -> tuple[ImportedSchema, ...]:
     """Return the files that ``file`` imports, which the registry has or gets."""
     found = []
     for imported in file.dependencies:
         if not imported.name.startswith(_BUILT_IN):
             schema = WrittenSchema(_PROTOBUF, _text_of(imported), _references(subject, imported))
             version = subject.registry.client.version_of(imported.name, schema, register=subject.auto_register)
-            found.append(Reference(imported.name, imported.name, version))
+            found.append(ImportedSchema(imported.name, imported.name, version))
     return tuple(found)
 
 

@@ -37,7 +37,7 @@ class SubjectNameStrategy(Enum):
 
 
 @dataclass(frozen=True)
-class Reference:
+class ImportedSchema:
     """A schema that another one imports. ``name``: How that one names it."""
 
     name: str
@@ -51,7 +51,7 @@ class WrittenSchema:
 
     kind: str
     text: str
-    references: tuple[Reference, ...] = ()
+    references: tuple[ImportedSchema, ...] = ()
 
 
 class SchemaRegistry:

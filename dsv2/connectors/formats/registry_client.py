@@ -15,7 +15,7 @@ from confluent_kafka.schema_registry import (
 
 from dsv2.base.secrets import ClientOptions
 from dsv2.connectors.formats.error import FormatError
-from dsv2.connectors.formats.registry import Reference, WrittenSchema
+from dsv2.connectors.formats.registry import ImportedSchema, WrittenSchema
 from dsv2.errors import ConfigurationError, JobError
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class RegistryClient:
             raise FormatError(f"schema {schema_id} is a schema of {found.kind}, not of {kind}")
         return found
 
-    def referenced(self, reference: Reference) -> WrittenSchema:
+    def referenced(self, reference: ImportedSchema) -> WrittenSchema:
         """Return the schema to which ``reference`` refers. Raises ``JobError``."""
         what = f"Cannot read version {reference.version} of the subject {reference.subject!r}"
         found = self._request(what, lambda: self._client.get_version(reference.subject, reference.version, True))
@@ -152,7 +152,7 @@ def _connected(url: str, options: ClientOptions) -> SchemaRegistryClient:
 
 
 def _written(schema: Schema) -> WrittenSchema:
-    references = [Reference(str(r.name), str(r.subject), int(r.version or 0)) for r in schema.references or ()]
+    references = [ImportedSchema(str(r.name), str(r.subject), int(r.version or 0)) for r in schema.references or ()]
     return WrittenSchema(schema.schema_type or "AVRO", schema.schema_str or "", tuple(references))
 
 

@@ -106,7 +106,7 @@ def changes(messages: Iterable[bytes]) -> Iterator[RelationChange | Truncation]:
     bases: dict[int, str] = {}
     commit_lsn = commit_ms = 0
     for message in messages:
-        reader = _Reader(message)
+        reader = _MessageReader(message)
         kind = reader.letter()
         if kind == "B":
             commit_lsn, stamp, _ = reader.unpack(">qqi")
@@ -130,7 +130,7 @@ def changes(messages: Iterable[bytes]) -> Iterator[RelationChange | Truncation]:
             raise CorruptDataError(f"Received a pgoutput message of kind {kind!r}, which version 1 does not have.")
 
 
-def _relation(reader: _Reader, bases: Mapping[int, str]) -> Relation:
+def _relation(reader: _MessageReader, bases: Mapping[int, str]) -> Relation:
     (oid,) = reader.unpack(">I")
     schema, name = reader.text(), reader.text()
     whole = reader.letter() == "f"
@@ -138,14 +138,14 @@ def _relation(reader: _Reader, bases: Mapping[int, str]) -> Relation:
     return Relation(oid, schema, name, tuple(_column(reader, bases) for _ in range(count)), whole)
 
 
-def _column(reader: _Reader, bases: Mapping[int, str]) -> Column:
+def _column(reader: _MessageReader, bases: Mapping[int, str]) -> Column:
     (flags,) = reader.unpack(">b")
     name = reader.text()
     kind, _ = reader.unpack(">Ii")
     return Column(name, bool(flags & 1), kind, bases.get(kind, ""))
 
 
-def _change(reader: _Reader, kind: str, relation: Relation, commit_lsn: int, commit_ms: int) -> RelationChange:
+def _change(reader: _MessageReader, kind: str, relation: Relation, commit_lsn: int, commit_ms: int) -> RelationChange:
     old = new = None
     while not reader.at_end:
         form, row = reader.letter(), _row(reader)
@@ -158,12 +158,12 @@ def _change(reader: _Reader, kind: str, relation: Relation, commit_lsn: int, com
     return RelationChange(relation, _KINDS[kind], old, new, commit_lsn, commit_ms)
 
 
-def _row(reader: _Reader) -> TextRow:
+def _row(reader: _MessageReader) -> TextRow:
     (count,) = reader.unpack(">h")
     return tuple(_value(reader) for _ in range(count))
 
 
-def _value(reader: _Reader) -> TextValue:
+def _value(reader: _MessageReader) -> TextValue:
     form = reader.letter()
     if form == "n":
         return None
@@ -174,7 +174,7 @@ def _value(reader: _Reader) -> TextValue:
     raise CorruptDataError(f"Received a value of format {form!r}, but only the text format was requested.")
 
 
-class _Reader:
+class _MessageReader:
     """Parses the fields of a message in order."""
 
     def __init__(self, data: bytes) -> None:

@@ -18,7 +18,7 @@ _TIMERS = {TimeType.EVENT: _EVENT, TimeType.PROCESSING: _PROCESSING}
 _CALLBACKS = {TimeType.EVENT: "on_event_time", TimeType.PROCESSING: "on_processing_time"}
 
 
-class _Context:
+class _TriggerContext:
     """``TriggerContext``. One object is reused for all windows."""
 
     def __init__(self, ctx: Any, event_time: EventTimeManager) -> None:
@@ -77,7 +77,7 @@ class Triggering:
     def __init__(self, trigger: WindowTrigger[Any], ctx: Any, event_time: EventTimeManager) -> None:
         self._trigger = trigger
         self._ctx = ctx
-        self._window = _Context(ctx, event_time)
+        self._window = _TriggerContext(ctx, event_time)
 
     def revive(self, entry: KeyEntry, slot: int) -> bool:
         """Create the cell of a new window. Return whether the window ``slot`` was purged and now gets a record."""

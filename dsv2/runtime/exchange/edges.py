@@ -13,7 +13,7 @@ from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.control_log import ControlLog
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, ChannelWriter, EmitFrame
-from dsv2.runtime.exchange.position_tracing import Origin, TracedWriter
+from dsv2.runtime.exchange.position_tracing import CurrentPosition, TracedWriter
 from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.state.key_groups import subtask_of
@@ -26,7 +26,7 @@ _CACHED_KEYS = 1 << 18
 _COLUMNAR_PIECE = 1 << 16  # records at a time, so that their columns stay in the CPU cache
 
 
-def new_edge(plan: Plan, edge: Edge, subtask: int, origin: Origin | None = None) -> EdgeEmitter:
+def new_edge(plan: Plan, edge: Edge, subtask: int, origin: CurrentPosition | None = None) -> EdgeEmitter:
     """Create the emitter for ``edge`` in ``subtask`` of its upstream operator. ``origin``: If records are traced."""
 
     def writer(index: int, channel: int) -> ChannelWriter:
@@ -216,7 +216,7 @@ class HashEdge(EdgeEmitter):
         writers: Sequence[ChannelWriter],
         plan: Plan,
         edge: Edge,
-        origin: Origin | None,
+        origin: CurrentPosition | None,
     ) -> None:
         assert edge.key_selector is not None
         self._target = plan.operators[edge.target]

@@ -54,7 +54,7 @@ class GateListener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Expiry:
+class ExpiryHooks:
     """The clock and callback of a gate for values that expire.
 
     Attributes:
@@ -90,7 +90,7 @@ class InputGate:
         channels: int,
         declarations: Mapping[str, WatermarkDeclaration],
         listener: GateListener,
-        expiry: Expiry | None = None,
+        expiry: ExpiryHooks | None = None,
         keys: KeyHooks | None = None,
         rounds: BarrierRounds | None = None,
     ) -> None:
@@ -102,7 +102,7 @@ class InputGate:
         self._channels = channels  # and the former channels of ``restore``
         self._declarations = declarations
         self._listener = listener
-        self._expiry = Expiry(lambda: 0, lambda number, identifier, value: None) if expiry is None else expiry
+        self._expiry = ExpiryHooks(lambda: 0, lambda number, identifier, value: None) if expiry is None else expiry
         self._keys = keys
         self._per_key = {name for name, declaration in declarations.items() if declaration.scope.key_type is not None}
         self._combiners: dict[str, Combiner] = {}

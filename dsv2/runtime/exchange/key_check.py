@@ -11,7 +11,7 @@ from dsv2.graph import Edge, KeySelector, Operator
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.edges import not_hashable
 from dsv2.runtime.exchange.emitter import Emitter, InspectingEmitter
-from dsv2.runtime.exchange.position_tracing import Origin
+from dsv2.runtime.exchange.position_tracing import CurrentPosition
 from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.state.key_groups import subtask_of
 
@@ -23,7 +23,9 @@ class KeyCheck(InspectingEmitter):
 
     __slots__ = ("_checked", "_columns", "_origin", "_select", "_subtask", "_target")
 
-    def __init__(self, inner: Emitter, edge: Edge, target: Operator, subtask: int, origin: Origin | None) -> None:
+    def __init__(
+        self, inner: Emitter, edge: Edge, target: Operator, subtask: int, origin: CurrentPosition | None
+    ) -> None:
         """``inner``: An emitter to ``target``. ``origin``: If records are traced."""
         assert edge.key_selector is not None
         super().__init__(inner, self._check)

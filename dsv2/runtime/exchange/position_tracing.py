@@ -20,7 +20,7 @@ PackedPosition: TypeAlias = tuple[str, SplitName, Offset]
 """A position as it is serialized: source, split and offset."""
 
 
-class Origin:
+class CurrentPosition:
     """The position of the record that a subtask is processing; None if it is unknown."""
 
     __slots__ = ("current",)
@@ -35,7 +35,7 @@ class Origin:
 
 
 @contextmanager
-def suspended(origin: Origin | None) -> Iterator[None]:
+def suspended(origin: CurrentPosition | None) -> Iterator[None]:
     """Wrap the processing of something that is not caused by the current record alone, such as a watermark."""
     if origin is None:
         yield
@@ -57,16 +57,16 @@ class TracedBatch(RecordBatch[Any]):
         records: Sequence[Any],
         timestamps: Timestamps,
         positions: Sequence[PackedPosition | None],
-        origin: Origin | None = None,
+        origin: CurrentPosition | None = None,
     ) -> None:
         """``origin``: That of the receiving subtask. None: the batch is on its way."""
         super().__init__(records, timestamps)
-        vars(self).update(positions=positions, _origin=Origin() if origin is None else origin)
+        vars(self).update(positions=positions, _origin=CurrentPosition() if origin is None else origin)
 
     positions: Sequence[PackedPosition | None]
-    _origin: Origin
+    _origin: CurrentPosition
 
-    def received(self, origin: Origin | None) -> RecordBatch[Any]:
+    def received(self, origin: CurrentPosition | None) -> RecordBatch[Any]:
         """The batch with the origin of the subtask that receives it, or without positions if that does not trace."""
         if origin is None:
             return RecordBatch(self.records, self.timestamps)
@@ -94,7 +94,7 @@ class TracedWriter(ChannelWriter):
 
     __slots__ = ("_positions",)
 
-    def __init__(self, operator: int, subtask: int, channel: int, origin: Origin, log: ControlLog) -> None:
+    def __init__(self, operator: int, subtask: int, channel: int, origin: CurrentPosition, log: ControlLog) -> None:
         super().__init__(operator, subtask, channel, log)
         self._positions: list[PackedPosition | None] = []
         plain, plain_stamped, note = self.append, self.append_stamped, self._positions.append

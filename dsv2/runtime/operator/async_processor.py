@@ -13,7 +13,7 @@ from dsv2.graph import KeySelector
 from dsv2.model.async_settings import AsyncBatchSettings, AsyncSettings
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped
-from dsv2.runtime.exchange.position_tracing import Origin, suspended
+from dsv2.runtime.exchange.position_tracing import CurrentPosition, suspended
 from dsv2.runtime.operator.call_runner import CallRunner
 from dsv2.runtime.operator.callback_limit import CallbackTimeout
 from dsv2.runtime.operator.emission_queue import EmissionQueue, Emissions, Segment
@@ -46,7 +46,7 @@ class AsyncProcessor(Processor):
         select: KeySelector | None,
         settings: AsyncSettings,
         loop: EventLoop,
-        origin: Origin | None,
+        origin: CurrentPosition | None,
     ) -> None:
         self._runner = runner
         self._select = select
@@ -212,7 +212,7 @@ class AsyncBatchProcessor(AsyncProcessor):
     """Processes up to ``capacity`` batches of records at the same time."""
 
     def __init__(
-        self, runner: CallRunner, settings: AsyncBatchSettings, loop: EventLoop, origin: Origin | None
+        self, runner: CallRunner, settings: AsyncBatchSettings, loop: EventLoop, origin: CurrentPosition | None
     ) -> None:
         super().__init__(runner, None, settings, loop, origin)
         self._size = settings.batch_size

@@ -11,7 +11,7 @@ from dsv2.runtime.exchange.edges import EdgeEmitter, new_edge
 from dsv2.runtime.exchange.emitter import Emitter, Observer, Tap, Withholding, fan_out
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, EmitFrame
 from dsv2.runtime.exchange.key_check import KeyCheck
-from dsv2.runtime.exchange.position_tracing import Origin
+from dsv2.runtime.exchange.position_tracing import CurrentPosition
 from dsv2.runtime.operator.processors import Processor
 from dsv2.runtime.report.metrics import DefaultCounter
 
@@ -63,7 +63,7 @@ class ChainBuilder:
         subtask: int,
         new_chained: Callable[[Operator], Emitter],
         observer: Observer | None,
-        origin: Origin | None,
+        origin: CurrentPosition | None,
     ) -> None:
         """Create a builder.
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator
-from dsv2.runtime.exchange.position_tracing import Origin
+from dsv2.runtime.exchange.position_tracing import CurrentPosition
 from dsv2.runtime.report.failure import NO_KEY, NO_RECORD, raise_user_failure
 
 
@@ -25,7 +25,7 @@ class FunctionInstance:
     operator: Operator
     subtask: int
     function: ProcessFunction
-    origin: Origin | None = None
+    origin: CurrentPosition | None = None
 
     def fail(self, callback: str, error: BaseException, record: Any = NO_RECORD, key: Any = NO_KEY) -> NoReturn:
         """Raise the error that the user sees. Call it while handling ``error``, an exception of ``callback``."""

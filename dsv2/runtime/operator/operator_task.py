@@ -13,7 +13,7 @@ from dsv2.model.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.barrier_rounds import BarrierRounds
 from dsv2.runtime.exchange.control_log import END, START, WATERMARK
 from dsv2.runtime.exchange.emitter import Emitter
-from dsv2.runtime.exchange.gate import Expiry, InputGate, KeyHooks
+from dsv2.runtime.exchange.gate import ExpiryHooks, InputGate, KeyHooks
 from dsv2.runtime.exchange.position_tracing import suspended
 from dsv2.runtime.operator.chain import ChainedEmitter
 from dsv2.runtime.operator.function_calls import CallEnvironment, Timing
@@ -108,7 +108,7 @@ class OperatorTask:
             self._control,
             lambda: job.time.now_ms,
         )
-        expiry = Expiry(lambda: job.time.now_ms, self._calls.in_place(self._combined.refresh))
+        expiry = ExpiryHooks(lambda: job.time.now_ms, self._calls.in_place(self._combined.refresh))
         keys = KeyHooks(self._calls.in_place(self._keys.received), self._keys.changed)
         self.gates += (
             InputGate(index, count, job.declarations, listener, expiry, keys, self._rounds)

@@ -21,7 +21,7 @@ from dsv2.runtime.exchange.control_log import Control
 from dsv2.runtime.exchange.emitter import Observer
 from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.exchange.gate import InputGate
-from dsv2.runtime.exchange.position_tracing import Origin, TracedBatch
+from dsv2.runtime.exchange.position_tracing import CurrentPosition, TracedBatch
 from dsv2.runtime.operator.chain import PIECE_RECORDS, ChainBuilder
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.job_context import JobContext
@@ -60,7 +60,7 @@ class Subtask:
         self._functions = functions
         self._job = job
         self._emit = emit
-        self._origin = Origin() if plan.traces else None
+        self._origin = CurrentPosition() if plan.traces else None
         self._chain = ChainBuilder(plan, index, lambda operator: self._build(operator).emitter, observer, self._origin)
         self._tasks: list[OperatorTask] = []  # downstream first
         self._head = self._build(plan.operators[head])

@@ -55,7 +55,7 @@ class StandIns:
             return converter_named(name)
         found = self._converters.get(name)
         if found is None:
-            kind = type("StandIn", (_Content,), {})
+            kind = type("StandIn", (_ContentPlaceholder,), {})
             found = Converter(name, attrgetter("content"), kind, any_parts=True)
             self._converters[name] = self._by_class[kind] = found
         return found
@@ -75,7 +75,7 @@ class StandIns:
         return layout
 
 
-class _Content:
+class _ContentPlaceholder:
     """The stand-in of a value that is built from one other value, and may have attributes."""
 
     def __init__(self, content: Any = None) -> None:
@@ -87,7 +87,7 @@ class _Content:
         return str(_content.__get__(self))
 
 
-_content: Any = vars(_Content)["content"]
+_content: Any = vars(_ContentPlaceholder)["content"]
 
 
 class _Objects(ObjectLayout):
@@ -127,7 +127,7 @@ class _Subclasses(SubclassLayout):
     """Values of a subclass of a built-in type, with that value as their content."""
 
     def __init__(self, name: str, shared: bool, types: StandIns) -> None:
-        super().__init__(_new_class(name, (), _Content), object)
+        super().__init__(_new_class(name, (), _ContentPlaceholder), object)
         self.mutable = shared
 
     def attributes(self, value: Any) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class _Enums(EnumLayout):
     """Members of an enumeration, with their name or number as their content."""
 
     def __init__(self, name: str, shared: bool, types: StandIns) -> None:
-        ClassLayout.__init__(self, _new_class(name, (), _Content))
+        ClassLayout.__init__(self, _new_class(name, (), _ContentPlaceholder))
 
     def plain(self, value: Any) -> str | int:
         return _content.__get__(value)  # type: ignore[no-any-return]

@@ -11,7 +11,7 @@ from dsv2.runtime.sources.offsets import NOTHING_SENT, Report, SourceOffset
 from dsv2.watermark.event_time import SentEventTime
 
 
-class Position(Protocol):
+class StoredPosition(Protocol):
     """The position at which a source continues: ``SourcePosition`` of a savepoint."""
 
     @property
@@ -21,14 +21,14 @@ class Position(Protocol):
     def reports(self) -> Sequence[Report]: ...
 
 
-def has_ended(position: Position) -> bool:
+def has_ended(position: StoredPosition) -> bool:
     """Return whether a source has read its input to the end."""
     readers = position.offset.get("readers", ())
     of_splits = bool(readers) and all(reader["ended"] is not None for reader in readers)
     return of_splits or bool(position.offset.get("ended"))
 
 
-def sent_before(plan: Plan, positions: Mapping[str, Position]) -> dict[str, list[SentBefore]]:
+def sent_before(plan: Plan, positions: Mapping[str, StoredPosition]) -> dict[str, list[SentBefore]]:
     """Return what each reader of each source of ``plan`` has sent, by the uid of the source.
 
     Args:
@@ -42,7 +42,7 @@ def sent_before(plan: Plan, positions: Mapping[str, Position]) -> dict[str, list
     }
 
 
-def _sent_before(source: Operator, position: Position) -> list[SentBefore]:
+def _sent_before(source: Operator, position: StoredPosition) -> list[SentBefore]:
     batch, readers = position.offset.get("batch"), position.offset.get("readers", ())
     if len(readers) == source.parallelism:
         times = {report["subtask"]: report["sender"] for report in position.reports if report["batch"] == batch}

@@ -18,7 +18,7 @@ from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.control_log import END, START, WATERMARK
 from dsv2.runtime.exchange.emitter import Emitter, NowhereEmitter, Observer
 from dsv2.runtime.exchange.frames import EmitFrame
-from dsv2.runtime.exchange.position_tracing import Origin
+from dsv2.runtime.exchange.position_tracing import CurrentPosition
 from dsv2.runtime.operator.chain import PIECE_RECORDS, ChainBuilder
 from dsv2.runtime.operator.contexts import OutputWatermarkEmitter
 from dsv2.runtime.operator.function_instance import FunctionInstance
@@ -58,7 +58,7 @@ class SourceTask:
         self._index = index
         self._emit = emit
         self._functions = functions
-        self._origin = Origin() if plan.traces else None
+        self._origin = CurrentPosition() if plan.traces else None
         self._chain = ChainBuilder(plan, index, self._new_chained, observer, self._origin)
         self._chained: list[_StatelessOperator] = []
         self._in_portions: list[tuple[_StatelessOperator, BatchFunction, OutputWatermarkEmitter]] = []
@@ -116,7 +116,7 @@ class SourceTask:
 
     def _send_one_by_one(self, batch: RecordBatch[Any], positions: Positions) -> None:
         """Emit record by record, so that an error names the position of its record, and traced records have one."""
-        origin = Origin() if self._origin is None else self._origin
+        origin = CurrentPosition() if self._origin is None else self._origin
         index = 0
         try:
             for index in range(len(batch)):

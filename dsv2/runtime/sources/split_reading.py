@@ -36,7 +36,7 @@ from dsv2.watermark import Watermark, WatermarkDeclaration
 from dsv2.watermark.event_time import PROCESSING_TIME
 
 
-class _Context(WatermarkEmitter):
+class _ReaderContext(WatermarkEmitter):
     """``SourceReaderContext``."""
 
     def __init__(
@@ -104,7 +104,7 @@ class SplitReading:
         self._sender.restore(order.sender)
         self._reports = plan.readers_report(operator)
         self._declarations = plan.declarations
-        self._ctx = _Context(order, operator.parallelism, self._sender, task, plan.declarations)
+        self._ctx = _ReaderContext(order, operator.parallelism, self._sender, task, plan.declarations)
         self._failed_at: RecordPosition | None = None
         self._clock: ReaderClock | None = None
         if operator.watermarks is not None:

@@ -117,7 +117,7 @@ class TablePages(Protocol):
         """The pages that are in the blob."""
 
 
-class StateTable(Protocol):
+class RowTable(Protocol):
     """A state, or timers, of a function on tables, as stored."""
 
     @property
@@ -126,11 +126,11 @@ class StateTable(Protocol):
 
     @property
     def state(self) -> str:
-        """What its rows name: a stored name, or a time domain."""
+        """The name in its rows: a stored name, or a time domain."""
 
     @property
     def deadline(self) -> int:
-        """When the pane is due, of values in a pane, in ms."""
+        """The time at which the pane is due, of values in a pane, in ms."""
 
     @property
     def table(self) -> TablePages:
@@ -140,7 +140,7 @@ class StateTable(Protocol):
         """Return the rows of a page."""
 
 
-ReadTables: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, StateTable]]
+ReadTables: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, RowTable]]
 """Returns the tables in the part ``columns`` of the snapshot of an operator, by the name of their pages."""
 
 
@@ -217,7 +217,7 @@ class StoredState:
         self._codec = codec
         self._owner = owner
         self.pages: dict[str, StoredPages] = {}
-        self._tables: dict[str, StateTable] = {}
+        self._tables: dict[str, RowTable] = {}
         for uid, snapshot in self._state.items():
             _, keys, *_, panes = snapshot["store"]
             self.pages[f"{uid}/keys"] = StoredPages(uid, None, *keys[:2])
@@ -266,7 +266,7 @@ def _part_rows(snapshot: Mapping[str, Any], subtask: int, codec: Codec) -> Itera
         yield StateRow(subtask, RowKind.PANE, str(slot), None, codec.dumps((deadline, by_event, layout)))
 
 
-def table_rows(tables: Mapping[str, StateTable], subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:
+def table_rows(tables: Mapping[str, RowTable], subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:
     """Return the rows of the keyed state of a function on tables, whose pages are in the blob."""
     for name, table in tables.items():
         pages = StoredPages("", None, table.table.stored, table.table.pages)

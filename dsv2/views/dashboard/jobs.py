@@ -34,7 +34,7 @@ _MOST_JOBS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class JobSnapshot:
     """The known state of a job at one time.
 
     Attributes:
@@ -69,10 +69,10 @@ class Record:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._snapshot = Snapshot()
+        self._snapshot = JobSnapshot()
         self._history = History()
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> JobSnapshot:
         """Return what is known now."""
         return self._snapshot
 

@@ -13,7 +13,7 @@ from dsv2.jobs.summary import JobSummary, Moment, OperatorSummary
 from dsv2.jobs.summary.splits import status_of, trouble_with
 from dsv2.plan_view.finding import Finding
 from dsv2.plan_view.model import OperatorView, PlanView
-from dsv2.views.dashboard.jobs import Snapshot, WatchedJob
+from dsv2.views.dashboard.jobs import JobSnapshot, WatchedJob
 from dsv2.views.dashboard.json_lines import Line, line_of, watermark_text
 from dsv2.views.explain.svg import graph_svg
 from dsv2.views.explain.wording import about, details, headline, short_location
@@ -101,7 +101,7 @@ def plan_page(view: PlanView) -> PlanPage:
     return PlanPage(headline(view), operators, graph_svg(view, _LIVE_LINES))
 
 
-def state_page(snapshot: Snapshot, actions: tuple[str, ...]) -> StatePage:
+def state_page(snapshot: JobSnapshot, actions: tuple[str, ...]) -> StatePage:
     """Describe the state of a job."""
     summary = snapshot.summary()
     views = {view.uid or "": view for view in (() if snapshot.plan is None else snapshot.plan.operators)}

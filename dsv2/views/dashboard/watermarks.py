@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dsv2.base.clock import SystemClock
 from dsv2.jobs.watermark_report import Cause, OperatorWatermark, Step, report_watermarks
 from dsv2.plan_view.model import OperatorView, PlanView
-from dsv2.views.dashboard.jobs import Snapshot, Status
+from dsv2.views.dashboard.jobs import JobSnapshot, Status
 from dsv2.views.dashboard.json_lines import Line, line_of, watermark_text
 from dsv2.watermark.event_time import EVENT_TIME, RESERVED
 from dsv2.watermark.value_text import greatest_shown
@@ -35,7 +35,7 @@ class WatermarkPage:
     operators: tuple[Line, ...]
 
 
-def watermark_page(snapshot: Snapshot, identifier: str) -> WatermarkPage:
+def watermark_page(snapshot: JobSnapshot, identifier: str) -> WatermarkPage:
     """Report on a watermark.
 
     Args:
@@ -63,7 +63,7 @@ def _identifiers(plan: PlanView) -> tuple[str, ...]:
     return (*([_BY_NAME] if EVENT_TIME in declared else []), *own)
 
 
-def _now_ms(snapshot: Snapshot) -> int:
+def _now_ms(snapshot: JobSnapshot) -> int:
     """The time of the report: a job that has ended, or is stored, is as old as its last micro-batch."""
     if snapshot.status is Status.RUNNING or snapshot.updated_at_ms is None:
         return SystemClock().now_ms()

@@ -14,7 +14,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class BoxColumn:
     """Operators one below the other. Lines of the last one leave at the bottom, those of the others at the side.
 
     Attributes:
@@ -83,7 +83,7 @@ class RoutedLine:
 
 
 def routed(
-    columns: Mapping[K, Column], lines: Sequence[tuple[K, int, K]], bends: Sequence[Sequence[tuple[Point, Point]]]
+    columns: Mapping[K, BoxColumn], lines: Sequence[tuple[K, int, K]], bends: Sequence[Sequence[tuple[Point, Point]]]
 ) -> list[RoutedLine]:
     """Return lines with their places, spread over the width of their columns in the order of where they lead.
 

@@ -29,7 +29,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class GraphLayout:
     """The places of boxes and edges.
 
     Attributes:
@@ -45,7 +45,7 @@ class Layout:
     height: float
 
 
-def lay_out(boxes: Mapping[int, Size], edges: Sequence[tuple[int, int]]) -> Layout:
+def lay_out(boxes: Mapping[int, Size], edges: Sequence[tuple[int, int]]) -> GraphLayout:
     """Lay out ``boxes``, which are listed upstream first, with edges between their ids."""
     rows_of = _rows(list(boxes), edges)
     sizes = dict(boxes)
@@ -70,7 +70,7 @@ def lay_out(boxes: Mapping[int, Size], edges: Sequence[tuple[int, int]]) -> Layo
         top, bottom = tops[rows_of[number]]
         return (centres[number] - left, top), (centres[number] - left, bottom)
 
-    return Layout(places, [[bend(number) for number in path[1:-1]] for path in paths], right - left, height)
+    return GraphLayout(places, [[bend(number) for number in path[1:-1]] for path in paths], right - left, height)
 
 
 def _rows(boxes: Sequence[int], edges: Sequence[tuple[int, int]]) -> dict[int, int]:

@@ -14,8 +14,8 @@ from dsv2.base.printable import printable
 from dsv2.graph import OperatorKind
 from dsv2.plan_view.finding import Severity
 from dsv2.plan_view.model import EdgeView, OperatorView, PlanView
-from dsv2.views.explain.edge_lines import Column, RoutedLine, routed
-from dsv2.views.explain.layout import Layout, Point, Size, lay_out
+from dsv2.views.explain.edge_lines import BoxColumn, RoutedLine, routed
+from dsv2.views.explain.layout import GraphLayout, Point, Size, lay_out
 from dsv2.views.explain.stack import Card, Stack, links, stacked
 from dsv2.views.explain.svg_parts import LINE, PAD, card, cut, svg_document, width_of, xml_text
 from dsv2.views.explain.text import to_text
@@ -31,7 +31,7 @@ _TURNS = range(10, 40, 6)
 
 
 @dataclass(frozen=True, slots=True)
-class _Box:
+class _ChainBox:
     """A chain."""
 
     label: str
@@ -39,11 +39,11 @@ class _Box:
     height: float
     stack: Stack
 
-    def column(self, place: Point) -> Column:
+    def column(self, place: Point) -> BoxColumn:
         """The ends of edges at the box at a place."""
         x, y = place
         bottom, middles = y + self.height, self.stack.middles(y + _ABOVE)
-        return Column(x, self.width, y, bottom, x + self.width - PAD, bottom, _TURNS, middles)
+        return BoxColumn(x, self.width, y, bottom, x + self.width - PAD, bottom, _TURNS, middles)
 
 
 def to_svg(view: PlanView) -> str:
@@ -79,7 +79,7 @@ def graph_svg(view: PlanView, free_lines: int) -> str:
     return "\n".join((start, f'<g transform="translate({_MARGIN} {_MARGIN})">', *graph, "</g></svg>"))
 
 
-def _graph(view: PlanView, lines: Mapping[int, Sequence[str]], most: int) -> tuple[Layout, list[str]]:
+def _graph(view: PlanView, lines: Mapping[int, Sequence[str]], most: int) -> tuple[GraphLayout, list[str]]:
     """Draw the operators with their ``lines``, which have at most the width ``most``, and the edges between chains."""
     boxes = {head: _box(view, chain, lines, most) for head, chain in view.chains.items()}
     edges = [edge for edge in view.edges if view.operators[edge.source].chain != view.operators[edge.target].chain]
@@ -107,14 +107,14 @@ def _graph(view: PlanView, lines: Mapping[int, Sequence[str]], most: int) -> tup
     return layout, parts
 
 
-def _box(view: PlanView, chain: Sequence[OperatorView], lines: Mapping[int, Sequence[str]], most: int) -> _Box:
+def _box(view: PlanView, chain: Sequence[OperatorView], lines: Mapping[int, Sequence[str]], most: int) -> _ChainBox:
     widest = max(width_of(line, 12) for operator in chain for line in lines[operator.id])
     titles = max(width_of(_titled(operator), 13, bold=True) for operator in chain)
     width = min(max(widest, titles + 24, _LEAST), most) + 2 * PAD
     stack = stacked(chain, view.edges, lines)
     label = _label(chain[0])
     outer = max(width + stack.rail + 2 * PAD, width_of(label, 11) + 2 * PAD)
-    return _Box(label, outer, _ABOVE + stack.height + PAD, stack)
+    return _ChainBox(label, outer, _ABOVE + stack.height + PAD, stack)
 
 
 def _label(head: OperatorView) -> str:
@@ -131,7 +131,7 @@ def _lines(operator: OperatorView) -> list[str]:
     return [printable(line) for line in (about(operator), *details(operator))]
 
 
-def _drawn(view: PlanView, box: _Box, place: Point) -> Iterator[str]:
+def _drawn(view: PlanView, box: _ChainBox, place: Point) -> Iterator[str]:
     x, y = place
     yield f'<rect class="box" x="{x:.1f}" y="{y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="8"/>'
     yield f'<text class="level" x="{x + PAD:.1f}" y="{y + 15:.1f}">{xml_text(box.label)}</text>'
@@ -166,7 +166,7 @@ def _card(view: PlanView, shown: Card, x: float, y: float, width: float) -> Iter
     yield "</g>"
 
 
-def _edge_label(target: Column, edge: EdgeView, line: RoutedLine, view: PlanView) -> str:
+def _edge_label(target: BoxColumn, edge: EdgeView, line: RoutedLine, view: PlanView) -> str:
     full = printable(numbered_edge_text(view, edge))
     text = cut(full, target.width, 11)
     half = width_of(text, 11) / 2

@@ -22,7 +22,7 @@ from dsv2.views.terminal.texts import (
 _CURVE, _BAR = 24, 6
 
 
-class Fact(NamedTuple):
+class JobFact(NamedTuple):
     """A fact about a job, with styles of rich. ``label``: "" if the text needs none."""
 
     label: str
@@ -31,32 +31,32 @@ class Fact(NamedTuple):
     label_style: str = "dim"
 
 
-def facts_of(summary: JobSummary, *, blocks: bool) -> Iterator[Fact]:
+def facts_of(summary: JobSummary, *, blocks: bool) -> Iterator[JobFact]:
     """Return the facts about a job, the most important first. ``blocks``: Whether block characters can be shown."""
     if summary.batch_id < 0:
-        yield Fact("", "no micro-batch is complete yet", "dim")
+        yield JobFact("", "no micro-batch is complete yet", "dim")
         return
     if summary.batch is not None:
         curve = sparkline(summary.rates, _CURVE) if blocks and len(summary.rates) > 1 else ""
-        yield Fact(curve, rate_text(summary.in_rate), "bold", "cyan")
-    yield Fact("read", count_text(summary.records_read))
+        yield JobFact(curve, rate_text(summary.in_rate), "bold", "cyan")
+    yield JobFact("read", count_text(summary.records_read))
     if summary.lag is not None:
-        yield Fact("lag", count_text(summary.lag))
-    yield Fact("micro-batch", f"{summary.batch_id:,}{took_text(summary)}")
-    yield Fact("held", count_text(summary.held), "yellow" if summary.held else "")
+        yield JobFact("lag", count_text(summary.lag))
+    yield JobFact("micro-batch", f"{summary.batch_id:,}{took_text(summary)}")
+    yield JobFact("held", count_text(summary.held), "yellow" if summary.held else "")
     if summary.late:
-        yield Fact("late", count_text(summary.late), "yellow")
-    yield Fact("errors", count_text(summary.errors), "bold red" if summary.errors else "")
+        yield JobFact("late", count_text(summary.late), "yellow")
+    yield JobFact("errors", count_text(summary.errors), "bold red" if summary.errors else "")
     if summary.slowest is not None:
-        yield Fact("event time", event_time_text(summary))
+        yield JobFact("event time", event_time_text(summary))
     else:
-        yield from (Fact(name, value_text(value)) for name, value in watermarks_of(summary).items())
+        yield from (JobFact(name, value_text(value)) for name, value in watermarks_of(summary).items())
     if summary.busiest is not None:
-        yield Fact("slowest", summary.busiest.name, "yellow")
+        yield JobFact("slowest", summary.busiest.name, "yellow")
 
 
 @dataclass(frozen=True)
-class Column:
+class OperatorColumn:
     """A column of the table of operators.
 
     Attributes:
@@ -74,7 +74,7 @@ class Column:
     to_right: bool = True
 
 
-def columns_of(summary: JobSummary, *, blocks: bool) -> list[Column]:
+def columns_of(summary: JobSummary, *, blocks: bool) -> list[OperatorColumn]:
     """Return the columns that say something about this job. ``blocks``: Whether block characters can be shown."""
 
     def busy(operator: OperatorSummary) -> str:
@@ -93,19 +93,19 @@ def columns_of(summary: JobSummary, *, blocks: bool) -> list[Column]:
 
     identifiers = dict.fromkeys(one for operator in summary.operators for one in operator.watermarks)
     columns = [
-        Column("in", 1, lambda one: count_text(one.records_in) if one.kind != "source" else ""),
-        Column("out", 7, lambda one: count_text(one.records_out) if one.kind != "sink" else ""),
-        Column("per second", 4, lambda one: rate_text(one.rate).removesuffix("/s")),
-        Column("busy", 5, busy, busy_style),
-        Column("event time", 2, _event_time, to_right=False),
-        Column("behind", 6, lambda one: duration_text(one.behind_ms) if one.behind_ms else ""),
-        *(Column(name, 3, watermark(name)) for name in identifiers),
-        Column("held", 8, lambda one: count_text(one.held), alarm("yellow", lambda one: one.held)),
-        Column("late", 9, lambda one: count_text(one.late), alarm("yellow", lambda one: one.late)),
-        Column("errors", 0, lambda one: count_text(one.errors), alarm("bold red", lambda one: one.errors)),
-        Column("state", 10, lambda one: bytes_text(one.state_bytes) if one.state_bytes else ""),
-        Column("keys", 11, lambda one: count_text(one.keys) if one.keys else ""),
-        Column("timers", 12, lambda one: count_text(one.timers) if one.timers else ""),
+        OperatorColumn("in", 1, lambda one: count_text(one.records_in) if one.kind != "source" else ""),
+        OperatorColumn("out", 7, lambda one: count_text(one.records_out) if one.kind != "sink" else ""),
+        OperatorColumn("per second", 4, lambda one: rate_text(one.rate).removesuffix("/s")),
+        OperatorColumn("busy", 5, busy, busy_style),
+        OperatorColumn("event time", 2, _event_time, to_right=False),
+        OperatorColumn("behind", 6, lambda one: duration_text(one.behind_ms) if one.behind_ms else ""),
+        *(OperatorColumn(name, 3, watermark(name)) for name in identifiers),
+        OperatorColumn("held", 8, lambda one: count_text(one.held), alarm("yellow", lambda one: one.held)),
+        OperatorColumn("late", 9, lambda one: count_text(one.late), alarm("yellow", lambda one: one.late)),
+        OperatorColumn("errors", 0, lambda one: count_text(one.errors), alarm("bold red", lambda one: one.errors)),
+        OperatorColumn("state", 10, lambda one: bytes_text(one.state_bytes) if one.state_bytes else ""),
+        OperatorColumn("keys", 11, lambda one: count_text(one.keys) if one.keys else ""),
+        OperatorColumn("timers", 12, lambda one: count_text(one.timers) if one.timers else ""),
     ]
     return [column for column in columns if any(column.cell(one) not in ("", "0") for one in summary.operators)]
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dsv2.jobs.summary import JobSummary, OperatorSummary
-from dsv2.views.terminal.facts import Column, columns_of, facts_of
+from dsv2.views.terminal.facts import OperatorColumn, columns_of, facts_of
 from dsv2.views.terminal.texts import can_show_blocks, duration_text
 
 if TYPE_CHECKING:
@@ -116,7 +116,9 @@ def _chosen(summary: JobSummary, lines: int) -> tuple[Sequence[OperatorSummary],
     return [operators[number] for number in sorted(numbers)], len(operators) - len(numbers)
 
 
-def _fitting(columns: Iterable[Column], rows: Sequence[OperatorSummary], room: int) -> list[tuple[Column, int]]:
+def _fitting(
+    columns: Iterable[OperatorColumn], rows: Sequence[OperatorSummary], room: int
+) -> list[tuple[OperatorColumn, int]]:
     """The columns for which there is room, with their widths."""
     widths = [
         (column, max(cell_len(column.header), *(cell_len(column.cell(row)) for row in rows))) for column in columns
@@ -126,7 +128,7 @@ def _fitting(columns: Iterable[Column], rows: Sequence[OperatorSummary], room: i
     return widths
 
 
-def _aligned(column: Column, text: str, width: int) -> str:
+def _aligned(column: OperatorColumn, text: str, width: int) -> str:
     missing = " " * (width - cell_len(text))
     return missing + text if column.to_right else text + missing
 

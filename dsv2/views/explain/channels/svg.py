@@ -9,8 +9,8 @@ from typing import TypeAlias
 from dsv2.base.printable import printable
 from dsv2.views.explain.channels.model import ChannelsView, EdgeChannels, Mark, OperatorChannels, shown_subtasks
 from dsv2.views.explain.channels.text import to_text
-from dsv2.views.explain.edge_lines import Column, routed
-from dsv2.views.explain.layout import Layout, Point, Size, lay_out
+from dsv2.views.explain.edge_lines import BoxColumn, routed
+from dsv2.views.explain.layout import GraphLayout, Point, Size, lay_out
 from dsv2.views.explain.stack import Card, Stack, links, stacked
 from dsv2.views.explain.svg_parts import LINE, PAD, card, cut, svg_document, width_of, wrapped, xml_text
 
@@ -35,7 +35,7 @@ _Ends: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Box:
+class _SubtaskBox:
     """The subtasks of a chain.
 
     Attributes:
@@ -54,11 +54,11 @@ class _Box:
     width: float
     height: float
 
-    def column(self, subtask: int, place: Point) -> Column:
+    def column(self, subtask: int, place: Point) -> BoxColumn:
         """The ends of channels at a subtask of the box at a place."""
         left, top, bottom = place[0] + self.columns[subtask], place[1], place[1] + self.height
         middles = self.stack.middles(top + PAD)
-        return Column(left, self.card, top + PAD, bottom - PAD, left + self.card, bottom, _TURNS, middles)
+        return BoxColumn(left, self.card, top + PAD, bottom - PAD, left + self.card, bottom, _TURNS, middles)
 
 
 def to_svg(view: ChannelsView) -> str:
@@ -97,7 +97,7 @@ def to_svg(view: ChannelsView) -> str:
     return svg_document(width, height, view.title, to_text(view), parts, style=_CHANNELS)
 
 
-def _box(view: ChannelsView, chain: Sequence[OperatorChannels]) -> _Box:
+def _box(view: ChannelsView, chain: Sequence[OperatorChannels]) -> _SubtaskBox:
     lines = {one.operator.id: [line for role in one.roles for line in wrapped(role, _MOST, 12)] for one in chain}
     stack = stacked([one.operator for one in chain], [edge.edge for edge in view.edges], lines)
     subtasks, hidden = shown_subtasks(chain[0].operator.parallelism)
@@ -114,17 +114,17 @@ def _box(view: ChannelsView, chain: Sequence[OperatorChannels]) -> _Box:
     labels = [width_of(one.label, 11) for one in exchanges if lines.keys() & {one.edge.source, one.edge.target}]
     width = max(inner, *labels, 0)
     columns = {number: column + (width - inner) / 2 for number, column in columns.items()}
-    return _Box(stack, card, columns, hidden, width, stack.height + 2 * PAD)
+    return _SubtaskBox(stack, card, columns, hidden, width, stack.height + 2 * PAD)
 
 
-def _background(box: _Box, place: Point) -> str:
+def _background(box: _SubtaskBox, place: Point) -> str:
     return (
         f'<rect class="box" x="{place[0]:.1f}" y="{place[1]:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" '
         f'rx="8"/>'
     )
 
 
-def _subtasks(view: ChannelsView, box: _Box, place: Point) -> Iterator[str]:
+def _subtasks(view: ChannelsView, box: _SubtaskBox, place: Point) -> Iterator[str]:
     x, y = place
     marks = {(edge.edge.source, edge.edge.target): edge for edge in view.edges if edge.edge.chained}
     for number, column in box.columns.items():
@@ -155,7 +155,7 @@ def _card(shown: OperatorChannels, one: Card, subtask: int, place: Point, width:
 
 
 def _edges(
-    boxes: Mapping[int, _Box], edges: Sequence[EdgeChannels], ends: Sequence[_Ends], layout: Layout
+    boxes: Mapping[int, _SubtaskBox], edges: Sequence[EdgeChannels], ends: Sequence[_Ends], layout: GraphLayout
 ) -> Iterator[str]:
     """Draw the channels, those that carry the watermark above the others."""
     columns = {
@@ -180,7 +180,7 @@ def _edges(
 
 
 def _labels(
-    boxes: Mapping[int, _Box], edges: Sequence[EdgeChannels], ends: Sequence[_Ends], layout: Layout
+    boxes: Mapping[int, _SubtaskBox], edges: Sequence[EdgeChannels], ends: Sequence[_Ends], layout: GraphLayout
 ) -> Iterator[str]:
     """Draw the labels of edges at the end where there is no other one, otherwise below the chain that they leave."""
     for head in boxes:
@@ -201,7 +201,7 @@ def _labels(
             line += 1
 
 
-def _label(text: str, box: _Box, place: Point, down: float) -> str:
+def _label(text: str, box: _SubtaskBox, place: Point, down: float) -> str:
     x, y = place[0] + box.width / 2, place[1] + down
     shown = cut(printable(text), max(box.width, _MOST), 11)
     return f'<text class="on-edge" x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{xml_text(shown)}</text>'
