@@ -196,7 +196,7 @@ class UserFunctionError(JobError):
         """Return the error of the record at ``position``."""
         return self._with(position=position)
 
-    def with_ways_out(self, ways_out: str) -> UserFunctionError:
+    def with_remedies(self, ways_out: str) -> UserFunctionError:
         """Return the error with the ways to continue the job."""
         return self._with(ways_out=ways_out)
 

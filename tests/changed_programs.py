@@ -32,7 +32,7 @@ from dsv2.state import StateDeclaration, StateDeclarations, ValueStateDeclaratio
 from dsv2.testing import ManualClock, Stop, TestSource
 from dsv2.watermark import WatermarkDeclaration, new_builder
 from tests.durations import ms
-from tests.windows import Told
+from tests.windows import WindowRecorder
 
 __all__ = (
     "COUNT",
@@ -264,7 +264,7 @@ def two_outputs(env: Any, stream: Any, program: Program) -> Any:
 def windows(env: Any, stream: Any, program: Program) -> Any:
     generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_uid("timed")
-    return timed.key_by(by_five).process(window(WindowStrategy.tumbling(ms(20)), Told()))
+    return timed.key_by(by_five).process(window(WindowStrategy.tumbling(ms(20)), WindowRecorder()))
 
 
 def union(env: Any, stream: Any, program: Program, *added: int) -> Any:
@@ -280,7 +280,7 @@ def longer_union(env: Any, stream: Any, program: Program) -> Any:
 def longer_windows(env: Any, stream: Any, program: Program) -> Any:
     generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_uid("timed")
-    return timed.key_by(by_five).process(window(WindowStrategy.tumbling(ms(30)), Told()))
+    return timed.key_by(by_five).process(window(WindowStrategy.tumbling(ms(30)), WindowRecorder()))
 
 
 def aggregates(kind: type, *, windowed: bool = False, **parts: Part) -> Callable[[Any, Any, Program], Any]:

@@ -35,7 +35,7 @@ from tests.golden_functions import (
     told,
 )
 from tests.spans import Item, Spans
-from tests.windows import Told, ToldOfState
+from tests.windows import StatefulWindowRecorder, WindowRecorder
 
 __all__ = ("GOLDEN", "READ", "RECORDS", "SPANS", "record", "run")
 
@@ -113,12 +113,15 @@ class _Job:
 
     def add_windows(self) -> None:
         for uid, function in (
-            ("windows", window(WindowStrategy.sliding(ms(30), ms(10)), Told())),
-            ("window states", window(WindowStrategy.tumbling(ms(50)), ToldOfState())),
+            ("windows", window(WindowStrategy.sliding(ms(30), ms(10)), WindowRecorder())),
+            ("window states", window(WindowStrategy.tumbling(ms(50)), StatefulWindowRecorder())),
             ("sessions", reduce(WindowStrategy.session(ms(8)), max)),
-            ("count windows", window(WindowStrategy.count(5), Told())),
+            ("count windows", window(WindowStrategy.count(5), WindowRecorder())),
             ("fired", aggregate(WindowStrategy.global_().with_trigger(CountTrigger(4)), _COUNT)),
-            ("purged", window(WindowStrategy.tumbling(ms(50)).with_trigger(DeltaTrigger(20, distance)), Told())),
+            (
+                "purged",
+                window(WindowStrategy.tumbling(ms(50)).with_trigger(DeltaTrigger(20, distance)), WindowRecorder()),
+            ),
         ):
             self._end(self._keyed_times.process(function), uid)
 

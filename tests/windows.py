@@ -36,10 +36,10 @@ __all__ = (
     "EVENT_TIME",
     "Event",
     "FlinkGenerator",
-    "Told",
-    "ToldOfState",
-    "ToldOfTwo",
-    "ToldTwice",
+    "WindowRecorder",
+    "StatefulWindowRecorder",
+    "TwoInputWindowRecorder",
+    "TwoOutputWindowRecorder",
     "WindowDriver",
     "key_of",
 )
@@ -76,7 +76,7 @@ class FlinkGenerator(OneInputStreamProcessFunction[T, T], Generic[T]):
             ctx.non_partitioned_context.watermark_manager.emit_watermark(EVENT_TIME.new_watermark(watermark))
 
 
-class Told(OneInputWindowStreamProcessFunction[Any, Event]):
+class WindowRecorder(OneInputWindowStreamProcessFunction[Any, Event]):
     """Emits every trigger, every removal and late records. With ``of_records`` it also emits records as they arrive."""
 
     def __init__(self, of_records: bool = False) -> None:
@@ -105,7 +105,7 @@ class Told(OneInputWindowStreamProcessFunction[Any, Event]):
         output.collect(("late", ctx.state_manager.current_key, record))
 
 
-class ToldOfTwo(TwoInputNonBroadcastWindowStreamProcessFunction[Any, Any, Event]):
+class TwoInputWindowRecorder(TwoInputNonBroadcastWindowStreamProcessFunction[Any, Any, Event]):
     """Emits every trigger, every removal and late records."""
 
     def on_trigger(
@@ -127,7 +127,7 @@ class ToldOfTwo(TwoInputNonBroadcastWindowStreamProcessFunction[Any, Any, Event]
         output.collect(("late2", ctx.state_manager.current_key, record))
 
 
-class ToldTwice(TwoOutputWindowStreamProcessFunction[Any, Event, Event]):
+class TwoOutputWindowRecorder(TwoOutputWindowStreamProcessFunction[Any, Event, Event]):
     """Emits every trigger, and to the second output every removal and late records."""
 
     def on_trigger(
@@ -160,7 +160,7 @@ class ToldTwice(TwoOutputWindowStreamProcessFunction[Any, Event, Event]):
         second_output.collect(("late", ctx.state_manager.current_key, record))
 
 
-class ToldOfState(Told):
+class StatefulWindowRecorder(WindowRecorder):
     """Emits the same, but keeps the records in a state of the window."""
 
     RECORDS = StateDeclarations.list_state("records", object)

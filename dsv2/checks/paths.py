@@ -19,18 +19,18 @@ def is_remote(path: str | PathLike[str]) -> bool:
     return scheme is not None and scheme[1] != "file"
 
 
-def local_folder(path: str | PathLike[str], way_out: str) -> LocalFolder:
+def local_folder(path: str | PathLike[str], remedy: str) -> LocalFolder:
     """Open a folder on the local disk.
 
     Args:
         path: A path, or a URI with the scheme ``file``, which is not unescaped, as in Spark.
-        way_out: How to use a path on another file system, for the error.
+        remedy: How to use a path on another file system, for the error.
 
     Raises:
         ConfigurationError: ``path`` is on another file system.
     """
     if is_remote(path):
-        raise ConfigurationError(f"{fspath(path)} is not on the local disk. {way_out}")
+        raise ConfigurationError(f"{fspath(path)} is not on the local disk. {remedy}")
     uri = _FILE.fullmatch(fspath(path))
     folder = os.path.abspath(path if uri is None else uri[1])
     existing = folder

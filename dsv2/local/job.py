@@ -15,7 +15,7 @@ from dsv2.local.savepoints import take
 from dsv2.local.start import JobStart
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.report.base_job import ThreadJob
-from dsv2.runtime.report.remedies import TO_TRACE, with_ways_out
+from dsv2.runtime.report.remedies import TO_TRACE, with_remedies
 from dsv2.savepoint.metadata import Origin
 from dsv2.savepoint.writer import check_unused
 from dsv2.views.notebook import NotebookHandle
@@ -44,8 +44,8 @@ class LocalJob(ThreadJob, NotebookHandle):
             self._stopped = self._execution.run()
             self._execution.warn_of_missed_skips()
         except UserFunctionError as error:
-            to_name_it = "" if self._plan.traces else TO_TRACE
-            self._failure = with_ways_out(error, self._plan, self._execution.ranges_read(), to_name_it)
+            hint = "" if self._plan.traces else TO_TRACE
+            self._failure = with_remedies(error, self._plan, self._execution.ranges_read(), hint)
             self._failure.__cause__ = error.__cause__
         except Dsv2Error as error:
             self._failure = error

@@ -18,7 +18,7 @@ from dsv2.jobs.progress import JobProgress
 from dsv2.runtime.report.base_job import ThreadJob
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
-from dsv2.runtime.report.remedies import TO_TRACE, with_ways_out
+from dsv2.runtime.report.remedies import TO_TRACE, with_remedies
 from dsv2.views.notebook import NotebookHandle
 from runtime_spark.checkpoint.dead_letters import letters_in
 from runtime_spark.frames.failures import job_failure
@@ -102,7 +102,7 @@ class BatchJob(ThreadJob, NotebookHandle):
         failure = job_failure(error, self._plan.job_name, self._writer.tasks)
         if not isinstance(failure, UserFunctionError):
             return failure
-        return with_ways_out(failure, self._plan, [], "" if self._plan.traces else TO_TRACE)
+        return with_remedies(failure, self._plan, [], "" if self._plan.traces else TO_TRACE)
 
     @property
     def progress(self) -> JobProgress:

@@ -24,7 +24,7 @@ from dsv2.runtime.report.base_job import BaseJob
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.job_waiting import Waiting
-from dsv2.runtime.report.remedies import with_ways_out
+from dsv2.runtime.report.remedies import with_remedies
 from dsv2.sources import BaseSource, IndexedSource
 from dsv2.views.notebook import NotebookHandle
 from runtime_spark.checkpoint.checkpoint import Checkpoint
@@ -151,7 +151,7 @@ class StreamingJob(BaseJob, NotebookHandle):
             self._publisher.prepared(batch_id)
         except Exception as error:
             if not self._cancelled:
-                self._failure = self._with_ways_out(self._failure_of(error), batch_id)
+                self._failure = self._with_remedies(self._failure_of(error), batch_id)
             raise
         self._note(batch_id, [report for report in written if "uid" in report])
         if self._reports.all_ended() or (self._only_available and self._is_exhausted()):
@@ -347,7 +347,7 @@ class StreamingJob(BaseJob, NotebookHandle):
             return CorruptDataError(f"The savepoint {restored}: {failure}")
         return failure
 
-    def _with_ways_out(self, failure: Dsv2Error, batch_id: int) -> Dsv2Error:
+    def _with_remedies(self, failure: Dsv2Error, batch_id: int) -> Dsv2Error:
         if not isinstance(failure, UserFunctionError):
             return failure
         is_traced = self._plan.traces or batch_id == self._checkpoint.traced_batch
@@ -356,7 +356,7 @@ class StreamingJob(BaseJob, NotebookHandle):
             ranges = self._checkpoint.ranges_read(batch_id)
         except Exception:  # the failure itself is more important
             ranges = []
-        return with_ways_out(failure, self._plan, ranges, "" if is_traced else _TO_NAME_THE_RECORD)
+        return with_remedies(failure, self._plan, ranges, "" if is_traced else _TO_NAME_THE_RECORD)
 
     def _unprocessed(self) -> Dsv2Error | None:
         """Return the error of a job whose input has ended before all records were processed, or None."""

@@ -71,12 +71,12 @@ def shared_folder(spark: SparkSession, path: str) -> LocalFolder:
     Raises:
         ConfigurationError: ``path`` is on another file system, or the server does not see the files of this program.
     """
-    way_out = f"On Spark Connect, use to_dataframe(...).write instead, or {_CLASSIC}."
-    folder = local_folder(path, way_out)
+    remedy = f"On Spark Connect, use to_dataframe(...).write instead, or {_CLASSIC}."
+    folder = local_folder(path, remedy)
     if not _sees(spark, path, folder.path):
         raise ConfigurationError(
             f"The server of Spark Connect does not see the files of this program in {path}. Choose a folder that both "
-            f"have mounted at the same path. {way_out}"
+            f"have mounted at the same path. {remedy}"
         )
     return folder
 

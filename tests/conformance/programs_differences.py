@@ -25,7 +25,7 @@ from tests.conformance.programs_lifecycle import Diary, diaries
 from tests.conformance.timing import END_OF_TIME, per_event
 from tests.conformance.watermarks import Recorder, Sender, among, values
 from tests.durations import ms
-from tests.windows import FlinkGenerator, Told, ToldOfTwo
+from tests.windows import FlinkGenerator, TwoInputWindowRecorder, WindowRecorder
 
 __all__ = ("PROGRAMS",)
 
@@ -140,7 +140,7 @@ class WindowsBehindTimers(Program):
     def build(self, p: Pipeline) -> None:
         timed = in_order(p, 1, 9, 12, 25).process(FlinkGenerator(itself)).with_parallelism(1)
         reminded = timed.key_by(one_key).process(Remind())
-        p.collect(reminded.key_by(one_key).process(window(TEN, Told())))
+        p.collect(reminded.key_by(one_key).process(window(TEN, WindowRecorder())))
 
     def check(self, run: Run) -> None:
         spans = ((0, 10, (1, 9)), (10, 20, (12,)), (20, 30, (25,)))
@@ -157,7 +157,7 @@ class ShortPeriodicInput(Program):
     def build(self, p: Pipeline) -> None:
         generator = EventTimeExtension.new_watermark_generator_builder(itself).build_as_process_function()
         timed = p.source(NUMBERS).process(generator)
-        p.collect(timed.key_by(mod3).process(window(WindowStrategy.tumbling(ms(100)), Told())), "windows")
+        p.collect(timed.key_by(mod3).process(window(WindowStrategy.tumbling(ms(100)), WindowRecorder())), "windows")
         p.collect(timed.key_by(mod3).process(TheEnd()), "end")
 
     def check(self, run: Run) -> None:
@@ -226,7 +226,7 @@ class HooksOfWindowFunctions(Program):
         assert all(events == ["open", "heard-1", "end", "close"] for events in noted.values())
 
 
-class Counting(Told):
+class Counting(WindowRecorder):
     """Counts how often it fires."""
 
     def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
@@ -256,7 +256,7 @@ class LateForOneSide(Program):
             for times in ((15, 2), (1, 12, 15))
         )
         strategy = WindowStrategy.tumbling(ms(10), allowed_lateness=ms(50))
-        p.collect(left.connect_and_process(right, window(strategy, ToldOfTwo())))
+        p.collect(left.connect_and_process(right, window(strategy, TwoInputWindowRecorder())))
 
     def check(self, run: Run) -> None:
         fired = [event[4:] for event in run.out() if event[:4] == ("trigger", 0, 0, 10)]

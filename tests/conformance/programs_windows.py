@@ -27,7 +27,7 @@ from dsv2.state import StateDeclaration, StateDeclarations, aggregate_of
 from tests.conformance.functions import Stamped, parity
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.durations import ms
-from tests.windows import Event, FlinkGenerator, Told, ToldOfTwo
+from tests.windows import Event, FlinkGenerator, TwoInputWindowRecorder, WindowRecorder
 
 __all__ = ("PROGRAMS",)
 
@@ -71,10 +71,16 @@ class OneInputWindows(Program):
     def build(self, p: Pipeline) -> None:
         timed = p.source(ELEMENTS).process(FlinkGenerator(seconds))
         keyed = timed.key_by(parity)
-        p.collect(keyed.process(window(WindowStrategy.global_(), Told())), "global")
-        p.collect(keyed.process(window(TEN_SECONDS, Told())), "tumbling")
-        p.collect(keyed.process(window(WindowStrategy.sliding(ms(10 * SECOND), ms(SECOND)), Told())), "sliding")
-        p.collect(timed.global_().process(window(WindowStrategy.tumbling(ms(5 * SECOND)), Told())), "global stream")
+        p.collect(keyed.process(window(WindowStrategy.global_(), WindowRecorder())), "global")
+        p.collect(keyed.process(window(TEN_SECONDS, WindowRecorder())), "tumbling")
+        p.collect(
+            keyed.process(window(WindowStrategy.sliding(ms(10 * SECOND), ms(SECOND)), WindowRecorder())),
+            "sliding",
+        )
+        p.collect(
+            timed.global_().process(window(WindowStrategy.tumbling(ms(5 * SECOND)), WindowRecorder())),
+            "global stream",
+        )
 
     def check(self, run: Run) -> None:
         assert fired(run.out("global")) == [(key, -1, -1, [n for n in ELEMENTS if n % 2 == key]) for key in (0, 1)]
@@ -96,7 +102,7 @@ class SessionWindows(Program):
 
     def build(self, p: Pipeline) -> None:
         timed = p.source(ELEMENTS).process(FlinkGenerator(with_breaks))
-        p.collect(timed.key_by(one_key).process(window(WindowStrategy.session(ms(3 * SECOND)), Told())))
+        p.collect(timed.key_by(one_key).process(window(WindowStrategy.session(ms(3 * SECOND)), WindowRecorder())))
 
     def check(self, run: Run) -> None:
         firsts = range(0, 20, 5)
@@ -140,13 +146,16 @@ class TwoInputWindows(Program):
     def build(self, p: Pipeline) -> None:
         left, right = (p.source(ELEMENTS).process(FlinkGenerator(seconds)) for _ in range(2))
         keyed, other = left.key_by(parity), right.key_by(parity)
-        p.collect(keyed.connect_and_process(other, window(TEN_SECONDS, ToldOfTwo())), "tumbling")
+        p.collect(keyed.connect_and_process(other, window(TEN_SECONDS, TwoInputWindowRecorder())), "tumbling")
         p.collect(
-            keyed.connect_and_process(other, window(WindowStrategy.session(ms(2 * SECOND)), ToldOfTwo())), "session"
+            keyed.connect_and_process(other, window(WindowStrategy.session(ms(2 * SECOND)), TwoInputWindowRecorder())),
+            "session",
         )
-        both = left.global_().connect_and_process(right.global_(), window(WindowStrategy.global_(), ToldOfTwo()))
+        both = left.global_().connect_and_process(
+            right.global_(), window(WindowStrategy.global_(), TwoInputWindowRecorder())
+        )
         p.collect(both, "global")
-        kept = keyed.connect_and_process(other, window(TEN_SECONDS, ToldOfTwo()), second_part)
+        kept = keyed.connect_and_process(other, window(TEN_SECONDS, TwoInputWindowRecorder()), second_part)
         p.collect(kept.process(with_key), "kept")
 
     def check(self, run: Run) -> None:
@@ -266,7 +275,7 @@ class Observed(Program):
 
     def build(self, p: Pipeline) -> None:
         timed = one_channel(p, self).process(FlinkGenerator(itself)).with_parallelism(1)
-        p.collect(timed.key_by(one_key).process(window(self.strategy, Told(self.of_records))))
+        p.collect(timed.key_by(one_key).process(window(self.strategy, WindowRecorder(self.of_records))))
 
     def check(self, run: Run) -> None:
         run.expect(*self.events)
@@ -346,7 +355,7 @@ class WindowsBehindWindows(Program):
         timed = one_channel(p, self).process(FlinkGenerator(itself)).with_parallelism(1)
         strategy, total = WindowStrategy.tumbling(ms(10)), aggregate_of(int, add, int)
         sums = timed.key_by(one_key).process(aggregate(strategy, total))
-        p.collect(sums.key_by(one_key).process(window(strategy, Told())))
+        p.collect(sums.key_by(one_key).process(window(strategy, WindowRecorder())))
 
     def check(self, run: Run) -> None:
         firsts = (trigger(0, 10, 3), clear(0, 10), trigger(10, 20, 12), clear(10, 20))
@@ -383,7 +392,7 @@ class OwnGenerator(Program):
         mine = one_channel(p, self)
         builder = EventTimeExtension.new_watermark_generator_builder(itself).per_event_watermark()
         timed = mine.process(builder.build_as_process_function()).with_parallelism(1)
-        p.collect(timed.key_by(one_key).process(window(WindowStrategy.tumbling(ms(10)), Told())))
+        p.collect(timed.key_by(one_key).process(window(WindowStrategy.tumbling(ms(10)), WindowRecorder())))
 
     def check(self, run: Run) -> None:
         run.expect(trigger(0, 10, 9, 9), clear(0, 10), late(8), trigger(10, 20, 19, 10), clear(10, 20))
@@ -399,7 +408,7 @@ class GlobalWindowWithoutKeys(Program):
 
     def build(self, p: Pipeline) -> None:
         timed = one_channel(p, self).process(FlinkGenerator(itself)).with_parallelism(1)
-        p.collect(timed.process(window(WindowStrategy.global_(), Told())).with_parallelism(1))
+        p.collect(timed.process(window(WindowStrategy.global_(), WindowRecorder())).with_parallelism(1))
 
     def check(self, run: Run) -> None:
         assert run.out() == [trigger(-1, -1, 1, 2, 8), clear(-1, -1)]
@@ -418,7 +427,7 @@ class TwoInputsOfOneChannel(Program):
             for times in (self.LEFT, self.RIGHT)
         )
         both = left.key_by(one_key).connect_and_process(
-            right.key_by(one_key), window(WindowStrategy.tumbling(ms(10)), ToldOfTwo())
+            right.key_by(one_key), window(WindowStrategy.tumbling(ms(10)), TwoInputWindowRecorder())
         )
         p.collect(both)
 

@@ -44,7 +44,7 @@ class Slow:
 
 
 class SlowWindows:
-    """The windows of all keys of a function that emits its calls: ``Told``, or ``ToldOfTwo`` for two inputs."""
+    """The windows of all keys of a function that emits its calls: ``WindowRecorder``, or ``TwoInputWindowRecorder``."""
 
     def __init__(self, strategy: WindowStrategy, inputs: int = 1) -> None:
         self._strategy: Any = strategy

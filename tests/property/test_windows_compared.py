@@ -26,7 +26,13 @@ from tests.durations import ms
 from tests.oracles.windows import SlowWindows, Stamped
 from tests.profiles import examples
 from tests.strategies import long_lists
-from tests.windows import Told, ToldOfState, ToldOfTwo, ToldTwice, WindowDriver
+from tests.windows import (
+    StatefulWindowRecorder,
+    TwoInputWindowRecorder,
+    TwoOutputWindowRecorder,
+    WindowDriver,
+    WindowRecorder,
+)
 
 Step: TypeAlias = tuple[str, int, Any]
 """A kind of event, its channel, and its details."""
@@ -87,10 +93,10 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
-    "one input": Shape(lambda strategy: window(strategy, Told())),
-    "window state": Shape(lambda strategy: window(strategy, ToldOfState())),
-    "two inputs": Shape(lambda strategy: window(strategy, ToldOfTwo()), inputs=2),
-    "two outputs": Shape(lambda strategy: window(strategy, ToldTwice()), second=("clear", "late")),
+    "one input": Shape(lambda strategy: window(strategy, WindowRecorder())),
+    "window state": Shape(lambda strategy: window(strategy, StatefulWindowRecorder())),
+    "two inputs": Shape(lambda strategy: window(strategy, TwoInputWindowRecorder()), inputs=2),
+    "two outputs": Shape(lambda strategy: window(strategy, TwoOutputWindowRecorder()), second=("clear", "late")),
 }
 
 

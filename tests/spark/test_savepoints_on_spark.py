@@ -26,7 +26,7 @@ from runtime_spark import SparkRuntime, StateKey, StateLayout, create_savepoint
 from tests.durations import ms
 from tests.spans import Item, Spans
 from tests.support import wait_until
-from tests.windows import Told
+from tests.windows import WindowRecorder
 
 KEY = StateKey(b"k" * 32)
 ENDS = {"a": 140, "b": 67, "c": 133}
@@ -145,7 +145,7 @@ def build(env: ExecutionEnvironment, parallelism: Parallelism, per_batch: int | 
     by_letter = timed.key_by(letter_of)
     spans = env.from_source(Spans(ENDS, limit=per_batch)).with_uid("spans").with_parallelism(parallelism.spans)
     gaps = by_letter.process(Gaps()).with_uid("gaps").with_parallelism(parallelism.gaps)
-    told = by_letter.process(window(WindowStrategy.tumbling(ms(700)), Told())).with_uid("windows")
+    told = by_letter.process(window(WindowStrategy.tumbling(ms(700)), WindowRecorder())).with_uid("windows")
     both = by_letter.connect_and_process(spans.key_by(span_of), Both()).with_uid("both")
     return gaps, told.with_parallelism(parallelism.windows), both.with_parallelism(parallelism.both)
 

@@ -55,7 +55,7 @@ NOT_COMPLETE = "If no sink has received records of that micro-batch, you can als
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "way_out"),
+    ("name", "text", "remedy"),
     [
         ("offsets/5", "", NOT_COMPLETE),
         ("offsets/5", "v1", NOT_COMPLETE),
@@ -78,7 +78,7 @@ NOT_COMPLETE = "If no sink has received records of that micro-batch, you can als
         ("metadata", None, 'write {"id":"<any UUID>"} into it'),
     ],
 )
-def test_damaged_file_is_named_with_a_remedy(tmp_path: Path, name: str, text: str | None, way_out: str) -> None:
+def test_damaged_file_is_named_with_a_remedy(tmp_path: Path, name: str, text: str | None, remedy: str) -> None:
     folder = checkpoint_with(tmp_path, 6, 5)
     if text is None:
         folder.delete(name)
@@ -87,7 +87,7 @@ def test_damaged_file_is_named_with_a_remedy(tmp_path: Path, name: str, text: st
     with pytest.raises(CorruptDataError) as refused:
         beginning_of(folder)
     assert str(refused.value).startswith(f"{tmp_path}/{name} is ")
-    assert way_out in str(refused.value)
+    assert remedy in str(refused.value)
 
 
 def test_invalid_utf8_is_damage(tmp_path: Path) -> None:

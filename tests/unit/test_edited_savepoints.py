@@ -32,7 +32,7 @@ from dsv2.testing import ManualClock, Stop, TestSource
 from tests.counting import COUNT, REST, SEEN, Counting, counting, counts_of, results_of, run, tens
 from tests.durations import ms
 from tests.spans import Spans
-from tests.windows import Told, ToldOfState
+from tests.windows import StatefulWindowRecorder, WindowRecorder
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_keys_are_filtered_with_their_timers(savepoint: Savepoint, tmp_path: Pat
 def windowed(stream: Any, told: Any = None) -> Any:
     generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_uid("g")
-    return timed.key_by(tens).process(window(WindowStrategy.tumbling(ms(100)), told or Told())).with_uid("f")
+    return timed.key_by(tens).process(window(WindowStrategy.tumbling(ms(100)), told or WindowRecorder())).with_uid("f")
 
 
 def test_windows_follow_their_operator_and_their_keys(tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ def test_source_that_has_ended_keeps_its_position(tmp_path: Path) -> None:
 
 
 def test_window_states_are_refused_by_name(tmp_path: Path) -> None:
-    job, _ = run([1, Stop(), 210], lambda stream: windowed(stream, ToldOfState()))
+    job, _ = run([1, Stop(), 210], lambda stream: windowed(stream, StatefulWindowRecorder()))
     editor = Savepoint.open(job.savepoint(tmp_path / "a")).edit()
     assert editor.operators == {"f": (), "g": (), "in": ()}
     with pytest.raises(ConfigurationError, match="is kept in windows"):

@@ -29,7 +29,7 @@ from dsv2.testing import ManualClock, Stop, TestSource
 from tests.durations import ms
 from tests.profiles import nightly
 from tests.support import wait_until
-from tests.windows import Told
+from tests.windows import WindowRecorder
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 SEEN = StateDeclarations.list_state_builder("seen", int).redistribute_by(RedistributionStrategy.SPLIT).build()
@@ -105,7 +105,9 @@ def holding(stream: Any, parallelism: int) -> Any:
 def windows(stream: Any, parallelism: int) -> Any:
     generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_uid("g").with_parallelism(parallelism)
-    windowed = timed.key_by(lambda number: number % 10).process(window(WindowStrategy.tumbling(ms(20)), Told()))
+    windowed = timed.key_by(lambda number: number % 10).process(
+        window(WindowStrategy.tumbling(ms(20)), WindowRecorder())
+    )
     return windowed.with_uid("f").with_parallelism(parallelism)
 
 
@@ -329,7 +331,7 @@ def test_key_that_a_sample_shows_to_have_changed_is_refused(tmp_path: Path) -> N
 
 def test_open_windows_without_keys_stay_in_their_subtasks(tmp_path: Path) -> None:
     def windows_of_all(stream: Any, parallelism: int) -> Any:
-        windowed = stream.shuffle().process(window(WindowStrategy.global_(), Told())).with_uid("f")
+        windowed = stream.shuffle().process(window(WindowStrategy.global_(), WindowRecorder())).with_uid("f")
         return windowed.with_parallelism(parallelism)
 
     Program(range(40), windows_of_all).run(stop=20, parallelism=2).savepoint(tmp_path / "a")

@@ -22,7 +22,7 @@ from dsv2.sinks import CollectSink
 from dsv2.state import aggregate_of
 from dsv2.testing import ManualClock, Stop, TestSource
 from tests.durations import ms
-from tests.windows import Told, ToldOfState, ToldOfTwo
+from tests.windows import StatefulWindowRecorder, TwoInputWindowRecorder, WindowRecorder
 
 
 class Trade(NamedTuple):
@@ -78,7 +78,7 @@ DETAIL: Any = aggregate_of(
     ("build", "expected"),
     [
         (
-            of_windows(WindowStrategy.tumbling(ms(10)), Told()),
+            of_windows(WindowStrategy.tumbling(ms(10)), WindowRecorder()),
             [("a", 0, None, A1), ("a", 10, None, A12), ("a", 10, None, A15), ("b", 0, None, B3)],
         ),
         (
@@ -93,7 +93,7 @@ DETAIL: Any = aggregate_of(
             of_windows(WindowStrategy.session(ms(5)), max, reduce),
             [("a", 1, 6, A1), ("a", 12, 20, A15), ("b", 3, 8, B3)],
         ),
-        (of_windows(WindowStrategy.count(2), Told()), [("a", 0, None, A15), ("b", 0, None, B3)]),
+        (of_windows(WindowStrategy.count(2), WindowRecorder()), [("a", 0, None, A15), ("b", 0, None, B3)]),
         (of_windows(WindowStrategy.global_(), COUNT, aggregate), [("a", -1, None, 3), ("b", -1, None, 1)]),
     ],
     ids=["records", "accumulators", "dicts", "sessions", "count", "global"],
@@ -128,7 +128,7 @@ def test_contents_of_declared_aggregates(tmp_path: Path, select: Any) -> None:
 
 def test_contents_of_windows_of_two_inputs(tmp_path: Path) -> None:
     strategy = WindowStrategy.tumbling(ms(10))
-    build = lambda first, second: first.connect_and_process(second, window(strategy, ToldOfTwo()))  # noqa: E731
+    build = lambda first, second: first.connect_and_process(second, window(strategy, TwoInputWindowRecorder()))  # noqa: E731
     rows = rows_of(savepoint_of(build, tmp_path, TRADES[:2]).contents("f"))
     assert [(row["key"], row["window"], row["side"], row["value"]) for row in rows] == [
         ("a", 0, "first", A1),
@@ -139,7 +139,7 @@ def test_contents_of_windows_of_two_inputs(tmp_path: Path) -> None:
 
 
 def test_states_of_windows(tmp_path: Path) -> None:
-    savepoint = savepoint_of(of_windows(WindowStrategy.tumbling(ms(10)), ToldOfState(True)), tmp_path)
+    savepoint = savepoint_of(of_windows(WindowStrategy.tumbling(ms(10)), StatefulWindowRecorder(True)), tmp_path)
     assert savepoint.operators["f"] == ()
     assert rows_of(savepoint.state("f", "records")) == [
         {"key": "a", "window": 0, "value": [A1]},
@@ -190,7 +190,7 @@ def test_other_operators_have_no_contents(tmp_path: Path) -> None:
 
 
 def test_contents_without_rows(tmp_path: Path) -> None:
-    savepoint = savepoint_of(of_windows(WindowStrategy.tumbling(ms(10)), Told()), tmp_path, [])
+    savepoint = savepoint_of(of_windows(WindowStrategy.tumbling(ms(10)), WindowRecorder()), tmp_path, [])
     assert savepoint.contents("f").to_arrow().num_rows == 0
 
 

@@ -248,7 +248,7 @@ def test_reader_that_has_ended_leaves_its_letters_to_another_one() -> None:
     readers = Readers(2, ManualClock(0), DataclassSerializer(Part), before)
     readers.replay(ReplayedValue(f"{subtask}.0.a", subtask, "a", 0, b"") for subtask in (0, 1, 0))
     assert [len(state.replays) for state in readers.states] == [0, 3]
-    assert readers.any_tells
+    assert readers.has_signals
 
 
 def test_source_that_ends_decodes_before_its_end(job: Job) -> None:

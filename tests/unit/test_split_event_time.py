@@ -424,15 +424,15 @@ def output_with_late_source(idle: timedelta, late: Iterable[str] = ("late",)) ->
 
 
 def test_idle_source_does_not_hold_back_other_inputs() -> None:
-    waiting, going_on = output_with_late_source(timedelta(0)), output_with_late_source(timedelta(milliseconds=200))
+    waiting, continuing = output_with_late_source(timedelta(0)), output_with_late_source(timedelta(milliseconds=200))
     for name, last in (("first", 38), ("second", 48)):
         before = [entry for entry in waiting[: waiting.index(Item("late", 0))] if entry[0] == name]
         assert before == []
-        before = [entry for entry in going_on[: going_on.index(Item("late", 0))] if entry[0] == name]
+        before = [entry for entry in continuing[: continuing.index(Item("late", 0))] if entry[0] == name]
         assert before[-1] == (name, last)
         # Active again: its records are late up to the position of the others, and event time advances when it has
         # caught up.
-        after = [entry for entry in going_on[going_on.index(Item("late", 0)) :] if entry[0] == name]
+        after = [entry for entry in continuing[continuing.index(Item("late", 0)) :] if entry[0] == name]
         assert [time for _, time in after] == sorted(time for _, time in after)
         assert after[-1] == (name, 2**63 - 1)
 

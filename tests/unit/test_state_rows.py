@@ -19,7 +19,7 @@ from dsv2.sinks import CollectSink
 from dsv2.state import RedistributionStrategy, StateDeclarations, StateTtl
 from tests.durations import ms
 from tests.support import Driver, KeptEntries, local_environment, operator_named
-from tests.windows import Told, ToldOfState, WindowDriver
+from tests.windows import StatefulWindowRecorder, WindowDriver, WindowRecorder
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 RECENT = StateDeclarations.list_state("recent", int, ttl=StateTtl(ms(10)))
@@ -96,7 +96,7 @@ STRATEGIES = {
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_windows_continue_from_their_rows(strategy: str) -> None:
-    function = Told if strategy == "session" else ToldOfState  # sessions have no states
+    function = WindowRecorder if strategy == "session" else StatefulWindowRecorder  # sessions have no states
     restarted, steady = (WindowDriver(window(STRATEGIES[strategy], function())) for _ in range(2))
     for time in range(0, 60, 3):
         for each in (restarted, steady):

@@ -41,7 +41,16 @@ from dsv2.testing import OneInputHarness, TwoInputNonBroadcastHarness, TwoOutput
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.durations import ms
 from tests.support import local_environment, one_input, our_files, watermark
-from tests.windows import CountLetters, FlinkGenerator, Tally, Told, ToldOfTwo, ToldTwice, WindowDriver, key_of
+from tests.windows import (
+    CountLetters,
+    FlinkGenerator,
+    Tally,
+    TwoInputWindowRecorder,
+    TwoOutputWindowRecorder,
+    WindowDriver,
+    WindowRecorder,
+    key_of,
+)
 
 TEN = WindowStrategy.tumbling(ms(10))
 LATE = OutputTag("late", str)
@@ -114,7 +123,7 @@ class TestWindowStates:
 
     def test_undeclared_window_state_is_refused(self) -> None:
         # Flink warns and finds nothing.
-        class Other(Told):
+        class Other(WindowRecorder):
             def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
                 window.get_window_state(SUM)
 
@@ -165,7 +174,7 @@ class TestWindowStates:
             WindowDriver(window(TEN, Summing(state)))
 
     def test_no_collection_of_window_states_is_refused(self) -> None:
-        class Nothing(Told):
+        class Nothing(WindowRecorder):
             def use_window_states(self) -> Any:
                 return None
 
@@ -188,7 +197,7 @@ class TestEarlyFiring:
 SIGNAL = new_builder("signal").type_long().build()
 
 
-class Hooked(Told):
+class Hooked(WindowRecorder):
     """Uses every callback and service that is not specific to windows."""
 
     def __init__(self) -> None:
@@ -243,7 +252,7 @@ class TestHooks:
     def test_callbacks_of_two_inputs_are_forwarded(self) -> None:
         calls: list[Any] = []
 
-        class Recorder(ToldOfTwo):
+        class Recorder(TwoInputWindowRecorder):
             def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
                 return (SIGNAL,)
 
@@ -308,19 +317,19 @@ class TestHooks:
             assert (output.watermarks, output.records) == ([SIGNAL.new_watermark(5)], [name])
 
     def test_overridden_on_record_may_call_the_default(self) -> None:
-        class Once(Told):
+        class Once(WindowRecorder):
             def on_record(self, *args: Any) -> None:
                 if args[0] != "a1":
                     super().on_record(*args)
 
-        class OnceOfTwo(ToldOfTwo):
+        class OnceOfTwo(TwoInputWindowRecorder):
             def on_record1(self, *args: Any) -> None:
                 super().on_record1(*args)
 
             def on_record2(self, *args: Any) -> None:
                 super().on_record2(*args)
 
-        class OnceTwice(ToldTwice):
+        class OnceTwice(TwoOutputWindowRecorder):
             def on_record(self, *args: Any) -> None:
                 super().on_record(*args)
 
@@ -332,11 +341,13 @@ class TestHooks:
         assert driver.out()[0] == ("trigger", "a", 0, 10, ("a1",))
 
     def test_watermarks_pass_by_default(self) -> None:
-        one = OneInputHarness[str, Any](window(TEN, Told()), key=key_of, declarations=[SIGNAL])
+        one = OneInputHarness[str, Any](window(TEN, WindowRecorder()), key=key_of, declarations=[SIGNAL])
         two = TwoInputNonBroadcastHarness[str, str, Any](
-            window(TEN, ToldOfTwo()), first_key=key_of, second_key=key_of, declarations=[SIGNAL]
+            window(TEN, TwoInputWindowRecorder()), first_key=key_of, second_key=key_of, declarations=[SIGNAL]
         )
-        twice = TwoOutputHarness[str, Any, Any](window(TEN, ToldTwice()), key=key_of, declarations=[SIGNAL])
+        twice = TwoOutputHarness[str, Any, Any](
+            window(TEN, TwoOutputWindowRecorder()), key=key_of, declarations=[SIGNAL]
+        )
         for number, side in enumerate((one.input, two.first_input, two.second_input, twice.input)):
             side.push_watermark(SIGNAL.new_watermark(number))
         assert one.output.watermarks == [SIGNAL.new_watermark(0)]
@@ -344,7 +355,7 @@ class TestHooks:
         assert twice.second_output.watermarks == [SIGNAL.new_watermark(3)]
 
     def test_timers_are_refused(self) -> None:
-        class Timing(Told):
+        class Timing(WindowRecorder):
             def on_record(self, record: Any, output: Any, ctx: Any, window: Any) -> None:
                 assert ctx.processing_time_manager.current_time() == 5
                 ctx.processing_time_manager.register_timer(10)
@@ -355,7 +366,7 @@ class TestHooks:
 
     def test_no_output_until_end_is_enforced_in_windows(self) -> None:
         @no_output_until_end_of_input
-        class Silent(Told):
+        class Silent(WindowRecorder):
             pass
 
         driver = WindowDriver(window(TEN, Silent())).record("a1", 3)
@@ -368,7 +379,7 @@ class TestHooks:
         def fail(*args: Any) -> None:
             raise ValueError(callback)
 
-        driver = WindowDriver(window(TEN, type("Failing", (Told,), {callback: fail})()))
+        driver = WindowDriver(window(TEN, type("Failing", (WindowRecorder,), {callback: fail})()))
         with pytest.raises(UserFunctionError) as caught:
             driver.record("a1", 3).event_time(9).record("a2", 4)
         error = caught.value
@@ -377,7 +388,7 @@ class TestHooks:
 
     @pytest.mark.parametrize("strategy", [TEN, WindowStrategy.count(3)], ids=lambda strategy: strategy.layout)
     def test_unserializable_record_is_named_with_its_key(self, strategy: WindowStrategy) -> None:
-        driver = WindowDriver(window(strategy, Told()), key=lambda record: record[0]).record(("a", 1), 3)
+        driver = WindowDriver(window(strategy, WindowRecorder()), key=lambda record: record[0]).record(("a", 1), 3)
         with pytest.raises(SerializationError) as refused:
             driver.record(("b", sys.stdout), 3).restart()
         assert ", subtask 0, key 'b': " in str(refused.value)
@@ -388,7 +399,7 @@ class TestHooks:
         def fail(*args: Any) -> None:
             raise ValueError(callback)
 
-        driver = WindowDriver(window(TEN, type("Failing", (ToldOfTwo,), {callback: fail})()))
+        driver = WindowDriver(window(TEN, type("Failing", (TwoInputWindowRecorder,), {callback: fail})()))
         with pytest.raises(UserFunctionError) as caught:
             both(both(driver).event_time(9, 0).event_time(9, 1))
         assert caught.value.callback == callback
@@ -411,9 +422,9 @@ class TestPositions:
     @pytest.mark.parametrize("strategy", [TEN, WindowStrategy.session(ms(5)), WindowStrategy.count(5)])
     def test_non_keyed_streams_support_only_global_windows(self, strategy: WindowStrategy) -> None:
         env = local_environment()
-        env.from_collection(["a"]).process(window(strategy, Told())).with_uid("w")  # here
+        env.from_collection(["a"]).process(window(strategy, WindowRecorder())).with_uid("w")  # here
         with pytest.raises(
-            PlanError, match=r"Process at .*test_window_functions.py:\d+: Told runs in .* require a keyed"
+            PlanError, match=r"Process at .*test_window_functions.py:\d+: WindowRecorder runs in .* require a keyed"
         ):
             env.build_plan()
 
@@ -437,10 +448,12 @@ class TestPositions:
 
     def test_unwrapped_window_function_is_refused(self) -> None:
         stream: Any = local_environment().from_collection(["a"]).key_by(key_of)
-        with pytest.raises(PlanError, match=r"not Told\. Wrap a window function: window\(strategy, function\)"):
-            stream.process(Told())
+        with pytest.raises(
+            PlanError, match=r"not WindowRecorder\. Wrap a window function: window\(strategy, function\)"
+        ):
+            stream.process(WindowRecorder())
         with pytest.raises(PlanError, match="takes a TwoInputNonBroadcastStreamProcessFunction"):
-            stream.connect_and_process(stream, ToldOfTwo())
+            stream.connect_and_process(stream, TwoInputWindowRecorder())
 
 
 class TestRefusedArguments:
@@ -468,14 +481,17 @@ class TestRefusedArguments:
     @pytest.mark.parametrize(
         ("call", "message"),
         [
-            (lambda: window(10, Told()), "window takes a WindowStrategy, such as .* not 10"),  # type: ignore[call-overload]
-            (lambda: window(TEN, Told), "window takes a window function .an instance., not <class"),  # type: ignore[call-overload]
+            (lambda: window(10, WindowRecorder()), "window takes a WindowStrategy, such as .* not 10"),  # type: ignore[call-overload]
+            (lambda: window(TEN, WindowRecorder), "window takes a window function .an instance., not <class"),  # type: ignore[call-overload]
             (lambda: window(TEN, one_input()), "window takes a window function"),  # type: ignore[call-overload]
             (lambda: aggregate(TEN, CountLetters), "aggregate takes an AggregateFunction .an instance"),  # type: ignore[call-overload]
             (lambda: aggregate(TEN, CountLetters(), 7), "emit must be a callable .result, window, ctx. .*, not 7"),  # type: ignore[call-overload]
             (lambda: reduce(TEN, "sum"), "reduce takes a callable .record, record. -> record, not 'sum'"),  # type: ignore[call-overload]
             (lambda: with_late_output(one_input(), LATE), "takes the result of window, aggregate or reduce"),
-            (lambda: with_late_output(window(TEN, Told()), LATE), "Told defines on_late_record, which would never be"),
+            (
+                lambda: with_late_output(window(TEN, WindowRecorder()), LATE),
+                "WindowRecorder defines on_late_record, which would never be",
+            ),
             (lambda: with_late_output(reduce(TEN, max), LATE, LATE), "takes an OutputTag for each input"),  # type: ignore[call-overload]
             (lambda: with_late_output(reduce(TEN, max), "late"), "takes an OutputTag for each input"),  # type: ignore[call-overload]
         ],

@@ -16,7 +16,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from tests.durations import ms
-from tests.windows import Event, FlinkGenerator, Told
+from tests.windows import Event, FlinkGenerator, WindowRecorder
 
 Case = dict[str, Any]
 
@@ -115,7 +115,7 @@ def named(*, timers: bool) -> list[Any]:
 @pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=RUNTIMES)
 @pytest.mark.parametrize("case", named(timers=False))
 def test_windows_fire_as_in_flink(case: Case, runtime: LocalRuntime) -> None:
-    ours = output_of(case, window(strategy_of(case), Told()), runtime)
+    ours = output_of(case, window(strategy_of(case), WindowRecorder()), runtime)
     flink = recorded(case)
     for key in range(3):
         expected = of_key(flink, key)

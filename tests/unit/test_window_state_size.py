@@ -12,7 +12,13 @@ from dsv2.extension.window import TimeType, WindowStrategy, aggregate, reduce, w
 from dsv2.functions import ProcessFunction
 from dsv2.state import aggregate_of
 from tests.durations import ms
-from tests.windows import Told, ToldOfState, ToldOfTwo, ToldTwice, WindowDriver
+from tests.windows import (
+    StatefulWindowRecorder,
+    TwoInputWindowRecorder,
+    TwoOutputWindowRecorder,
+    WindowDriver,
+    WindowRecorder,
+)
 
 EVENT, PROCESSING = TimeType.EVENT, TimeType.PROCESSING
 KEYS = 499
@@ -34,9 +40,9 @@ def letters(record: str, so_far: str) -> str:
 
 
 FUNCTIONS: dict[str, Callable[[WindowStrategy], ProcessFunction]] = {
-    "records": lambda strategy: window(strategy, Told()),
-    "two inputs": lambda strategy: window(strategy, ToldOfTwo()),
-    "two outputs": lambda strategy: window(strategy, ToldTwice()),
+    "records": lambda strategy: window(strategy, WindowRecorder()),
+    "two inputs": lambda strategy: window(strategy, TwoInputWindowRecorder()),
+    "two outputs": lambda strategy: window(strategy, TwoOutputWindowRecorder()),
     "aggregated": lambda strategy: aggregate(strategy, aggregate_of(str, letters, str, lambda one, other: one + other)),
     "late output": lambda strategy: with_late_output(reduce(strategy, max), OutputTag("late", str)),
 }
@@ -84,7 +90,7 @@ def test_records_are_removed_with_event_time(function: str, strategy: str) -> No
 @pytest.mark.parametrize("strategy", ["tumbling", "tumbling, late", "tumbling, early", "sliding"])
 def test_window_states_are_removed_with_event_time(strategy: str) -> None:
     windows, gone = STRATEGIES[strategy]
-    driver, unused = pair_of_drivers(lambda: window(windows, ToldOfState()))
+    driver, unused = pair_of_drivers(lambda: window(windows, StatefulWindowRecorder()))
     fill(driver, range(100))
     assert len(driver.state()) > 10 * KEYS
     for each in (driver, unused):
@@ -102,7 +108,7 @@ def test_window_states_are_removed_with_event_time(strategy: str) -> None:
     ids=lambda windows: windows.layout,
 )
 def test_records_are_removed_with_processing_time(windows: WindowStrategy) -> None:
-    driver, unused = pair_of_drivers(lambda: window(windows, Told()))
+    driver, unused = pair_of_drivers(lambda: window(windows, WindowRecorder()))
     fill(driver.clock(5), range(100))
     assert len(driver.restart().state()) > 10 * KEYS
     for each in (driver, unused):
@@ -122,7 +128,7 @@ def test_records_are_removed_with_processing_time(windows: WindowStrategy) -> No
     ids=lambda windows: f"{windows.layout} {windows.early_firing}",
 )
 def test_records_are_removed_at_the_end_of_input(windows: WindowStrategy) -> None:
-    driver, unused = pair_of_drivers(lambda: window(windows, Told()))
+    driver, unused = pair_of_drivers(lambda: window(windows, WindowRecorder()))
     fill(driver.clock(5), range(100))
     assert len(driver.restart().state()) > 10 * KEYS
     for each in (driver, unused):
@@ -133,7 +139,7 @@ def test_records_are_removed_at_the_end_of_input(windows: WindowStrategy) -> Non
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_unbounded_job_keeps_only_open_windows(strategy: str) -> None:
     """New keys and new times in every round: the state is as large after many rounds as after a few."""
-    driver = WindowDriver(window(STRATEGIES[strategy][0], Told()), key_of)
+    driver = WindowDriver(window(STRATEGIES[strategy][0], WindowRecorder()), key_of)
     sizes: list[int] = []
     for number in range(1000, 1040):  # numbers with the same count of digits
         records: list[Any] = [f"key{number * 50 + n} {n}" for n in range(100)]

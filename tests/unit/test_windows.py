@@ -17,11 +17,11 @@ from dsv2.sinks import CollectSink
 from dsv2.watermark.event_time import LONG_MAX
 from tests.durations import ms
 from tests.support import local_environment
-from tests.windows import Event, Told, WindowDriver, key_of
+from tests.windows import Event, WindowDriver, WindowRecorder, key_of
 
 
 def over(strategy: WindowStrategy, of_records: bool = False, **options: Any) -> WindowDriver:
-    return WindowDriver(window(strategy, Told(of_records)), **options)
+    return WindowDriver(window(strategy, WindowRecorder(of_records)), **options)
 
 
 def fired(key: str, start: int, end: int, *records: str) -> Event:

@@ -101,8 +101,8 @@ def watermark_of(operator: OperatorProgress, identifier: str) -> Slowest | None:
 
 
 def _follows_clock(subtask: SubtaskProgress) -> bool:
-    going_on = [one for one in subtask.inputs if not has_ended(one)]
-    return bool(going_on) and all(one.watermarks.get(USE_PROCESSING_TIME) for one in going_on)
+    continuing = [one for one in subtask.inputs if not has_ended(one)]
+    return bool(continuing) and all(one.watermarks.get(USE_PROCESSING_TIME) for one in continuing)
 
 
 def _slowest(values: Sequence[ShownValue | None]) -> Slowest | None:

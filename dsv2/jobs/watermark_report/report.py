@@ -154,16 +154,16 @@ class _Reporter:
     def _value(self, operator: OperatorView, report: SubtaskProgress) -> ShownValue | None:
         """The value of a subtask: the combined event time, or the least value of the inputs on which it arrives."""
         route = self._route
-        going_on = [one for one in report.inputs if not has_ended(one)]
+        continuing = [one for one in report.inputs if not has_ended(one)]
         if route.is_event_time:
-            values = [route.of_input(one) for one in going_on]
+            values = [route.of_input(one) for one in continuing]
             if values and all(value == PROCESSING_TIME for value in values):
                 return PROCESSING_TIME
             if report.event_time is not None:
                 return report.event_time
             return next(iter(delivered(route, operator, report)), None)
         edges = route.edges_into(operator)
-        active = [one for one in going_on if route.arrives(edges[one.input]) and not is_idle(one)]
+        active = [one for one in continuing if route.arrives(edges[one.input]) and not is_idle(one)]
         if route.is_aligned or not active:
             return report.watermarks.get(route.identifier)
         arriving = [route.of_input(one) for one in active]

@@ -27,7 +27,7 @@ _TO_FIX = "fix the program, and start it again: it processes the same records"
 _NOT_COVERED = ("open", "close", "create_reader", "key selector of an output")
 
 
-def with_ways_out(failure: UserFunctionError, plan: Plan, ranges: Sequence[str], to_name_it: str) -> UserFunctionError:
+def with_remedies(failure: UserFunctionError, plan: Plan, ranges: Sequence[str], hint: str) -> UserFunctionError:
     """Return ``failure`` with the ways to continue.
 
     Args:
@@ -35,16 +35,16 @@ def with_ways_out(failure: UserFunctionError, plan: Plan, ranges: Sequence[str],
         plan: The plan of the job.
         ranges: What the micro-batch has read of each source (``ranges_read``). Used if the record's position is
             unknown.
-        to_name_it: How to get an error that names the position. Empty: it cannot be named.
+        hint: How to get an error that names the position. Empty: it cannot be named.
     """
     position = failure.position
     lines = []
     if position is None and ranges:
         lines += ["The micro-batch has read:", *(f"  - {described}" for described in ranges)]
-    if position is None and failure.record is not None and to_name_it:
-        lines.append(to_name_it)
+    if position is None and failure.record is not None and hint:
+        lines.append(hint)
     if failure.cause_type in _NAMES_OF_MISTAKES:
-        return failure.with_ways_out("\n".join([*lines, f"To continue, {_TO_FIX}."]))
+        return failure.with_remedies("\n".join([*lines, f"To continue, {_TO_FIX}."]))
     lines.append("To continue, do one of these:")
     if position is not None:
         pair = (position.split, position.offset)
@@ -52,7 +52,7 @@ def with_ways_out(failure: UserFunctionError, plan: Plan, ranges: Sequence[str],
     if (operator := _operator_with_policy(failure, plan)) is not None:
         lines.append(f"  - {_change_of_policy(failure, operator)}")
     lines.append(f"  - {_TO_FIX}")
-    return failure.with_ways_out("\n".join(lines))
+    return failure.with_remedies("\n".join(lines))
 
 
 def _operator_with_policy(failure: UserFunctionError, plan: Plan) -> Operator | None:

@@ -227,19 +227,19 @@ class TypeRegistry:
                 f"A result of an async function was not awaited ({kind.__name__}): write await before the call."
             )
         name = kind.__qualname__
-        way_out = (
+        remedy = (
             f"Store plain values instead, or register how it is converted to plain values: "
             f"env.register_type({name}, take_apart=..., build=...)."
         )
         try:
             layout = layout_of(kind)
         except SerializationError as error:
-            raise SerializationError(f"{error} {way_out}") from error
+            raise SerializationError(f"{error} {remedy}") from error
         try:
             known = self.find(kind.__module__, name)
         except CorruptDataError:
             if _is_standard(kind.__module__):
-                raise SerializationError(f"{shown(kind)} is not a data class. {way_out}") from None
+                raise SerializationError(f"{shown(kind)} is not a data class. {remedy}") from None
             raise SerializationError(
                 f"The class {shown(kind)} is unknown to the job. Call env.register_type({name})."
             ) from None

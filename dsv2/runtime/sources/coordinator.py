@@ -100,7 +100,7 @@ class SourceCoordinator:
         for reader in self._readers.states:
             reader.end_batch(batch, now_ms, self._strategy)
         there = self._snapshot(batch, now_ms, failures_in(offset, latest))
-        if content(there) == content(offset) and not self._readers.any_tells:
+        if content(there) == content(offset) and not self._readers.has_signals:
             return offset
         self._offset = there
         if self._adaptive is not None:

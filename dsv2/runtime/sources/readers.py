@@ -176,10 +176,10 @@ class Readers:
                 state.sent, state.sender = reader["sent"], reader["sender"]
         elif before:
             ended = [reader["ended"] for reader in before]
-            going_on = [reader["sender"] for reader in before if reader["ended"] is None]
+            continuing = [reader["sender"] for reader in before if reader["ended"] is None]
             for state in self.states:
                 state.idle = None
-                state.sender = SentEventTime.successor(going_on)
+                state.sender = SentEventTime.successor(continuing)
                 state.ended = None if None in ended else max(ended)
 
     def all_held(self) -> list[HeldSplit]:
@@ -240,12 +240,12 @@ class Readers:
 
     def replay(self, values: Iterable[ReplayedValue]) -> None:
         """Distribute values of dead letters, each to the reader that has read it, unless that one has ended."""
-        going_on = [state for state in self.states if state.ended is None]
+        continuing = [state for state in self.states if state.ended is None]
         for value in values:
             own = self.states[value.subtask % self.parallelism]
-            (own if own.ended is None else going_on[value.subtask % len(going_on)]).replays.append(value)
+            (own if own.ended is None else continuing[value.subtask % len(continuing)]).replays.append(value)
 
     @property
-    def any_tells(self) -> bool:
+    def has_signals(self) -> bool:
         """True if any reader has something to emit besides the content of splits, which requires a micro-batch."""
         return any(state.signals or state.watermarks or state.replays for state in self.states)

@@ -46,9 +46,9 @@ def combined(splits: Iterable[SplitTime], sent: int | None) -> int | None:
     if not active:
         furthest = max((split.watermark for split in splits if split.watermark is not None), default=None)
         return None if furthest is None or (sent is not None and furthest <= sent) else furthest
-    going_on = [split for split in active if not split.last] or active
-    times = [split.watermark for split in going_on if split.watermark is not None]
-    if len(times) < len(going_on):
+    continuing = [split for split in active if not split.last] or active
+    times = [split.watermark for split in continuing if split.watermark is not None]
+    if len(times) < len(continuing):
         return None
     time = min((time for time in times if sent is None or time >= sent), default=None)
     return None if time == sent else time
