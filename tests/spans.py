@@ -1,4 +1,4 @@
-"""A source with splits for tests: numbers of several spans. Each span is a split."""
+"""A source with splits for tests: each split is a span of numbers."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from runtime_spark import SparkRuntime, StateLayout
 from storms.common.outputs import Output, read_files
 from storms.common.processes import Gate
 from storms.common.servers import broker_and_database
-from tests.topics import Topics
+from tests.kafka_topics import Topics
 
 __all__ = ("GATES", "SINKS", "Servers", "expected", "run", "servers")
 

@@ -29,8 +29,8 @@ from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark import SparkRuntime, StateLayout, create_savepoint
 from storms.common.outputs import Output, read_files
 from storms.common.processes import Gate
+from tests.kafka_topics import Topics
 from tests.spans import Item, Spans, everything
-from tests.topics import Topics
 
 __all__ = ("RECORDS", "Outputs", "Program", "Script", "expected", "run")
 

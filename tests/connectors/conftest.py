@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from components.postgres import PostgresServer
-from tests.followed import Table
+from tests.replicated_tables import Table
 
 
 @pytest.fixture

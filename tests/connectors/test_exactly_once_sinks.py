@@ -17,7 +17,7 @@ from dsv2.errors import JobError
 from dsv2.model import RecordBatch
 from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo, SinkRunInfo
 from tests.durations import ms
-from tests.topics import Topics
+from tests.kafka_topics import Topics
 
 NUMBERS = itertools.count()
 RUN = SinkRunInfo("run")

@@ -24,7 +24,7 @@ from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.testing import ManualClock
 from tests.durations import ms
-from tests.topics import Topics
+from tests.kafka_topics import Topics
 
 PLACES = [TopicPartition("readings", number) for number in range(3)]
 

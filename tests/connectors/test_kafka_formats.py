@@ -15,9 +15,9 @@ from dsv2.model import RecordBatch
 from dsv2.sinks import CollectSink, SinkBatch, SinkInfo
 from tests import protobuf_messages as pb
 from tests.durations import ms
+from tests.kafka_topics import Topics
 from tests.schema_registry import RegistryServer
 from tests.support import local_environment
-from tests.topics import Topics
 
 ORDER = {
     "type": "record",

@@ -18,7 +18,7 @@ from dsv2.errors import ConfigurationError
 from dsv2.model import RecordBatch
 from dsv2.sinks import SinkBatch, SinkInfo
 from tests.durations import ms
-from tests.topics import Topics
+from tests.kafka_topics import Topics
 
 JOBS = itertools.count()
 

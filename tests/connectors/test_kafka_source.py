@@ -23,8 +23,8 @@ from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset, orders
 from dsv2.sinks import CollectSink
 from dsv2.sources import SourceReader
 from tests.durations import ms
+from tests.kafka_topics import Topics
 from tests.support import local_environment, operator_named
-from tests.topics import Topics
 
 T = TypeVar("T")
 LATEST = OffsetsInitializer.latest()

@@ -25,8 +25,8 @@ from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclarations
 from dsv2.testing import ManualClock
 from tests.durations import ms
+from tests.kafka_topics import Topics
 from tests.steps import KilledError, Steps, steps_of, steps_of_files
-from tests.topics import Topics
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 

@@ -10,7 +10,7 @@ import pytest
 from dsv2 import JobError
 from dsv2.connectors.postgres import RowChange
 from tests.connectors.test_postgres_source_failures import kept_slots
-from tests.followed import Run, Table
+from tests.replicated_tables import Run, Table
 
 NewTable: TypeAlias = Callable[[str], Table]
 

@@ -20,8 +20,8 @@ from dsv2.connectors.postgres.server import Connection, Server
 from dsv2.connectors.postgres.settings import PostgresConnection
 from dsv2.model import RecordBatch
 from dsv2.sinks import SinkBatch, SinkInfo
-from tests.followed import Run, Table
 from tests.postgres_values import KEPT, OTHER_FORMS, TYPES
+from tests.replicated_tables import Run, Table
 
 NewTable: TypeAlias = Callable[[str], Table]
 

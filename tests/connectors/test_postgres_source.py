@@ -22,7 +22,7 @@ from dsv2.model import RecordBatch, RecordPosition
 from dsv2.runtime.sources.offsets import orders
 from dsv2.sinks import SinkBatch, SinkInfo
 from dsv2.sources import SplitBatch
-from tests.followed import Reader, Run, Table, state_after, summaries
+from tests.replicated_tables import Reader, Run, Table, state_after, summaries
 from tests.support import local_environment
 
 NewTable: TypeAlias = Callable[[str], Table]

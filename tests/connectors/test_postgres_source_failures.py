@@ -15,7 +15,7 @@ from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
 from dsv2.errors import ConfigurationError
 from dsv2.runtime.sources.offsets import orders
 from tests.durations import ms
-from tests.followed import Reader, Run, Table, summaries
+from tests.replicated_tables import Reader, Run, Table, summaries
 
 NewTable: TypeAlias = Callable[[str], Table]
 

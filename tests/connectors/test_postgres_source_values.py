@@ -15,8 +15,8 @@ from dsv2.connectors.postgres.change_decoder import ChangeDecoder
 from dsv2.errors import UserFunctionError
 from dsv2.jobs.handle import Trigger
 from dsv2.sources import SplitBatch
-from tests.followed import Run, Table
 from tests.postgres_values import KEPT, OTHER_FORMS, TYPES
+from tests.replicated_tables import Run, Table
 from tests.support import local_environment
 
 NewTable: TypeAlias = Callable[[str], Table]

@@ -26,7 +26,7 @@ from dsv2.watermark import WatermarkDeclaration, new_builder
 from runtime_spark.job import query
 from runtime_spark.job.query import StreamingJob
 from tests.durations import LONG
-from tests.listening import Told
+from tests.job_recorder import JobRecorder
 from tests.support import pass_on, wait_until
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
@@ -79,7 +79,7 @@ def start(
     mode: RuntimeExecutionMode = STREAMING,
     first: int = 0,
     count: int | None = 10,
-    told: Told | None = None,
+    told: JobRecorder | None = None,
 ) -> JobHandle:
     """Two levels after ten numbers starting at ``first``, or after unbounded ones for ``count=None``."""
     env = ExecutionEnvironment.get_instance(spark=spark)
@@ -95,7 +95,7 @@ def start(
 
 @pytest.mark.parametrize("mode", [STREAMING, BATCH])
 def test_job_that_ends(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
-    gate, told = Gate(), Told("all")
+    gate, told = Gate(), JobRecorder("all")
     job = start(spark, gate, checkpoint, mode=mode, told=told)
     assert gate.entered.wait(LONG)
     assert status_of(job) is JobStatus.RUNNING
@@ -130,7 +130,7 @@ def test_job_that_ends(spark: SparkSession, checkpoint: str, mode: RuntimeExecut
 
 
 def test_job_that_is_stopped(spark: SparkSession, checkpoint: str) -> None:
-    gate, told = Gate(), Told("all")
+    gate, told = Gate(), JobRecorder("all")
     job = start(spark, gate, checkpoint, count=None, told=told)
     assert isinstance(job, StreamingJob)
     assert job.query.name == "watched"  # Spark's own handle, for other information
@@ -152,7 +152,7 @@ def test_job_that_is_stopped(spark: SparkSession, checkpoint: str) -> None:
 
 @pytest.mark.parametrize("mode", [STREAMING, BATCH])
 def test_job_that_fails(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
-    gate, told = Gate(), Told("all")
+    gate, told = Gate(), JobRecorder("all")
     job = start(spark, gate, checkpoint, mode=mode, first=1_000, told=told)
     gate.opened.set()
     with pytest.raises(JobError, match=r"^The function of the sink Sink.* raised on batch 0: OverflowError: too large"):

@@ -15,7 +15,7 @@ from dsv2.errors import UserFunctionError
 from dsv2.jobs.handle import JobResult, Trigger
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from tests.durations import ms
-from tests.topics import Topics
+from tests.kafka_topics import Topics
 
 pytestmark = [pytest.mark.spark]
 

@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from components.kafka import KafkaBroker
+from tests.kafka_topics import Topics
 from tests.spark import kafka_job
 from tests.spark.kafka_job import KEYS, RECORDS_PER_BATCH
 from tests.spark.processes import Gate, JobProcess
-from tests.topics import Topics
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -14,8 +14,8 @@ from components.kafka import KafkaBroker
 from dsv2 import ExecutionEnvironment
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
 from dsv2.jobs.handle import Trigger
+from tests.kafka_topics import Topics
 from tests.spark.kafka_job import KEYS, NumberPerKey
-from tests.topics import Topics
 
 pytestmark = [pytest.mark.spark]
 

@@ -23,7 +23,7 @@ from dsv2.savepoint import Savepoint
 from dsv2.sinks import FileSink
 from dsv2.testing import Stop, TestSource
 from runtime_spark import create_savepoint
-from tests.topics import Topics
+from tests.kafka_topics import Topics
 
 pytestmark = [pytest.mark.spark]
 

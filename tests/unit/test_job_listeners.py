@@ -14,7 +14,7 @@ from dsv2.jobs import JobListener, JobProgress
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
-from tests.listening import Told
+from tests.job_recorder import JobRecorder
 
 
 class Failing(JobListener):
@@ -50,7 +50,7 @@ def environment(*listeners: JobListener, count: int | None = 4, function: Any = 
 
 @pytest.mark.parametrize("background", [False, True])
 def test_listener_of_a_job_that_ends(background: bool) -> None:
-    told = Told()
+    told = JobRecorder()
     env = environment(told)
     result = env.execute_async("sums").result() if background else env.execute("sums")
     assert told.events == [("started", "RUNNING", "sums"), (0, 2), (1, 4), (2, 4), ("ended", "FINISHED")]
@@ -58,7 +58,7 @@ def test_listener_of_a_job_that_ends(background: bool) -> None:
 
 
 def test_batch_job_reports_at_its_end() -> None:
-    told = Told()
+    told = JobRecorder()
     env = environment(told)
     env.set_execution_mode("batch")
     env.execute("sums")
@@ -67,7 +67,7 @@ def test_batch_job_reports_at_its_end() -> None:
 
 @pytest.mark.parametrize("background", [False, True])
 def test_listener_of_a_job_that_fails(background: bool) -> None:
-    told = Told()
+    told = JobRecorder()
     env = environment(told, function=lambda number: number // (2 - number))
     with pytest.raises(UserFunctionError, match="ZeroDivisionError"):
         env.execute_async("sums").result() if background else env.execute("sums")
@@ -76,7 +76,7 @@ def test_listener_of_a_job_that_fails(background: bool) -> None:
 
 @pytest.mark.parametrize("background", [False, True])
 def test_listener_can_stop_the_job(background: bool) -> None:
-    told, stopping = Told(), Stopping()
+    told, stopping = JobRecorder(), Stopping()
     env = environment(stopping, told, count=None)
     trigger = Trigger.processing_time()
     if background:
@@ -88,7 +88,7 @@ def test_listener_can_stop_the_job(background: bool) -> None:
 
 
 def test_listener_that_fails_does_not_affect_the_job(caplog: pytest.LogCaptureFixture) -> None:
-    told = Told()
+    told = JobRecorder()
     environment(Failing(), told).execute("sums")
     assert told.events[-1] == ("ended", "FINISHED")
     assert {(record.name, record.levelname) for record in caplog.records} == {("dsv2.job", "ERROR")}
@@ -102,7 +102,7 @@ def test_listener_that_fails_does_not_affect_the_job(caplog: pytest.LogCaptureFi
 
 
 def test_ctrl_c_ends_the_job_for_its_listeners() -> None:
-    told = Told()
+    told = JobRecorder()
     env = ExecutionEnvironment.get_instance(LocalRuntime())
     env.add_job_listener(told)
 
@@ -116,14 +116,14 @@ def test_ctrl_c_ends_the_job_for_its_listeners() -> None:
 
 
 def test_a_run_without_work_has_a_start_and_an_end(tmp_path: Path) -> None:
-    told = Told()
+    told = JobRecorder()
     for listeners in ((), (told,)):
         environment(*listeners).execute("sums", checkpoint_location=tmp_path)
     assert told.events == [("started", "RUNNING", "sums"), ("ended", "FINISHED")]
 
 
 def test_listeners_of_one_environment_hear_of_all_its_jobs() -> None:
-    told = Told()
+    told = JobRecorder()
     env = environment(told)
     env.execute("first")
     env.from_collection([1]).map(abs).with_uid("map").to_sink(CollectSink[int]())
@@ -132,9 +132,9 @@ def test_listeners_of_one_environment_hear_of_all_its_jobs() -> None:
 
 
 def test_only_listeners_are_accepted_and_only_once() -> None:
-    env, told = environment(), Told()
+    env, told = environment(), JobRecorder()
     env.add_job_listener(told)
     with pytest.raises(ConfigurationError, match="has been added before"):
         env.add_job_listener(told)
     with pytest.raises(ConfigurationError, match="takes a JobListener"):
-        env.add_job_listener(Told)  # type: ignore[arg-type]
+        env.add_job_listener(JobRecorder)  # type: ignore[arg-type]

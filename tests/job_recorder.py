@@ -1,4 +1,4 @@
-"""A listener of jobs that notes what it is told."""
+"""A job listener that records its calls."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dsv2 import JobHandle, JobResult
 from dsv2.graph import Plan
 from dsv2.jobs import JobListener, JobProgress
 
-__all__ = ("Told",)
+__all__ = ("JobRecorder",)
 
 
-class Told(JobListener):
+class JobRecorder(JobListener):
     """Records what happens to a job with an operator ``uid``."""
 
     def __init__(self, uid: str = "map") -> None:
