@@ -30,7 +30,7 @@ def asked(job: object) -> None:
 
 @contextlib.contextmanager
 def observing(job: JobHandle) -> Iterator[None]:
-    """Within this context a listener looks at ``job``, which tells the user nothing."""
+    """Within this context, access to ``job`` does not count as observing it: a listener makes it."""
     watched = _watched.get(id(job))
     try:
         yield

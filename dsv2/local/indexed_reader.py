@@ -148,7 +148,7 @@ class IndexedReader:
         self._is_last = False  # whether the reader ends with the micro-batch
 
     def resume(self, position: int, *, ended: bool) -> None:
-        """Continue a source of which the first ``position`` records have been read."""
+        """Continue a source after its first ``position`` records."""
         self.position = self._own(position)
         self.ended = ended
 

@@ -136,7 +136,7 @@ class SavepointEditor:
             ConfigurationError: The program has no such operator, it is a source or a sink, or the savepoint has it.
         """
         if uid in self.operators:
-            raise ConfigurationError(f"There is an operator {uid!r} in the savepoint. Drop it first to begin anew.")
+            raise ConfigurationError(f"There is an operator {uid!r} in the savepoint. Drop it first to replace it.")
         found = next((operator for operator in plan.operators if operator.uid == uid), None)
         if found is None or found.kind in (OperatorKind.SOURCE, OperatorKind.SINK):
             raise ConfigurationError(f"The program has no operator {uid!r} that keeps state.")

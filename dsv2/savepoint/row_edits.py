@@ -33,7 +33,7 @@ class Edit(ABC):
 
     @abstractmethod
     def touches(self, table: TableId) -> bool:
-        """Return whether the edit may change rows of ``table``, apart from the uid of their operator."""
+        """Return whether the edit may change rows of ``table``, in more than the uid of their operator."""
 
     def moved(self, table: TableId) -> TableId | None:
         """Return the table that ``table`` becomes; None if it is dropped."""

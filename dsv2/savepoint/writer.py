@@ -94,7 +94,7 @@ class SavepointTableWriter:
             self._finish(table)
 
     def copy(self, table: SavepointTable, contents: Iterable[bytes]) -> None:
-        """Copy the files of a table that has not changed, apart from the name of its operator."""
+        """Copy the files of a table in which at most the name of the operator has changed."""
         found = self._table(table.id, lambda folder: replace(table, folder=folder))
         for data in contents:
             self._write(found, data)

@@ -38,7 +38,7 @@ def decode_reports(payload: bytes) -> list[dict[str, Any]]:
 
 
 def distinct_reports(payloads: Iterable[bytes]) -> list[dict[str, Any]]:
-    """Return the reports of tasks some of which may have been repeated. These report the same, but for the times."""
+    """Return the reports of tasks. Repeated tasks report the same, except for the times."""
     distinct: dict[str, list[dict[str, Any]]] = {}
     for reports in map(decode_reports, payloads):
         same = [{name: value for name, value in report.items() if name not in _TIMES} for report in reports]

@@ -55,7 +55,7 @@ class WorkerJob:
 
     A stage has only the functions and sources that it needs (``pack_part``).
 
-    ``origin``: What the subtasks must know of the savepoint that the run restores.
+    ``origin``: Metadata of the savepoint that the run restores.
     ``traced_batch``: The micro-batch whose records are traced. None: there is none.
     ``logging``: The configuration of logging in worker processes. None: there is none.
     """

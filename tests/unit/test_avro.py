@@ -242,12 +242,12 @@ EITHER = record(
         (
             TwoClasses,
             EITHER,
-            "TwoClasses.either is a union of several records, which cannot be told apart. Declare it as dict",
+            "TwoClasses.either is a union of several records, which cannot be distinguished. Declare it as dict",
         ),
         (
             ColorOrText,
             record("ColorOrText", ("color", ["string", {"type": "enum", "name": "C", "symbols": ["RED"]}])),
-            "ColorOrText.color is a union whose values cannot be told apart. Declare it as object",
+            "ColorOrText.color is a union whose values cannot be distinguished. Declare it as object",
         ),
         (int, ORDER, "int has the Avro type shop.Order, which does not fit the annotation int"),
         (

@@ -132,11 +132,13 @@ class _Reading(Matching):
             return None
         nodes = branches_of(schema, self._named)
         if any(map(is_record_class, kinds)) and sum(node["type"] in ("record", "map") for node in nodes) > 1:
-            raise FormatError(f"{place} is a union of several records, which cannot be told apart. Declare it as dict")
+            raise FormatError(
+                f"{place} is a union of several records, which cannot be distinguished. Declare it as dict"
+            )
         branches = [(_read_type(kind), convert) for kind, convert in self._matched(nodes, hint, place)]
         types = [kind for kind, _ in branches]
         if any(convert is not None and types.count(kind) > 1 for kind, convert in branches):
-            raise FormatError(f"{place} is a union whose values cannot be told apart. Declare it as object")
+            raise FormatError(f"{place} is a union whose values cannot be distinguished. Declare it as object")
         return self._of_union(dict(branches))
 
     def _of_union(self, by_type: Mapping[type, Convert | None]) -> Convert | None:

@@ -100,7 +100,7 @@ class ChannelWriter:
     mixed. Columns are buffered separately.
 
     Control elements that precede all buffered records may stay in the ``log`` of the edge, where the writer has
-    ``sent`` the first ones. ``EdgeEmitter.control`` sees to it that no others are left there.
+    ``sent`` the first ones. ``EdgeEmitter.control`` ensures that no others remain.
     """
 
     __slots__ = (

@@ -96,7 +96,7 @@ class ReplayedValue:
 
     @staticmethod
     def from_json(entry: Mapping[str, Any]) -> ReplayedValue:
-        """Return the value of which ``entry`` is the part of an offset."""
+        """Return the value that ``entry``, a part of an offset, stands for."""
         return ReplayedValue(**{**entry, "payload": b64decode(entry["payload"], validate=True)})
 
 

@@ -247,5 +247,5 @@ class Readers:
 
     @property
     def has_signals(self) -> bool:
-        """True if any reader has something to emit besides the content of splits, which requires a micro-batch."""
+        """True if any reader has signals or replays to emit, which require a micro-batch."""
         return any(state.signals or state.watermarks or state.replays for state in self.states)

@@ -39,7 +39,7 @@ _SUMS: Sequence[tuple[Metric, Callable[[Any], float]]] = [
 def samples_of(job: RunningJob, *, per_subtask: bool, per_split: bool) -> Iterator[Sample]:
     """Return the samples of a running job, except those about the process.
 
-    Nothing is said about counters before the first micro-batch: they are part of the checkpoint, so they are not 0.
+    There are no counter samples before the first micro-batch: counters continue from the checkpoint, not from 0.
     """
     progress = job.progress
     if progress is None:

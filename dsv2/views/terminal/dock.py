@@ -109,7 +109,7 @@ _docks: dict[int, Dock] = {}
 
 
 def dock_of(stream: TextIO) -> Dock:
-    """Return the dock of a terminal, of which there is one."""
+    """Return the only dock of a terminal."""
     number = stream.fileno()
     dock = _docks.get(number)
     if dock is None or dock.stream is not stream:

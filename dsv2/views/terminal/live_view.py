@@ -112,7 +112,7 @@ class JobView:
         self._wake.set()
 
     def end(self, note: str | None = None) -> None:
-        """Show the job no longer. It has ended, or nobody waits for it any more. ``note``: What remains to be said."""
+        """Remove the job from the display: it has ended, or nobody waits for it. ``note``: A final message."""
         with contextlib.suppress(Exception):  # Spark has ended; the caller knows the reason
             self._state = self._job.status.value.lower()
         self._note = note
