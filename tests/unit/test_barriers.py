@@ -14,60 +14,10 @@ from dsv2.runtime.rescale.change import InputChange, Senders
 from dsv2.runtime.rescale.gates import rescaled_gate
 from dsv2.watermark import new_builder
 from tests.barriers import DECLARATIONS, CrossingError, Inputs, barrier
-from tests.support import ACTIVE, ENDED, IDLE
+from tests.support import IDLE
 
 
 class TestOneInput:
-    def test_channels_wait_for_the_same_id(self) -> None:
-        inputs = Inputs(2)
-        inputs.send(0, 0, "a", barrier(1), "b")
-        assert inputs.new_output() == ["a"]
-        inputs.send(0, 1, "c", barrier(1), "d")
-        assert inputs.new_output() == ["c", ("day", 1), "b", "d"]
-
-    def test_channel_that_skips_an_id_has_passed_it_and_stays_blocked(self) -> None:
-        inputs = Inputs(2)
-        inputs.send(0, 0, "a", barrier(3), "b")
-        inputs.send(0, 1, "c", barrier(1), "d", barrier(2), "e", barrier(3), "f")
-        assert inputs.new_output() == ["a", "c", ("day", 1), "d", ("day", 2), "e", ("day", 3), "b", "f"]
-
-    @pytest.mark.parametrize("signal", [ENDED, IDLE])
-    def test_ended_and_idle_channels_do_not_block(self, signal: Any) -> None:
-        inputs = Inputs(2)
-        inputs.send(0, 0, barrier(1), "a")
-        assert inputs.new_output() == []
-        inputs.send(0, 1, signal)
-        assert inputs.new_output() == [("day", 1), "a"]
-        inputs.send(0, 0, barrier(2), "b")
-        assert inputs.new_output() == [("day", 2), "b"]
-
-    def test_records_are_late_in_the_frame_in_which_the_channel_was_idle(self) -> None:
-        inputs = Inputs(2)
-        inputs.send(0, 0, barrier(1))
-        inputs.send(0, 1, "in time", IDLE, ACTIVE, "late", "also late", barrier(1), "a")
-        assert inputs.new_output() == ["in time", ("day", 1), "late", "also late", "a"]
-        assert inputs.counts == {"late_barriers": 1, "records_late_for_barrier": 2}
-
-    def test_id_that_is_complete_already_passes_silently(self) -> None:
-        inputs = Inputs(2)
-        inputs.send(0, 1, IDLE)
-        inputs.send(0, 0, barrier(1), barrier(3), "a")
-        assert inputs.new_output() == [("day", 1), ("day", 3), "a"]
-        inputs.send(0, 1, ACTIVE, "b", barrier(2), "c", "d", barrier(3), "e", barrier(4), "f")
-        assert inputs.new_output() == ["b", "c", "d", "e"]
-        assert inputs.counts == {"late_barriers": 2, "records_late_for_barrier": 3}
-        inputs.send(0, 0, barrier(4))
-        assert inputs.new_output() == [("day", 4), "f"]
-
-    def test_records_of_an_active_channel_before_a_new_id_are_not_late(self) -> None:
-        inputs = Inputs(2)
-        inputs.send(0, 1, IDLE)
-        inputs.send(0, 0, barrier(1))
-        inputs.send(0, 1, ACTIVE, "a", barrier(2))
-        inputs.send(0, 0, barrier(2))
-        assert inputs.new_output() == [("day", 1), "a", ("day", 2)]
-        assert not inputs.counts
-
     @pytest.mark.parametrize("second", [5, 4])
     def test_ids_of_a_channel_must_increase(self, second: int) -> None:
         inputs = Inputs(2)
@@ -94,45 +44,6 @@ class TestOneInput:
 
 
 class TestSeveralInputs:
-    def test_barrier_cuts_both_inputs_and_is_delivered_once(self) -> None:
-        inputs = Inputs(2, 1)
-        inputs.send(0, 0, "a", barrier(1), "behind a")
-        inputs.send(0, 1, "b", barrier(1), "behind b")
-        assert inputs.new_output() == ["a", "b"]
-        inputs.send(1, 0, "c", barrier(1), "behind c")
-        assert inputs.new_output() == ["c", ("day", 1), "behind c", "behind a", "behind b"]
-
-    def test_input_that_skips_an_id_stays_blocked(self) -> None:
-        inputs = Inputs(1, 1)
-        inputs.send(1, 0, "a", barrier(2), "behind a")
-        inputs.send(0, 0, barrier(1), "b")
-        assert inputs.new_output() == ["a", ("day", 1), "b"]
-        inputs.send(0, 0, barrier(2))
-        assert inputs.new_output() == [("day", 2), "behind a"]
-
-    def test_input_without_any_barrier_is_waited_for_until_it_ends(self) -> None:
-        inputs = Inputs(1, 2)
-        inputs.send(0, 0, barrier(1), "a", barrier(2), "b", ENDED)
-        inputs.send(1, 0, "c", IDLE)
-        assert inputs.new_output() == ["c"]
-        inputs.send(1, 1, ENDED)
-        assert inputs.new_output() == [("day", 1), ("idle", 1), "a", ("day", 2), "b", ("end", 0)]
-
-    def test_end_of_an_input_is_completed_before_the_other_continues(self) -> None:
-        inputs = Inputs(1, 1)
-        inputs.send(0, 0, barrier(1), "a")
-        inputs.send(1, 0, ENDED)
-        assert inputs.new_output() == [("day", 1), ("end", 1), "a"]
-
-    def test_three_inputs(self) -> None:
-        """A union."""
-        inputs = Inputs(1, 1, 1)
-        for number in (2, 0):
-            inputs.send(number, 0, f"before {number}", barrier(1), f"after {number}")
-        assert inputs.new_output() == ["before 2", "before 0"]
-        inputs.send(1, 0, barrier(1))
-        assert inputs.new_output() == [("day", 1), "after 0", "after 2"]
-
     def test_inputs_that_wait_for_each_other_are_reported(self) -> None:
         inputs = Inputs(1, 1)
         inputs.send(0, 0, barrier(1), barrier(1, "other"))
@@ -149,47 +60,6 @@ class TestSeveralInputs:
 
 
 class TestBoundedWait:
-    def test_time_counts_from_the_first_blocked_channel(self) -> None:
-        inputs = Inputs(3)
-        assert inputs.rounds.next_deadline() is None
-        inputs.now_ms = 100
-        inputs.send(0, 0, barrier(1, "bounded"), "a")
-        inputs.now_ms = 900
-        inputs.send(0, 1, barrier(1, "bounded"), "b")
-        assert inputs.rounds.next_deadline() == 1100
-        inputs.pass_time(1099)
-        assert inputs.new_output() == []
-        inputs.pass_time(1100)
-        assert inputs.new_output() == [("bounded", 1), "a", "b"]
-        assert inputs.rounds.next_deadline() is None
-        assert inputs.counts == {"barriers_without_all_channels": 1}
-
-    def test_no_channel_is_blocked_for_longer(self) -> None:
-        """The channel that is ahead waits for the ids before its own as well."""
-        inputs = Inputs(3)
-        inputs.send(0, 0, barrier(5, "bounded"), "a")
-        inputs.now_ms = 800
-        inputs.send(0, 1, barrier(3, "bounded"), "b", barrier(4, "bounded"), "c")
-        inputs.pass_time(1000)
-        assert inputs.new_output() == [("bounded", 3), "b", ("bounded", 4), "c", ("bounded", 5), "a"]
-
-    def test_records_of_a_channel_that_was_missing_are_late_once_its_barrier_arrives(self) -> None:
-        inputs = Inputs(2, 1)
-        inputs.send(0, 0, barrier(1, "bounded"))
-        inputs.send(1, 0, barrier(1, "bounded"))
-        inputs.pass_time(1000)
-        inputs.restart()
-        inputs.send(0, 1, "a", "b")
-        inputs.restart()
-        assert "late_barriers" not in inputs.counts
-        inputs.send(0, 1, "c", barrier(1, "bounded"), "d", barrier(2, "bounded"), "e")
-        assert inputs.new_output() == [("bounded", 1), "a", "b", "c", "d"]
-        assert inputs.counts == {
-            "barriers_without_all_channels": 1,
-            "late_barriers": 1,
-            "records_late_for_barrier": 3,
-        }
-
     def test_records_before_another_aligned_watermark_count_once(self) -> None:
         inputs = Inputs(2)
         inputs.send(0, 0, barrier(1, "bounded"))
@@ -210,28 +80,6 @@ class TestBoundedWait:
             "Operator 'op': the barrier 'failing' has waited for 0:00:01 (timeout). It has not received the id 7 or a "
             "greater one on: channel 0 of input 0. Blocked: channel 1 of input 0 at 7, channel 0 of input 1 at 8."
         )
-
-    def test_restart_keeps_the_deadline(self) -> None:
-        inputs = Inputs(2)
-        inputs.send(0, 0, barrier(1, "bounded"), "a")
-        inputs.now_ms = 500
-        inputs.restart()
-        assert inputs.rounds.next_deadline() == 1000
-
-    @pytest.mark.parametrize("frames", [[("a", "b", "c", "d")], [("a", "b"), ("c",), ("d",)]])
-    @pytest.mark.parametrize("restart", [False, True])
-    def test_number_of_held_records_is_limited(self, frames: list[tuple[str, ...]], restart: bool) -> None:
-        inputs = Inputs(2)
-        inputs.send(0, 0, barrier(1, "bounded"), *frames[0][:-1])
-        assert inputs.new_output() == []
-        if restart:
-            inputs.restart()
-        inputs.send(0, 0, frames[0][-1])
-        for frame in frames[1:]:
-            inputs.send(0, 0, *frame)
-        assert inputs.new_output() == [("bounded", 1), "a", "b", "c", "d"]
-        inputs.send(0, 0, barrier(2, "bounded"), "e", "f", "g")
-        assert inputs.new_output() == []
 
     def test_limit_holds_over_all_channels(self) -> None:
         inputs = Inputs(2, 1)

@@ -75,50 +75,6 @@ class Receiver:
         return found
 
 
-def test_combination_of_the_others_is_delivered() -> None:
-    receiver = Receiver(declare().build())
-    assert receiver.send(0, 5) == ([5], [5])
-    assert receiver.wait(2) == ([], [])
-    assert receiver.send(1, 3) == ([], [5])
-    assert receiver.wait(1) == ([3], [3])
-
-
-def test_nothing_is_delivered_if_the_combination_stays() -> None:
-    receiver = Receiver(declare().build())
-    receiver.send(0, 2)
-    receiver.wait(1)
-    assert receiver.send(1, 3) == ([3], [3])
-    assert receiver.wait(2) == ([], [])
-    assert receiver.wait(1) == ([], []), "the last value has expired"
-    assert receiver.harness._subtask.next_deadline() is None
-
-
-def test_next_value_is_delivered_when_none_is_left() -> None:
-    receiver = Receiver(declare().build())
-    receiver.send(0, 5)
-    assert receiver.wait(3) == ([], [])
-    assert receiver.send(0, 5) == ([5], [5])
-
-
-def test_equal_value_extends_the_period_here_and_further_down() -> None:
-    receiver = Receiver(declare().build())
-    assert receiver.send(0, 5) == ([5], [5])
-    assert receiver.send(0, 5) == ([], []), "sent at this time already"
-    for _ in range(3):
-        assert receiver.wait(2) == ([], [])
-        assert receiver.send(0, 5) == ([], [5]), "the function does not receive it again"
-        assert receiver.send(0, 5) == ([], [])
-    assert receiver.harness._subtask.next_deadline() == 6_000 + 3_000
-
-
-def test_refresh_of_another_channel_is_passed_on() -> None:
-    """Receivers further down only know the combined value, which lives as long as it is the combination here."""
-    receiver = Receiver(declare().build())
-    receiver.send(0, 5)
-    receiver.wait(1)
-    assert receiver.send(1, 3) == ([], [5])
-
-
 @pytest.mark.parametrize("ignored", [False, True])
 def test_value_that_was_held_back_is_not_refreshed(ignored: bool) -> None:
     builder = declare().default_handling_strategy_ignore() if ignored else declare()
@@ -127,72 +83,6 @@ def test_value_that_was_held_back_is_not_refreshed(ignored: bool) -> None:
     assert receiver.send(0, 5) == ([5], [])
     receiver.wait(1)
     assert receiver.send(0, 5) == ([], [])
-
-
-def test_waiting_for_all_channels_begins_again() -> None:
-    receiver = Receiver(declare().combine_function_min().combine_wait_for_all_channels(True).build())
-    assert receiver.send(0, 1) == ([], [])
-    assert receiver.send(1, 4) == ([1], [1])
-    receiver.wait(2)
-    assert receiver.send(1, 4) == ([], [1])
-    assert receiver.wait(1) == ([], []), "the first channel has no value"
-    assert receiver.send(1, 6) == ([], [])
-    assert receiver.send(0, 7) == ([6], [6])
-
-
-def test_value_that_never_counted_expires() -> None:
-    receiver = Receiver(declare().combine_function_min().combine_wait_for_all_channels(True).build())
-    receiver.send(0, 1)
-    receiver.wait(3)
-    assert receiver.send(1, 4) == ([], [])
-    assert receiver.send(0, 9) == ([4], [4])
-
-
-def test_wait_is_complete_again_with_an_equal_value() -> None:
-    """Nothing has changed for the function, but the value further down has expired in the meantime."""
-    receiver = Receiver(declare().combine_wait_for_all_channels(True).build())
-    receiver.send(0, 5)
-    assert receiver.send(1, 3) == ([5], [5])
-    receiver.wait(2)
-    assert receiver.send(0, 5) == ([], [5])
-    receiver.wait(1)
-    assert receiver.send(0, 5) == ([], [])
-    assert receiver.send(1, 3) == ([], [5])
-
-
-def test_values_of_idle_channels_expire() -> None:
-    receiver = Receiver(declare().build())
-    receiver.send(0, 5)
-    receiver.wait(1)
-    receiver.send(1, 3)
-    receiver.harness.input.push_idle(True, channel=0)
-    assert receiver.new() == ([], []), "nothing is retracted"
-    assert receiver.wait(2) == ([3], [3])
-    receiver.harness.input.push_idle(False, channel=0)
-    assert receiver.new() == ([], [])
-
-
-def test_values_of_ended_channels_expire() -> None:
-    receiver = Receiver(declare().build())
-    receiver.send(0, 5)
-    receiver.wait(1)
-    receiver.send(1, 3)
-    receiver.harness.input.end(channel=0)
-    assert receiver.wait(2) == ([3], [3])
-
-
-def test_value_that_arrives_at_its_deadline_is_in_time() -> None:
-    receiver = Receiver(declare().build())
-    receiver.send(0, 5)
-    receiver.wait(2)
-    harness = receiver.harness
-    harness._end_batch()
-    harness.clock.advance(SECOND)
-    harness._time.now_ms = harness.clock.now_ms()
-    harness._subtask.begin_batch()  # the micro-batch in which the value would expire brings it again
-    assert receiver.send(0, 5) == ([], [5])
-    harness._end_batch()
-    assert receiver.wait(2) == ([], [])
 
 
 def test_deadlines_survive_a_restart() -> None:

@@ -88,12 +88,6 @@ def aligned(value: int) -> Signal:
     return watermark(value, "aligned")
 
 
-def test_records_and_watermarks_keep_their_places() -> None:
-    gate = Gate(1)
-    gate.send(0, watermark(1), "a", "b", watermark(2), watermark(3), "c", watermark(4), ENDED)
-    assert gate.new_output() == [("w", 1), "a", "b", ("w", 2), ("w", 3), "c", ("w", 4), "end"]
-
-
 def test_records_without_controls_are_not_copied() -> None:
     """All records take this path."""
     gate, batch = Gate(2), RecordBatch(["a", "b"])
@@ -101,13 +95,6 @@ def test_records_without_controls_are_not_copied() -> None:
     gate.on_records = lambda input_index, batch: received.append(batch)  # type: ignore[method-assign]
     gate.gate.receive(1, batch, [])
     assert received[0] is batch
-
-
-def test_identifiers_are_combined_separately() -> None:
-    gate = Gate(2)
-    gate.send(0, watermark(5), watermark(7, "all"))
-    gate.send(1, watermark(3, "all"), watermark(6), watermark(4))
-    assert gate.new_output() == [("w", 5), ("all", 7), ("w", 4)]
 
 
 def test_start_signal_is_not_forwarded() -> None:
@@ -144,21 +131,6 @@ class TestAligned:
         gate.send(0, aligned(2), "b", ENDED)
         assert gate.new_output() == [("aligned", 2), "b", "end"]
 
-    def test_channel_that_becomes_idle_releases_the_others(self) -> None:
-        gate = Gate(2)
-        gate.send(0, aligned(1), "a")
-        gate.send(1, IDLE)
-        assert gate.new_output() == [("aligned", 1), "a"]
-
-    def test_held_records_survive_a_restart(self) -> None:
-        gate = Gate(2)
-        gate.send(0, aligned(1), "a", watermark(5), "b", aligned(2), "c")
-        gate.restart()
-        gate.send(0, "d", ENDED)
-        gate.restart()
-        gate.send(1, aligned(3), "e", ENDED)
-        assert gate.new_output() == [("aligned", 3), "a", ("w", 5), "b", "e", ("aligned", 2), "c", "d", "end"]
-
 
 class TestCrossing:
     """In Flink the job hangs and holds the records forever."""
@@ -173,53 +145,6 @@ class TestCrossing:
         with pytest.raises(CrossingError) as caught:
             gate.send(2, watermark(True, "and"), "d", aligned(2), "e")
         assert caught.value.args == ({0: "aligned", 2: "and"},)
-
-    def test_end_after_a_crossing_watermark_changes_nothing(self) -> None:
-        gate = Gate(2)
-        gate.send(0, aligned(1), "a", ENDED)
-        with pytest.raises(CrossingError):
-            gate.send(1, watermark(True, "and"), "b", ENDED)
-
-    def test_released_watermarks_may_cross(self) -> None:
-        gate = Gate(2)
-        gate.send(0, aligned(1), aligned(1), "a")
-        with pytest.raises(CrossingError):
-            gate.send(1, aligned(1), watermark(True, "and"), "b")
-
-    def test_watermarks_of_an_idle_channel_do_not_cross(self) -> None:
-        gate = Gate(3)
-        gate.send(0, IDLE, aligned(1), "a")
-        gate.send(1, watermark(False, "and"), "b", aligned(2), "c")
-        assert gate.new_output() == []
-        gate.send(2, watermark(True, "and"), aligned(3))
-        assert gate.new_output() == [("and", False), "b", ("aligned", 3), "a", "c"]
-
-
-class TestIdle:
-    def test_idle_channel_does_not_hold_watermarks_back(self) -> None:
-        gate = Gate(2)
-        gate.send(0, watermark(5), watermark(5, "all"))
-        gate.send(1, watermark(3))
-        assert gate.new_output() == [("w", 5), ("w", 3)]
-        gate.send(1, IDLE)
-        assert gate.new_output() == [("w", 5), ("all", 5)]
-        gate.send(1, ACTIVE)
-        assert gate.new_output() == [("w", 3)]
-
-    def test_watermark_of_an_idle_channel_counts_once(self) -> None:
-        gate = Gate(2)
-        gate.send(0, watermark(9), watermark(9, "all"))
-        gate.send(1, IDLE)
-        gate.new_output()
-        gate.send(1, watermark(2), watermark(99, "all"), aligned(5))
-        assert gate.new_output() == [("w", 2), ("w", 9), ("all", 99)]
-        gate.send(0, watermark(10, "all"), aligned(6))
-        assert gate.new_output() == [("all", 10), ("aligned", 6)]
-
-    def test_watermark_counts_at_once_if_no_channel_is_active(self) -> None:
-        gate = Gate(1)
-        gate.send(0, IDLE, watermark(1, "all"), watermark(2), ENDED)
-        assert gate.new_output() == ["idle", ("all", 1), ("w", 2), "end"]
 
 
 class TestEnd:
@@ -281,48 +206,8 @@ def test_restart_between_any_two_frames_changes_nothing(
     assert steady.received[-1] == "end"
 
 
-@given(histories())
-def test_channels_keep_their_records_in_order(
-    history: tuple[int, list[tuple[int, Sequence[Any]]]],
-) -> None:
-    channels, frames = history
-    gate = Gate(channels)
-    sent: dict[int, list[Any]] = {channel: [] for channel in range(channels)}
-    for number, (channel, sequence) in enumerate(frames):
-        numbered = [e if isinstance(e, Signal) else (channel, number, index) for index, e in enumerate(sequence)]
-        sent[channel] += [element for element in numbered if not isinstance(element, Signal)]
-        gate.send(channel, *numbered)
-    for channel, records in sent.items():
-        assert [received for received in gate.received if len(received) == 3 and received[0] == channel] == records
-
-
 SIGNALS_OF_ROUNDS = [aligned(0), watermark(True, "and")]
 ROUNDS = st.lists(st.sampled_from([aligned(0), watermark(True, "and"), "a", watermark(1)]), max_size=6)
-
-
-@given(st.lists(ROUNDS, min_size=1, max_size=4), st.data())
-def test_aligned_channels_finish_or_cross(sequences: list[list[Any]], data: st.DataObject) -> None:
-    """No order of reading holds records forever, and the order of reading does not decide whether watermarks cross."""
-    turns = [channel for channel, sequence in enumerate(sequences) for _ in range(len(sequence) + 1)]
-
-    def crosses() -> bool:
-        gate, scripts = Gate(len(sequences)), [iter([*sequence, ENDED]) for sequence in sequences]
-        try:
-            for channel in data.draw(st.permutations(turns)):
-                gate.send(channel, next(scripts[channel]))
-        except CrossingError:
-            return True
-        assert gate.gate.ended
-        assert gate.gate.held_records == 0
-        assert gate.received.count("a") == sum(sequence.count("a") for sequence in sequences)
-        return False
-
-    crossed = crosses()
-    assert crosses() == crossed
-    identifiers = [[e.identifier for e in sequence if e in SIGNALS_OF_ROUNDS] for sequence in sequences]
-    longest = max(identifiers, key=len)
-    if all(some == longest[: len(some)] for some in identifiers):
-        assert not crossed
 
 
 # --- Another number of channels ---------------------------------------------------------------------------------------

@@ -107,35 +107,6 @@ class Timers:
 
 
 @both_kinds
-def test_timer_fires_once_at_its_time(kind: Kind) -> None:
-    timers = Timers(kind)
-    timers.order("a", 100, 200)
-    timers.order("b", 150)
-    assert timers.pass_to(99) == []
-    assert timers.pass_to(100) == [Fired("a", 100, 100)]
-    assert timers.pass_to(199) == [Fired("b", 150, 199)]
-    assert timers.pass_to(1000) == [Fired("a", 200, 1000)]
-    assert timers.pass_to(2000) == []
-    assert timers.pending("a") == timers.pending("b") == []
-
-
-@both_kinds
-def test_timer_in_the_past_fires_when_time_moves(kind: Kind) -> None:
-    timers = Timers(kind)
-    timers.pass_to(100)
-    timers.order("a", 50, 100)
-    assert timers.pass_to(101) == [
-        Fired("a", 50, timers_now(kind, 100, 101)),
-        Fired("a", 100, timers_now(kind, 100, 101)),
-    ]
-
-
-def timers_now(kind: Kind, before: int, after: int) -> int:
-    """Processing timers that are due fire at the end of the same micro-batch."""
-    return after if kind == "event" else before
-
-
-@both_kinds
 def test_timers_set_while_timers_fire(kind: Kind) -> None:
     """Timers that are due fire in the same round, the others later."""
     timers = Timers(kind, then={100: Order("", (150, 50, 300, 400)), 150: Order("", (160,)), 400: Order("", (500,))})
@@ -173,22 +144,6 @@ def test_ten_thousand_timers_of_one_key(kind: Kind, restarts: bool) -> None:
     late = timers.pass_to(count)
     assert [time for _, time, _ in early + late] == expected
     assert {now for *_, now in early} == {count // 2}
-
-
-@both_kinds
-@pytest.mark.parametrize("restarts", [False, True])
-def test_many_keys_with_timers_far_apart(kind: Kind, restarts: bool) -> None:
-    """Enough for many pages of keyed state, each with its earliest timer."""
-    timers = Timers(kind)
-    for number in range(1000):
-        timers.order(f"key {number}", 10 * number + 10, 20_000)
-    fired = []
-    for time in range(0, 10_000, 500):
-        if restarts and time % 2000 == 0:
-            timers.harness.restart()
-        fired += timers.pass_to(time)
-    assert [(key, time) for key, time, _ in fired] == [(f"key {n}", 10 * n + 10) for n in range(950)]
-    assert len(timers.pass_to(20_000)) == 1050
 
 
 @both_kinds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 import pytest
 
@@ -19,7 +19,6 @@ from dsv2.testing import (
     ManualClock,
     OneInputHarness,
     StampedRecord,
-    TwoInputNonBroadcastHarness,
 )
 from dsv2.watermark import BoolWatermark, LongWatermark, Watermark, WatermarkHandlingResult
 from dsv2.watermark.event_time import (
@@ -28,11 +27,10 @@ from dsv2.watermark.event_time import (
     LONG_MAX,
     PROCESSING_TIME,
     USE_PROCESSING_TIME,
-    EventTimeCombiner,
     EventTimeOfInputs,
 )
 from tests.durations import ms
-from tests.support import local_environment, one_input, operator_named, two_inputs
+from tests.support import local_environment, one_input, operator_named
 
 EVENT = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
 FLAG = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION
@@ -40,66 +38,11 @@ IDLE = EventTimeExtension.IDLE_STATUS_WATERMARK_DECLARATION
 DECLARED = (EVENT, FLAG, IDLE)
 BY_CLOCK = FLAG.new_watermark(True)
 
-TimeAndFlag: TypeAlias = tuple[int, bool]
 """A watermark of FLIP-326: its timestamp and the flag."""
-
-
-def receive(combiner: EventTimeCombiner | EventTimeOfInputs, place: int, told: TimeAndFlag) -> list[int]:
-    """Return the output when a channel or input receives a time and the flag."""
-    times = [told[0], PROCESSING_TIME] if told[1] else [told[0]]
-    return [moved for time in times if (moved := combiner.update(place, time)) is not None]
-
-
-class TestTable:
-    """Two channels or inputs, each with a time, and with or without the flag."""
-
-    CELLS: tuple[tuple[TimeAndFlag, TimeAndFlag, int], ...] = (
-        ((3, True), (5, True), PROCESSING_TIME),
-        ((3, True), (5, False), 5),
-        ((3, False), (5, True), 3),
-        ((3, False), (5, False), 3),
-        ((5, True), (3, True), PROCESSING_TIME),
-        ((5, True), (3, False), 3),
-        ((5, False), (3, True), 5),
-        ((5, False), (3, False), 3),
-    )
-
-    @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-    @pytest.mark.parametrize("kind", [EventTimeCombiner, EventTimeOfInputs])
-    @pytest.mark.parametrize(("first", "second", "expected"), CELLS)
-    def test_cell(
-        self,
-        first: TimeAndFlag,
-        second: TimeAndFlag,
-        expected: int,
-        kind: Callable[[int], EventTimeCombiner | EventTimeOfInputs],
-        order: tuple[int, int],
-    ) -> None:
-        combiner = kind(2)
-        moved = [time for place in order for time in receive(combiner, place, (first, second)[place])]
-        assert moved[-1] == expected
-        assert moved == sorted(moved), "never back"
-
-    def test_combined_watermark_has_the_flag_and_no_time(self) -> None:
-        """(MIN_VALUE, true): a receiver learns nothing else."""
-        harness = OneInputHarness[Any, Any](one_input(), channels=2, declarations=DECLARED)
-        harness.input.push_event_time(3, channel=0)
-        harness.input.push_use_processing_time(channel=0)
-        harness.input.push_use_processing_time(channel=1)
-        assert harness.output.watermarks == [BY_CLOCK]
 
 
 class TestChannels:
     """Idle, ended and lagging channels."""
-
-    def test_lagging_channel_is_waited_for(self) -> None:
-        combiner = EventTimeCombiner(2)
-        combiner.deactivate(0)
-        assert combiner.update(1, 5) == 5
-        combiner.activate(0)
-        assert combiner.update(1, PROCESSING_TIME) is None
-        assert combiner.update(0, 6) == 6
-        assert combiner.update(0, PROCESSING_TIME) == PROCESSING_TIME
 
     def test_late_combiner_includes_idle_and_ended_channels(self) -> None:
         """Its combiner is created with the first event time, and needs no declaration of event time."""
@@ -126,31 +69,6 @@ class TestChannels:
         gate.control(0, STATUS, "", False)
         gate.control(0, WATERMARK, USE_PROCESSING_TIME, True)
         assert heard == [(EVENT_TIME, PROCESSING_TIME)]
-
-
-class TestIdleness:
-    """Channels or inputs without the flag are idle, and only others with the flag are active."""
-
-    @pytest.mark.parametrize("idle_first", [False, True])
-    def test_over_inputs(self, idle_first: bool) -> None:
-        harness = TwoInputNonBroadcastHarness[Any, Any, Any](two_inputs(), declarations=DECLARED)
-        one, other = harness.first_input, harness.second_input
-        one.push_event_time(50)
-        steps = [one.push_idle, other.push_use_processing_time]
-        for step in reversed(steps) if not idle_first else steps:
-            step()
-        assert harness.output.elements == [EVENT.new_watermark(50), IdleStatus(True)]
-        harness.restart()
-        one.push_idle(False)
-        one.push_event_time(60)
-        assert harness.output.elements[2:] == [IdleStatus(False), EVENT.new_watermark(60)]
-
-    def test_end_of_the_idle_input_switches_to_the_clock(self) -> None:
-        harness = TwoInputNonBroadcastHarness[Any, Any, Any](two_inputs(), declarations=DECLARED)
-        harness.first_input.push_idle()
-        harness.second_input.push_use_processing_time()
-        harness.first_input.end()
-        assert harness.output.elements == [IdleStatus(True), BY_CLOCK, IdleStatus(False)]
 
 
 class TestInputs:

@@ -14,9 +14,6 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.watermark import BoolWatermark, LongWatermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.support import (
-    ACTIVE,
-    ENDED,
-    IDLE,
     Driver,
     Signal,
     driven,
@@ -157,69 +154,6 @@ def test_held_back_watermarks_are_not_combined() -> None:
     driver = joined(ACROSS_NO_WAIT, lambda signal: POLL if signal.value == 1 else PEEK)
     send_both(driver, *TURNS)
     assert forwarded_by(driver) == [watermark(5), watermark(6), watermark(2)]
-
-
-def test_input_that_ended_while_idle_is_not_waited_for_after_a_restart() -> None:
-    driver = joined(ACROSS_WAIT)
-    send_both(driver, (1, watermark(5)), (0, IDLE), (0, ENDED))
-    driver.restart()
-    send_both(driver, (1, watermark(6)))
-    driver.pass_time(1)
-    send_both(driver, (1, watermark(7)))
-    assert forwarded_by(driver) == [watermark(5), watermark(6), watermark(7)]
-
-
-def test_values_sent_before_the_end_count_once() -> None:
-    driver = joined(ACROSS_WAIT)
-    send_both(driver, (0, watermark(5)), (0, ENDED), (1, watermark(7)), (1, watermark(8)))
-    assert forwarded_by(driver) == [watermark(5), watermark(7), watermark(8)]
-
-
-def test_value_of_an_idle_input_counts() -> None:
-    driver = joined(ACROSS_WAIT)
-    send_both(driver, (1, watermark(7)), (0, IDLE), (0, watermark(5)))
-    assert forwarded_by(driver) == [watermark(7), watermark(5), watermark(7)]
-
-
-def test_aligned_rounds_are_combined_one_by_one() -> None:
-    """One input may be several rounds ahead of the other because it is not held back."""
-    aligned = new_builder("w").type_long().combine_function_max().combine_wait_for_all_channels(True).aligned()
-    driver = joined(aligned.combine_across_inputs(True).build())
-    send_both(driver, (0, watermark(5)), (0, watermark(1)), (1, watermark(3)), (0, watermark(4)), (1, ENDED))
-    assert forwarded_by(driver) == [watermark(5), watermark(1), watermark(4)]
-
-
-def test_idle_input_is_not_waited_for() -> None:
-    driver = joined(ACROSS_WAIT)
-    send_both(driver, (0, watermark(5)), (1, IDLE), (1, ACTIVE), (0, watermark(6)), (1, watermark(3)))
-    assert forwarded_by(driver) == [watermark(5), watermark(3)]
-
-
-def test_input_idle_from_the_start_is_not_waited_for() -> None:
-    driver = joined(ACROSS_WAIT)
-    send_both(driver, (1, IDLE), (0, watermark(5)))
-    assert forwarded_by(driver) == [watermark(5)]
-
-
-def test_operator_is_idle_when_all_live_inputs_are() -> None:
-    driver = joined(MIN)
-    send_both(driver, (0, IDLE), (1, IDLE), (1, ACTIVE), (1, ENDED), (0, ACTIVE), (0, ENDED))
-    assert forwarded_by(driver) == [IDLE, ACTIVE, IDLE, ACTIVE, ENDED]
-
-
-def test_input_that_ends_while_idle_leaves_the_other_active() -> None:
-    driver = joined(MIN)
-    send_both(driver, (0, IDLE), (0, ENDED), (1, watermark(1)), (1, IDLE), (1, ENDED))
-    assert forwarded_by(driver) == [watermark(1), IDLE, ENDED]
-
-
-def test_restart_keeps_the_state_of_the_inputs() -> None:
-    steady, restarted = joined(ACROSS_WAIT), joined(ACROSS_WAIT)
-    for channel, element in [(0, watermark(5)), (1, IDLE), (1, ACTIVE), *TURNS, (0, IDLE), (1, ENDED), (0, ENDED)]:
-        for driver in (steady, restarted):
-            driver.send(element, channel=channel)
-        restarted.restart()
-    assert restarted.sent_to("out") == steady.sent_to("out")
 
 
 # --- Chained or not --------------------------------------------------------------------------------------------------
