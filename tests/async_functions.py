@@ -12,24 +12,6 @@ from dsv2.functions import AsyncOneInputStreamProcessFunction
 from dsv2.model import AsyncSettings
 from dsv2.testing import ManualClock, OneInputHarness
 
-__all__ = (
-    "A",
-    "B",
-    "C",
-    "CLOCKS",
-    "Calling",
-    "Item",
-    "MARK",
-    "NOTES",
-    "TOTAL",
-    "Waiting",
-    "add",
-    "advance",
-    "calling",
-    "key_of",
-    "note",
-)
-
 NOTES: list[Any] = []
 CLOCKS: list[ManualClock] = []
 TOTAL = StateDeclarations.value_state("total", int, default=0)

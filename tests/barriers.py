@@ -14,8 +14,6 @@ from dsv2.runtime.exchange.gate import InputGate
 from dsv2.watermark import WatermarkDeclaration, new_builder
 from tests.support import Signal, packed, watermark
 
-__all__ = ("DECLARATIONS", "CrossingError", "Inputs", "barrier")
-
 DECLARATIONS: Mapping[str, WatermarkDeclaration] = {
     "day": new_builder("day").type_long().barrier().build(),
     "other": new_builder("other").type_long().barrier().build(),

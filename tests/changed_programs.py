@@ -34,38 +34,6 @@ from dsv2.watermark import WatermarkDeclaration, new_builder
 from tests.durations import ms
 from tests.windows import WindowRecorder
 
-__all__ = (
-    "COUNT",
-    "Count",
-    "CountAside",
-    "CountInField",
-    "CountInKeyedField",
-    "CountInRecord",
-    "NEWEST",
-    "Numbered",
-    "OTHER",
-    "Pass",
-    "Program",
-    "RECORDS",
-    "RenamedCount",
-    "SKIP",
-    "STOP",
-    "Silent",
-    "TALLY",
-    "TimedCount",
-    "aggregates",
-    "broadcast",
-    "by_three",
-    "longer_union",
-    "longer_windows",
-    "one_input",
-    "side_output",
-    "two_inputs",
-    "two_outputs",
-    "union",
-    "windows",
-)
-
 RECORDS = range(60)
 STOP = 25  # the number of records before the savepoint
 COUNT = StateDeclarations.value_state("count", int, default=0)

@@ -9,31 +9,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 
-__all__ = (
-    "Access",
-    "Bag",
-    "Boxed",
-    "CLASSES",
-    "Celsius",
-    "Checked",
-    "Colour",
-    "Counted",
-    "Kind",
-    "Level",
-    "Numbers",
-    "OWN",
-    "Open",
-    "PLAIN",
-    "Pair",
-    "PairAndMore",
-    "Plain",
-    "Property",
-    "Shadowed",
-    "Slotted",
-    "Tweet",
-    "roundtrip",
-)
-
 T = TypeVar("T")
 
 

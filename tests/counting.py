@@ -14,8 +14,6 @@ from dsv2.sinks import CollectSink
 from dsv2.state import RedistributionStrategy, StateDeclarations
 from dsv2.testing import ManualClock, TestSource
 
-__all__ = ("COUNT", "REST", "SEEN", "Counting", "counting", "counts_of", "results_of", "run", "tens")
-
 COUNT = StateDeclarations.value_state("count", int, default=0)
 SEEN = StateDeclarations.list_state_builder("seen", int).redistribute_by(RedistributionStrategy.SPLIT).build()
 

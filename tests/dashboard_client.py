@@ -12,8 +12,6 @@ from dsv2.views.dashboard import Dashboard
 from dsv2.views.dashboard.jobs import WatchedJob
 from dsv2.views.dashboard.server import DashboardServer
 
-__all__ = ("TOKEN", "Answer", "ask", "events", "get", "serving")
-
 TOKEN = "a-token-of-the-tests"
 
 

@@ -35,8 +35,6 @@ from dsv2.plan_view.view import view_of
 from dsv2.views.dashboard.jobs import Status, WatchedJob
 from dsv2.watermark.event_time import EVENT_TIME
 
-__all__ = ("BEGAN_MS", "SECRET", "FakeJob", "fake_plan", "fake_progress")
-
 BEGAN_MS = int(time.time() * 1000) - 40_000  # so that 30 micro-batches end about now
 SECRET = "hunter2-and-more"
 """The passwords in the configuration of the job."""
@@ -225,9 +223,7 @@ class FakeJob(WatchedJob):
         plan = fake_plan()
         settings = {"spark.master": "local[2]", "spark.hadoop.fs.s3a.secret.key": SECRET}
         self.record.describe(
-            plan.job_name,
-            view_of(plan),
-            configuration_of(plan, RunOptions(checkpoint_location="/data/c"), settings),
+            plan.job_name, view_of(plan), configuration_of(plan, RunOptions(checkpoint_location="/data/c"), settings)
         )
         self.record.end(Status.RUNNING)
         self.batches = 0

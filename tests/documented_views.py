@@ -15,8 +15,6 @@ from dsv2.views.terminal.snapshot import ShownJob
 from tests.documents import ROOT
 from tests.fake_jobs import hot_topics_plan, hot_topics_progress
 
-__all__ = ("FILE", "lines", "picture")
-
 FILE = ROOT / "docs" / "assets" / "live_view.svg"
 
 _COLUMNS = 104

@@ -28,8 +28,6 @@ from tests.conformance.harness import Pipeline, Program, Run
 from tests.oracles.flights import DAY, YEAR, daily_delays, delays_by_visibility, reports_by_day
 from tests.oracles.hot_topics import expected_events
 
-__all__ = ("EXAMPLES", "EndOfDay", "FlightDelays", "FlightWeather")
-
 
 class WordCount(Program):
     """Both ways to count."""

@@ -15,8 +15,6 @@ from examples import hot_topics
 from examples.tweets import Tweet
 from tests.durations import ms
 
-__all__ = ("NOTHING", "FakeJob", "hot_topics_plan", "hot_topics_progress", "steps_plan", "steps_progress")
-
 NOTHING = JobProgress(-1, {})
 """The progress of a job without a complete micro-batch."""
 

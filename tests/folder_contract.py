@@ -6,8 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from dsv2.base.folders import Folder
 
-__all__ = ("check_folder",)
-
 _NAMES = ("plain", "with space", "100%20", "späti", "a=1")
 
 

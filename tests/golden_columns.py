@@ -31,8 +31,6 @@ from tests.durations import ms
 from tests.golden_format import GOLDEN, Content
 from tests.support import Driver, KeptEntries
 
-__all__ = ("FILE", "FIRST", "SECOND", "After", "after_restart", "content", "plan_of_job")
-
 _CHECKOUT = Path(__file__).parent.parent
 FILE = GOLDEN / f"columns_{FORMAT_VERSION}.json"
 

@@ -29,8 +29,6 @@ from runtime_spark.source.split_feed import SplitFeed
 from tests.spans import Spans
 from tests.support import Driver, KeptEntries, operator_named
 
-__all__ = ("GOLDEN", "After", "Content", "after_restart", "comparable", "content", "plan_of_job", "planners")
-
 _CHECKOUT = Path(__file__).parent.parent
 GOLDEN = _CHECKOUT / "tests" / "golden"
 

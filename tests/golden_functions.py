@@ -13,21 +13,6 @@ from dsv2.watermark import WatermarkDeclaration, new_builder
 from tests.durations import ms
 from tests.spans import Item
 
-__all__ = (
-    "CountsSpans",
-    "FIVES",
-    "Gathers",
-    "OneIsAhead",
-    "OneIsIdle",
-    "Picky",
-    "Ruled",
-    "Sums",
-    "Times",
-    "key_of",
-    "paired",
-    "told",
-)
-
 SUBTASK_0_AT, SUBTASK_1_AT = 50, 80
 """The numbers from which the subtasks of ``OneIsAhead`` send their aligned watermark."""
 

@@ -37,8 +37,6 @@ from tests.golden_functions import (
 from tests.spans import Item, Spans
 from tests.windows import StatefulWindowRecorder, WindowRecorder
 
-__all__ = ("GOLDEN", "READ", "RECORDS", "SPANS", "record", "run")
-
 GOLDEN = Path(__file__).parent / "golden"
 RECORDS = range(120)
 READ = 60

@@ -37,8 +37,6 @@ from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 
-__all__ = ("Armed", "codec", "watched_events")
-
 
 @dataclass
 class Point:

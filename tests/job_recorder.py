@@ -8,8 +8,6 @@ from dsv2 import JobHandle, JobResult
 from dsv2.graph import Plan
 from dsv2.jobs import JobListener, JobProgress
 
-__all__ = ("JobRecorder",)
-
 
 class JobRecorder(JobListener):
     """Records what happens to a job with an operator ``uid``."""

@@ -10,8 +10,6 @@ from typing import Any
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
-__all__ = ("Topics",)
-
 _SECONDS = 30.0
 _PATIENCE_SECONDS = 2.0
 _UNSENT = 10_000

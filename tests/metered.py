@@ -21,8 +21,6 @@ from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from tests.support import pass_on
 
-__all__ = ("PlayedJob", "progress")
-
 NOON_MS = 1_767_009_600_000
 
 

@@ -24,8 +24,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TypeAlias
 
-__all__ = ("Interpreter", "Step", "find_interpreters", "main", "plan_steps", "run_step")
-
 Version: TypeAlias = tuple[int, int, int]
 
 _ROOT = Path(__file__).parent.parent

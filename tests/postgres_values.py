@@ -9,8 +9,6 @@ from ipaddress import IPv4Interface, IPv4Network
 from typing import Any
 from uuid import UUID
 
-__all__ = ("KEPT", "OTHER_FORMS", "TYPES")
-
 TYPES = (
     "DO $$ BEGIN CREATE TYPE mood AS ENUM ('so so'); CREATE TYPE pair AS (n int, t text); "
     "CREATE DOMAIN payday AS date; EXCEPTION WHEN duplicate_object THEN NULL; END $$"

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-__all__ = ("CI", "NIGHTLY", "examples", "factor", "nightly")
-
 CI, NIGHTLY = "ci", "nightly"
 _EXAMPLES, _FACTOR = 50, 20
 

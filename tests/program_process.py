@@ -21,8 +21,6 @@ from typing import Any
 
 from components.python_path import python_path
 
-__all__ = ("ProgramProcess",)
-
 _ROOT = Path(__file__).parent.parent
 
 

@@ -17,8 +17,6 @@ from dsv2.sinks import CollectSink
 from tests.durations import ms
 from tests.support import local_environment, operator_named
 
-__all__ = ("Reader", "Run", "Table", "state_after", "summaries")
-
 NUMBERS = itertools.count()
 
 

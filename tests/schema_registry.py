@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-__all__ = ("RegistryServer",)
-
 _SUBJECT = re.compile(r"/subjects/(?P<subject>[^/]+)(?P<versions>/versions(/(?P<version>\d+))?)?")
 _SCHEMA = re.compile(r"/schemas/ids/(?P<id>\d+)")
 

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from dsv2.model import RecordBatch
 from dsv2.sources import DataclassSerializer, HashSplitAssigner, Portion, SplitAssigner, SplitSource
 
-__all__ = ("Item", "Span", "Spans", "SpansInFile", "everything", "number_of")
-
 
 @dataclass(frozen=True)
 class Span:

@@ -10,8 +10,6 @@ import pytest
 
 from dsv2.base.folders import LocalFolder
 
-__all__ = ("KilledError", "Steps", "steps_of", "steps_of_files")
-
 
 class KilledError(KeyboardInterrupt):
     """The process dies here. No error handling applies, as with Ctrl-C."""

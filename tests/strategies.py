@@ -10,8 +10,6 @@ from typing import TypeVar
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-__all__ = ("long_lists",)
-
 T = TypeVar("T")
 
 

@@ -34,32 +34,6 @@ from dsv2.runtime.state.timers import BatchTime
 from dsv2.sinks import CollectSink
 from tests.durations import LONG
 
-__all__ = (
-    "ACTIVE",
-    "ENDED",
-    "IDLE",
-    "STARTED",
-    "CountingCodec",
-    "Driver",
-    "KeptEntries",
-    "NoRows",
-    "Signal",
-    "broadcast_side",
-    "driven",
-    "elements",
-    "job_context",
-    "local_environment",
-    "one_input",
-    "operator_named",
-    "our_files",
-    "packed",
-    "pass_on",
-    "two_inputs",
-    "two_output",
-    "unpacked",
-    "watermark",
-)
-
 _CHECKOUT = Path(dsv2.__file__).parent.parent
 _OUR_PACKAGES = tuple(_CHECKOUT / name for name in ("dsv2", "runtime_spark"))
 

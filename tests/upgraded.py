@@ -11,8 +11,6 @@ from examples.hot_topics import HotTopic
 from examples.upgrades import RELEASES, THRESHOLD, TWEETS, WINDOW
 from tests.oracles.hot_topics import expected_events
 
-__all__ = ("check_events",)
-
 
 def check_events(events: Sequence[Sequence[HotTopic]], savepoints: Path) -> None:
     """Check the events of all releases, and the state in the last of ``savepoints``."""

@@ -28,8 +28,6 @@ from pathlib import Path
 
 from tests.documents import documented_output, program_of
 
-__all__ = ("Environment", "WheelError", "build_wheel", "check_contents", "main")
-
 _ROOT = Path(__file__).parent.parent
 _EXTRAS = "spark,map-state,kafka,postgres,avro,protobuf,schema-registry,dashboard"
 _PACKAGES = {"dsv2", "runtime_spark"}

@@ -30,20 +30,6 @@ from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import LONG_MAX
 from tests.support import ACTIVE, ENDED, IDLE, Driver, Signal, local_environment, operator_named, watermark
 
-__all__ = (
-    "CountLetters",
-    "Tally",
-    "EVENT_TIME",
-    "Event",
-    "FlinkGenerator",
-    "WindowRecorder",
-    "StatefulWindowRecorder",
-    "TwoInputWindowRecorder",
-    "TwoOutputWindowRecorder",
-    "WindowDriver",
-    "key_of",
-)
-
 T = TypeVar("T")
 
 Event: TypeAlias = tuple[Any, ...]

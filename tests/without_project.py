@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from zipfile import ZipFile
 
-__all__ = ("PROJECT", "environment_archive", "new_environment", "project_zip")
-
 PROJECT = ("dsv2", "runtime_spark")
 """The packages of the wheel."""
 _ROOT = Path(__file__).parent.parent

@@ -6,8 +6,6 @@ from dsv2 import JobHandle
 from dsv2.graph import Exchange, Operator, OperatorKind, Plan
 from dsv2.jobs import JobListener, JobProgress, OperatorProgress
 
-__all__ = ("KeptPlan", "miscounts")
-
 
 class KeptPlan(JobListener):
     """Keeps the plan of the last job."""

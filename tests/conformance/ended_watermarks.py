@@ -7,8 +7,6 @@ from dsv2.jobs import JobProgress
 from dsv2.jobs.watermark_report import Cause, report_watermarks
 from dsv2.plan_view.view import view_of
 
-__all__ = ("unended",)
-
 
 def unended(plan: Plan, progress: JobProgress) -> list[str]:
     """Return what is said about the watermarks of ``plan`` that have not ended."""

@@ -10,8 +10,6 @@ from dsv2 import ExecutionEnvironment
 from dsv2.extension.event_time import EventTimeExtension
 from tests.conformance.functions import NUMBERS, mod3
 
-__all__ = ("Failure", "by3", "numbers", "stamped")
-
 
 @dataclass(frozen=True)
 class Failure:

@@ -21,8 +21,6 @@ from tests.conformance.failing import Failure, by3, numbers, stamped
 from tests.conformance.functions import Pass, mod3
 from tests.durations import ms
 
-__all__ = ("FAILURES",)
-
 SIGNAL = new_builder("signal").type_long().build()
 FOLDED = StateDeclarations.reducing_state("folded", int, lambda so_far, added: not_to_seven(so_far, added))
 GLOBAL = WindowStrategy.global_()

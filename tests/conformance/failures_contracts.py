@@ -15,8 +15,6 @@ from tests.conformance.failing import Failure, by3, numbers
 from tests.conformance.functions import Pass, mod3
 from tests.durations import ms
 
-__all__ = ("FAILURES",)
-
 SIGNAL = new_builder("signal").type_long().build()
 COUNT = StateDeclarations.value_state("count", int)
 GLOBAL, TEN = WindowStrategy.global_(), WindowStrategy.tumbling(ms(10))

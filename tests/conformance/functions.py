@@ -16,28 +16,6 @@ from dsv2.functions import (
 )
 from dsv2.watermark import Watermark
 
-__all__ = (
-    "FEW",
-    "NUMBERS",
-    "Located",
-    "Merge",
-    "Pass",
-    "PassBoth",
-    "PassEither",
-    "PassMain",
-    "Rules",
-    "Seen",
-    "Split",
-    "Stamped",
-    "check_keys",
-    "check_rules",
-    "is_of_others",
-    "key_of",
-    "mod3",
-    "parity",
-    "value_of",
-)
-
 T = TypeVar("T")
 NUMBERS: Sequence[int] = range(12)
 FEW: Sequence[int] = range(2)

@@ -20,20 +20,6 @@ from dsv2.streams import ConfiguredStream
 from tests.conformance.counts import KeptPlan, miscounts
 from tests.conformance.ended_watermarks import unended
 
-__all__ = (
-    "CONNECT_SETTING",
-    "LOCAL_SETTINGS",
-    "NIGHTLY_LOCAL_SETTINGS",
-    "NIGHTLY_SPARK_SETTINGS",
-    "SPARK_SETTINGS",
-    "Pipeline",
-    "Program",
-    "Run",
-    "Setting",
-    "alike",
-    "run_programs",
-)
-
 T = TypeVar("T")
 _LETTERS = "letters"
 Sources: TypeAlias = dict[tuple[str, int], ConfiguredStream[Any]]
@@ -88,11 +74,7 @@ NIGHTLY_LOCAL_SETTINGS = [
 # On Spark each setting takes minutes. Each of these covers a path that no other does: several subtasks in one task,
 # which take turns; pages of state in a map; batch mode without a state store. (Records of a micro-batch are counted
 # over all subtasks of a source on Spark, and over each of them locally.)
-SPARK_SETTINGS = [
-    Setting(4, 11),
-    Setting(2, 5, maps=True),
-    Setting(2, mode=RuntimeExecutionMode.BATCH),
-]
+SPARK_SETTINGS = [Setting(4, 11), Setting(2, 5, maps=True), Setting(2, mode=RuntimeExecutionMode.BATCH)]
 # The same paths with other numbers: one micro-batch, a task for each subtask, one channel, more subtasks.
 # tests/property/test_random_dags.py also checks that one channel keeps the order of all records on Spark.
 NIGHTLY_SPARK_SETTINGS = [

@@ -33,8 +33,6 @@ from tests.conformance import (
     programs_windows,
 )
 
-__all__ = ("PROGRAMS", "WITH_KEYED_STATE")
-
 PROGRAMS = (
     *programs_partitioning.PROGRAMS,
     *programs_functions.PROGRAMS,

@@ -19,8 +19,6 @@ from tests.conformance.functions import NUMBERS, mod3
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.windows import FlinkGenerator
 
-__all__ = ("PROGRAMS", "WITH_STATE")
-
 TOTAL = StateDeclarations.value_state("total", int, default=0)
 PASSED = new_builder("passed by an async function").type_long().combine_function_min().build()
 

@@ -16,8 +16,6 @@ from tests.conformance.functions import NUMBERS
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.watermarks import PEEK, Recorder, send
 
-__all__ = ("PROGRAMS",)
-
 BLOCK = 4  # numbers between two barriers
 SKIPPED = 1  # the id that the subtasks with an odd index do not send
 

@@ -15,8 +15,6 @@ from tests.conformance.functions import NUMBERS, PassEither, Stamped, mod3, pari
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.timing import END_OF_TIME
 
-__all__ = ("PROGRAMS",)
-
 BY_CLOCK = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION
 LONG_AGO, FAR_AWAY = 1, 10**15
 THIS_CENTURY = range(946_684_800_000, 4_102_444_800_000)

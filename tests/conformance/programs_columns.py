@@ -31,8 +31,6 @@ from dsv2.watermark import Watermark, WatermarkHandlingResult
 from tests.conformance.functions import Pass, Stamped
 from tests.conformance.harness import Pipeline, Program, Run
 
-__all__ = ("PROGRAMS",)
-
 
 class Reading(NamedTuple):
     """A measurement of a device."""

@@ -27,8 +27,6 @@ from tests.conformance.watermarks import Recorder, Sender, among, values
 from tests.durations import ms
 from tests.windows import FlinkGenerator, TwoInputWindowRecorder, WindowRecorder
 
-__all__ = ("PROGRAMS",)
-
 TEN = WindowStrategy.tumbling(ms(10))
 
 

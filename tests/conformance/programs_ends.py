@@ -14,8 +14,6 @@ from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.timing import IDLE_STATUS
 from tests.conformance.watermarks import Recorder, check_received, send, signals, values
 
-__all__ = ("PROGRAMS",)
-
 FIRST = 3
 
 

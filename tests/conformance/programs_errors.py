@@ -19,8 +19,6 @@ from tests.conformance.harness import Pipeline, Program, Run
 from tests.durations import ms
 from tests.windows import FlinkGenerator
 
-__all__ = ("PROGRAMS",)
-
 SKIP = ErrorPolicy().skip(ValueError)
 LETTERS = ErrorPolicy().dead_letter(ValueError)
 TOTAL = StateDeclarations.value_state("total", int, default=0)

@@ -13,8 +13,6 @@ from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.programs_lifecycle import Diary, diaries
 from tests.conformance.timing import END_OF_TIME, EVENT_TIME, IDLE_STATUS, TimeRecorder, per_event
 
-__all__ = ("PROGRAMS",)
-
 
 class Delay(OneInputEventTimeStreamProcessFunction[int, tuple[int, int]]):
     """Emits each number at its time, which is five more than ten times its value."""

@@ -24,8 +24,6 @@ from tests.conformance.functions import Pass, PassBoth, PassEither, PassMain
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.timing import END_OF_TIME, TimeRecorder, per_event
 
-__all__ = ("PROGRAMS",)
-
 
 class Click(NamedTuple):
     """Flink's input."""

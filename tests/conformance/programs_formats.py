@@ -18,8 +18,6 @@ from tests import protobuf_messages as pb
 from tests.conformance.functions import NUMBERS
 from tests.conformance.harness import Pipeline, Program, Run
 
-__all__ = ("PROGRAMS",)
-
 SCHEMA = """{"type": "record", "name": "Order", "fields": [
     {"name": "customer", "type": "long"}, {"name": "note", "type": ["null", "string"], "default": null}]}"""
 

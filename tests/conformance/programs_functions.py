@@ -27,8 +27,6 @@ from tests.conformance.functions import (
 )
 from tests.conformance.harness import Pipeline, Program, Run
 
-__all__ = ("PROGRAMS",)
-
 EVEN = [number for number in NUMBERS if number % 2 == 0]
 ODD_OR_ZERO = [number for number in NUMBERS if number % 2 == 1 or number == 0]
 

@@ -16,8 +16,6 @@ from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.timing import END_OF_TIME, TimeRecorder
 from tests.spans import Item, Span, Spans, number_of
 
-__all__ = ("PROGRAMS",)
-
 _IDLE_MS = 40
 _LOOKS = 10
 

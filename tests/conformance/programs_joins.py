@@ -18,8 +18,6 @@ from tests.conformance.harness import Pipeline, Program, Run, alike
 from tests.durations import ms
 from tests.oracles.joins import Joined, Row, SlowIntervalJoin, SlowWindowJoin
 
-__all__ = ("PROGRAMS",)
-
 Pair = tuple[str, int]
 
 SAME: Sequence[Pair] = [("key", number) for number in range(3)]
@@ -205,9 +203,4 @@ def results_at_the_end(slow: SlowWindowJoin) -> list[Joined]:
     return results
 
 
-PROGRAMS: tuple[Program, ...] = (
-    InnerJoins(),
-    InnerJoinOfSeveralKeys(),
-    IntervalJoins(),
-    WindowJoins(),
-)
+PROGRAMS: tuple[Program, ...] = (InnerJoins(), InnerJoinOfSeveralKeys(), IntervalJoins(), WindowJoins())

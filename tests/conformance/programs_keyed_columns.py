@@ -24,8 +24,6 @@ from dsv2.state import StateDeclaration, StateDeclarations
 from tests.conformance.functions import Stamped
 from tests.conformance.harness import Pipeline, Program, Run
 
-__all__ = ("PROGRAMS",)
-
 T = TypeVar("T")
 
 

@@ -18,8 +18,6 @@ from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingRes
 from tests.conformance.functions import FEW, NUMBERS, is_of_others, mod3
 from tests.conformance.harness import Pipeline, Program, Run
 
-__all__ = ("PROGRAMS",)
-
 
 class Diary:
     """Logs calls to a file for each subtask, for callbacks that cannot emit. Works on any runtime."""

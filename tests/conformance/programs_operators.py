@@ -13,8 +13,6 @@ from tests.conformance.functions import FEW, NUMBERS, is_of_others, mod3, parity
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.durations import ms
 
-__all__ = ("PROGRAMS", "WITH_STATE")
-
 
 class UnionOfStreams(Program):
     """Records of all streams arrive, in the order of their stream. One of them is given twice."""

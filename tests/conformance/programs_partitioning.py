@@ -24,8 +24,6 @@ from tests.conformance.functions import (
 )
 from tests.conformance.harness import Pipeline, Program, Run
 
-__all__ = ("PROGRAMS",)
-
 
 @dataclass(frozen=True)
 class Repartitioned(Program):

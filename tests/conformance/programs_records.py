@@ -16,8 +16,6 @@ from dsv2.functions import OneInputStreamProcessFunction
 from tests.conformance.functions import FEW, NUMBERS, Located, Merge, Pass, mod3
 from tests.conformance.harness import Pipeline, Program, Run
 
-__all__ = ("PROGRAMS",)
-
 
 class Color(Enum):
     """An enum."""
@@ -235,9 +233,4 @@ class Adding(OneInputStreamProcessFunction[int, tuple[int, int]]):
         ctx.apply_to_all_partitions(once)
 
 
-PROGRAMS: tuple[Program, ...] = (
-    AnyRecord(),
-    OwnClasses(),
-    AnyKey(),
-    WideFrames(),
-)
+PROGRAMS: tuple[Program, ...] = (AnyRecord(), OwnClasses(), AnyKey(), WideFrames())

@@ -13,8 +13,6 @@ from dsv2.functions import OneInputStreamProcessFunction
 from tests.conformance.functions import NUMBERS, mod3
 from tests.conformance.harness import Pipeline, Program, Run
 
-__all__ = ("PROGRAMS",)
-
 
 class Model:
     """Notes in a file of its process when it is opened and closed. It cannot be pickled."""

@@ -21,8 +21,6 @@ from tests.conformance.functions import NUMBERS, mod3
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.watermarks import Recorder, Sender, check_received, values
 
-__all__ = ("PROGRAMS", "WITH_STATE")
-
 
 class Addressed(Program):
     """Only the last of three functions receives the watermark, although it is declared to be ignored."""

@@ -21,8 +21,6 @@ from tests.conformance.harness import Pipeline, Program, Run
 from tests.durations import ms
 from tests.windows import FlinkGenerator
 
-__all__ = ("PROGRAMS",)
-
 SMALL = OutputTag("small", int)
 LARGE = OutputTag("large", int)
 NOTES = OutputTag("notes", str)

@@ -13,8 +13,6 @@ from dsv2.sinks import FileSink, ForeachBatchSink, ParallelSink, SinkBatch
 from tests.conformance.functions import NUMBERS, mod3
 from tests.conformance.harness import Pipeline, Program, Run
 
-__all__ = ("PROGRAMS",)
-
 
 class Written(NamedTuple):
     """A row of a file."""

@@ -14,8 +14,6 @@ from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingRes
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.spans import Item, Span, Spans, everything
 
-__all__ = ("PROGRAMS",)
-
 ENDS = {"a": 14, "b": 3, "c": 0, "d": 8, "e": 1}
 HISTORY = {"x": 9, "y": 2}
 READ = new_builder("sources/read").type_long().combine_function_max().build()

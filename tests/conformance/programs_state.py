@@ -21,8 +21,6 @@ from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingRes
 from tests.conformance.functions import FEW, NUMBERS, Pass, mod3
 from tests.conformance.harness import Pipeline, Program, Run
 
-__all__ = ("PROGRAMS",)
-
 # Flink's source of StatefulDataStreamV2ITCase is 1, 1, 1. Here other keys come in between.
 REPEATED = [1, 2, 1, 3, 2, 1, 2, 2, 1]
 

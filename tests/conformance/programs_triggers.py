@@ -25,8 +25,6 @@ from tests.conformance.functions import mod3
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.durations import ms
 
-__all__ = ("PROGRAMS",)
-
 MANY: Sequence[int] = range(40)
 
 

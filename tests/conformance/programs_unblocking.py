@@ -13,8 +13,6 @@ from tests.conformance.functions import NUMBERS
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.spans import Item, Span, Spans, everything
 
-__all__ = ("PROGRAMS",)
-
 ENDS = {"a": 14, "b": 3, "c": 0, "d": 8, "e": 1}
 LETTERS = ErrorPolicy().dead_letter(ValueError)
 ODD = [item for item in everything(ENDS) if item.number % 2]

@@ -18,8 +18,6 @@ from tests.conformance.functions import NUMBERS, is_of_others, mod3
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.watermarks import PEEK, Sender, among
 
-__all__ = ("PROGRAMS",)
-
 
 @dataclass(frozen=True, order=True)
 class Version:

@@ -24,8 +24,6 @@ from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.watermarks import PEEK, POLL, Recorder, Sender, among, check_received, send, signals, values
 from tests.oracles.channels import Rule, Signal, is_legal
 
-__all__ = ("PROGRAMS",)
-
 
 @dataclass(frozen=True)
 class Combined(Program):

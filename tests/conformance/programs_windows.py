@@ -29,8 +29,6 @@ from tests.conformance.harness import Pipeline, Program, Run
 from tests.durations import ms
 from tests.windows import Event, FlinkGenerator, TwoInputWindowRecorder, WindowRecorder
 
-__all__ = ("PROGRAMS",)
-
 ELEMENTS: Sequence[int] = range(20)
 SECOND = 1000
 LATE = OutputTag("late", int)
@@ -74,12 +72,10 @@ class OneInputWindows(Program):
         p.collect(keyed.process(window(WindowStrategy.global_(), WindowRecorder())), "global")
         p.collect(keyed.process(window(TEN_SECONDS, WindowRecorder())), "tumbling")
         p.collect(
-            keyed.process(window(WindowStrategy.sliding(ms(10 * SECOND), ms(SECOND)), WindowRecorder())),
-            "sliding",
+            keyed.process(window(WindowStrategy.sliding(ms(10 * SECOND), ms(SECOND)), WindowRecorder())), "sliding"
         )
         p.collect(
-            timed.global_().process(window(WindowStrategy.tumbling(ms(5 * SECOND)), WindowRecorder())),
-            "global stream",
+            timed.global_().process(window(WindowStrategy.tumbling(ms(5 * SECOND)), WindowRecorder())), "global stream"
         )
 
     def check(self, run: Run) -> None:

@@ -72,8 +72,7 @@ def test_local(failure: Failure, mode: RuntimeExecutionMode, batches: tuple[int,
 
 
 @pytest.mark.parametrize(
-    "failure",
-    [pytest.param(f, id=f.name, marks=() if f.name in EVERYWHERE else pytest.mark.nightly) for f in FAILURES],
+    "failure", [pytest.param(f, id=f.name, marks=() if f.name in EVERYWHERE else pytest.mark.nightly) for f in FAILURES]
 )
 def test_spark_batch(failure: Failure, spark: SparkSession) -> None:
     from runtime_spark import SparkRuntime

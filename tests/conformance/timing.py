@@ -9,8 +9,6 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
-__all__ = ("END_OF_TIME", "EVENT_TIME", "IDLE_STATUS", "TimeRecorder", "per_event")
-
 T = TypeVar("T")
 
 END_OF_TIME = 2**63 - 1

@@ -22,8 +22,6 @@ from tests.conformance.functions import is_of_others
 from tests.conformance.harness import Run
 from tests.oracles.channels import Rule, Signal, is_legal
 
-__all__ = ("PEEK", "POLL", "Recorder", "Sender", "among", "check_received", "send", "signals", "values")
-
 PEEK, POLL = WatermarkHandlingResult.PEEK, WatermarkHandlingResult.POLL
 
 

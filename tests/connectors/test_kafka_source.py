@@ -477,9 +477,7 @@ def test_late_broker_is_waited_for(restarted_kafka_broker: KafkaBroker, caplog: 
     assert "Retrying." in caplog.text
 
 
-def test_broker_crash_neither_loses_nor_repeats_messages(
-    restarted_kafka_broker: KafkaBroker,
-) -> None:
+def test_broker_crash_neither_loses_nor_repeats_messages(restarted_kafka_broker: KafkaBroker) -> None:
     topics = Topics(restarted_kafka_broker.bootstrap_servers)
     topic = topics.create()
     count = 120_000

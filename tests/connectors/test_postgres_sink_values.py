@@ -87,11 +87,7 @@ def test_what_is_written_is_read_equal(postgres_server: PostgresServer, new_tabl
     [
         ("timestamptz", datetime(2024, 1, 1), r"timestamp with time zone, .* a datetime with a time zone is expected"),
         ("int", 1.5, r"integer, which does not keep the float 1\.5: a whole number from -2147483648 to 2147483647 is"),
-        (
-            "varchar(3)",
-            "abc ",
-            r"character varying\(3\), which .* 'abc ': a str of at most 3 characters",
-        ),
+        ("varchar(3)", "abc ", r"character varying\(3\), which .* 'abc ': a str of at most 3 characters"),
         ("numeric(5, 2)", Decimal("1.234"), r"at most 2 digits after the point"),
         ("text", "a\0b", "a text without NUL is expected"),
         ("text", "\ud800", "surrogates not allowed"),

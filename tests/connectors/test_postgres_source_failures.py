@@ -108,11 +108,7 @@ def test_dropped_slot(table: Table) -> None:
         ("id int", "", "has no primary key"),
         ("id int PRIMARY KEY", "DROP TABLE {}", "Table followed_.* does not exist"),
         ("id int PRIMARY KEY", "ALTER TABLE {} SET UNLOGGED", "is not an ordinary table"),
-        (
-            "id int PRIMARY KEY",
-            "ALTER TABLE {} REPLICA IDENTITY NOTHING",
-            r"Run ALTER TABLE public\..* DEFAULT",
-        ),
+        ("id int PRIMARY KEY", "ALTER TABLE {} REPLICA IDENTITY NOTHING", r"Run ALTER TABLE public\..* DEFAULT"),
         ("id int PRIMARY KEY, dsv2_row int", "", 'DuplicateColumn: column "dsv2_row"'),
     ],
 )

@@ -7,9 +7,7 @@ import signal
 from pathlib import Path
 
 from storms.common import processes
-from storms.common.processes import Gate
-
-__all__ = ("Gate", "JobProcess")
+from storms.common.processes import Gate as Gate
 
 
 class JobProcess(processes.JobProcess):

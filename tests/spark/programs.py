@@ -24,8 +24,6 @@ from dsv2.state import RedistributionStrategy, StateDeclaration, StateDeclaratio
 from dsv2.streams import ConfiguredStream
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 
-__all__ = ("Answer", "Number", "Reading", "Tag", "Total", "build", "read_back", "reading", "sensor_of")
-
 TOTAL = StateDeclarations.value_state("total", int, default=0)
 VALUES = StateDeclarations.list_state_builder("values", int).redistribute_by(RedistributionStrategy.SPLIT).build()
 HIGHEST = new_builder("highest").type_long().combine_function_min().combine_wait_for_all_channels(True).build()

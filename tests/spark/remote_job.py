@@ -20,8 +20,6 @@ from runtime_spark import SparkRuntime, create_savepoint
 from runtime_spark.platform.folders import open_folder
 from tests.folder_contract import check_folder
 
-__all__ = ("Lives", "check", "lines_of_files", "lives_of_a_job")
-
 PER_LIFE, KEYS = 24, 5
 TIMES = StateDeclarations.value_state("times", int, default=0)
 ITEMS = [item for life in range(4) for item in (*range(life * PER_LIFE, (life + 1) * PER_LIFE), Stop())][:-1]

@@ -172,10 +172,7 @@ EXACTLY_ONCE = "must read the given DataFrame exactly once, and no other stream"
             "Window function is not supported",
         ),
         (lambda rows: rows.sample(0.5), "Sampling is not supported on streaming"),
-        (
-            lambda rows: rows.select("nothing"),
-            r"transform of .*uid 'df'.*`nothing` cannot be resolved.*42703\.",
-        ),
+        (lambda rows: rows.select("nothing"), r"transform of .*uid 'df'.*`nothing` cannot be resolved.*42703\."),
         (lambda rows: rows.cache(), "Queries with streaming sources must be executed with writeStream.start"),
         (lambda rows: rows.union(rows), EXACTLY_ONCE),
         (lambda rows: rows.join(rows.select("key"), "key"), EXACTLY_ONCE),

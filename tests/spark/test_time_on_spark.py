@@ -111,11 +111,7 @@ def batch_times(job: JobHandle) -> list[int]:
 
 @pytest.mark.parametrize(
     ("alarmed", "layout"),
-    [
-        (alarmed, StateLayout.BLOB),
-        (alarmed, StateLayout.MAP),
-        (alarmed_in_event_time, StateLayout.BLOB),
-    ],
+    [(alarmed, StateLayout.BLOB), (alarmed, StateLayout.MAP), (alarmed_in_event_time, StateLayout.BLOB)],
     ids=["processing time", "processing time, in maps", "event time by clock"],
 )
 def test_job_without_data_fires_its_timers_on_time(

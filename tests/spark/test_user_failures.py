@@ -77,11 +77,7 @@ def test_unserializable_record_names_its_emitter(
 
 @pytest.mark.parametrize("mode", [STREAMING, BATCH])
 def test_module_missing_in_workers_is_named(
-    spark: SparkSession,
-    checkpoint: str,
-    mode: RuntimeExecutionMode,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "only_here.py").write_text("def same(record):\n    return record\n")
     monkeypatch.syspath_prepend(tmp_path)  # of this process; workers already have their path
