@@ -9,7 +9,7 @@ from typing import Any
 
 from dsv2 import Collector, KeyedPartitionStream, PartitionedContext, RuntimeContext
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.join import JoinFunction, JoinType, interval_join, join, join_by_key, join_keyed, window_join
+from dsv2.extension.join import JoinFunction, JoinType, interval_join, join, window_join
 from dsv2.extension.window import WindowStrategy
 from dsv2.sinks import ForeachBatchSink
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
@@ -58,7 +58,7 @@ class TupleOf(JoinFunction[Pair, Pair, tuple[str, int, int]]):
 
 
 class InnerJoins(Program):
-    """testInnerJoinWithSameKey, …WithWrappedJoinProcessFunction, …WithKeyedStream, …WithNonKeyedStream, …WithTuple.
+    """testInnerJoinWithSameKey, …WithWrappedJoinProcessFunction, …WithKeyedStream, …WithTuple.
 
     In Flink "kept", which has a key selector for the output, emits nothing.
     """
@@ -67,16 +67,15 @@ class InnerJoins(Program):
         left, right = p.source(SAME), p.source(SAME)
         keyed, other = left.key_by(key_of), right.key_by(key_of)
         p.collect(keyed.connect_and_process(other, join(TextOf())), "wrapped")
-        p.collect(join_keyed(keyed, other, text_of), "keyed")
-        p.collect(join_by_key(left, key_of, right, key_of, text_of), "non-keyed")
+        p.collect(keyed.connect_and_process(other, join(text_of)), "callable")
         kept = keyed.connect_and_process(other, join(text_of), lambda text: text.partition(":")[0])
         p.collect(kept.process(with_key), "kept")
-        tuples = join_keyed(keyed, other, TupleOf())
+        tuples = keyed.connect_and_process(other, join(TupleOf()))
         p.collect(tuples, "tuple")
         tuples.to_sink(ForeachBatchSink(LinesOf(p.folder / "lines")))
 
     def check(self, run: Run) -> None:
-        for name in ("wrapped", "keyed", "non-keyed"):
+        for name in ("wrapped", "callable"):
             run.expect_all(*NINE, name=name)
         run.expect_all(*(("key", text) for text in NINE), name="kept")
         nine = [("key", left, right) for left in range(3) for right in range(3)]
@@ -106,9 +105,10 @@ class InnerJoinOfSeveralKeys(Program):
 
     def build(self, p: Pipeline) -> None:
         left, right = p.source(LEFT), p.source(RIGHT)
-        p.collect(join_by_key(left, key_of, right, key_of, text_of))
-        p.collect(join_by_key(left.filter(is_none), key_of, right, key_of, text_of), "no left")
-        p.collect(join_by_key(left, key_of, right.filter(is_none), key_of, text_of), "no right")
+        keyed, other = left.key_by(key_of), right.key_by(key_of)
+        p.collect(keyed.connect_and_process(other, join(text_of)))
+        p.collect(left.filter(is_none).key_by(key_of).connect_and_process(other, join(text_of)), "no left")
+        p.collect(keyed.connect_and_process(right.filter(is_none).key_by(key_of), join(text_of)), "no right")
 
     def check(self, run: Run) -> None:
         run.expect_all("key0:0:6", "key1:1:7", "key2:2:4", "key2:2:5", "key2:3:4", "key2:3:5")

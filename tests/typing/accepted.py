@@ -31,8 +31,6 @@ from dsv2.extension.join import (
     OnSnapshotTimeout,
     interval_join,
     join,
-    join_by_key,
-    join_keyed,
     processing_time_temporal_join,
     window_join,
 )
@@ -452,10 +450,6 @@ def joins(g: Given) -> None:
     assert_type(connect(g.other_keyed, join(every_pair)), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, join(every_pair, ttl=StateTtl(timedelta(hours=1)))), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, join(every_pair), g.key_of_bytes), Keyed[str, bytes])
-    assert_type(join_keyed(g.keyed, g.other_keyed, JoinedPair()), NonKeyed[bytes])
-    assert_type(
-        join_by_key(g.non_keyed, g.by_text, g.other_non_keyed, lambda day: day.isoformat(), every_pair), NonKeyed[bytes]
-    )
     assert_type(
         connect(g.other_keyed, interval_join(JoinedPair(), ms(-5), timedelta(seconds=5), on_late_right=late_date)),
         NonKeyed[bytes],

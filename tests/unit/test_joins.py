@@ -11,7 +11,7 @@ import pytest
 from dsv2 import Collector, ExecutionEnvironment, RuntimeContext
 from dsv2.errors import ConfigurationError, PlanError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.join import JoinFunction, JoinType, interval_join, join, join_by_key, join_keyed, window_join
+from dsv2.extension.join import JoinFunction, JoinType, interval_join, join, window_join
 from dsv2.extension.window import WindowStrategy
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
@@ -135,17 +135,9 @@ class TestPlaces:
         ways: list[Callable[[Any, Any], Any]] = [
             lambda left, right: left.key_by(first_of).connect_and_process(right.key_by(first_of), join(self.text)),
             lambda left, right: left.key_by(first_of).connect_and_process(right.key_by(first_of), join(Text())),
-            lambda left, right: join_keyed(left.key_by(first_of), right.key_by(first_of), self.text),
-            lambda left, right: join_by_key(left, first_of, right, first_of, Text(), JoinType.INNER),
         ]
         for way in ways:
             assert self.run(way) == list(self.PAIRS)
-
-    def test_short_forms_have_flinks_name(self) -> None:
-        env = local_environment()
-        stream = env.from_collection(self.LEFT)
-        join_by_key(stream, first_of, stream, first_of, self.text)
-        assert env.build_plan().operators[-1].name == "Keyed-Join-Process"
 
     def test_join_may_keep_the_key(self) -> None:
         """In Flink the key-preserving variant never emits anything."""

@@ -1,13 +1,6 @@
 """Joins of two keyed streams (FLIP-500, FLIP-326), and of a stream with a service."""
 
-from dsv2.extension.join.api import (
-    interval_join,
-    join,
-    join_by_key,
-    join_keyed,
-    processing_time_temporal_join,
-    window_join,
-)
+from dsv2.extension.join.api import interval_join, join, processing_time_temporal_join, window_join
 from dsv2.extension.join.functions import JoinFunction, Joining, JoinType, LateRecord
 from dsv2.extension.join.lookup import LookupCache, lookup_join
 from dsv2.extension.join.temporal import OnSnapshotTimeout
@@ -21,8 +14,6 @@ __all__ = (
     "OnSnapshotTimeout",
     "interval_join",
     "join",
-    "join_by_key",
-    "join_keyed",
     "lookup_join",
     "processing_time_temporal_join",
     "window_join",

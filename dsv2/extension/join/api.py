@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
@@ -17,13 +17,7 @@ from dsv2.extension.join.windowed import ExistenceInWindow, JoinInWindow, Window
 from dsv2.extension.window import WindowStrategy
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.state import StateTtl
-from dsv2.streams.kinds import (
-    ConfiguredStream,
-    KeyedPartitionStream,
-    NonKeyedPartitionStream,
-)
 
-K = TypeVar("K", bound=Hashable)
 IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")
@@ -59,34 +53,6 @@ def join(
             f"interval_join or window_join, which stop waiting by event time."
         )
     return UnboundedJoin(as_join_function(function), ttl)
-
-
-def join_keyed(
-    left: KeyedPartitionStream[K, IN1],
-    right: KeyedPartitionStream[K, IN2],
-    function: Joining[IN1, IN2, OUT],
-    join_type: JoinTypeChoice = JoinType.INNER,
-    *,
-    ttl: StateTtl | None = None,
-) -> ConfiguredStream[OUT]:
-    """Join two keyed streams: ``left.connect_and_process(right, join(function, join_type, ttl=ttl))``."""
-    return left.connect_and_process(right, join(function, join_type, ttl=ttl)).with_name("Keyed-Join-Process")
-
-
-def join_by_key(
-    left: NonKeyedPartitionStream[IN1],
-    left_key: Callable[[IN1], K],
-    right: NonKeyedPartitionStream[IN2],
-    right_key: Callable[[IN2], K],
-    function: Joining[IN1, IN2, OUT],
-    join_type: JoinTypeChoice = JoinType.INNER,
-    *,
-    ttl: StateTtl | None = None,
-    version: int | None = None,
-) -> ConfiguredStream[OUT]:
-    """Key both streams and join them. ``version`` is that of both key selectors, as in ``key_by``."""
-    left_keyed, right_keyed = left.key_by(left_key, version=version), right.key_by(right_key, version=version)
-    return join_keyed(left_keyed, right_keyed, function, join_type, ttl=ttl)
 
 
 @overload

@@ -10,8 +10,6 @@ from dsv2.extension.join import (
     JoinType,
     interval_join,
     join,
-    join_by_key,
-    join_keyed,
     processing_time_temporal_join,
     window_join,
 )
@@ -39,8 +37,6 @@ class Pair(JoinFunction[int, date, bytes]):
 
 def a_join_function_takes_the_records_of_both_sides(g: Given) -> None:
     g.other_keyed.connect_and_process(g.keyed, join(every_pair))  # E: arg-type
-    join_keyed(g.keyed, g.keyed_by_date, every_pair)  # E: misc
-    join_by_key(g.other_non_keyed, g.by_text, g.other_non_keyed, str, every_pair)  # E: arg-type
     join(Pair)  # E: arg-type
     g.keyed.process(join(every_pair))  # E: call-overload
     g.keyed.connect_and_process(g.other_keyed, join(Pair())).to_sink(g.int_sink)  # E: arg-type
