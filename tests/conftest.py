@@ -28,6 +28,7 @@ from components.python_path import python_path
 from components.s3 import S3Server
 from components.server import MissingComponentError
 from components.spark_connect import ConnectServer
+from tests import ROOT
 from tests.profiles import CI, NIGHTLY
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _check_folder(item: pytest.Item) -> None:
         folders = _IN_SESSION
     else:
         return
-    if item.path.relative_to(Path(__file__).parent).parts[0] not in folders:
+    if item.path.relative_to(ROOT / "tests").parts[0] not in folders:
         raise pytest.UsageError(f"./run does not find {item.nodeid}: move it to one of {', '.join(sorted(folders))}.")
 
 

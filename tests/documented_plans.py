@@ -12,12 +12,11 @@ from dsv2.views.explain import ChannelDiagram, Explanation, explain
 from examples import end_of_day
 from examples.hot_topics import pipeline
 from examples.model_switching import score, some_requests
+from tests import ROOT
 from tests import documented_channels as channels
 from tests.explained_program import recorded
 
 __all__ = ("DIAGRAMS", "draw")
-
-_ROOT = Path(__file__).parent.parent
 
 
 def _hot_topics() -> Explanation:
@@ -61,7 +60,7 @@ def draw(path: str) -> str:
 
 
 if __name__ == "__main__":
-    os.chdir(_ROOT)
+    os.chdir(ROOT)
     from tests import documented_plans  # the classes of plans have the names of their modules
 
     for path in DIAGRAMS:

@@ -12,7 +12,7 @@ from rich.text import Text
 from dsv2.views.terminal.live_view import Summarizer
 from dsv2.views.terminal.screen import job_text
 from dsv2.views.terminal.snapshot import ShownJob
-from tests.documents import ROOT
+from tests import ROOT
 from tests.fake_jobs import hot_topics_plan, hot_topics_progress
 
 FILE = ROOT / "docs" / "assets" / "live_view.svg"

@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Collection
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from dsv2 import (
@@ -33,10 +32,10 @@ from dsv2.sources import DataGeneratorSource
 from dsv2.state import BroadcastStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
 from dsv2.streams import WaitForBroadcast
 from dsv2.views.explain import Explanation, Format, explain, json_schema
+from tests import ROOT
 
 __all__ = ("GOLDEN", "SCHEMA", "golden_file", "pipeline", "recorded")
 
-_ROOT = Path(__file__).parent.parent
 GOLDEN: dict[Format, str] = {"text": "plan.txt", "mermaid": "plan.mmd", "json": "plan.json"}
 
 FULL = new_builder("stock-full").type_bool().combine_wait_for_all_channels(True).build()
@@ -120,16 +119,16 @@ def recorded() -> Explanation:
 
 def golden_file(explanation: Explanation, format: Format) -> str:
     """The contents of a golden file, with paths from the root of the repository, which must be the directory."""
-    return explanation.render(format).replace(f"{_ROOT}{os.sep}", "").rstrip("\n") + "\n"
+    return explanation.render(format).replace(f"{ROOT}{os.sep}", "").rstrip("\n") + "\n"
 
 
-SCHEMA = _ROOT / "docs" / "assets" / "plan.schema.json"
+SCHEMA = ROOT / "docs" / "assets" / "plan.schema.json"
 
 if __name__ == "__main__":
-    os.chdir(_ROOT)
+    os.chdir(ROOT)
     from tests import explained_program  # its classes have the name of the module
 
     for format, name in GOLDEN.items():
         explanation = explained_program.recorded()
-        (_ROOT / "tests" / "golden" / name).write_text(golden_file(explanation, format))
+        (ROOT / "tests" / "golden" / name).write_text(golden_file(explanation, format))
     SCHEMA.write_text(json.dumps(json_schema(), indent=2) + "\n")

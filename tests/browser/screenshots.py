@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from io import BytesIO
-from pathlib import Path
 
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from components.chromium import find_chromium
+from tests import ROOT
 from tests.dashboard_client import serving
 from tests.dashboard_fakes import FakeJob
 
-_ASSETS = Path(__file__).parent.parent.parent / "docs/assets"
+_ASSETS = ROOT / "docs/assets"
 _PAGES = {
     "overview": ("tab=overview", "What to look at", 900),
     "operator": ("tab=overview&operator=3", "split rates-3", 1080),

@@ -25,12 +25,13 @@ from dsv2.sources import DataGeneratorSource
 from dsv2.views.metrics.definitions import METRICS
 from dsv2.views.metrics.prometheus import PrometheusListener
 from dsv2.watermark import WatermarkDeclaration, new_builder
+from tests import ROOT
 from tests.metered import NOON_MS, PlayedJob
 from tests.spans import Item, Spans
 
 NewServer = Callable[..., PrometheusServer]
 
-MONITORING = Path(__file__).parents[2] / "docs" / "assets" / "monitoring"
+MONITORING = ROOT / "docs" / "assets" / "monitoring"
 RULES = MONITORING / "dsv2-alerts.yml"
 ALERTS = re.findall(r"^ +- alert: (\w+)$", RULES.read_text(), re.MULTILINE)
 DEADLINE_SECONDS = 60.0

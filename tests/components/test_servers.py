@@ -18,6 +18,7 @@ from components.kafka import PASSWORD, USER, KafkaBroker
 from components.postgres import PostgresServer
 from components.prometheus import PrometheusServer
 from components.server import MissingComponentError, Server, free_ports, listens
+from tests import ROOT
 
 SERVE_AND_WAIT = """
 import sys, time
@@ -40,9 +41,8 @@ def eventually(happened: Callable[[], bool]) -> bool:
 
 def test_server_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
     (port,) = free_ports(1)
-    root = Path(__file__).parents[2]
     command = [sys.executable, "-c", SERVE_AND_WAIT, str(port), str(tmp_path / "log")]
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE) as starter:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as starter:
         assert starter.stdout is not None
         assert starter.stdout.readline() == b"serves\n"
         assert listens(port)
@@ -55,8 +55,7 @@ def test_server_ends_with_its_guard() -> None:
     (port,) = free_ports(1)
     serve = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)]
     command = [sys.executable, "-m", "components.guard", "SIGTERM", "", *serve]
-    root = Path(__file__).parents[2]
-    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as guard:
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as guard:
         assert eventually(lambda: listens(port))
         guard.kill()
     assert eventually(lambda: not listens(port))

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -23,6 +22,7 @@ from dsv2.connectors.kafka.broker import Broker, CommittedOffset
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.testing import ManualClock
+from tests import ROOT
 from tests.durations import ms
 from tests.kafka_topics import Topics
 
@@ -103,7 +103,7 @@ broker.close()
 
 def test_late_answers_are_harmless(topics: Topics) -> None:
     command = [sys.executable, "-c", IMPATIENT, topics.bootstrap_servers, topics.create()]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -140,7 +140,7 @@ print("asked")
 def test_broker_that_is_not_yet_coordinator_is_harmless(own_kafka_broker: KafkaBroker) -> None:
     servers = own_kafka_broker.bootstrap_servers
     command = [sys.executable, "-c", EARLY, servers, Topics(servers).create()]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stdout, done.stderr) == (0, "asked\n", "")
 
 

@@ -15,7 +15,7 @@ from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN, PROCESSING
 from tests.profiles import examples
 from tests.property.test_combiner_laws import Event, Function, histories, until_the_end
 from tests.support import ACTIVE, IDLE, Signal, watermark
-from tests.unit.test_gate import Gate
+from tests.unit.runtime.exchange.test_gate import Gate
 
 law = examples(150)
 

@@ -22,11 +22,10 @@ from components.kafka import kafka_classpath
 from components.maven import maven_classpath
 from components.server import MissingComponentError
 from examples import hot_topics
+from tests import ROOT
 from tests.program_process import ProgramProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(scope="module")

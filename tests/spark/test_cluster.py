@@ -17,11 +17,11 @@ import pytest
 
 from components.spark_cluster import SparkCluster, spark_home
 from examples import hot_topics
+from tests import ROOT
 from tests.without_project import PROJECT, environment_archive, new_environment, project_zip
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.nightly]
 
-ROOT = Path(__file__).parents[2]
 TWEETS = ["--tweets", "5000"]
 LOCAL_CLUSTER = "local-cluster[1,2,768]"
 """A process for the executor, which has a folder of its own."""
@@ -119,7 +119,7 @@ def test_artifacts_on_a_standalone_cluster(master: str, python: str, tmp_path: P
 @pytest.mark.usefixtures("python")
 def test_archived_environment_on_a_local_cluster(environment: Path, tmp_path: Path, expected: list[str]) -> None:
     archive = environment_archive(tmp_path / "environment.tar.gz", environment)
-    with tarfile.open(archive) as unpacked:  # for the planners of sources; tests/unit/test_executors.py: without it
+    with tarfile.open(archive) as unpacked:  # for the planners of sources; test_executors.py: without it
         unpacked.extractall(tmp_path / "environment", filter="fully_trusted")
     options = "--archives", f"{archive}#environment"
     ran = submit(LOCAL_CLUSTER, "./environment/bin/python", the_example(tmp_path), *options)

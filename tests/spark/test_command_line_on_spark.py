@@ -17,8 +17,8 @@ from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.testing import Stop, TestSource
 from runtime_spark import SparkRuntime
-from tests.unit.test_command_line import Counting
-from tests.unit.test_written_files import Sink, field, numbers
+from tests.unit.cli.test_command_line import Counting
+from tests.unit.connectors.files.test_written_files import Sink, field, numbers
 
 pytestmark = [pytest.mark.spark]
 

@@ -6,11 +6,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
 from components.spark_connect import ConnectServer
+from tests import ROOT
 from tests.conformance.programs import PROGRAMS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -36,8 +36,7 @@ def wrong(
     names = [program.name for program in PROGRAMS if runs_all or program.name in SELECTED]
     folder = str(tmp_path_factory.mktemp("programs"))
     command = [sys.executable, "-m", "tests.spark.connect_programs", connect_server.url, folder, *names]
-    root = Path(__file__).parents[2]
-    ran = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=850)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=850)
     if ran.returncode:
         pytest.fail(f"The job of all programs failed: {ran.stderr[-5_000:]}", pytrace=False)
     found: dict[str, str] = json.loads(ran.stdout.splitlines()[-1])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.spark_connect import ConnectServer
+from tests import ROOT
 from tests.spark.connect_job import NUMBERS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -21,9 +21,7 @@ def found(connect_server: ConnectServer, tmp_path_factory: pytest.TempPathFactor
     """The results of the jobs of the client."""
     folder = str(tmp_path_factory.mktemp("client"))
     command = [sys.executable, "-m", "tests.spark.connect_job", connect_server.url, folder]
-    ran = subprocess.run(
-        command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False, timeout=800
-    )
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=800)
     assert ran.returncode == 0, ran.stderr[-5_000:]
     results: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
     return results

@@ -12,7 +12,8 @@ import pytest
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
 from components.python_path import python_path
-from tests.documents import ROOT, documented_output, program_of
+from tests import ROOT
+from tests.documents import documented_output, program_of
 
 pytestmark = [pytest.mark.spark]
 

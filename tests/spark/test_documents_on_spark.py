@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from components.python_path import python_path
-from tests.documents import ROOT, program_of
+from tests import ROOT
+from tests.documents import program_of
 
 pytestmark = [pytest.mark.spark]
 

@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,10 +16,10 @@ from pyspark.sql import SparkSession
 from components.python_path import python_path
 from dsv2 import RuntimeExecutionMode
 from runtime_spark import SparkRuntime
+from tests import ROOT
 from tests.conformance.harness import Program, Run, Setting, run_programs
 from tests.example_programs import EXAMPLES
 
-ROOT = Path(__file__).parent.parent.parent
 # Spark ends Python processes that were idle for a minute, and some of them print this.
 IDLE_PROCESS_ENDED = re.compile(
     r'Traceback \(most recent call last\):\n  File "[^"]*/pyspark/daemon\.py", .*\n(?: +.*\n)*BrokenPipeError: .*\n'

@@ -16,6 +16,7 @@ from components.hdfs import HdfsCluster
 from components.s3 import S3Server, s3_jars
 from components.server import MissingComponentError
 from dsv2.connectors.files import read_files
+from tests import ROOT
 from tests.spark.remote_job import check, lives_of_a_job
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -47,7 +48,7 @@ def test_job_in_an_object_store(s3_server: S3Server, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.spark.remote_job", json.dumps(settings), f"s3a://{folder}"]
     ran = subprocess.run(
         command,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         env={**os.environ, **s3_server.in_environment()},
         capture_output=True,
         text=True,

@@ -36,7 +36,7 @@ from runtime_spark.sink.file_sinks import SparkFileSinkWriter
 from tests.profiles import nightly
 from tests.spark.programs import read_back
 from tests.support import wait_until
-from tests.unit.test_replaced_senders import ALL, EVEN, Ends, Forward, after_short, aligned
+from tests.unit.local.test_replaced_senders import ALL, EVEN, Ends, Forward, after_short, aligned
 
 COUNT, PER_BATCH = 60, 15
 TIMES = StateDeclarations.value_state("times", int, default=0)

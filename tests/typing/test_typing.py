@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.documents import PROGRAMS
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
 ACCEPTED = sorted(HERE.glob("accepted*.py"))
 REFUSED = sorted((HERE / "refused").glob("*.py"))
 

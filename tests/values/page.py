@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from pathlib import Path
 
+from tests import ROOT
 from tests.values.awkward import GROUPS, Group
 from tests.values.matrix import EXPLAINED, recorded
 
 __all__ = ("PAGE", "tables", "write_page")
 
-PAGE = Path(__file__).parents[2] / "docs" / "values.md"
+PAGE = ROOT / "docs" / "values.md"
 
 # Ways that are named together where they have the same result.
 _FAMILIES = {

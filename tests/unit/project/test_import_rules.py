@@ -1,0 +1,178 @@
+"""Import rules, read from the source files so that imports inside functions count as well."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Set
+from functools import cache
+from importlib.util import resolve_name
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+
+FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT / package).rglob("*.py"))
+
+# The rooms, from the ground floor up. A room imports rooms of the rows above its own only: no arrow runs up.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("base", "version"),
+    ("errors",),
+    ("checks",),
+    ("file_log", "state", "watermark"),
+    ("model",),
+    ("spi",),
+    ("functions", "sinks", "sources"),
+    ("aggregates", "graph"),
+    ("extension",),
+    ("streams",),
+    ("plan_view",),
+    ("jobs",),
+    ("connectors", "runtime"),
+    ("arrow", "checkpoint", "dead_letters"),
+    ("savepoint", "views"),
+    ("environment", "local"),
+    ("__init__", "cli", "runtime_spark", "testing"),
+    ("__main__",),
+)
+FLOOR = {room: floor for floor, rooms in enumerate(LAYERS) for room in rooms}
+
+# The dependencies of the package "dsv2" in pyproject.toml. Spark and its dependencies are an extra.
+DEPENDENCIES = {"cloudpickle", "msgspec", "typing_extensions"}
+# Package of connectors -> the client libraries that its extras install.
+CLIENTS = {
+    "files": {"pyarrow"},
+    "formats": {"confluent_kafka", "fastavro", "google"},
+    "kafka": {"confluent_kafka"},
+    "postgres": {"psycopg"},
+}
+MONITORING = {"opentelemetry", "prometheus_client"}
+HEAVY = (
+    "pyspark",
+    "pandas",
+    "pyarrow",
+    "numpy",
+    "rich",
+    "runtime_spark",
+    "starlette",
+    "uvicorn",
+    *sorted(MONITORING.union(*CLIENTS.values())),
+)
+
+
+@cache
+def imports(file: Path) -> frozenset[str]:
+    """The absolute names that ``file`` imports. For the top package, the names imported from it."""
+    package = ".".join(file.relative_to(ROOT).parent.parts)
+    found = set[str]()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = resolve_name("." * node.level + (node.module or ""), package)
+            found.update([f"dsv2.{alias.name}" for alias in node.names] if module == "dsv2" else [module])
+    return frozenset(found)
+
+
+def room_of(module: str) -> str:
+    top, *rest = module.split(".")
+    return rest[0] if top == "dsv2" and rest else top
+
+
+def name_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts)
+
+
+def beyond(allowed: Callable[[Path], Set[str]], imported: Callable[[Path], Set[str]]) -> dict[str, list[str]]:
+    """Return the imports that are not allowed, by the name of the file."""
+    found = {str(file.relative_to(ROOT)): sorted(imported(file) - allowed(file)) for file in FILES}
+    return {file: names for file, names in found.items() if names}
+
+
+def test_imports_run_down() -> None:
+    def own(file: Path) -> set[str]:
+        return {room_of(name) for name in imports(file) if name.startswith("dsv2.")}
+
+    def allowed(file: Path) -> set[str]:
+        room = room_of(name_of(file))
+        return {room, *(other for other, floor in FLOOR.items() if floor < FLOOR[room])}
+
+    assert beyond(allowed, own) == {}
+
+
+def test_documented_rooms_are_those_of_the_rules() -> None:
+    section = (ROOT / "docs/architecture.md").read_text().split("## The rooms")[1].split("\n## ")[0]
+    rows = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in section.splitlines() if row.startswith("| `")]
+    assert rows == [list(rooms) for rooms in LAYERS]
+
+
+def test_every_room_has_a_place() -> None:
+    assert {room_of(name_of(file)) for file in FILES} == set(FLOOR)
+
+
+def test_dsv2_needs_only_its_dependencies() -> None:
+    def packages(file: Path) -> set[str]:
+        return {name.partition(".")[0] for name in imports(file)}
+
+    assert beyond(packages_allowed_in, packages) == {}
+
+
+def packages_allowed_in(file: Path) -> set[str]:
+    room = room_of(name_of(file))
+    allowed = {*sys.stdlib_module_names, *DEPENDENCIES, "dsv2"}
+    if room == "runtime_spark":
+        allowed |= {"pyspark", "py4j", "pandas", "pyarrow", "numpy", "runtime_spark"}
+    elif room in ("savepoint", "cli", "dead_letters"):
+        allowed |= {"pandas", "pyarrow", "pyspark"}  # for a caller that asks for their types
+    elif file == ROOT / "dsv2/streams/base.py":
+        allowed |= {"pandas"}  # for the type that to_pandas returns
+    elif file == ROOT / "dsv2/views/terminal/screen.py":
+        allowed |= {"rich"}  # imported if it is installed
+    elif "dsv2/views/dashboard/" in str(file):
+        allowed |= {"starlette", "uvicorn"}
+    elif room == "arrow":
+        allowed |= {"numpy", "pyarrow"}
+    elif "dsv2/views/metrics/" in str(file):
+        allowed |= MONITORING
+    elif room == "connectors":
+        allowed |= CLIENTS.get(file.parent.name, set())
+    return allowed
+
+
+MEASURED_IMPORT = f"""
+import sys
+calls = 0
+def count(frame, event, argument):
+    global calls
+    calls += event in ("call", "c_call")
+sys.setprofile(count)  # unlike time, calls do not depend on the machine
+import dsv2, dsv2.functions, dsv2.watermark, dsv2.sources, dsv2.sinks
+sys.setprofile(None)
+print(calls, *(name for name in {HEAVY} if name in sys.modules))
+"""
+
+
+def test_importing_dsv2_is_fast() -> None:
+    calls, *heavy = subprocess.check_output([sys.executable, "-c", MEASURED_IMPORT], cwd=ROOT, text=True).split()
+    assert heavy == []
+    assert int(calls) < 140_000  # 116,000 to 125,000, by the folders on the path: about 0.1 s
+
+
+def test_asyncio_is_imported_for_async_functions_only() -> None:
+    code = "import sys, dsv2.runtime.operator.subtask; print('asyncio' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "False\n"
+
+
+def test_importing_the_spark_runtime_leaves_out_pandas() -> None:
+    """Only tasks need it. Each source is a process that imports the user's program, and with it the runtime."""
+    code = "import sys, runtime_spark.runtime, runtime_spark.dataframe; print('pandas' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "False\n"
+
+
+@pytest.mark.parametrize("package", CLIENTS)
+def test_connectors_import_without_their_client_library(package: str) -> None:
+    code = f"import sys, dsv2.connectors.{package}; print(*(name for name in {HEAVY} if name in sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "\n"
