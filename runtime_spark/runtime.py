@@ -35,10 +35,9 @@ from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import SinkRunInfo
 from dsv2.sources import DataFrameSource
-from runtime_spark.checkpoint.checkpoint import Checkpoint
 from runtime_spark.checkpoint.dead_letters import batch_letters
 from runtime_spark.checkpoint.file_outputs import check_outputs_unused
-from runtime_spark.checkpoint.migration import choose_generation
+from runtime_spark.checkpoint.source_reports import ReportArchive
 from runtime_spark.frames.failures import job_failure, usable
 from runtime_spark.frames.layout import REPORT_SLOT, Layout, StateLayout
 from runtime_spark.frames.rows import COLUMNS, ROW_SCHEMA
@@ -54,14 +53,15 @@ from runtime_spark.platform.executors import check_executors, check_planners, us
 from runtime_spark.platform.folders import driver_folder, open_folder
 from runtime_spark.platform.log_filter import leave_out_warnings
 from runtime_spark.platform.versions import check_spark
-from runtime_spark.savepoint.restoration import Restoration
 from runtime_spark.savepoint.restore_frames import RESTORE_SETTINGS, restore_frames
 from runtime_spark.sink.intermediate_frames import PassedReports, check_passages, passed
 from runtime_spark.sink.sink_types import with_schema_checks
 from runtime_spark.sink.sinks import SinkWriter, check_sink
-from runtime_spark.source.source_reports import ReportArchive
 from runtime_spark.source.sources import SourceOptions, check_source, source_frames, source_streams, tick
 from runtime_spark.source.split_feed import SplitFiles
+from runtime_spark.start.checkpoint import Checkpoint
+from runtime_spark.start.migration import choose_generation
+from runtime_spark.start.restoration import Restoration
 from runtime_spark.task.map_stage import check_map_state, with_map_state
 from runtime_spark.task.stage import STATE_SCHEMA, batch_stage, streaming_stage
 

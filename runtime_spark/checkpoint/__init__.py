@@ -1,1 +1,1 @@
-"""Checkpoints on Spark: their files, generations and leases."""
+"""Checkpoints on Spark: their files, generations and leases, and the record of a job in them."""

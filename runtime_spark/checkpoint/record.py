@@ -20,13 +20,13 @@ from dsv2.savepoint.start import check_repeated_batch
 from runtime_spark.checkpoint.generations import Ancestry
 from runtime_spark.checkpoint.manifest import Manifest, checkpoint_id_of, has_spark_state, manifest_of, read_manifest
 from runtime_spark.checkpoint.notes import NoteBook, Notes
+from runtime_spark.checkpoint.origin import NO_ORIGIN, CheckpointOrigin
 from runtime_spark.checkpoint.restart import restart_differences
+from runtime_spark.checkpoint.source_reports import reports_as_of
 from runtime_spark.checkpoint.spark_logs import Beginning, beginning_of
 from runtime_spark.checkpoint.state_location import Placement, positions_at
 from runtime_spark.frames.layout import Layout, StateLayout
 from runtime_spark.frames.state_history import StateHistory, written_as_of
-from runtime_spark.savepoint.origin import NO_ORIGIN, CheckpointOrigin
-from runtime_spark.source.source_reports import reports_as_of
 
 _ATTEMPTS = 5
 

@@ -22,6 +22,11 @@ from dsv2.errors import CorruptDataError
 from dsv2.graph import Plan
 from dsv2.runtime.serde.codec import SIGNED_HEADER_BYTES
 
+SUBTASK = "subtask"
+PAGES = "pages"
+"""Spark's state variables of ``StateLayout.MAP``: the blob of a subtask, and the map of its pages and its journal."""
+JOURNAL = "micro-batches"
+"""The name of the journal in the map. No pages have this name."""
 JOURNAL_LENGTH = 32
 _HEADER = struct.Struct("<4s16sqHI")
 _MAGIC, _MAGIC_SIGNED = b"DS2S", b"DS2K"

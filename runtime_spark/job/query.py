@@ -27,8 +27,8 @@ from dsv2.runtime.report.job_waiting import Waiting
 from dsv2.runtime.report.remedies import with_remedies
 from dsv2.sources import BaseSource, IndexedSource
 from dsv2.views.notebook import NotebookHandle
-from runtime_spark.checkpoint.checkpoint import Checkpoint
 from runtime_spark.checkpoint.lease import Lease
+from runtime_spark.checkpoint.source_reports import ReportArchive
 from runtime_spark.frames.failures import job_failure
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.state_key import StateKey
@@ -39,8 +39,8 @@ from runtime_spark.job.task_times import SparkTimes, spark_times, task_times, wh
 from runtime_spark.savepoint.create import check_unused_path, take_savepoint
 from runtime_spark.sink.publisher import Publisher
 from runtime_spark.sink.sinks import SinkWriter
-from runtime_spark.source.source_reports import ReportArchive
 from runtime_spark.source.split_feed import SplitFiles
+from runtime_spark.start.checkpoint import Checkpoint
 
 _TO_NAME_THE_RECORD = "Start the job again: it repeats the micro-batch, and the error names the position of the record."
 _POLL_SECONDS = 0.002

@@ -1,1 +1,1 @@
-"""Savepoints of jobs on Spark: taken from a checkpoint, and restored into a new one."""
+"""Savepoints of jobs on Spark: taken from a checkpoint, edited, and read by tasks."""

@@ -27,9 +27,8 @@ from runtime_spark.frames.failures import job_failure, marked_failures, usable
 from runtime_spark.platform.connect import check_classic
 from runtime_spark.platform.folders import open_folder
 from runtime_spark.platform.versions import check_spark
-from runtime_spark.savepoint.restoration import check_digests
 from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, local_rows, to_row_batches
-from runtime_spark.savepoint.tables import file_digests, write_tables
+from runtime_spark.savepoint.tables import check_digests, file_digests, write_tables
 
 _STATE_SCHEMA = "subtask int, kind string, state string, key_bytes binary, value_bytes binary"
 

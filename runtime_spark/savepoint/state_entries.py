@@ -14,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from dsv2.base.folders import Folder, LocalFolder
 from dsv2.errors import ConfigurationError
 from runtime_spark.checkpoint.record import JobRecord
+from runtime_spark.frames.state_history import JOURNAL, PAGES, SUBTASK
 from runtime_spark.platform.folders import driver_folder
-from runtime_spark.task.map_stage import JOURNAL, PAGES, SUBTASK
 
 _ESCAPED = re.compile(r"[^\w\-!.~'()*,;:$&+=/@]")  # what java.net.URI escapes in a path
 

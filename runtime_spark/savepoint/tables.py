@@ -14,11 +14,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from dsv2.base.folders import Folder, literal_path
 from dsv2.checkpoint.description import Description
+from dsv2.errors import CorruptDataError
 from dsv2.runtime.exchange.gate_states import held_records
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.placeholders import StandIns
 from dsv2.runtime.state.rows import RowKind, StateRow
-from dsv2.savepoint.metadata import SavepointFile
+from dsv2.savepoint.metadata import SavepointFile, SavepointInfo
 from dsv2.savepoint.tables import SavepointTable, TableId
 from runtime_spark.frames.failures import marked_failures
 from runtime_spark.frames.session import writing_parquet
@@ -137,3 +138,13 @@ def file_digests(spark: SparkSession, folder: Folder, tables: Iterable[Savepoint
     digests = files.select("path", "length", F.sha2("content", 256)).collect()
     found = {f"state/{path.rpartition('/state/')[2]}": SavepointFile(size, sha256) for path, size, sha256 in digests}
     return dict(sorted(found.items()))
+
+
+def check_digests(spark: SparkSession, folder: Folder, info: SavepointInfo) -> None:
+    """Compare the digests of all files, in Spark tasks. Raises ``CorruptDataError`` for a file that has changed."""
+    found = file_digests(spark, folder, info.tables)
+    for name, file in info.files.items():
+        if found.get(name) != file:
+            raise CorruptDataError(
+                f"{folder.place(name)} was changed since the savepoint was taken. Restore the savepoint from a backup."
+            )

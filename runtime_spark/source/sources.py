@@ -18,6 +18,7 @@ from dsv2.model.context import RuntimeExecutionMode
 from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import ContinuedDataFrameSource, DataFrameSource, IndexedSource, Source
 from dsv2.spi import ColumnarFunction
+from runtime_spark.checkpoint.source_reports import FileBoard, ReportFile
 from runtime_spark.checkpoint.state_location import NO_SOURCE, SourceStreams
 from runtime_spark.frames.failures import marked_failures
 from runtime_spark.frames.rows import ROW_SCHEMA, literal_rows, to_arrow
@@ -31,7 +32,6 @@ from runtime_spark.source.frame_source import Feed, feed_for
 from runtime_spark.source.indexed_feed import IndexedFeed, StartFeed, TickFeed
 from runtime_spark.source.source_class import frame_source_class
 from runtime_spark.source.source_read import IndexRange
-from runtime_spark.source.source_reports import FileBoard, ReportFile
 from runtime_spark.source.split_feed import ObservedFeed, SplitFeed, whole_orders
 
 _STARTS = itertools.count()  # Spark warns when a name is registered again

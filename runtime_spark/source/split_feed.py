@@ -25,11 +25,11 @@ from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, ReaderOrder, Report, orders
 from dsv2.runtime.sources.split_progress import event_times, with_event_times
 from dsv2.sources import Source
+from runtime_spark.checkpoint.source_reports import ReportFile, replace_file
 from runtime_spark.frames.rows import Row
 from runtime_spark.frames.worker import WorkerJob
 from runtime_spark.source.frame_source import PACE_SECONDS, Feed, Planner, SparkOffset
 from runtime_spark.source.source_read import range_rows
-from runtime_spark.source.source_reports import ReportFile, replace_file
 
 
 class SplitFeed(Feed):

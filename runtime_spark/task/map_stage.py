@@ -26,7 +26,7 @@ from dsv2.errors import ConfigurationError
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_store import PageStores, in_entries
 from runtime_spark.frames.rows import ROW_SCHEMA
-from runtime_spark.frames.state_history import Journal
+from runtime_spark.frames.state_history import JOURNAL, PAGES, SUBTASK, Journal
 from runtime_spark.task.stage import run_slot
 
 if TYPE_CHECKING:
@@ -36,11 +36,6 @@ if TYPE_CHECKING:
 _BLOB = t.StructType([t.StructField("blob", t.BinaryType())])
 _PAGE = t.StructType([t.StructField("map", t.StringType()), t.StructField("number", t.LongType())])
 _NOW = "now_ms"
-SUBTASK = "subtask"
-PAGES = "pages"
-"""The names of Spark's state variables: the blob, and the map of pages and journal."""
-JOURNAL = "micro-batches"
-"""The name of the journal in the map. No pages have this name."""
 
 
 def check_map_state() -> None:

@@ -38,7 +38,20 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__init__", "cli", "runtime_spark", "testing"),
     ("__main__",),
 )
-FLOOR = {room: floor for floor, rooms in enumerate(LAYERS) for room in rooms}
+
+
+def one_by_one(names: str) -> tuple[tuple[str, ...], ...]:
+    return tuple((name,) for name in names.split())
+
+
+# Packages and modules, each of which imports only those before it.
+ORDERS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "dsv2": LAYERS,
+    "dsv2.runtime": one_by_one("serde report state exchange operator sources rescale __init__"),
+    "runtime_spark": one_by_one(
+        "platform frames checkpoint savepoint start source task sink job runtime dataframe command_line __init__"
+    ),
+}
 
 # The dependencies of the package "dsv2" in pyproject.toml. Spark and its dependencies are an extra.
 DEPENDENCIES = {"cloudpickle", "msgspec", "typing_extensions"}
@@ -77,9 +90,11 @@ def imports(file: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def room_of(module: str) -> str:
-    top, *rest = module.split(".")
-    return rest[0] if top == "dsv2" and rest else top
+def room_of(module: str, package: str = "dsv2") -> str:
+    """The room of ``package`` that has a module; empty if it is elsewhere."""
+    if package == "dsv2" and module.partition(".")[0] == "runtime_spark":
+        return "runtime_spark"
+    return module.removeprefix(f"{package}.").partition(".")[0] if module.startswith(f"{package}.") else ""
 
 
 def name_of(file: Path) -> str:
@@ -92,13 +107,16 @@ def beyond(allowed: Callable[[Path], Set[str]], imported: Callable[[Path], Set[s
     return {file: names for file, names in found.items() if names}
 
 
-def test_imports_run_down() -> None:
+@pytest.mark.parametrize("package", ORDERS)
+def test_imports_run_down(package: str) -> None:
+    floors = {room: floor for floor, rooms in enumerate(ORDERS[package]) for room in rooms}
+
     def own(file: Path) -> set[str]:
-        return {room_of(name) for name in imports(file) if name.startswith("dsv2.")}
+        return {room_of(name, package) for name in imports(file)} if room_of(name_of(file), package) else set()
 
     def allowed(file: Path) -> set[str]:
-        room = room_of(name_of(file))
-        return {room, *(other for other, floor in FLOOR.items() if floor < FLOOR[room])}
+        room = room_of(name_of(file), package)
+        return {room, "", *(other for other, floor in floors.items() if room and floor < floors[room])}
 
     assert beyond(allowed, own) == {}
 
@@ -109,8 +127,17 @@ def test_documented_rooms_are_those_of_the_rules() -> None:
     assert rows == [list(rooms) for rooms in LAYERS]
 
 
-def test_every_room_has_a_place() -> None:
-    assert {room_of(name_of(file)) for file in FILES} == set(FLOOR)
+@pytest.mark.parametrize("package", ORDERS)
+def test_every_room_has_a_place(package: str) -> None:
+    found = {room_of(name_of(file), package) for file in FILES} - {""}
+    assert found == {room for rooms in ORDERS[package] for room in rooms}
+
+
+@pytest.mark.parametrize("package", ["dsv2.runtime", "runtime_spark"])
+def test_documented_orders_are_those_of_the_rules(package: str) -> None:
+    section = (ROOT / "docs/architecture.md").read_text().split("## The rooms")[1].split("\n## ")[0]
+    (text,) = (one for one in section.split("\n\n") if one.startswith(f"`{package.removeprefix('dsv2.')}`"))
+    assert re.findall(r"`(\w+)`", text)[1:] == [room for (room,) in ORDERS[package] if room != "__init__"]
 
 
 def test_dsv2_needs_only_its_dependencies() -> None:

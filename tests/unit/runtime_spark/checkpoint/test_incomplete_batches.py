@@ -14,8 +14,8 @@ from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Plan
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, ParallelSink, PrintSink, Sink, SinkBatch
 from runtime_spark.checkpoint.notes import NoteBook, Notes
+from runtime_spark.checkpoint.origin import CheckpointOrigin
 from runtime_spark.checkpoint.record import JobRecord
-from runtime_spark.savepoint.origin import CheckpointOrigin
 from tests.support import local_environment
 
 

@@ -15,7 +15,7 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.graph import Plan
 from dsv2.runtime.sources.offsets import Report
 from dsv2.sinks import CollectSink
-from runtime_spark.source.source_reports import FileBoard, ReportArchive, ReportFile
+from runtime_spark.checkpoint.source_reports import FileBoard, ReportArchive, ReportFile
 from tests.support import operator_named
 
 

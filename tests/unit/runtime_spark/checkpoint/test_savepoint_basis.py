@@ -20,11 +20,11 @@ from dsv2.sinks import CollectSink
 from runtime_spark.checkpoint import record
 from runtime_spark.checkpoint.manifest import read_manifest, write_manifest
 from runtime_spark.checkpoint.notes import NoteBook, Notes
+from runtime_spark.checkpoint.origin import CheckpointOrigin
 from runtime_spark.checkpoint.record import JobRecord, read_record
 from runtime_spark.checkpoint.spark_logs import beginning_of
 from runtime_spark.checkpoint.state_location import Placement
 from runtime_spark.frames.layout import Layout
-from runtime_spark.savepoint.origin import CheckpointOrigin
 from tests.support import local_environment, pass_on
 
 CHECKPOINT = UUID(int=7)

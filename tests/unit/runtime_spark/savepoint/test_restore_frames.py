@@ -22,15 +22,15 @@ from dsv2.savepoint.metadata import Origin, SavepointInfo, SourcePosition
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclarations
+from runtime_spark.checkpoint.origin import CheckpointOrigin
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.row_payload import EMPTY_ROWS, decode_rows, encode_rows
 from runtime_spark.frames.rows import MAX_FRAME_BYTES, RESTORE_CHANNEL
 from runtime_spark.frames.worker import pack_job
 from runtime_spark.savepoint import restore_frames
-from runtime_spark.savepoint.origin import CheckpointOrigin
-from runtime_spark.savepoint.restoration import Restoration
 from runtime_spark.savepoint.restore_frames import FrameMaker, empty_frames
 from runtime_spark.savepoint.state_rows import to_row_batches
+from runtime_spark.start.restoration import Restoration
 from tests.support import local_environment
 
 COUNT = StateDeclarations.value_state("count", int, default=0)

@@ -14,10 +14,9 @@ from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.tables import COLUMNS
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclarations
-from runtime_spark.frames.state_history import StateHistory, StateSeal
+from runtime_spark.frames.state_history import JOURNAL, StateHistory, StateSeal
 from runtime_spark.savepoint.state_entries import BLOB, EXPECTED, IN_JOURNAL, PAGE
 from runtime_spark.savepoint.state_rows import RowMaker
-from runtime_spark.task.map_stage import JOURNAL
 from tests.support import Driver, KeptEntries, local_environment
 
 CHECKPOINT, SLOT, PLACE = UUID(int=1), 5, ("f", 0)

@@ -20,12 +20,12 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.split_progress import MOST_SPLITS, with_event_times
 from dsv2.sources import DataGeneratorSource, HybridSource
 from dsv2.testing import ManualClock
+from runtime_spark.checkpoint.source_reports import ReportFile
 from runtime_spark.frames.layout import REPORT_SLOT, Layout
 from runtime_spark.frames.rows import decode_frame
 from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.source.frame_source import Planner
 from runtime_spark.source.indexed_feed import IndexedFeed
-from runtime_spark.source.source_reports import ReportFile
 from runtime_spark.source.split_feed import ObservedFeed, ObservedPlanner, SplitFeed, SplitFiles
 from tests.spans import Spans
 from tests.support import local_environment, operator_named

@@ -26,7 +26,7 @@ from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark import StateLayout
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.rows import COLUMNS, Row, decode_frame
-from runtime_spark.frames.state_history import StateHistory
+from runtime_spark.frames.state_history import JOURNAL, StateHistory
 from runtime_spark.frames.worker import load_job, pack_job
 from runtime_spark.source.indexed_feed import IndexedFeed
 from runtime_spark.source.source_read import IndexRange
@@ -186,7 +186,7 @@ class Job:
 def pages(job: Job) -> set[tuple[Any, ...]]:
     """The keys of the pages in the map."""
     (only,) = job.slot.maps.values()
-    return {key for key in only.kept if key[0] != map_stage.JOURNAL}
+    return {key for key in only.kept if key[0] != JOURNAL}
 
 
 def test_state_is_kept_between_micro_batches() -> None:
@@ -207,7 +207,7 @@ def test_store_without_the_changes_of_a_batch_is_refused(
         first.batch(1_000, Visit(name))
     second = Job(history=StateHistory(UUID(int=1), 4, {("visits", 0): 3}))
     second.slot = first.slot
-    places = [key for key in first.slot.maps["pages"].kept if key[0] == map_stage.JOURNAL]
+    places = [key for key in first.slot.maps["pages"].kept if key[0] == JOURNAL]
     assert [place for _, place in places] == [0, 1, 2, 3]
     whole = first.slot.maps["pages"].kept.pop(places[2])
     with pytest.raises(

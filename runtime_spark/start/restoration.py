@@ -8,25 +8,24 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from dsv2.base.folders import Folder
 from dsv2.checkpoint.description import describe
-from dsv2.errors import ConfigurationError, CorruptDataError
+from dsv2.errors import ConfigurationError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.jobs.handle import RunOptions
 from dsv2.runtime.operator.time_sender import SentBefore
 from dsv2.runtime.sources.continuation import check_kind
 from dsv2.runtime.sources.sent_watermarks import sent_before
-from dsv2.savepoint.metadata import SavepointInfo, SourcePosition
+from dsv2.savepoint.metadata import SourcePosition
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.start import check_began_with, check_next_batch, check_start
 from dsv2.sources import DataFrameSource
 from runtime_spark.checkpoint.generations import SAVEPOINT
 from runtime_spark.checkpoint.notes import Notes
+from runtime_spark.checkpoint.origin import NO_ORIGIN, CheckpointOrigin
 from runtime_spark.checkpoint.record import JobRecord
 from runtime_spark.frames.failures import usable
 from runtime_spark.platform.folders import open_folder
-from runtime_spark.savepoint.origin import NO_ORIGIN, CheckpointOrigin
-from runtime_spark.savepoint.tables import file_digests
+from runtime_spark.savepoint.tables import check_digests
 
 
 @dataclass(frozen=True)
@@ -103,16 +102,6 @@ def restoration_of(
     if ancestry is None and not as_new_job:  # otherwise the checkpoint was checked
         check_next_batch(folder.path, plan, info)
     return Restoration(CheckpointOrigin.of(began_with, info, describe(plan), as_new_job=as_new_job), savepoint)
-
-
-def check_digests(spark: SparkSession, folder: Folder, info: SavepointInfo) -> None:
-    """Compare the digests of all files, in Spark tasks. Raises ``CorruptDataError`` for a file that has changed."""
-    found = file_digests(spark, folder, info.tables)
-    for name, file in info.files.items():
-        if found.get(name) != file:
-            raise CorruptDataError(
-                f"{folder.place(name)} was changed since the savepoint was taken. Restore the savepoint from a backup."
-            )
 
 
 def check_positions(plan: Plan, positions: Mapping[str, SourcePosition], continued: Collection[str]) -> None:

@@ -37,7 +37,7 @@ from runtime_spark.frames.state_key import StateKey
 from runtime_spark.platform.driver_processes import describe_driver
 from runtime_spark.platform.folders import jvm_process
 from runtime_spark.savepoint.create import take_savepoint
-from runtime_spark.savepoint.restoration import check_positions
+from runtime_spark.start.restoration import check_positions
 
 _LOG = logging.getLogger("dsv2.spark.migration")
 

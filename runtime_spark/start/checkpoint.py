@@ -36,8 +36,8 @@ from runtime_spark.checkpoint.generations import (
 )
 from runtime_spark.checkpoint.lease import Lease
 from runtime_spark.checkpoint.manifest import write_manifest
-from runtime_spark.checkpoint.migration import ChosenGeneration, another_driver
 from runtime_spark.checkpoint.notes import NoteBook, Notes
+from runtime_spark.checkpoint.origin import NO_ORIGIN
 from runtime_spark.checkpoint.restart import continued_notes
 from runtime_spark.checkpoint.spark_logs import Beginning, beginning_of
 from runtime_spark.checkpoint.state_location import Placement, SourceStreams, positions_at
@@ -47,8 +47,8 @@ from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.state_history import StateHistory, StateLedger
 from runtime_spark.platform.driver_processes import describe_driver
 from runtime_spark.platform.folders import jvm_process, open_folder
-from runtime_spark.savepoint.origin import NO_ORIGIN
-from runtime_spark.savepoint.restoration import restoration_of
+from runtime_spark.start.migration import ChosenGeneration, another_driver
+from runtime_spark.start.restoration import restoration_of
 
 _RETAINED = "spark.sql.streaming.minBatchesToRetain"
 

@@ -13,15 +13,14 @@ from dsv2.base.folders import LocalFolder
 from dsv2.checkpoint.description import describe
 from dsv2.errors import ConfigurationError
 from dsv2.jobs.handle import RunOptions
-from runtime_spark.checkpoint import migration
-from runtime_spark.checkpoint.migration import ChosenGeneration, choose_generation
 from runtime_spark.checkpoint.notes import NoteBook, Notes
+from runtime_spark.checkpoint.origin import CheckpointOrigin
 from runtime_spark.checkpoint.record import JobRecord
 from runtime_spark.frames.layout import Layout
-from runtime_spark.savepoint import restoration
-from runtime_spark.savepoint.origin import CheckpointOrigin
-from runtime_spark.savepoint.restoration import restoration_of
 from runtime_spark.savepoint.state_entries import _location
+from runtime_spark.start import migration, restoration
+from runtime_spark.start.migration import ChosenGeneration, choose_generation
+from runtime_spark.start.restoration import restoration_of
 from tests.unit.runtime_spark.checkpoint.test_savepoint_basis import Checkpoint, plan_of
 
 PLAN = plan_of()
