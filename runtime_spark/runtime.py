@@ -111,7 +111,7 @@ class SparkRuntime:
         state_layout: How Spark stores the state of streaming jobs; ``docs/state.md`` helps to choose.
         state_key: Signs the state in the checkpoint (``docs/security.md``). None (default): the state is not signed.
         worker_logging: Configures the standard module ``logging`` in Python workers, as for
-            ``logging.config.dictConfig`` (``docs/logging.md``). None (default): workers write warnings and errors to
+            ``logging.config.dictConfig`` (``docs/metrics.md``). None (default): workers write warnings and errors to
             their standard error.
 
     Raises:

@@ -34,7 +34,7 @@ def check_runs_on(spark: SparkSession, plan: Plan) -> None:
             f"{plan.job_name!r} is a STREAMING job, which cannot run on Spark Connect: what follows each micro-batch "
             f"(sinks, progress, stopping, the lease on the checkpoint) would run in a process of the server, with "
             f"which this program cannot communicate. Use {_CLASSIC}; or run it as a BATCH job with "
-            f"env.set_execution_mode('batch'). See docs/connect.md."
+            f"env.set_execution_mode('batch'). See docs/cluster.md."
         )
 
 

@@ -67,10 +67,9 @@ def test_programs_run_on_spark(tmp_path: Path) -> None:
     sales = program_of(ROOT / "docs" / "coming_from" / "structured_streaming.md")
     dataframes = program_of(ROOT / "docs" / "dataframes.md") + PASS_THROUGH_DATAFRAMES
     program = tmp_path / "documents.py"
-    beats = program_of(ROOT / "docs" / "monitoring.md") + WATCH_DEVICES
-    metrics = program_of(ROOT / "docs" / "metrics.md") + REPORT_PROGRESS
-    logs = program_of(ROOT / "docs" / "logging.md") + LOG_IN_WORKERS
-    program.write_text(words + CALLS + COUNT_WORDS + sales + SUM_SALES + dataframes + beats + metrics + logs)
+    beats = program_of(ROOT / "docs" / "event_time.md") + WATCH_DEVICES
+    metrics = program_of(ROOT / "docs" / "metrics.md") + REPORT_PROGRESS + LOG_IN_WORKERS
+    program.write_text(words + CALLS + COUNT_WORDS + sales + SUM_SALES + dataframes + beats + metrics)
     # Without PYSPARK_PYTHON, workers run the Python of the program.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
     environment["PYTHONPATH"] = python_path()

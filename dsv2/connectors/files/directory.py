@@ -133,7 +133,7 @@ def _file_system(root: str) -> tuple[pafs.FileSystem, str]:
         raise ConfigurationError(
             f"Arrow cannot open the file system {root}: {reason}. It needs credentials, or the native client of the "
             f"file system (libhdfs for HDFS), on the driver and on all workers; or pass filesystem=... See "
-            f"docs/file-systems.md."
+            f"docs/cluster.md."
         ) from error
     return filesystem, path
 

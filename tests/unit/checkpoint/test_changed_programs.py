@@ -1,7 +1,7 @@
 """Every kind of change between two programs: what a restart and a start from a savepoint do about it.
 
 Program A runs until it is stopped, and program B, which has the change, starts from its savepoint. Either both together
-have the right result, or the start is refused with a message that names the subject. ``docs/changing-a-job.md`` lists
+have the right result, or the start is refused with a message that names the subject. ``docs/restarts.md`` lists
 the same changes, and is compared with this list.
 """
 
@@ -460,7 +460,7 @@ def test_guide_lists_these_changes() -> None:
         r"^\| .* \| (allowed|migrated|refused|with permission)\b.* \| (allowed|refused|with permission)\b.* \| (.*) \|$"
     )
     listed = {}
-    for line in (ROOT / "docs" / "changing-a-job.md").read_text().splitlines():
+    for line in (ROOT / "docs" / "restarts.md").read_text().splitlines():
         if found := row.match(line):
             listed.update(dict.fromkeys(re.findall("`([^`]*)`", found[3]), (found[1], found[2])))
     shown = {name: outcome for name, outcome in listed.items() if not name.startswith("test_")}

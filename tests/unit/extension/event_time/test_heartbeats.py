@@ -1,4 +1,4 @@
-"""The job of docs/monitoring.md is correct from the start: with a backlog, in any micro-batches, after any restart."""
+"""The job of docs/event_time.md is correct from the start: with a backlog, in any micro-batches, after any restart."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECONDS = 120
 
 @pytest.fixture(scope="module")
 def document() -> Iterator[Any]:
-    with running_program("docs/monitoring.md") as module:
+    with running_program("docs/event_time.md") as module:
         yield module
 
 
@@ -77,7 +77,7 @@ class Job:
 
 def beats(document: Any) -> list[Any]:
     sent = [document.Beat(device, 1000 * second) for device, own in times().items() for second in own]
-    return sorted(sent, key=document.time_of)
+    return sorted(sent, key=document.time_of_beat)
 
 
 @pytest.mark.parametrize("batch", [None, 1, 50])
