@@ -94,25 +94,11 @@ class WindowResult(NamedTuple):
 
 
 AGGREGATES: dict[str, Any] = {
-    "user": Key(0),
-    "day": Key(1),
-    "events": Count(),
-    "prices": Count("price"),
-    "amount": Sum("amount"),
-    "price": Sum("price"),
-    "mean": Mean("amount"),
-    "mean_price": Mean("price"),
-    "least": Min("price"),
-    "most": Max("amount"),
-    "text": Max("text"),
-    "first": First("text"),
-    "last": Last("text"),
-    "flag": Max("flag"),
-    "earliest": Min("at"),
-    "latest": Max("on"),
-    "raw": Min("raw"),
-    "tags": Last("tags"),
-}
+    "user": Key(0), "day": Key(1), "events": Count(), "prices": Count("price"), "amount": Sum("amount"),
+    "price": Sum("price"), "mean": Mean("amount"), "mean_price": Mean("price"), "least": Min("price"),
+    "most": Max("amount"), "text": Max("text"), "first": First("text"), "last": Last("text"), "flag": Max("flag"),
+    "earliest": Min("at"), "latest": Max("on"), "raw": Min("raw"), "tags": Last("tags"),
+}  # fmt: skip
 BOUNDS: dict[str, Any] = {"start": WindowStart(), "end": WindowEnd()}
 
 EVENTS = long_lists(

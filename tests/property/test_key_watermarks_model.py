@@ -24,22 +24,22 @@ CHANNELS, MAX_PARALLELISM = 3, 8
 KEYS = range(4)
 COUNT = StateDeclarations.value_state("count", int, default=0)
 
-Told = tuple[int, int, int]
+Delivery = tuple[int, int, int]
 """A key, the value of its watermark, and the number of records of the key before it."""
 
 
-class Watch(OneInputStreamProcessFunction[int, Told]):
+class Watch(OneInputStreamProcessFunction[int, Delivery]):
     """Counts records, and emits each watermark with the count of its key."""
 
     def uses_states(self) -> list[StateDeclaration]:
         return [COUNT]
 
-    def process_record(self, record: int, output: Collector[Told], ctx: PartitionedContext[Told]) -> None:
+    def process_record(self, record: int, output: Collector[Delivery], ctx: PartitionedContext[Delivery]) -> None:
         count = ctx.state_manager.get_state(COUNT)
         count.update(count.value() + 1)
 
     def on_key_watermark(
-        self, watermark: KeyedWatermark[int, int], output: Collector[Told], ctx: PartitionedContext[Told]
+        self, watermark: KeyedWatermark[int, int], output: Collector[Delivery], ctx: PartitionedContext[Delivery]
     ) -> None:
         assert ctx.state_manager.current_key == watermark.key
         output.collect((watermark.key, watermark.value, ctx.state_manager.get_state(COUNT).value()))
@@ -59,7 +59,7 @@ class Job:
     def __init__(self, declaration: KeyedWatermarkDeclaration[int, int], parallelism: int) -> None:
         self.declaration = declaration
         self.clock = ManualClock(0)
-        self.subtasks: list[OneInputHarness[int, Told]] = []
+        self.subtasks: list[OneInputHarness[int, Delivery]] = []
         self.start(parallelism)
 
     def start(self, parallelism: int) -> None:
@@ -80,7 +80,7 @@ class Job:
             for index in range(parallelism)
         ]
 
-    def apply(self, event: tuple[Any, ...]) -> list[Told]:
+    def apply(self, event: tuple[Any, ...]) -> list[Delivery]:
         what, *rest = event
         parallelism = len(self.subtasks)
         if what == "rescale":
@@ -121,7 +121,7 @@ class Model:
         self.combiners: dict[int, Any] = {}
         self.counts = dict.fromkeys(KEYS, 0)
 
-    def apply(self, event: tuple[Any, ...]) -> list[Told]:
+    def apply(self, event: tuple[Any, ...]) -> list[Delivery]:
         what, *rest = event
         if what == "record":
             self.counts[rest[0]] += 1
@@ -140,11 +140,11 @@ class Model:
             return self.all(what, rest[0])
         return []
 
-    def all(self, change: str, argument: int) -> list[Told]:
+    def all(self, change: str, argument: int) -> list[Delivery]:
         found = [self.delivered(key, getattr(one, change)(argument)) for key, one in self.combiners.items()]
         return [told for one in found for told in one]
 
-    def delivered(self, key: int, value: int | None) -> list[Told]:
+    def delivered(self, key: int, value: int | None) -> list[Delivery]:
         found = []
         while value is not None:
             found.append((key, value, self.counts[key]))

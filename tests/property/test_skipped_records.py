@@ -251,7 +251,7 @@ def test_function_continues_as_without_what_failed(steps: list[tuple[str, Any]])
     assert contents(tolerant) == contents(careful)
 
 
-class Told(OneInputWindowStreamProcessFunction[Item, Any]):
+class FailingWindows(OneInputWindowStreamProcessFunction[Item, Any]):
     """Fails in ``on_record``, after the record was stored, and for windows with a multiple of 7."""
 
     def __init__(self, fires_by_time: bool) -> None:
@@ -271,7 +271,7 @@ class Told(OneInputWindowStreamProcessFunction[Item, Any]):
         fail_if(record.poison)
 
 
-class CarefulWindows(Told):
+class CarefulWindows(FailingWindows):
     """Does nothing for windows that would fail."""
 
     def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
@@ -330,7 +330,9 @@ def by_time(strategy: WindowStrategy) -> bool:
 
 
 CARELESS: dict[str, Callable[[WindowStrategy], Any]] = {
-    "window": lambda strategy: tuple(window(strategy, kind(by_time(strategy))) for kind in (Told, CarefulWindows)),
+    "window": lambda strategy: tuple(
+        window(strategy, kind(by_time(strategy))) for kind in (FailingWindows, CarefulWindows)
+    ),
     "aggregate": lambda strategy: (aggregate(strategy, aggregate_of(no_items, sum_of, total_of, merged)),) * 2,
 }
 

@@ -55,44 +55,15 @@ def _by_status_alone(original: Any) -> Any:
 
 
 EVENT_TIMES = [
-    Mutation(
-        "a channel that is active again has no effect until it sends event time, as in Flink 2.3",
-        _THREE_CHANNELS,
-        "progress",
-        EventTimeCombiner,
-        "activate",
-        _wait_for_event_time,
-    ),
-    Mutation(
-        "event time depends on the channel that becomes idle last, as in Flink 2.3",
-        _THREE_CHANNELS,
-        "progress",
-        EventTimeCombiner,
-        "deactivate",
-        _flush_by_the_slowest,
-    ),
-    Mutation(
-        "event time depends on the input that becomes idle last, as in Flink 2.3",
-        "operator, inputs of 1 and 1 channels, event time, forward",
-        "progress",
-        EventTimeOfInputs,
-        "set_idle",
-        _without_flush,
-    ),
-    Mutation(
-        "a channel that follows the clock keeps an input active whose other channels are idle",
-        "event time, gate, 2 channels, 2 values and the flag",
-        "status",
-        gate,
-        "all_idle",
-        _by_status_alone,
-    ),
-    Mutation(
-        "an input that follows the clock keeps an operator active whose other input is idle",
-        "event time and flag, inputs of 1 and 1 channels",
-        "model",
-        input_activity,
-        "all_idle",
-        _by_status_alone,
-    ),
-]
+    Mutation("a channel that is active again has no effect until it sends event time, as in Flink 2.3", _THREE_CHANNELS,
+     "progress", EventTimeCombiner, "activate", _wait_for_event_time),
+    Mutation("event time depends on the channel that becomes idle last, as in Flink 2.3", _THREE_CHANNELS, "progress",
+     EventTimeCombiner, "deactivate", _flush_by_the_slowest),
+    Mutation("event time depends on the input that becomes idle last, as in Flink 2.3",
+     "operator, inputs of 1 and 1 channels, event time, forward", "progress", EventTimeOfInputs, "set_idle",
+     _without_flush),
+    Mutation("a channel that follows the clock keeps an input active whose other channels are idle",
+     "event time, gate, 2 channels, 2 values and the flag", "status", gate, "all_idle", _by_status_alone),
+    Mutation("an input that follows the clock keeps an operator active whose other input is idle",
+     "event time and flag, inputs of 1 and 1 channels", "model", input_activity, "all_idle", _by_status_alone),
+]  # fmt: skip

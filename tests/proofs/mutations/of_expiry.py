@@ -29,44 +29,15 @@ def _first_deadline(original: Any) -> Any:
 
 
 EXPIRY = [
-    Mutation(
-        "values do not expire",
-        "expiring, inputs of 2 channels, MAX (wait for none)",
-        "progress",
-        ExpiringCombiner,
-        "expire",
-        nothing,
-    ),
-    Mutation(
-        "values expire too early",
-        "expiring, inputs of 2 channels, MAX (wait for none)",
-        "live",
-        ExpiringCombiner,
-        "__init__",
-        _expire_early,
-    ),
-    Mutation(
-        "an equal value does not begin its time again",
-        "expiring, inputs of 2 channels, MAX (wait for none)",
-        "live",
-        ExpiringCombiner,
-        "update",
-        _first_deadline,
-    ),
-    Mutation(
-        "an equal value is not passed on",
-        "expiring, inputs of 1 and 1 channels, MAX (wait for all, across inputs)",
-        "model",
-        ExpiringCombiner,
-        "refresh",
-        nothing,
-    ),
-    Mutation(
-        "deadlines are not restored",
-        "expiring, inputs of 2 channels, MAX (wait for none)",
-        "restart",
-        ExpiringCombiner,
-        "snapshot",
-        without(1, ()),
-    ),
-]
+    Mutation("values do not expire", "expiring, inputs of 2 channels, MAX (wait for none)", "progress",
+     ExpiringCombiner, "expire", nothing),
+    Mutation("values expire too early", "expiring, inputs of 2 channels, MAX (wait for none)", "live", ExpiringCombiner,
+     "__init__", _expire_early),
+    Mutation("an equal value does not begin its time again", "expiring, inputs of 2 channels, MAX (wait for none)",
+     "live", ExpiringCombiner, "update", _first_deadline),
+    Mutation("an equal value is not passed on",
+     "expiring, inputs of 1 and 1 channels, MAX (wait for all, across inputs)", "model", ExpiringCombiner, "refresh",
+     nothing),
+    Mutation("deadlines are not restored", "expiring, inputs of 2 channels, MAX (wait for none)", "restart",
+     ExpiringCombiner, "snapshot", without(1, ())),
+]  # fmt: skip

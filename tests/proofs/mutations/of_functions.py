@@ -37,36 +37,16 @@ def _as_addressed(original: Any) -> Any:
 
 
 FUNCTIONS = [
-    Mutation(
-        "a watermark that the function takes over is forwarded",
-        "functions, two operators, 2 subtasks, takes over 1, MIN (wait for none)",
-        "cut",
-        operator_task,
-        "is_forwarded",
-        _forward_always,
-    ),
-    Mutation(
-        "a watermark that the function emits is lost",
-        "functions, two operators, 2 subtasks, emits around records, MIN (wait for none) and MIN (wait for none)",
-        "progress",
-        OperatorTask,
-        "_emit_watermark",
-        nothing,
-    ),
-    Mutation(
-        "an aligned watermark that the function emits again is lost",
-        "functions, two operators, 2 subtasks, emits behind records, MIN (wait for none) and MIN (aligned)",
-        "blocked",
-        OperatorTask,
-        "_emit_watermark",
-        _without_repetition,
-    ),
-    Mutation(
-        "an operator acts on a watermark that is addressed to others",
-        "functions, two operators, 2 subtasks, addressed to the second, MIN (wait for all)",
-        "progress",
-        OperatorTask,
-        "_on_generalized",
-        _as_addressed,
-    ),
-]
+    Mutation("a watermark that the function takes over is forwarded",
+     "functions, two operators, 2 subtasks, takes over 1, MIN (wait for none)", "cut", operator_task, "is_forwarded",
+     _forward_always),
+    Mutation("a watermark that the function emits is lost",
+     "functions, two operators, 2 subtasks, emits around records, MIN (wait for none) and MIN (wait for none)",
+     "progress", OperatorTask, "_emit_watermark", nothing),
+    Mutation("an aligned watermark that the function emits again is lost",
+     "functions, two operators, 2 subtasks, emits behind records, MIN (wait for none) and MIN (aligned)", "blocked",
+     OperatorTask, "_emit_watermark", _without_repetition),
+    Mutation("an operator acts on a watermark that is addressed to others",
+     "functions, two operators, 2 subtasks, addressed to the second, MIN (wait for all)", "progress", OperatorTask,
+     "_on_generalized", _as_addressed),
+]  # fmt: skip

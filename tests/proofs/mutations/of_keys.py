@@ -20,20 +20,8 @@ def _start_again(original: Any) -> Any:
 
 
 KEYS = [
-    Mutation(
-        "what the channels have sent for a key is forgotten",
-        "functions, 2 keys, inputs of 1 channels, MIN (wait for none)",
-        "change",
-        KeyWatermarks,
-        "_loaded",
-        _start_again,
-    ),
-    Mutation(
-        "the watermarks of keys wait for idle channels",
-        "functions, 1 keys, inputs of 2 channels, MIN (wait for all)",
-        "progress",
-        KeyWatermarks,
-        "changed",
-        nothing,
-    ),
-]
+    Mutation("what the channels have sent for a key is forgotten",
+     "functions, 2 keys, inputs of 1 channels, MIN (wait for none)", "change", KeyWatermarks, "_loaded", _start_again),
+    Mutation("the watermarks of keys wait for idle channels",
+     "functions, 1 keys, inputs of 2 channels, MIN (wait for all)", "progress", KeyWatermarks, "changed", nothing),
+]  # fmt: skip

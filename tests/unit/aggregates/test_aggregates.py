@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, FloatOperation, Inexact, localcontext
-from fractions import Fraction
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -99,41 +97,25 @@ def typed_product_of(sale: Sale) -> str:
         (Total, {"product": Key(), "value": Count(), "more": Count()}, ".*Missing: no field; unknown: 'more'"),
         (Total, {"product": Key(), "value": "sum"}, "value='sum' is not an aggregate"),
         (Total, {"product": Key(), "value": WindowEnd()}, "value is a bound of a window, but there is none"),
-        (
-            Total,
-            {"product": Key(), "value": Sum("cost")},
-            "value aggregates 'cost', but Sale has the fields",
-        ),
-        (
-            Total,
-            {"product": Key(), "value": Mean("amount")},
-            "value of Total is int, but Mean.* is float. Declare the field as float",
-        ),
+        (Total, {"product": Key(), "value": Sum("cost")}, "value aggregates 'cost', but Sale has the fields"),
+        (Total, {"product": Key(), "value": Mean("amount")},
+         "value of Total is int, but Mean.* is float. Declare the field as float"),
         (Price, {"product": Key(), "value": Mean("cost")}, "value aggregates 'cost', but Sale has the fields"),
         (Hidden, {"product": Key(), "_value": Mean("amount")}, ".*must not begin with an underscore. Rename _value"),
         (int, {"value": Count()}, ".*must be a NamedTuple class or a dataclass, not <class 'int'>"),
-        (
-            Total,
-            {"product": Key(), "value": Sum("product")},
-            r"Sum\('product'\) is not possible: 'product' is str, which",
-        ),
+        (Total, {"product": Key(), "value": Sum("product")},
+         r"Sum\('product'\) is not possible: 'product' is str, which"),
         (Price, {"product": Key(), "value": Mean("product")}, r"Mean\('product'\) is not possible: 'product' is str"),
         (Total, {"product": Key(), "value": First("product")}, r"value of Total is int, but First\('product'\) is str"),
-        (
-            Total,
-            {"product": Key(), "value": Max("price")},
-            r"value of Total is int, but Max\('price'\) is float | None",
-        ),
+        (Total, {"product": Key(), "value": Max("price")},
+         r"value of Total is int, but Max\('price'\) is float | None"),
         (Total, {"product": Count(), "value": Count()}, r"product of Total is str, but Count\(\) is int. Declare the"),
-        (
-            Total,
-            {"product": Key(), "value": Key()},
-            r"value of Total is int, but Key\(\) is str. Declare the field as str",
-        ),
+        (Total, {"product": Key(), "value": Key()},
+         r"value of Total is int, but Key\(\) is str. Declare the field as str"),
         (Total, {"product": Key(1), "value": Count()}, r"Key\(1\) is not possible: the key is str and has one part"),
         (Total, {"product": Key(-2), "value": Count()}, r"Key\(-2\) is not possible: the key is str and has one part"),
     ],
-)
+)  # fmt: skip
 def test_wrong_declarations_are_refused(kind: Any, parts: Any, text: str) -> None:
     for key in (BY_PRODUCT, typed_product_of):
         with pytest.raises(PlanError, match=rf"aggregate at .*test_aggregates.py:\d+: {text}"):
@@ -205,13 +187,6 @@ def test_other_windows_are_aggregated_record_by_record(strategy: WindowStrategy)
     assert "aggregates record by record" in text
 
 
-@pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
-def test_missing_values(key: Any) -> None:
-    prices = results(key, SALES, Price, value=First("price"))
-    expected = [Price(product="milk", value=0.5), Price(product="tea", value=None), Price(product="tea", value=None)]
-    assert sorted(prices, key=BY_PRODUCT) == expected
-
-
 @pytest.mark.parametrize(("kind", "part"), [(Total, Sum("amount")), (Price, Mean("amount"))])
 @pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
 def test_sums_of_more_than_64_bits_are_refused(key: Any, kind: Any, part: Any) -> None:
@@ -222,34 +197,6 @@ def test_sums_of_more_than_64_bits_are_refused(key: Any, kind: Any, part: Any) -
 def test_number_of_more_than_64_bits_is_refused() -> None:
     with pytest.raises(UserFunctionError, match="A sum exceeds 64 bits: 9223372036854775808"):
         results(product_of, [Sale("a", 1, 1 << 63, None)], Price, value=Mean("amount"))
-
-
-@pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
-@pytest.mark.parametrize(
-    ("amounts", "mean"),
-    [
-        ([(1 << 53) + 1, 0, 0], 3002399751580331.0),  # rounded once; the sum as a float would be another number
-        ([-(1 << 63)], -9223372036854775808.0),
-        ([1, 2], 1.5),
-    ],
-)
-def test_mean_of_whole_numbers_is_exact(key: Any, amounts: list[int], mean: float) -> None:
-    means = results(key, [Sale("a", 1, amount, None) for amount in amounts], Price, value=Mean("amount"))
-    assert means[-1].value == mean
-
-
-@pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
-@pytest.mark.parametrize(
-    ("prices", "expected"),
-    [
-        ([None, 1.0, None, 2.0], [None, 1.0, 1.0, 1.5]),
-        ([1.0, math.inf, -math.inf, 1.0], [1.0, math.inf, math.nan, math.nan]),
-        ([1e308, 1e308], [1e308, math.inf]),
-    ],
-)
-def test_mean_of_floats(key: Any, prices: list[float | None], expected: list[float | None]) -> None:
-    means = results(key, [Sale("a", 1, 1, price) for price in prices], Price, value=Mean("price"))
-    assert [repr(mean.value) for mean in means] == list(map(repr, expected))
 
 
 class Mixed(NamedTuple):
@@ -265,30 +212,6 @@ class Mixed(NamedTuple):
 def test_fields_may_have_any_names(key: Any) -> None:
     parts = {"mean": Mean("amount"), "mean_sum": Max("time"), "mean_count": First("product")}
     assert results(key, SALES, Mixed, **parts)[-1] == Mixed("tea", 4.0, 3, "tea")
-
-
-class Ends(NamedTuple):
-    """The first and the last record of a window, by their amount."""
-
-    product: str
-    start: int
-    first: int
-    last: int
-
-
-@pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
-def test_records_of_sliding_windows_are_in_the_order_of_arrival(key: Any) -> None:
-    env = ExecutionEnvironment.get_instance(runtime="local")
-    found = CollectSink[Ends]()
-    sales = [Sale("tea", time, number, None) for number, time in enumerate((1500, 700, 1600, 800))]
-    generator = EventTimeExtension.new_watermark_generator_builder(attrgetter("time"))
-    times = generator.with_max_out_of_order_time(timedelta(seconds=5)).build_as_process_function()
-    windows = WindowStrategy.sliding(timedelta(seconds=2), timedelta(seconds=1))
-    by_product = env.from_collection(sales).process(times).key_by(key)
-    parts = {"start": WindowStart(), "first": First("amount"), "last": Last("amount")}
-    by_product.window(windows).aggregate(Ends, product=Key(), **parts).to_sink(found)
-    env.execute()
-    assert sorted(found.results) == [Ends("tea", -1000, 1, 3), Ends("tea", 0, 0, 3), Ends("tea", 1000, 0, 2)]
 
 
 def test_class_of_results_may_have_means_of_several_types() -> None:
@@ -483,51 +406,6 @@ def balances(amounts: list[str], key: Any) -> list[tuple[str, ...]]:
     )
     env.execute()
     return [tuple(map(str, balance[1:])) for balance in found.results]
-
-
-@pytest.mark.parametrize("key", [BY_PRODUCT, product_of])
-@pytest.mark.parametrize(
-    ("amounts", "last"),
-    [
-        (["1.5"], ("1.5", "1.5", "1.5", "1.5", "1.5")),
-        (["1.50", "1.5"], ("3.00", "1.5", "1.50", "1.50", "1.5")),
-        (
-            ["12345678901234567890.123456789012345678", "1"],
-            (
-                "12345678901234567891.123456789012345678",
-                "6.172839450617284e+18",
-                "1",
-                "12345678901234567890.123456789012345678",
-                "1",
-            ),
-        ),
-        (["1e19", "9.5e19"], ("1.05E+20", "5.25e+19", "1E+19", "9.5E+19", "9.5E+19")),
-        (["1e25", "0.1234567890123456789012"], None),
-        (["1e30", "-1e30", "1e-30"], ("1E-30", "3.3333333333333333e-31", "-1E+30", "1E+30", "1E-30")),
-        (["1e500", "1"], None),
-        (["1e500", "1e500"], ("2E+500", "inf", "1E+500", "1E+500", "1E+500")),
-        (
-            ["-1e999999999", "-1e999999999"],
-            ("-2E+999999999", "-inf", "-1E+999999999", "-1E+999999999", "-1E+999999999"),
-        ),
-        (["1e-999999999"], ("1E-999999999", "0.0", "1E-999999999", "1E-999999999", "1E-999999999")),
-        (["-0", "0"], ("0", "0.0", "-0", "-0", "0")),
-        (["NaN", "1"], ("NaN", "nan", "NaN", "NaN", "1")),
-        (["1", "NaN"], ("NaN", "nan", "NaN", "NaN", "NaN")),
-        (["1", "sNaN"], ("NaN", "nan", "sNaN", "sNaN", "sNaN")),
-        (["sNaN", "1", "NaN"], ("NaN", "nan", "sNaN", "sNaN", "NaN")),
-        (["sNaN"], ("sNaN", "nan", "sNaN", "sNaN", "sNaN")),
-        (["Infinity", "1"], ("Infinity", "inf", "1", "Infinity", "1")),
-        (["Infinity", "-Infinity"], ("NaN", "nan", "-Infinity", "Infinity", "-Infinity")),
-    ],
-    ids=str,
-)
-def test_decimals_are_exact(key: Any, amounts: list[str], last: tuple[str, ...] | None) -> None:
-    found = balances(amounts, key)[-1]
-    if last is not None:
-        assert found == last
-    if all(Decimal(amount).is_finite() for amount in amounts) and "999999999" not in amounts[0]:
-        assert Fraction(found[0]) == sum(map(Fraction, amounts))
 
 
 def test_decimals_do_not_depend_on_the_context() -> None:

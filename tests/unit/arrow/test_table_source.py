@@ -68,22 +68,15 @@ def test_empty_table_has_no_records() -> None:
 @pytest.mark.parametrize(
     ("table", "options", "told"),
     [
-        (
-            pd.DataFrame({"weight": ["heavy"]}),
-            {},
-            "'weight' of Weight, which is double, cannot hold a column of string",
-        ),
+        (pd.DataFrame({"weight": ["heavy"]}), {},
+         "'weight' of Weight, which is double, cannot hold a column of string"),
         (pd.DataFrame({"other": [1]}), {}, "does not match Weight"),
-        (
-            pd.DataFrame({"weight": [object()]}),
-            {},
-            "column 'weight' of the pandas DataFrame has a value",
-        ),
+        (pd.DataFrame({"weight": [object()]}), {}, "column 'weight' of the pandas DataFrame has a value"),
         (pd.Series([1.0]), {}, "not a Series"),
         (pa.table({"weight": [1.0]}), {"split_by": "weight"}, "split_by is for a DataFrame of Spark"),
         (pa.table({"weight": [1.0]}), {"records_per_batch": 0}, "records_per_batch"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit_is_refused(table: Any, options: dict[str, Any], told: str) -> None:
     with pytest.raises((ConfigurationError, SchemaError), match=told):
         read(table, Weight, **options)

@@ -102,32 +102,19 @@ def test_type_of_declared_type(form: object, expected: object) -> None:
         (time, [time(1, 2, 3, 4)], ["01:02:03.000004"]),
         (timedelta, [timedelta(days=1, microseconds=1), timedelta.max], [86_400_000_001, None]),
         (timedelta, [timedelta(days=200_000, microseconds=1)], [200_000 * 86_400_000_000 + 1]),
-        (
-            datetime,
-            [datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=1))), datetime(2026, 1, 1)],
-            [datetime(2025, 12, 31, 23, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)],
-        ),
-        (
-            Decimal,
-            [Decimal("1.5"), Decimal("1e-19"), Decimal("1e20"), Decimal("NaN"), Decimal("-12345678901234567890")],
-            [Decimal("1.5"), None, None, None, Decimal("-12345678901234567890")],
-        ),
+        (datetime, [datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=1))), datetime(2026, 1, 1)],
+         [datetime(2025, 12, 31, 23, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)]),
+        (Decimal, [Decimal("1.5"), Decimal("1e-19"), Decimal("1e20"), Decimal("NaN"), Decimal("-12345678901234567890")],
+         [Decimal("1.5"), None, None, None, Decimal("-12345678901234567890")]),
         (dict[str, int], [{"a": 1}, {}, None, {"a": "x"}, {None: 1}], [[("a", 1)], [], None, None, None]),
         (list[int], [[1, None], [1 << 70], (3,)], [[1, None], None, [3]]),
         (tuple[int, str], [(1, "a"), (1,)], [{"_1": 1, "_2": "a"}, None]),
         (Options, [{"depth": 1}, {}], [{"depth": 1}, {"depth": None}]),
-        (
-            Order,
-            [Order(1, [Point(2, None)], "x"), Order(1, [], None), "x"],
-            [
-                {"number": 1, "lines": [{"x": 2, "y": None}], "note": "x"},
-                {"number": 1, "lines": [], "note": None},
-                None,
-            ],
-        ),
+        (Order, [Order(1, [Point(2, None)], "x"), Order(1, [], None), "x"],
+         [{"number": 1, "lines": [{"x": 2, "y": None}], "note": "x"}, {"number": 1, "lines": [], "note": None}, None]),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_values_of_declared_type(form: object, values: list[Any], columns: list[Any]) -> None:
     column = column_type(form)
     assert column is not None

@@ -39,27 +39,11 @@ from tests.durations import ms
 from tests.unit.project.test_public_api import FOR_USERS
 
 CHOICES: tuple[type[Enum], ...] = (
-    DeliveryGuarantee,
-    FileSinkFormat,
-    FunctionInput,
-    IfSlotExists,
-    JoinType,
-    MainOutput,
-    MessagePart,
-    OnOffsetsOutOfRange,
-    OnSnapshotTimeout,
-    RedistributionMode,
-    RedistributionStrategy,
-    RuntimeExecutionMode,
-    SplitAssignment,
-    StateLayout,
-    SubjectNameStrategy,
-    TimeType,
-    TtlTimeCharacteristic,
-    TtlUpdate,
-    WatermarkHandlingStrategy,
-    WhenExceeded,
-)
+    DeliveryGuarantee, FileSinkFormat, FunctionInput, IfSlotExists, JoinType, MainOutput, MessagePart,
+    OnOffsetsOutOfRange, OnSnapshotTimeout, RedistributionMode, RedistributionStrategy, RuntimeExecutionMode,
+    SplitAssignment, StateLayout, SubjectNameStrategy, TimeType, TtlTimeCharacteristic, TtlUpdate,
+    WatermarkHandlingStrategy, WhenExceeded,
+)  # fmt: skip
 
 
 def pair(left: Any, right: Any, output: Any, ctx: Any) -> None: ...

@@ -209,33 +209,21 @@ class HasTotal(One):
 # The pipeline, and the error message after the location.
 REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda s: s.non_keyed.process(WithoutContext()), "WithoutContext.end_input must accept the arguments (ctx)"),
-    (
-        lambda s: s.keyed.process(OfTimers()),
-        "OfTimers.on_event_timer must accept the arguments (timestamp, output, ctx)",
-    ),
-    (
-        lambda s: s.keyed.connect_and_process(s.broadcast, WithCollector()),
-        "WithCollector.process_record_from_broadcast_input must accept the arguments (record, ctx)",
-    ),
-    (
-        lambda s: s.keyed.process(window(TEN, OfWindows())),
-        "OfWindows.on_trigger must accept the arguments (output, ctx, window)",
-    ),
-    (
-        lambda s: s.keyed.process(with_late_output(window(TEN, OfWindows()), OutputTag("late", int))),
-        "OfWindows.on_trigger must accept the arguments (output, ctx, window)",
-    ),
-    (
-        lambda s: s.keyed.connect_and_process(s.other_keyed, window(TEN, OfTwoInWindows())),
-        "OfTwoInWindows.on_late_record2 must accept the arguments (record, output, ctx)",
-    ),
-    (
-        lambda s: s.keyed.connect_and_process(s.other_keyed, join(Pair())),
-        "Pair.process_record must accept the arguments (left, right, output, ctx)",
-    ),
+    (lambda s: s.keyed.process(OfTimers()),
+     "OfTimers.on_event_timer must accept the arguments (timestamp, output, ctx)"),
+    (lambda s: s.keyed.connect_and_process(s.broadcast, WithCollector()),
+     "WithCollector.process_record_from_broadcast_input must accept the arguments (record, ctx)"),
+    (lambda s: s.keyed.process(window(TEN, OfWindows())),
+     "OfWindows.on_trigger must accept the arguments (output, ctx, window)"),
+    (lambda s: s.keyed.process(with_late_output(window(TEN, OfWindows()), OutputTag("late", int))),
+     "OfWindows.on_trigger must accept the arguments (output, ctx, window)"),
+    (lambda s: s.keyed.connect_and_process(s.other_keyed, window(TEN, OfTwoInWindows())),
+     "OfTwoInWindows.on_late_record2 must accept the arguments (record, output, ctx)"),
+    (lambda s: s.keyed.connect_and_process(s.other_keyed, join(Pair())),
+     "Pair.process_record must accept the arguments (left, right, output, ctx)"),
     (lambda s: s.keyed.process(aggregate(TEN, Total())), "Total.get_result must accept the arguments (accumulator)"),
     (lambda s: s.keyed.process(HasTotal()), "Total.get_result must accept the arguments (accumulator)"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("build", "said"), REFUSED, ids=lambda part: part if isinstance(part, str) else "")

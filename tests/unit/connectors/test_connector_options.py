@@ -65,36 +65,28 @@ def test_repr_of_a_source_hides_secrets() -> None:
         ({"topic_pattern": "a.*"}, r"either topics \(at least one\) or topic_pattern"),
         ({"topics": None, "topic_pattern": "a("}, r"topic_pattern 'a\(' is not a regular expression"),
         ({"starting_offsets": OffsetsInitializer.committed_offsets()}, "KafkaSource requires a group_id"),
-        (
-            {"stopping_offsets": OffsetsInitializer.offsets({}, OffsetsInitializer.committed_offsets())},
-            "KafkaSource requires a group_id",
-        ),
+        ({"stopping_offsets": OffsetsInitializer.offsets({}, OffsetsInitializer.committed_offsets())},
+         "KafkaSource requires a group_id"),
         ({"commit_offsets": True}, "KafkaSource requires a group_id"),
         ({"records_per_batch": 0}, "records_per_batch must be a whole number of at least 1, not 0"),
         ({"discovery_interval": ms(0)}, "discovery_interval must be at least 1 ms, not 0 ms"),
         ({"retry_timeout": ms(0)}, "retry_timeout must be at least 1 ms, not 0 ms"),
         ({"retry_timeout": 120_000}, "retry_timeout must be a datetime.timedelta"),
-        (
-            {"split_assigner": "random"},
-            "split_assigner must be one of 'hash', 'round-robin', or a member of SplitAssignment, not 'random'",
-        ),
-        (
-            {"on_offsets_out_of_range": "drop"},
-            "on_offsets_out_of_range must be one of 'fail', 'earliest', 'latest', or a",
-        ),
+        ({"split_assigner": "random"},
+         "split_assigner must be one of 'hash', 'round-robin', or a member of SplitAssignment, not 'random'"),
+        ({"on_offsets_out_of_range": "drop"},
+         "on_offsets_out_of_range must be one of 'fail', 'earliest', 'latest', or a"),
         ({"options": {"enable.auto.commit": True}}, "sets the option 'enable.auto.commit' itself. Use commit_offsets"),
         ({"options": {"sasl.pasword": "hush"}}, "no option 'sasl.pasword'. Did you mean 'sasl.password'"),
         ({"options": {"SASL_PASSWORD": "hush"}}, "no option 'SASL_PASSWORD'. Did you mean 'sasl.password'"),
         ({"options": {"brightness": "hush"}}, "no option 'brightness'.$"),
-        (
-            {"options": {"linger.ms": 5, "fetch.wait.max.ms": "soon"}},
-            "the value of the option 'fetch.wait.max.ms'. Inv",
-        ),
+        ({"options": {"linger.ms": 5, "fetch.wait.max.ms": "soon"}},
+         "the value of the option 'fetch.wait.max.ms'. Inv"),
         ({"options": {"security.protocol": "hush"}}, "the value of the option 'security.protocol'.$"),
         ({"options": {"linger.ms": [5]}}, "the value of the option 'linger.ms'"),
         ({"options": {5: "x"}}, "the names of options must be strings, got int"),
     ],
-)
+)  # fmt: skip
 def test_invalid_source_options(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         kafka(**options)

@@ -83,20 +83,10 @@ REFUSED: list[tuple[Callable[[Any], Any], Callable[[Any], Any], str]] = [
 ]
 # Types that may equal any other, and undeclared types, match every type.
 ACCEPTED: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
-    (text, name),
-    (number, amount),
-    (float, bool),
-    (day, moment),
-    (pair, tuple),
-    (color, text),
-    (color, number),
-    (either, text),
-    (unresolvable, text),
-    (silent, text),
-    (lambda record: 1, text),
-    (len, text),
+    (text, name), (number, amount), (float, bool), (day, moment), (pair, tuple), (color, text), (color, number),
+    (either, text), (unresolvable, text), (silent, text), (lambda record: 1, text), (len, text),
     (partial(text), number),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("first", "second", "said"), REFUSED)

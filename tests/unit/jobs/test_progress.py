@@ -135,11 +135,11 @@ def test_counts_continue_after_a_restart(tmp_path: Path, new_source: Callable[[]
 def test_progress_is_stored_in_the_checkpoint(tmp_path: Path) -> None:
     told: list[JobProgress] = []
 
-    class Told(KeptPlan):
+    class KeptProgress(KeptPlan):
         def on_progress(self, job: JobHandle, progress: JobProgress) -> None:
             told.append(progress)
 
-    environment(kept=Told()).execute("sums", checkpoint_location=tmp_path)
+    environment(kept=KeptProgress()).execute("sums", checkpoint_location=tmp_path)
     assert read_progress(tmp_path) == told
     job = read_job(tmp_path)
     assert job is not None

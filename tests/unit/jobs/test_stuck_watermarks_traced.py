@@ -111,12 +111,6 @@ def test_a_backlog_that_is_being_read() -> None:
     assert found.cause is Cause.NOTHING
 
 
-def test_a_backlog_that_is_not_being_read() -> None:
-    program = Program()
-    program.end(program.source("in", strategy(), a=9, stop=3, limit=1).process(one_input()).with_uid("f"))
-    assert program.report("f", wait_seconds=11).sentence.endswith("its split 'a' has a backlog of 6 records.")
-
-
 def test_a_function_that_has_not_reported() -> None:
     program = Program()
     joined = program.source("a", strategy(), a=9).connect_and_process(program.source("b", strategy(), b=9), Join())

@@ -187,48 +187,25 @@ def in_a_row(first: str, second: str, third: str) -> Program:
 
 
 EXCHANGED: dict[str, tuple[Program, Program]] = {
-    "maps inserted": (
-        lambda s: connected(s.orders, s.payments),
-        lambda s: connected(mapped(s.payments, "a"), mapped(s.orders, "b")),
-    ),
-    "one uid changed": (
-        lambda s: connected(s.orders, s.payments),
-        lambda s: connected(s.payments, other(s, small, "all orders")),
-    ),
-    "the other uid changed": (
-        lambda s: connected(s.orders, s.payments),
-        lambda s: connected(other(s, large, "all payments"), s.orders),
-    ),
-    "before unions": (
-        lambda s: connected(s.orders.union(other(s, small, "more")), s.payments),
-        lambda s: connected(s.payments, other(s, small, "more").union(s.orders)),
-    ),
+    "maps inserted": (lambda s: connected(s.orders, s.payments),
+     lambda s: connected(mapped(s.payments, "a"), mapped(s.orders, "b"))),
+    "one uid changed": (lambda s: connected(s.orders, s.payments),
+     lambda s: connected(s.payments, other(s, small, "all orders"))),
+    "the other uid changed": (lambda s: connected(s.orders, s.payments),
+     lambda s: connected(other(s, large, "all payments"), s.orders)),
+    "before unions": (lambda s: connected(s.orders.union(other(s, small, "more")), s.payments),
+     lambda s: connected(s.payments, other(s, small, "more").union(s.orders))),
     "side output": (side_outputs, lambda s: side_outputs(s, exchanged=True)),
-    "one input is the stream of the other one": (
-        lambda s: connected(s.numbers, s.payments),
-        lambda s: connected(s.payments, s.numbers),
-    ),
-    "rescaled": (
-        lambda s: connected(s.orders, s.payments),
-        lambda s: connected(s.payments, s.orders).with_parallelism(2),
-    ),
-    "broadcast": (
-        lambda s: s.orders.connect_and_process(s.payments.broadcast(), Rules()),
-        lambda s: s.payments.connect_and_process(s.orders.broadcast(), Rules()),
-    ),
-    "three streams, outer": (
-        in_a_row("orders", "payments", "refunds"),
-        in_a_row("orders", "refunds", "payments"),
-    ),
-    "three streams, inner": (
-        in_a_row("orders", "payments", "refunds"),
-        in_a_row("payments", "orders", "refunds"),
-    ),
-    "three streams, in turn": (
-        in_a_row("orders", "payments", "refunds"),
-        in_a_row("payments", "refunds", "orders"),
-    ),
-}
+    "one input is the stream of the other one": (lambda s: connected(s.numbers, s.payments),
+     lambda s: connected(s.payments, s.numbers)),
+    "rescaled": (lambda s: connected(s.orders, s.payments),
+     lambda s: connected(s.payments, s.orders).with_parallelism(2)),
+    "broadcast": (lambda s: s.orders.connect_and_process(s.payments.broadcast(), Rules()),
+     lambda s: s.payments.connect_and_process(s.orders.broadcast(), Rules())),
+    "three streams, outer": (in_a_row("orders", "payments", "refunds"), in_a_row("orders", "refunds", "payments")),
+    "three streams, inner": (in_a_row("orders", "payments", "refunds"), in_a_row("payments", "orders", "refunds")),
+    "three streams, in turn": (in_a_row("orders", "payments", "refunds"), in_a_row("payments", "refunds", "orders")),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("before", "after"), EXCHANGED.values(), ids=EXCHANGED)
@@ -259,28 +236,20 @@ def same(s: Streams) -> Any:
 
 ALLOWED: dict[str, tuple[Program, Program]] = {
     "nothing": (same, same),
-    "function without state": (
-        lambda s: connected(s.orders, s.payments, Forwarding()),
-        lambda s: connected(s.payments, s.orders, Forwarding()),
-    ),
+    "function without state": (lambda s: connected(s.orders, s.payments, Forwarding()),
+     lambda s: connected(s.payments, s.orders, Forwarding())),
     "order of a union": (lambda s: s.orders.union(s.payments), lambda s: s.payments.union(s.orders)),
     "maps inserted": (same, lambda s: connected(mapped(s.orders, "a"), mapped(s.payments, "b"))),
     "maps removed": (lambda s: connected(mapped(s.orders, "a"), mapped(s.payments, "b")), same),
     "one uid changed": (same, lambda s: connected(s.orders, other(s, large, "all payments"))),
-    "map moved to the other input": (
-        lambda s: connected(mapped(s.orders, "map"), s.payments),
-        lambda s: connected(s.orders, mapped(s.payments, "map")),
-    ),
-    "order of a union before it": (
-        lambda s: connected(s.orders.union(other(s, small, "more")), s.payments),
-        lambda s: connected(other(s, small, "more").union(s.orders), s.payments),
-    ),
+    "map moved to the other input": (lambda s: connected(mapped(s.orders, "map"), s.payments),
+     lambda s: connected(s.orders, mapped(s.payments, "map"))),
+    "order of a union before it": (lambda s: connected(s.orders.union(other(s, small, "more")), s.payments),
+     lambda s: connected(other(s, small, "more").union(s.orders), s.payments)),
     "side output renamed": (side_outputs, lambda s: side_outputs(s, tag=OutputTag("very late", int))),
-    "stream joined with itself": (
-        lambda s: connected(s.orders, s.orders),
-        lambda s: connected(other(s, small, "all orders"), other(s, small, "all orders too")),
-    ),
-}
+    "stream joined with itself": (lambda s: connected(s.orders, s.orders),
+     lambda s: connected(other(s, small, "all orders"), other(s, small, "all orders too"))),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("before", "after"), ALLOWED.values(), ids=ALLOWED)

@@ -109,17 +109,11 @@ def project(tmp_path: Path) -> Project:
 @pytest.mark.parametrize(
     "command",
     [
-        ["hot-topics"],
-        ["example", "hello"],
-        ["bench", "hello"],
-        ["kafka"],
-        ["postgres"],
-        ["cluster"],
-        ["newcomer"],
+        ["hot-topics"], ["example", "hello"], ["bench", "hello"], ["kafka"], ["postgres"], ["cluster"], ["newcomer"],
         ["wheel"],
     ],
     ids=" ".join,
-)
+)  # fmt: skip
 def test_files_in_the_current_directory_are_not_imported(project: Project, command: list[str]) -> None:
     done = project.run(*command)
     assert done.returncode == 0, done.stderr

@@ -77,27 +77,19 @@ DETAIL: Any = aggregate_of(
 @pytest.mark.parametrize(
     ("build", "expected"),
     [
-        (
-            of_windows(WindowStrategy.tumbling(ms(10)), WindowRecorder()),
-            [("a", 0, None, A1), ("a", 10, None, A12), ("a", 10, None, A15), ("b", 0, None, B3)],
-        ),
-        (
-            of_windows(WindowStrategy.tumbling(ms(10)), COUNT, aggregate),
-            [("a", 0, None, 1), ("a", 10, None, 2), ("b", 0, None, 1)],
-        ),
-        (
-            of_windows(WindowStrategy.tumbling(ms(10)), DETAIL, aggregate),
-            [("a", 0, None, [("n", [0, 1])]), ("a", 10, None, [("n", [0, 12, 15])]), ("b", 0, None, [("n", [0, 3])])],
-        ),
-        (
-            of_windows(WindowStrategy.session(ms(5)), max, reduce),
-            [("a", 1, 6, A1), ("a", 12, 20, A15), ("b", 3, 8, B3)],
-        ),
+        (of_windows(WindowStrategy.tumbling(ms(10)), WindowRecorder()),
+         [("a", 0, None, A1), ("a", 10, None, A12), ("a", 10, None, A15), ("b", 0, None, B3)]),
+        (of_windows(WindowStrategy.tumbling(ms(10)), COUNT, aggregate),
+         [("a", 0, None, 1), ("a", 10, None, 2), ("b", 0, None, 1)]),
+        (of_windows(WindowStrategy.tumbling(ms(10)), DETAIL, aggregate),
+         [("a", 0, None, [("n", [0, 1])]), ("a", 10, None, [("n", [0, 12, 15])]), ("b", 0, None, [("n", [0, 3])])]),
+        (of_windows(WindowStrategy.session(ms(5)), max, reduce),
+         [("a", 1, 6, A1), ("a", 12, 20, A15), ("b", 3, 8, B3)]),
         (of_windows(WindowStrategy.count(2), WindowRecorder()), [("a", 0, None, A15), ("b", 0, None, B3)]),
         (of_windows(WindowStrategy.global_(), COUNT, aggregate), [("a", -1, None, 3), ("b", -1, None, 1)]),
     ],
     ids=["records", "accumulators", "dicts", "sessions", "count", "global"],
-)
+)  # fmt: skip
 def test_contents_of_windows(tmp_path: Path, build: Build, expected: list[tuple[Any, ...]]) -> None:
     rows = rows_of(savepoint_of(build, tmp_path).contents("f"))
     assert rows == [dict(zip(("key", "window", "end", "value"), row, strict=True)) for row in expected]

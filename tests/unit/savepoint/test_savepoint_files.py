@@ -44,21 +44,10 @@ EARLIER: dict[str, Any] = {
     "former_names": {},
 }
 OPERATOR = {
-    "kind": "one-input",
-    "function": "Function",
-    "defined_at": "a.py:1",
-    "automatic_uid": False,
-    "parallelism": 2,
-    "max_parallelism": 128,
-    "stateless": False,
-    "keeps_state": True,
-    "inputs": [],
-    "output_keys": [None],
-    "split_sources": [],
-    "needs_clock": False,
-    "state_layout": "",
-    "contents": "",
-}
+    "kind": "one-input", "function": "Function", "defined_at": "a.py:1", "automatic_uid": False, "parallelism": 2,
+    "max_parallelism": 128, "stateless": False, "keeps_state": True, "inputs": [], "output_keys": [None],
+    "split_sources": [], "needs_clock": False, "state_layout": "", "contents": "",
+}  # fmt: skip
 STATE = {
     "kind": "ValueState",
     "types": [["builtins.int"]],

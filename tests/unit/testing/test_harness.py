@@ -290,12 +290,12 @@ def test_counter_in_a_redistributed_field() -> None:
 
 
 def test_task_info() -> None:
-    class Told(OneInputStreamProcessFunction[int, Any]):
+    class TaskInfoFunction(OneInputStreamProcessFunction[int, Any]):
         def process_record(self, record: int, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
             task = ctx.task_info
             output.collect((task.parallelism, task.max_parallelism, task.index_of_this_subtask))
 
-    harness = OneInputHarness(Told(), parallelism=4, subtask=3, max_parallelism=9)
+    harness = OneInputHarness(TaskInfoFunction(), parallelism=4, subtask=3, max_parallelism=9)
     harness.input.push(1)
     assert harness.output.records == [(4, 9, 3)]
 

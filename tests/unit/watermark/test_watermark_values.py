@@ -128,32 +128,20 @@ def test_types_whose_values_may_change_are_refused(kind: Any) -> None:
     ("build", "message"),
     [
         (lambda b: b.type_of(Model).combine_function_min(), r"values of type_of\(Model\) cannot be combined with min"),
-        (
-            lambda b: b.type_long().combine_across_inputs(True, GeneralCombinationFunction.UNION),
-            r"values of type_long\(\) cannot be combined with union",
-        ),
-        (
-            lambda b: b.type_long().combine_function_sum().default_handling_strategy_forward(),
-            "cannot be forwarded, because it is combined with sum: every receiver would send its result on",
-        ),
-        (
-            lambda b: b.type_bool().combine_function_at_least(2).default_handling_strategy("forward"),
-            r"cannot be forwarded, because it is combined with at_least\(2\)",
-        ),
-        (
-            lambda b: b.type_str().combine_wait_for_all_channels(True),
-            "the last value is delivered when it arrives, so it cannot wait",
-        ),
-        (
-            lambda b: b.type_bool().combine_function_at_least(2).combine_wait_for_all_channels(True).aligned(),
-            "an aligned watermark has a value of every channel",
-        ),
-        (
-            lambda b: b.type_long().combine_wait_for_all_channels(True).aligned().deliver_on_arrival(),
-            "delivered once in each round, not on every arrival",
-        ),
+        (lambda b: b.type_long().combine_across_inputs(True, GeneralCombinationFunction.UNION),
+         r"values of type_long\(\) cannot be combined with union"),
+        (lambda b: b.type_long().combine_function_sum().default_handling_strategy_forward(),
+         "cannot be forwarded, because it is combined with sum: every receiver would send its result on"),
+        (lambda b: b.type_bool().combine_function_at_least(2).default_handling_strategy("forward"),
+         r"cannot be forwarded, because it is combined with at_least\(2\)"),
+        (lambda b: b.type_str().combine_wait_for_all_channels(True),
+         "the last value is delivered when it arrives, so it cannot wait"),
+        (lambda b: b.type_bool().combine_function_at_least(2).combine_wait_for_all_channels(True).aligned(),
+         "an aligned watermark has a value of every channel"),
+        (lambda b: b.type_long().combine_wait_for_all_channels(True).aligned().deliver_on_arrival(),
+         "delivered once in each round, not on every arrival"),
     ],
-)
+)  # fmt: skip
 def test_contradictory_settings(build: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(WatermarkDeclarationError, match=f"^Watermark 'w'.*{message}"):
         build(new_builder("w")).build()

@@ -239,24 +239,15 @@ EITHER = record(
         (Wrong, ORDER, "Wrong.customer has the Avro type long, which does not fit the annotation str"),
         (NeverNull, ORDER, "NeverNull.note has the Avro type null, which does not fit the annotation str"),
         (Required, ORDER, "the schema shop.Order has no field 'channel', which Required requires. Give the field a"),
-        (
-            TwoClasses,
-            EITHER,
-            "TwoClasses.either is a union of several records, which cannot be distinguished. Declare it as dict",
-        ),
-        (
-            ColorOrText,
-            record("ColorOrText", ("color", ["string", {"type": "enum", "name": "C", "symbols": ["RED"]}])),
-            "ColorOrText.color is a union whose values cannot be distinguished. Declare it as object",
-        ),
+        (TwoClasses, EITHER,
+         "TwoClasses.either is a union of several records, which cannot be distinguished. Declare it as dict"),
+        (ColorOrText, record("ColorOrText", ("color", ["string", {"type": "enum", "name": "C", "symbols": ["RED"]}])),
+         "ColorOrText.color is a union whose values cannot be distinguished. Declare it as object"),
         (int, ORDER, "int has the Avro type shop.Order, which does not fit the annotation int"),
-        (
-            Colored,
-            record("Colored", ("color", {"type": "enum", "name": "C", "symbols": ["RED", "GREEN"]})),
-            "Colored.color: Color has no member for the symbol 'GREEN' of shop.C",
-        ),
+        (Colored, record("Colored", ("color", {"type": "enum", "name": "C", "symbols": ["RED", "GREEN"]})),
+         "Colored.color: Color has no member for the symbol 'GREEN' of shop.C"),
     ],
-)
+)  # fmt: skip
 def test_class_that_does_not_match_is_refused_when_the_decoder_is_created(kind: Any, schema: Any, told: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^AvroDecoder: ") as refused:
         AvroDecoder(kind, schema=schema)

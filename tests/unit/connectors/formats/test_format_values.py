@@ -182,19 +182,12 @@ AVRO_KEPT: list[tuple[Any, Any, list[Any]]] = [
 ]
 
 AVRO_REFUSED: list[tuple[Any, Any, list[Any], str]] = [
-    (
-        "int",
-        int,
-        [2**31, -(2**31) - 1, np.int64(2**31)],
-        "Avro type int cannot hold: it has more than 32 bits. Use long",
-    ),
+    ("int", int, [2**31, -(2**31) - 1, np.int64(2**31)],
+     "Avro type int cannot hold: it has more than 32 bits. Use long"),
     ("long", int, [2**63, -(2**63) - 1, np.uint64(2**63)], "it has more than 64 bits. Use string"),
-    (
-        "long",
-        int,
-        [True, np.bool_(True), 1.0, 1.5, "7", None, np.float64(1), np.datetime64(1, "ns"), np.datetime64(1, "us")],
-        "must be int, not ",
-    ),
+    ("long", int,
+     [True, np.bool_(True), 1.0, 1.5, "7", None, np.float64(1), np.datetime64(1, "ns"), np.datetime64(1, "us")],
+     "must be int, not "),
     ("float", float, [0.1, 1e300, 1e-46, 2**24 + 1], "it is not a 32-bit float. Use double"),
     ("double", float, [2**53 + 1, 10**400], "it has more than 53 bits"),
     ("double", float, [True, "1", None, Decimal(1), np.longdouble(1)], "must be float, not "),
@@ -203,41 +196,21 @@ AVRO_REFUSED: list[tuple[Any, Any, list[Any], str]] = [
     ("string", str, [b"x", 5, None, Color.RED, pd.NaT], "must be str, not "),
     ("bytes", bytes, ["x", None, np.array([1])], "must be bytes, not "),
     (RAW, bytes, [b"", b"abc"], "bytes, not 2"),
-    (
-        MICROS,
-        datetime,
-        [
-            datetime(2024, 1, 1),
-            datetime(2023, 11, 5, 1, 30, fold=1),
-            pd.Timestamp("2024-01-01"),
-            np.datetime64(1, "us"),
-        ],
-        "it has no time zone. Use local-timestamp-micros",
-    ),
-    (
-        MICROS,
-        datetime,
-        [pd.NaT, np.datetime64("NaT"), pd.Timestamp(1, tz="UTC"), date(2024, 1, 1), 0, None],
-        "must be datetime, not ",
-    ),
-    (
-        MICROS,
-        datetime,
-        [datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))],
-        "not in the years 1 to 9999 in UTC",
-    ),
+    (MICROS, datetime,
+     [datetime(2024, 1, 1), datetime(2023, 11, 5, 1, 30, fold=1), pd.Timestamp("2024-01-01"), np.datetime64(1, "us")],
+     "it has no time zone. Use local-timestamp-micros"),
+    (MICROS, datetime, [pd.NaT, np.datetime64("NaT"), pd.Timestamp(1, tz="UTC"), date(2024, 1, 1), 0, None],
+     "must be datetime, not "),
+    (MICROS, datetime, [datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))],
+     "not in the years 1 to 9999 in UTC"),
     (MILLIS, datetime, [PARIS], "it has microseconds. Use timestamp-micros"),
     (LOCAL, datetime, [PARIS], "it has a time zone. Use timestamp-micros"),
     (LOCAL, datetime, [pd.NaT, np.datetime64("NaT", "us"), np.datetime64(1, "ns")], "must be datetime, not "),
     (DATE, date, [datetime(2024, 1, 1), pd.Timestamp("2024-01-01"), pd.NaT, "2024-01-01", 5], "must be date, not "),
     (TIME_MILLIS, time, [time.max], "it has microseconds. Use time-micros"),
     (TIME, time, [time(1, tzinfo=UTC)], "it has a time zone"),
-    (
-        MONEY,
-        Decimal,
-        [Decimal("1.001"), Decimal("1E+36"), Decimal("1E+999999"), Decimal("1E-999999")],
-        "more than 38 digits, or more than 2 after the point",
-    ),
+    (MONEY, Decimal, [Decimal("1.001"), Decimal("1E+36"), Decimal("1E+999999"), Decimal("1E-999999")],
+     "more than 38 digits, or more than 2 after the point"),
     (FIXED_MONEY, Decimal, [Decimal("100"), Decimal("-100")], "more than 4 digits"),
     (MONEY, Decimal, [Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity")], "it is not finite"),
     (MONEY, Decimal, [1.5, 1, b"\1", "1"], "must be Decimal, not "),
@@ -256,7 +229,7 @@ AVRO_REFUSED: list[tuple[Any, Any, list[Any], str]] = [
     (["null", "double"], float | None, [2**53 + 1], "more than 53 bits"),
     (["string", {"type": "array", "items": "string"}], object, [("string", "x")], "fits no branch of the union"),
     (["null", MICROS], datetime | None, [pd.NaT, datetime(2024, 1, 1)], "Kept.field is "),
-]
+]  # fmt: skip
 
 
 def one_field(schema: Any) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from dsv2.extension.join import JoinFunction, JoinType, interval_join, join, win
 from dsv2.extension.window import WindowStrategy
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
-from dsv2.state import StateTtl
 from tests.durations import ms
 from tests.oracles.joins import Row
 from tests.property.joining import CHANNELS, Event, JoinDriver, event_time, pair
@@ -240,30 +239,6 @@ class TestState:
         for number in range(self.ROWS):
             row = Row(f"key {number % 499}", number, number * 37 % 100)
             driver.take(Event(number % CHANNELS, row))
-
-    def test_join_without_ttl_keeps_both_sides(self) -> None:
-        driver = JoinDriver(join(pair))
-        self.fill(driver)
-        filled = driver.state_size()
-        assert filled > 10 * self.ROWS
-        move(driver, 10**12)
-        assert driver.state_size() >= filled
-
-    def test_join_with_ttl_drops_its_state(self) -> None:
-        driver, unused = (JoinDriver(join(pair, ttl=StateTtl(ms(100))), clock_ms=1000) for _ in range(2))
-        self.fill(driver)
-        for each in (driver, unused):
-            each.harness.advance_clock(ms(60))
-        driver.take(Event(0, Row("b", 0, 7)))
-        driver.harness.restart()
-        driver.harness.advance_clock(ms(39))
-        assert driver.take(Event(0, Row("key 1", 0, 7))), "the last moment of the others"
-        driver.harness.advance_clock(ms(1))
-        assert not driver.take(Event(0, Row("key 1", 1, 7)))
-        assert driver.take(Event(2, Row("b", 1, 7))), "one of 40 ms"
-        for each in (driver, unused):
-            each.harness.advance_clock(ms(1000))
-        assert abs(driver.state_size() - unused.state_size()) < 10, "a few digits in counts of records"
 
     @each_type
     @pytest.mark.parametrize("bounds", [(-3, 5), (2, 6), (-6, -2)])

@@ -23,7 +23,6 @@ from tests.support import local_environment, operator_named, two_inputs
 any_join: Any = processing_time_temporal_join  # each of its overloads accepts one type
 
 EVENT = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
-BY_CLOCK = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True)
 SECOND = timedelta(seconds=1)
 
 
@@ -105,20 +104,6 @@ class TestWaiting:
         harness.first_input.push(Probe("a", 1))
         assert harness.output.records == [(1, None)]
 
-    @pytest.mark.parametrize("declarations", [[], [EVENT]], ids=["no event time", "event time"])
-    def test_end_of_the_build_side_ends_the_snapshot(self, declarations: list[Any]) -> None:
-        harness = harness_of(channels=2, declarations=declarations)
-        harness.first_input.push(Probe("a", 1))
-        harness.second_input.push(Row("a", "row"))
-        harness.second_input.push_use_processing_time(channel=0)
-        harness.second_input.end(channel=1)
-        assert harness.output.records == [(1, "row")]
-        ended = harness_of(declarations=declarations)
-        ended.first_input.push(Probe("a", 1))
-        ended.second_input.end()
-        ended.first_input.push(Probe("a", 2))
-        assert (ended.output.records, waiting(ended)) == ([], 0)
-
     def test_maximum_event_time_ends_the_snapshot(self) -> None:
         harness = harness_of()
         harness.first_input.push(Probe("a", 1))
@@ -127,16 +112,6 @@ class TestWaiting:
         assert harness.output.records == []
         harness.second_input.push_event_time(2**63 - 1)
         assert harness.output.records == [(1, "row")]
-
-    def test_probe_side_does_not_end_the_snapshot(self) -> None:
-        harness = harness_of()
-        harness.second_input.push(Row("a", "row"))
-        harness.first_input.push(Probe("a", 1))
-        harness.first_input.push_use_processing_time()
-        harness.first_input.end()
-        assert (harness.output.elements, waiting(harness)) == ([], 1)
-        harness.second_input.push_use_processing_time()
-        assert harness.output.elements == [StampedRecord((1, "row")), BY_CLOCK]
 
 
 class TestTime:
@@ -167,33 +142,6 @@ class TestTime:
             StampedRecord(40, 40),
             StampedRecord(40, 8),
         ]
-
-    def test_event_time_waits_with_the_records(self) -> None:
-        """Event time of the build side may be far ahead, or irrelevant because it is idle."""
-        harness = harness_of(channels=2)
-        harness.second_input.push(Row("a", "row"))
-        for channel in (0, 1):
-            harness.second_input.push_event_time(1000, channel=channel)
-            harness.first_input.push_event_time(10, channel=channel)
-        harness.first_input.push(Probe("a", 1), timestamp=11)
-        for channel in (0, 1):
-            harness.first_input.push_event_time(20, channel=channel)
-            harness.second_input.push_idle(channel=channel)
-        assert harness.output.elements == []
-        for channel in (0, 1):
-            harness.second_input.push_use_processing_time(channel=channel)
-        assert harness.output.elements == [StampedRecord((1, "row"), 11), EVENT.new_watermark(20)]
-        for channel in (0, 1):
-            harness.first_input.push_event_time(30, channel=channel)
-        assert harness.output.event_times == [20, 30], "from now on it is that of the probe side"
-
-    def test_event_time_follows_the_results_at_the_end(self) -> None:
-        harness = harness_of()
-        harness.second_input.push(Row("a", "row"))
-        harness.first_input.push(Probe("a", 1), timestamp=11)
-        harness.first_input.push_event_time(20)
-        harness.second_input.end()
-        assert harness.output.elements == [StampedRecord((1, "row"), 11), EVENT.new_watermark(20)]
 
     def test_join_is_idle_when_the_probe_side_is(self) -> None:
         harness = harness_of()
@@ -384,17 +332,6 @@ class TestState:
         snapshots[1] = harness_of(any_join(NumberingByKey()), parallelism=3, max_parallelism=8, subtask=1).snapshot()
         with pytest.raises(IncompatibleCheckpointError, match="differ in fields of the extension"):
             harness_of(any_join(NumberingByKey()), parallelism=1, max_parallelism=8, rescaled=snapshots)
-
-    def test_joined_records_leave_no_state(self) -> None:
-        harness = harness_of()
-        harness.second_input.push_use_processing_time()
-        empty = len(harness.snapshot())
-        waited = harness_of()
-        for number in range(1000):
-            waited.first_input.push(Probe(f"key {number}", number))
-        assert len(waited.snapshot()) > 10 * empty
-        waited.second_input.push_use_processing_time()
-        assert abs(len(waited.snapshot()) - empty) < 10, "a few digits in counts of records"
 
     def test_only_the_latest_row_is_kept(self) -> None:
         harness = harness_of(any_join(pair, is_deletion=lambda row: row.value is None))

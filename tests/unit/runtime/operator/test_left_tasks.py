@@ -76,16 +76,10 @@ async def swallows(record: int, output: Any, ctx: Any) -> None:
 @pytest.mark.parametrize(
     "process",
     [
-        left,
-        left_unstarted,
-        left_beside_awaited,
-        left_for_hours,
-        left_after_emission,
-        left_at_first_completed,
-        left_by_task,
-        swallows,
+        left, left_unstarted, left_beside_awaited, left_for_hours, left_after_emission, left_at_first_completed,
+        left_by_task, swallows,
     ],
-)
+)  # fmt: skip
 def test_task_that_is_left_behind_fails_the_job(process: Any) -> None:
     harness = calling(process)
     with pytest.raises(UserFunctionError, match=f"without awaiting the task .*started at {__file__}:.*Await") as caught:

@@ -8,10 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import ExecutionEnvironment
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
-from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.local import LocalRuntime
 from dsv2.model.record_batch import RecordBatch, Timestamps
 from dsv2.runtime.exchange.frames import ChannelWriter, Frame
 from dsv2.sinks import CollectSink
@@ -138,34 +135,6 @@ def test_only_records_and_event_timers_have_a_timestamp() -> None:
         ("event time", None),
         ("end None", None),
     ]
-
-
-class Stamping(OneInputStreamProcessFunction[int, int]):
-    """Assigns a timestamp to most records, and none to every third."""
-
-    def process_record(self, record: int, output: Any, ctx: Any) -> None:
-        if record % 3 == 0:
-            output.collect(record)
-        else:
-            output.collect_and_overwrite_timestamp(record, record * 10)
-
-
-def expected(numbers: Any) -> list[tuple[int, int | None]]:
-    return sorted((number, None if number % 3 == 0 else number * 10) for number in numbers)
-
-
-def test_broadcast_record_keeps_its_timestamp() -> None:
-    function = broadcast_side(
-        process_record_from_broadcast_input=lambda record, ctx: ctx.apply_to_all_partitions(
-            lambda output, partition: emit_stamped(record, output, partition)
-        )
-    )
-    env, sink = ExecutionEnvironment.get_instance(LocalRuntime(batches=[7])), CollectSink[Any]()
-    env.set_parallelism(2)
-    stamped = env.from_collection(range(20)).process(Stamping())
-    stamped.connect_and_process(stamped.broadcast(), function).to_sink(sink)
-    env.execute()
-    assert sorted(sink.results) == sorted(expected(range(20)) * 2)
 
 
 @pytest.mark.parametrize("aligned", [False, True])

@@ -84,28 +84,21 @@ WAY_OUT = r"Store plain values instead, or register how it is converted to plain
         (Finalized(), rf"it has a finalizer, Finalized.__del__. {WAY_OUT}Finalized"),
         (ValueError("x"), "builtins.ValueError is not a data class"),
         (Failing(), "Failing is not a data class: it hides its attributes"),
-        (
-            defaultdict(Plain),
-            "A defaultdict of .*Plain.* cannot be serialized. Use a built-in",
-        ),
+        (defaultdict(Plain), "A defaultdict of .*Plain.* cannot be serialized. Use a built-in"),
         (Unknown(), rf"The class {__name__}.Unknown is unknown to the job. Call env.register_type\(Unknown\)."),
         (Unknown, r"Call env.register_type\(Unknown\)."),
         (with_attribute(PairAndMore(1)), "PairAndMore has attributes that are not fields. Declare them as fields."),
         (compressobj(), "zlib.Compress is not a data class: (it has parts that are|zlib.Compress is) written in C"),
         (np.ndarray, "The class numpy.ndarray itself is not data."),
-        (
-            ZoneInfo.from_file(files("tzdata.zoneinfo").joinpath("UTC").open("rb")),
-            r"A ZoneInfo without a key cannot be serialized. Use ZoneInfo\(key\).",
-        ),
-        (
-            pd.Timestamp("2024-02-29", tz=tzoffset(None, 3600)),
-            r"A timestamp in tzoffset\(None, 3600\) cannot be serialized. Use zoneinfo.ZoneInfo.",
-        ),
+        (ZoneInfo.from_file(files("tzdata.zoneinfo").joinpath("UTC").open("rb")),
+         r"A ZoneInfo without a key cannot be serialized. Use ZoneInfo\(key\)."),
+        (pd.Timestamp("2024-02-29", tz=tzoffset(None, 3600)),
+         r"A timestamp in tzoffset\(None, 3600\) cannot be serialized. Use zoneinfo.ZoneInfo."),
         (np.array([object()]), "An array of object cannot be serialized. Use an array of numbers, times or strings."),
         (pd.DataFrame({"a": [1]}), "pandas.core.frame.DataFrame"),
     ],
     ids=lambda value: str(value)[:30],
-)
+)  # fmt: skip
 def test_unserializable_value_is_refused_with_a_remedy(value: Any, reason: str) -> None:
     for around in (value, [1, {"a": value}]):
         with pytest.raises(SerializationError, match=reason):

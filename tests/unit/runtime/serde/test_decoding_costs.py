@@ -111,21 +111,14 @@ def test_shared_object_of_a_class_that_was_not_frozen() -> None:
         [nodes.CONTAINERS, "set", None, atoms(40_000), same_hashes(40_000), None],
         [nodes.CONTAINERS, "dict", None, atoms(40_000), same_hashes(40_000), same_hashes(40_000)],
         [nodes.SEQUENCES, "frozenset", atoms(40_000), same_hashes(40_000)],
-        [
-            nodes.SUBCLASSES,
-            f"{__name__}:Tags",
-            [nodes.SEQUENCES, "tuple", atoms(40_000), same_hashes(40_000)],
-            [nodes.CONTAINERS, "dict", None, atoms(0), atoms(), atoms()],
-        ],
-        [
-            nodes.SUBCLASSES,
-            f"{__name__}:Labels",
-            [nodes.SEQUENCES, "tuple", atoms(40_000), [nodes.TUPLES, [same_hashes(40_000), atoms(*range(40_000))]]],
-            [nodes.CONTAINERS, "dict", None, atoms(0), atoms(), atoms()],
-        ],
+        [nodes.SUBCLASSES, f"{__name__}:Tags", [nodes.SEQUENCES, "tuple", atoms(40_000), same_hashes(40_000)],
+         [nodes.CONTAINERS, "dict", None, atoms(0), atoms(), atoms()]],
+        [nodes.SUBCLASSES, f"{__name__}:Labels",
+         [nodes.SEQUENCES, "tuple", atoms(40_000), [nodes.TUPLES, [same_hashes(40_000), atoms(*range(40_000))]]],
+         [nodes.CONTAINERS, "dict", None, atoms(0), atoms(), atoms()]],
     ],
     ids=["set", "dict", "frozenset", "subclass of set", "subclass of dict"],
-)
+)  # fmt: skip
 def test_members_with_the_same_hash(node: Any) -> None:
     with pytest.raises(CorruptDataError, match="have the same few hashes"):
         read(node)

@@ -144,41 +144,26 @@ BOMBS: dict[str, Any] = {
     "many empty lists": [nodes.CONTAINERS, "list", None, atoms(HUGE), atoms(), None],
     "lists of less than nothing": [nodes.CONTAINERS, "list", None, atoms(2, -1), atoms(1), None],
     "a wide array": converted("numpy.ndarray", atoms("<i8"), atoms(HUGE), atoms(b"")),
-    "an array of objects": converted(
-        "numpy.ndarray", atoms("|O"), [nodes.SEQUENCES, "tuple", atoms(1), atoms(1)], atoms(b"12345678")
-    ),
+    "an array of objects": converted("numpy.ndarray", atoms("|O"), [nodes.SEQUENCES, "tuple", atoms(1), atoms(1)],
+     atoms(b"12345678")),
     "a shape with code": converted("numpy.ndarray", atoms("<i8"), ARMED, atoms(b"12345678")),
     "a fraction that never ends": [nodes.CONVERTED, "Fraction", atoms("1e999999999")],
-    "a table that grows": converted(
-        "columns.ArrowRecords",
-        [nodes.CLASSES, ["tests.hostile:Point"]],
-        atoms(b"x" * 100),
-        atoms(1 << 40),
-        [nodes.SEQUENCES, "tuple", *NO_ROWS],
-    ),
+    "a table that grows": converted("columns.ArrowRecords", [nodes.CLASSES, ["tests.hostile:Point"]], atoms(b"x" * 100),
+     atoms(1 << 40), [nodes.SEQUENCES, "tuple", *NO_ROWS]),
     "deep tuples": nested(atoms(1), 150),
     "bytes in bytes": [nodes.SEPARATE, [b"\x92\x10\x91\xc4\x00"]],
-    "a graph in a graph": [
-        nodes.GRAPH,
-        graph(["list", atoms(None), 1, atoms()]),
-        [["list", atoms(None), 1, atoms()]],
-    ],
+    "a graph in a graph": [nodes.GRAPH, graph(["list", atoms(None), 1, atoms()]), [["list", atoms(None), 1, atoms()]]],
     "a time zone that is a file": [nodes.CONVERTED, "ZoneInfo", atoms("../../../etc/passwd")],
     "a zone that pandas would read": converted("pandas.Timestamp", atoms(1), atoms("ns"), atoms("dateutil//etc/hosts")),
     "a moment with code": [nodes.CONVERTED, "datetime", ARMED],
     "attributes from an object": [nodes.OBJECTS, PLAIN, ARMED],
     "members from an object": [nodes.SUBCLASSES, BAG, AN_ARMED_TUPLE, atoms()],
-    "a default that is harm": [
-        nodes.CONTAINERS,
-        "defaultdict",
-        [nodes.CLASSES, ["tests.hostile:Armed"]],
-        *NO_ROWS,
-        atoms(),
-    ],
+    "a default that is harm": [nodes.CONTAINERS, "defaultdict", [nodes.CLASSES, ["tests.hostile:Armed"]], *NO_ROWS,
+     atoms()],
     "a list as a key": [nodes.CONTAINERS, "dict", None, atoms(1), A_LIST, atoms(1)],
     "values that are none": [nodes.ATOMS, [msgspec.msgpack.Ext(1, b"x")]],
     "a moment of MessagePack's own": [nodes.ATOMS, [msgspec.msgpack.Ext(-1, bytes(4))]],
-}
+}  # fmt: skip
 
 
 ONE = [nodes.SEQUENCES, "tuple", atoms(1), atoms(1)]

@@ -11,19 +11,15 @@ import pytest
 
 from dsv2.errors import SerializationError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.runtime.serde.codec import BlobKind, Codec
-from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.state import (
     ListStateDeclaration,
     RedistributionMode,
     RedistributionStrategy,
     StateDeclaration,
     StateDeclarations,
-    StateTtl,
     ValueStateDeclaration,
     aggregate_of,
 )
-from tests.durations import ms
 from tests.support import ENDED, Driver, broadcast_side, driven, local_environment, one_input
 
 
@@ -39,7 +35,6 @@ def add(value: int, accumulator: int) -> int:
 VALUE = StateDeclarations.value_state("value", int)
 LIST = StateDeclarations.list_state("list", int)
 MAP = StateDeclarations.map_state("map", int, int)
-REDUCED = StateDeclarations.reducing_state("reduced", int, lambda one, other: one * other)
 TOTAL = StateDeclarations.aggregating_state("total", int, aggregate_of(int, add, lambda total: total))
 SHARED = StateDeclarations.list_state_builder("shared", int).redistribute_by(RedistributionStrategy.SPLIT).build()
 RULES = StateDeclarations.map_state_builder("rules", int, int).build_broadcast()
@@ -120,13 +115,6 @@ def test_handle_in_a_field_survives_a_restart() -> None:
     ]
 
 
-def test_handle_is_always_the_same_object() -> None:
-    handles = []
-    driver = keyed(VALUE, process=lambda record, states: handles.append(states.get_state(VALUE)))
-    driver.send(1, 2)
-    assert handles[0] is handles[1]
-
-
 def test_returned_collections_are_copies() -> None:
     def process(record: int, states: Any) -> Any:
         elements, entries = states.get_state(LIST), states.get_state(MAP)
@@ -158,80 +146,6 @@ def test_mutable_default_is_not_shared() -> None:
     driver = keyed(default, process=process)
     driver.send(1, 1, 2)
     assert driver.sent_to("out") == [3, 3, 3]
-
-
-class Emptying(OneInputStreamProcessFunction[int, Any]):
-    """Applies the given steps to one state."""
-
-    dsv2_remember_keys = False
-
-    def __init__(self, state: StateDeclaration, *steps: Callable[[Any], None]) -> None:
-        self.state = state
-        self.steps = steps
-
-    def uses_states(self) -> Any:
-        return [self.state]
-
-    def process_record(self, record: int, output: Any, ctx: Any) -> None:
-        for step in self.steps:
-            step(ctx.state_manager.get_state(self.state))
-
-
-def keys_held(driver: Driver) -> int:
-    state, _ = Codec(TypeRegistry()).unseal(BlobKind.STATE, driver.subtask.snapshot(), "test")
-    count: int = state["f"]["store"][0]
-    return count
-
-
-TTL = StateTtl(ms(5))
-
-
-@pytest.mark.parametrize(
-    ("state", "fill", "empty"),
-    [
-        (VALUE, lambda state: state.update(1), lambda state: state.clear()),
-        (VALUE, lambda state: state.update(1), lambda state: state.update(None)),
-        (LIST, lambda state: state.add(1), lambda state: state.clear()),
-        (LIST, lambda state: state.add(1), lambda state: state.update([])),
-        (MAP, lambda state: state.put(1, 1), lambda state: state.clear()),
-        (MAP, lambda state: state.put(1, 1), lambda state: state.remove(1)),
-        (REDUCED, lambda state: state.add(1), lambda state: state.clear()),
-        (TOTAL, lambda state: state.add(1), lambda state: state.clear()),
-        (StateDeclarations.value_state("s", int, ttl=TTL), lambda s: s.update(1), lambda s: s.update(None)),
-        (StateDeclarations.list_state("s", int, ttl=TTL), lambda s: s.add(1), lambda s: s.update([])),
-        (StateDeclarations.map_state("s", int, int, ttl=TTL), lambda s: s.put(1, 1), lambda s: s.remove(1)),
-        (StateDeclarations.reducing_state("s", int, max, ttl=TTL), lambda s: s.add(1), lambda s: s.clear()),
-    ],
-)
-def test_cleared_state_leaves_nothing(
-    state: StateDeclaration, fill: Callable[[Any], None], empty: Callable[[Any], None]
-) -> None:
-    """The key is removed as well, unless the function remembers keys."""
-
-    def held_after(*steps: Callable[[Any], None]) -> int:
-        function = Emptying(state, *steps)
-        driver = driven(lambda stream: stream.key_by(lambda record: record).process(function).with_uid("f"))
-        driver.send(*range(100))
-        return keys_held(driver)
-
-    assert held_after(fill) == 100
-    assert held_after(fill, empty) == 0
-    assert held_after(empty) == 0
-
-
-def test_expired_state_is_removed_at_the_next_micro_batch() -> None:
-    state = StateDeclarations.value_state("s", int, ttl=TTL)
-    function = Emptying(state, lambda state: state.update(1))
-    driver = driven(lambda stream: stream.key_by(lambda record: record).process(function).with_uid("f"))
-    driver.send(*range(100))
-    driver.pass_time(4)
-    driver.send(0)
-    driver.restart()
-    driver.pass_time(5)
-    assert keys_held(driver) == 1
-    driver.restart()
-    driver.pass_time(9)
-    assert keys_held(driver) == 0
 
 
 # Mistakes.

@@ -105,7 +105,7 @@ class Query:
         return QueryView(lambda: self.over, self.times.get, settle)
 
 
-class Told(JobListener):
+class EventRecorder(JobListener):
     """Records what happens to a job."""
 
     def __init__(self, react: Callable[[JobProgress], None] = lambda progress: None) -> None:
@@ -128,11 +128,11 @@ class Told(JobListener):
 class Running:
     """A thread, with what it needs."""
 
-    def __init__(self, folder: str, told: Told) -> None:
+    def __init__(self, folder: str, recorder: EventRecorder) -> None:
         self.plan, self.query = plan_of_two_levels(), Query()
         self.reports = JobReports(self.plan, in_portions=True)
         job: Any = None
-        log, listeners = ProgressLog(LocalFolder(folder), 0), JobListeners([told])
+        log, listeners = ProgressLog(LocalFolder(folder), 0), JobListeners([recorder])
         view = RuntimeView("Spark", one_process=False)
         self.thread = ProgressThread(job, self.plan, self.query.view, self.reports, log, listeners, 5, view)
         self.thread.start()
@@ -148,14 +148,14 @@ class Running:
 
 
 def test_listeners_hear_of_a_micro_batch_when_it_is_complete(tmp_path: Any) -> None:
-    told = Told()
-    running = Running(str(tmp_path), told)
+    recorder = EventRecorder()
+    running = Running(str(tmp_path), recorder)
     running.write(0, 7)
-    assert not told.changed.wait(0.1), "it is not complete"
+    assert not recorder.changed.wait(0.1), "it is not complete"
     running.query.times[0] = TIMES
-    assert told.changed.wait(10)
+    assert recorder.changed.wait(10)
     running.end()
-    assert told.events == ["started", 7, "ended"]
+    assert recorder.events == ["started", 7, "ended"]
     assert running.query.settled == 1
     (stored,) = read_progress(tmp_path)
     assert stored == running.reports.progress()
@@ -168,32 +168,32 @@ def test_listeners_hear_of_a_micro_batch_when_it_is_complete(tmp_path: Any) -> N
 
 
 def test_a_micro_batch_that_fails_at_its_end_is_not_passed_on(tmp_path: Any) -> None:
-    told = Told()
-    running = Running(str(tmp_path), told)
+    recorder = EventRecorder()
+    running = Running(str(tmp_path), recorder)
     running.query.times[0] = TIMES
     running.write(0, 0)
-    assert told.changed.wait(10)
+    assert recorder.changed.wait(10)
     running.write(1, 1)
     running.end()
-    assert told.events == ["started", 0, "ended"]
+    assert recorder.events == ["started", 0, "ended"]
     assert [progress.batch_id for progress in read_progress(tmp_path)] == [0]
 
 
 def test_all_micro_batches_arrive_before_the_end(tmp_path: Any) -> None:
-    told = Told()
-    running = Running(str(tmp_path), told)
+    recorder = EventRecorder()
+    running = Running(str(tmp_path), recorder)
     running.query.times |= dict.fromkeys(range(5), TIMES)
     for number in range(5):
         running.write(number, number)
     running.end()
-    assert told.events == ["started", 0, 1, 2, 3, 4, "ended"]
+    assert recorder.events == ["started", 0, 1, 2, 3, 4, "ended"]
 
 
 def test_a_listener_may_wait_for_the_end(tmp_path: Any) -> None:
-    told = Told(lambda progress: running.thread.end())
-    running = Running(str(tmp_path), told)
+    recorder = EventRecorder(lambda progress: running.thread.end())
+    running = Running(str(tmp_path), recorder)
     running.query.times[0] = TIMES
     running.write(0, 0)
-    assert told.changed.wait(10)
+    assert recorder.changed.wait(10)
     running.end()
-    assert told.events == ["started", 0, "ended"]
+    assert recorder.events == ["started", 0, "ended"]
