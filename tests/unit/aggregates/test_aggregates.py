@@ -184,7 +184,7 @@ def test_class_of_the_records_may_be_given() -> None:
 def test_other_windows_are_aggregated_record_by_record(strategy: WindowStrategy) -> None:
     env, stream = keyed()
     text = explained(env, stream.window(strategy).aggregate(Total, product=Key(), value=Count()))
-    assert "aggregates record by record" in text
+    assert "aggregates record by record" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(("kind", "part"), [(Total, Sum("amount")), (Price, Mean("amount"))])
