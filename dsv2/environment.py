@@ -24,7 +24,7 @@ from dsv2.jobs.unfinished import watch
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.error_policy import ErrorPolicy
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
-from dsv2.sources.dataframe import DataFrameLike, TableLike, is_table, table_source
+from dsv2.sources.dataframe import DataFrameLike, TableLike, is_table
 from dsv2.streams.kinds import ConfiguredStream
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class ExecutionEnvironment:
 
     def __init__(self, runtime: Callable[[], JobRuntime]) -> None:
         self._runtime = runtime
-        self._builder = PlanBuilder(self._plan_of)
+        self._builder = PlanBuilder(self._plan_of, _sample)
         self._parallelism = 1
         self._mode = RuntimeExecutionMode.STREAMING
         self._registered_types: list[RegisteredType] = []
@@ -187,7 +187,14 @@ class ExecutionEnvironment:
             SchemaError: A table does not match ``record_type``.
         """
         if is_table(dataframe):
-            return self.from_source(table_source(dataframe, record_type, split_by, records_per_batch), name)
+            if split_by is not None:
+                raise ConfigurationError(
+                    "split_by is for a DataFrame of Spark, whose rows have partitions. The rows of a table are "
+                    "distributed in turn. Use parallelism 1 for the source, or key_by after it."
+                )
+            from dsv2.arrow.table_source import TableSource  # loads Arrow
+
+            return self.from_source(TableSource(dataframe, record_type, records_per_batch=records_per_batch), name)
         source = DataFrameSource(dataframe, record_type, split_by=split_by, records_per_batch=records_per_batch)
         return self.from_source(source, name)
 
@@ -429,7 +436,7 @@ class ExecutionEnvironment:
 
     def _begin_new_pipeline(self) -> None:
         self._builder.executed_at = caller_location()
-        self._builder = PlanBuilder(self._plan_of, executed_before=self._builder.executed_at)
+        self._builder = PlanBuilder(self._plan_of, _sample, executed_before=self._builder.executed_at)
 
     @property
     def is_empty(self) -> bool:
@@ -439,6 +446,12 @@ class ExecutionEnvironment:
     def load_runtime(self) -> JobRuntime:
         """The runtime of this environment."""
         return self._runtime()
+
+
+def _sample(plan: Plan, limit: int, seconds: float | None) -> list[Any]:
+    from dsv2.local.sample import sample  # loads the runtime
+
+    return sample(plan, limit, seconds)
 
 
 def _load_runtime(name: str, options: dict[str, object]) -> JobRuntime:

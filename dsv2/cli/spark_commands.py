@@ -91,7 +91,9 @@ def checkpoint_commands(path: str) -> Any:
         folder = local_folder(path, "")
         check_no_savepoint(folder)
         if kind_of_folder(folder) is FolderKind.LOCAL:
-            return import_module("dsv2.local.command_line")
+            from dsv2.local import command_line  # loads the runtime
+
+            return command_line
     return spark_commands()  # the default file system of Spark may be another one
 
 

@@ -104,6 +104,8 @@ class PlanBuilder:
 
     plan_of: Callable[[PlanBuilder, str], Plan]
     """Builds the plan of a builder, under a job name, with the settings of the environment."""
+    sample: Callable[[Plan, int, float | None], list[Any]]
+    """Runs a plan until its only sink has received a number of records, or for some seconds, and returns them."""
     nodes: list[Node] = field(default_factory=list)
     executed_before: str | None = None
     """The user's file and line of an earlier ``execute`` in the same environment, or None."""

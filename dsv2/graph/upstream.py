@@ -20,7 +20,7 @@ def pipeline_to(sink: Sink[Any], builder: PlanBuilder, ref: InputRef) -> PlanBui
         ref: The output of an operator.
     """
     needed = reachable([ref.node], lambda node: [each.node for each in node.inputs])
-    part = PlanBuilder(builder.plan_of, is_part=True)
+    part = PlanBuilder(builder.plan_of, builder.sample, is_part=True)
     copies: dict[int, Node] = {}
     for node in builder.nodes:
         if node in needed:

@@ -6,9 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
+from html import escape
 from os import PathLike
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from dsv2.base.record_table import RecordTable
 from dsv2.checks.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.graph import Plan
@@ -111,10 +113,6 @@ class JobResult:
         )
 
     def _repr_html_(self) -> str:
-        from html import escape  # only notebooks show it
-
-        from dsv2.base.record_table import RecordTable
-
         rows = [
             {"operator": one.name, "uid": one.uid, "records in": one.records_in, "records out": one.records_out}
             for one in self.progress.operators.values()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from dsv2.checks.arguments import check_at_least_one
@@ -35,24 +34,6 @@ class TableLike(Protocol):
 def is_table(value: object) -> TypeIs[TableLike]:
     """Return whether ``value`` is a pandas DataFrame or an Arrow table. Imports neither library."""
     return type(value).__module__.partition(".")[0] in ("pandas", "pyarrow")
-
-
-def table_source(
-    table: TableLike, record_type: type[T], split_by: str | None, records_per_batch: int | None
-) -> BaseSource[T]:
-    """Create the source for a table, which both runtimes read.
-
-    Raises:
-        ConfigurationError: An argument is invalid, or pyarrow is not installed.
-        SchemaError: The table does not match ``record_type``.
-    """
-    if split_by is not None:
-        raise ConfigurationError(
-            "split_by is for a DataFrame of Spark, whose rows have partitions. The rows of a table are distributed in "
-            "turn. Use parallelism 1 for the source, or key_by after it."
-        )
-    kind: type[BaseSource[T]] = import_module("dsv2.arrow.table_source").TableSource
-    return kind(table, record_type, records_per_batch=records_per_batch)  # type: ignore[call-arg]
 
 
 class DataFrameSource(BaseSource[T], Generic[T]):

@@ -34,7 +34,6 @@ OUT = TypeVar("OUT")
 
 _WITH_FUNCTION = "Call aggregate, or keyed.process(window(strategy, function)) of dsv2.extension.window."
 _INSTEAD = dict.fromkeys(("process", "reduce", "apply", "map", "sum", "count", "min", "max"), _WITH_FUNCTION)
-_ARROW, _COMBINING = "dsv2.arrow.aggregates", "dsv2.arrow.combining"
 
 
 class KeyedAggregates(Stream[T_co], Generic[T_co]):
@@ -62,7 +61,7 @@ class KeyedAggregates(Stream[T_co], Generic[T_co]):
         if isinstance(chosen, str):
             function = RunningAggregate[Any, OUT](declared, chosen)
         else:
-            function = import_module(_ARROW).RunningColumns(declared, *chosen)
+            function = import_module("dsv2.arrow.aggregates").RunningColumns(declared, *chosen)
         return _configured(self, function)
 
     def window(self, strategy: WindowStrategy) -> WindowedStream[T_co]:
@@ -100,9 +99,11 @@ class WindowedStream(Generic[T_co]):
         if isinstance(chosen, str):
             function = aggregate(self._strategy, FoldedRecords[Any](declared), EmitWindow(declared, chosen))
             return _configured(self._stream, function)
-        made = import_module(_COMBINING).combined(declared, *chosen, self._strategy)
+        made = import_module("dsv2.arrow.combining").combined(declared, *chosen, self._strategy)
         if made is None or self._stream._ref.exchange is not Exchange.HASH:
-            return _configured(self._stream, import_module(_ARROW).WindowColumns(declared, *chosen, self._strategy))
+            return _configured(
+                self._stream, import_module("dsv2.arrow.aggregates").WindowColumns(declared, *chosen, self._strategy)
+            )
         before, select, after = made
         ref = self._stream._ref
         node = self._stream._builder.add(OperatorKind.ONE_INPUT, before, "Combine", (InputRef(ref.node, ref.output),))
@@ -169,7 +170,7 @@ def _choose(
     if types is None or not set(names) <= types.keys():
         return f"the records are {getattr(kind, '__qualname__', kind)}, which has no columns"
     try:
-        reason: str | None = import_module(_ARROW).why_not_columns(result, kind, names)
+        reason: str | None = import_module("dsv2.arrow.aggregates").why_not_columns(result, kind, names)
     except ImportError:
         return "pyarrow is not installed"
     return (kind, names) if reason is None else reason

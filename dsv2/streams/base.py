@@ -7,6 +7,7 @@ from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from dsv2.base.record_table import RecordTable
 from dsv2.checks.arguments import as_seconds, check_whole_number
 from dsv2.checks.missing_methods import missing_method
 from dsv2.checks.tracebacks import short_traceback
@@ -14,6 +15,7 @@ from dsv2.errors import ConfigurationError, PlanError
 from dsv2.functions import ProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.graph import Exchange, InputRef, KeySelector, OperatorKind, PlanBuilder, WaitForBroadcast
 from dsv2.graph.builder import caller_location, kind_of
+from dsv2.graph.upstream import pipeline_to
 from dsv2.sinks import CollectSink, Sink
 from dsv2.sources import BaseSource
 from dsv2.streams.arguments import require, require_selector, require_version
@@ -114,8 +116,6 @@ class Stream(Generic[T_co]):
 
         The fields of named tuples, data classes and dicts are columns. A keyed stream also shows the key.
         """
-        from dsv2.base.record_table import RecordTable
-
         check_whole_number(n, "n")
         records = self._sample("show", n, as_seconds(timeout, "timeout"))
         selector = self._ref.key_selector
@@ -131,8 +131,6 @@ class Stream(Generic[T_co]):
 
         The fields of named tuples, data classes and dicts are columns. Others are in one column, ``record``.
         """
-        from dsv2.base.record_table import RecordTable
-
         check_whole_number(n, "n")
         try:
             pandas: Any = import_module("pandas")
@@ -143,8 +141,6 @@ class Stream(Generic[T_co]):
         return frame
 
     def _sample(self, method: str, limit: int, seconds: float | None) -> list[T_co]:
-        from dsv2.graph.upstream import pipeline_to
-
         where = f"{method} at {caller_location()}"
         self._builder.require_open()
         part = pipeline_to(CollectSink[T_co](max_records=None, max_bytes=None), self._builder, self._ref)
@@ -152,7 +148,7 @@ class Stream(Generic[T_co]):
         if seconds is None and any(isinstance(o.body, BaseSource) and not o.body.bounded for o in plan.operators):
             seconds = _SECONDS_WITHOUT_END
         try:
-            records: list[T_co] = import_module("dsv2.local.sample").sample(plan, limit, seconds)
+            records: list[T_co] = self._builder.sample(plan, limit, seconds)
         except ConfigurationError as error:
             raise ConfigurationError(f"{where} runs the pipeline up to here on the local runtime. {error}") from error
         return records

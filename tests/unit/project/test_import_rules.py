@@ -34,7 +34,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("connectors", "runtime"),
     ("arrow", "checkpoint", "dead_letters"),
     ("savepoint", "views"),
-    ("environment", "local"),
+    ("local",),
+    ("environment",),
     ("__init__", "cli", "runtime_spark", "testing"),
     ("__main__",),
 )
@@ -52,6 +53,9 @@ ORDERS: dict[str, tuple[tuple[str, ...], ...]] = {
         "platform frames checkpoint savepoint start source task sink job runtime dataframe command_line __init__"
     ),
 }
+
+# What may be missing, so that rooms below import it by its name when it is asked for: it needs a further library.
+OPTIONAL = {"arrow"}
 
 # The dependencies of the package "dsv2" in pyproject.toml. Spark and its dependencies are an extra.
 DEPENDENCIES = {"cloudpickle", "msgspec", "typing_extensions"}
@@ -87,7 +91,15 @@ def imports(file: Path) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom):
             module = resolve_name("." * node.level + (node.module or ""), package)
             found.update([f"dsv2.{alias.name}" for alias in node.names] if module == "dsv2" else [module])
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "import_module":
+            found.update(names_of_modules(node.args[0]))
     return frozenset(found)
+
+
+def names_of_modules(argument: ast.expr) -> list[str]:
+    """The module that is imported by its name, unless it is in a room that may be missing."""
+    name = argument.value if isinstance(argument, ast.Constant) else None
+    return [name] if isinstance(name, str) and name.startswith("dsv2.") and room_of(name) not in OPTIONAL else []
 
 
 def room_of(module: str, package: str = "dsv2") -> str:
