@@ -9,12 +9,13 @@ import pytest
 
 import dsv2
 from runtime_spark.platform.versions import SUPPORTED
+from storms.nightly import STORMS
 from tests import ROOT
 from tests.documents import DOCUMENTS
 from tests.unit.project.test_public_api import FOR_USERS
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-WORKFLOW = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+WORKFLOWS = {file.stem: file.read_text() for file in (ROOT / ".github" / "workflows").glob("*.yml")}
 SPARKS = [f"{major}.{minor}" for major, minor in SUPPORTED]
 PYTHONS = [
     version
@@ -25,7 +26,7 @@ PYTHONS = [
 
 @pytest.mark.parametrize(("name", "expected"), [("python", PYTHONS), ("spark", SPARKS)])
 def test_workflow_matrices_have_every_supported_version(name: str, expected: list[str]) -> None:
-    matrices = re.findall(rf"^ +{name}: \[(.*)\]$", WORKFLOW, re.MULTILINE)
+    matrices = re.findall(rf"^ +{name}: \[(.*)\]$", WORKFLOWS["ci"], re.MULTILINE)
     assert matrices
     assert all(re.findall(r'"([\d.]+)"', matrix) == expected for matrix in matrices)
 
@@ -59,3 +60,14 @@ def test_tests_that_documents_name_exist() -> None:
     named = {file for document in DOCUMENTS for file in re.findall(r"\btests/[\w/]+\.py\b", document.read_text())}
     assert len(named) > 10
     assert [file for file in sorted(named) if not (ROOT / file).is_file()] == []
+
+
+def test_actions_are_pinned_by_digest() -> None:
+    actions = [line.strip() for text in WORKFLOWS.values() for line in text.splitlines() if "uses:" in line]
+    assert len(actions) > 30
+    assert [line for line in actions if not re.fullmatch(r"- uses: [\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
+
+
+def test_nightly_workflow_has_every_storm() -> None:
+    (storms,) = re.findall(r"^ +storm: \[(.*)\]$", WORKFLOWS["nightly"], re.MULTILINE)
+    assert storms.split(", ") == list(STORMS)
