@@ -16,7 +16,9 @@ NEED_SERVERS = {"docs/connectors.md"}  # tests/spark/test_connectors_document.py
 
 
 def test_readme_is_a_front_page() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 120
+    assert len(re.findall(r"\]\([A-Za-z]", text)) <= 15, "links"
     assert 10 <= len(PROGRAMS["README.md"].strip().splitlines()) <= 35
 
 
@@ -44,6 +46,10 @@ def test_picture_of_the_live_view_is_current() -> None:
         for word in line.plain.split():
             assert escape(word) in drawn
     assert "url(" not in drawn.replace("url(#", "")
+
+
+def test_documentation_is_small() -> None:
+    assert len(list((ROOT / "docs").rglob("*.md"))) <= 60
 
 
 def test_reference_has_every_module_that_documents_import() -> None:
