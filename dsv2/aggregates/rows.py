@@ -21,9 +21,10 @@ def new_state(result: DeclaredResult[Any]) -> ValueStateDeclaration[Any, Any]:
 
 
 class RunningAggregate(OneInputStreamProcessFunction[IN, OUT], KeepsAggregates, Generic[IN, OUT]):
-    """Emits the result of a key with each of its records."""
+    """Emits the result of a key, or of a global stream, with each of its records."""
 
     dsv2_remember_keys = False
+    dsv2_partition_by_constant = True
 
     def __init__(self, result: DeclaredResult[OUT], why: str) -> None:
         self.result = result

@@ -1,4 +1,4 @@
-"""Declared aggregates of keyed streams."""
+"""Declared aggregates of keyed and global streams."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from dsv2.aggregates import Part
+from dsv2.aggregates import Key, Part
 from dsv2.aggregates.field_types import field_types, fits, shown
 from dsv2.aggregates.result import DeclaredResult
 from dsv2.aggregates.result_field import FieldPart
@@ -22,11 +22,11 @@ from dsv2.graph.keys import key_type
 from dsv2.graph.plan import KeySelector
 from dsv2.graph.record_types import UNDECLARED, declared_type_of
 from dsv2.streams.base import Stream
-from dsv2.streams.outputs import configured
+from dsv2.streams.outputs import configured, configured_global
 
 if TYPE_CHECKING:
     from dsv2.extension.window import WindowStrategy
-    from dsv2.streams.kinds import ConfiguredStream
+    from dsv2.streams.kinds import ConfiguredGlobalStream, ConfiguredStream
 
 
 T_co = TypeVar("T_co", covariant=True)
@@ -55,18 +55,24 @@ class KeyedAggregates(Stream[T_co], Generic[T_co]):
         Raises:
             PlanError: ``parts`` are not those of the fields of ``result``, or the types of the fields cannot be right.
         """
-        declared = _declare(self._ref, result, records, parts, windowed=False)
-        chosen = _choose(self._ref, declared, records)
-        function: ProcessFunction
-        if isinstance(chosen, str):
-            function = RunningAggregate[Any, OUT](declared, chosen)
-        else:
-            function = import_module("dsv2.arrow.aggregates").RunningColumns(declared, *chosen)
-        return _configured(self, function)
+        return configured(self._builder, _running(self, result, records, parts))
 
     def window(self, strategy: WindowStrategy) -> WindowedStream[T_co]:
         """Divide the records of each key into windows, for ``aggregate``."""
         return WindowedStream(self, strategy)
+
+
+class GlobalAggregates(Stream[T_co], Generic[T_co]):
+    """The aggregation, as a base of ``GlobalStream``."""
+
+    def aggregate(
+        self, result: type[OUT], records: type[Any] | None = None, /, **parts: Part
+    ) -> ConfiguredGlobalStream[OUT]:
+        """Emit the aggregates of all records so far with each record, as ``KeyedPartitionStream.aggregate`` does.
+
+        There is no ``Key``, and records are aggregated one by one.
+        """
+        return configured_global(self._builder, _running(self, result, records, parts))
 
 
 class WindowedStream(Generic[T_co]):
@@ -111,6 +117,17 @@ class WindowedStream(Generic[T_co]):
         return _configured(Stream[Any](self._stream._builder, sent), after)
 
 
+def _running(stream: Stream[Any], result: type[Any], records: type[Any] | None, parts: Mapping[str, Part]) -> InputRef:
+    declared = _declare(stream._ref, result, records, parts, windowed=False)
+    chosen = _choose(stream._ref, declared, records)
+    function: ProcessFunction
+    if isinstance(chosen, str):
+        function = RunningAggregate[Any, Any](declared, chosen)
+    else:
+        function = import_module("dsv2.arrow.aggregates").RunningColumns(declared, *chosen)
+    return stream._add(OperatorKind.ONE_INPUT, function, "Aggregate")
+
+
 def _declare(
     ref: InputRef, result: type[OUT], records: type[Any] | None, parts: Mapping[str, Part], *, windowed: bool
 ) -> DeclaredResult[OUT]:
@@ -118,6 +135,8 @@ def _declare(
     kind = declared if records is None else records
     types = field_types(kind)
     try:
+        if ref.key_selector is None and any(isinstance(part, Key) for part in parts.values()):
+            raise PlanError("a global stream has no Key(). Call key_by, or declare a result without it.")
         if types is not None:
             _check_fields(kind, types, declared, parts)
         key = object if ref.key_selector is None else _type_of_key(ref.key_selector, types or {})
@@ -160,7 +179,9 @@ def _choose(
     ref: InputRef, result: DeclaredResult[Any], records: type[Any] | None
 ) -> tuple[type[Any], tuple[str, ...]] | str:
     """Return the class of the records and the fields of the key, for columns; or why they are aggregated one by one."""
-    names = None if ref.key_selector is None else column_names(ref.key_selector)
+    if ref.key_selector is None:
+        return "the stream has no keys"
+    names = column_names(ref.key_selector)
     if names is None:
         return "the key selector is not an operator.attrgetter"
     kind = declared_type_of(ref) if records is None else records

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 T_co = TypeVar("T_co", covariant=True)
 
 _SECONDS_WITHOUT_END = 10.0
-_WITHOUT_KEYS = "It is a method of streams without keys: call it before key_by, global_ or broadcast."
-_OF_RECORDS = "Call it before key_by, global_ or broadcast, or call process(function), which knows the key."
-_OF_KEYS = "It is a method of keyed streams: call key_by before it."
+_WITHOUT_KEYS = "It is a method of streams without partitioning: call it before key_by, global_ or broadcast."
+_OF_KEYS = "It is a method of keyed and global streams: call key_by before it, or global_ for all records together."
 _BEFORE_BROADCAST = "Call it before broadcast. A broadcast stream is a side input of connect_and_process."
 _TO_SINK = "Call to_sink(sink)."
 _INSTEAD = {
@@ -40,8 +39,8 @@ _INSTEAD = {
     "connect": "Call connect_and_process(other, function).",
     "count": f"Count is an aggregate: aggregate(..., n=Count()). {_OF_KEYS}",
     "deduplicate": _WITHOUT_KEYS,
-    "filter": _OF_RECORDS,
-    "flat_map": _OF_RECORDS,
+    "filter": _BEFORE_BROADCAST,
+    "flat_map": _BEFORE_BROADCAST,
     "for_each": "Call process(function), or to_sink(sink).",
     "foreach": "Call process(function), or to_sink(sink).",
     "get_side_output": "Call side_output(tag) on the result of process.",
@@ -49,7 +48,7 @@ _INSTEAD = {
     "join": "Call connect_and_process with a join of dsv2.extension.join.",
     "key_by": _BEFORE_BROADCAST,
     "limit": _WITHOUT_KEYS,
-    "map": _OF_RECORDS,
+    "map": _BEFORE_BROADCAST,
     "name": "Call with_name(name).",
     "print": "Call to_sink(PrintSink()), or show() to look at some records.",
     "process": _BEFORE_BROADCAST,
@@ -78,6 +77,8 @@ class Stream(Generic[T_co]):
 
     _kind: ClassVar[str]
     """The kind of stream as error messages show it. Configured streams have the name of their base class."""
+    _non_parallel: ClassVar[bool] = False
+    """True if its operators run in one subtask."""
 
     def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
         self._builder = builder
@@ -160,11 +161,11 @@ class Stream(Generic[T_co]):
         name: str,
         *others: InputRef,
         output_keys: tuple[KeySelector | None, ...] = (None,),
-        non_parallel: bool = False,
         version: int | None = None,
     ) -> InputRef:
         require_version(version, output_keys)
-        node = self._builder.add(kind, function, name, (self._ref, *others), output_keys, non_parallel, version)
+        inputs = (self._ref, *others)
+        node = self._builder.add(kind, function, name, inputs, output_keys, self._non_parallel, version)
         return InputRef(node)
 
     def _through(
@@ -172,10 +173,10 @@ class Stream(Generic[T_co]):
     ) -> InputRef:
         return InputRef(self._ref.node, self._ref.output, exchange, key_selector, version)
 
-    def _to_sink(self, sink: Sink[T_co], non_parallel: bool = False) -> ConfiguredSink:
+    def _to_sink(self, sink: Sink[T_co]) -> ConfiguredSink:
         if not isinstance(sink, Sink):
             raise PlanError(f"to_sink at {caller_location()} takes a sink of dsv2.sinks, not {kind_of(sink)}.")
-        node = self._builder.add(OperatorKind.SINK, sink, "Sink", (self._ref,), (), non_parallel)
+        node = self._builder.add(OperatorKind.SINK, sink, "Sink", (self._ref,), (), self._non_parallel)
         return ConfiguredSink(self._builder, InputRef(node))
 
 

@@ -22,7 +22,7 @@ from dsv2.graph import Exchange, InputRef, OperatorKind, PlanBuilder, WaitForBro
 from dsv2.graph.builder import caller_location
 from dsv2.model.output_tag import OutputTag
 from dsv2.sinks import Sink
-from dsv2.streams.aggregates import KeyedAggregates
+from dsv2.streams.aggregates import GlobalAggregates, KeyedAggregates
 from dsv2.streams.arguments import (
     AnyTwoInput,
     OneInputOrCallable,
@@ -35,7 +35,7 @@ from dsv2.streams.arguments import (
     require_version,
 )
 from dsv2.streams.base import Stream, connect_broadcast, refuse_foreign
-from dsv2.streams.operators import StreamOperators
+from dsv2.streams.operators import GlobalOperators, RecordOperators, StreamOperators
 from dsv2.streams.outputs import ConfiguredSink, WithDeadLetters, WithSideOutputs, preserving, side_output
 
 K = TypeVar("K", bound=Hashable)
@@ -83,17 +83,17 @@ class PartitionableStream(Stream[T_co], Generic[T_co]):
         """Send every record to every subtask of the function that this stream is connected to."""
         return BroadcastStream(self._builder, self._through(Exchange.BROADCAST))
 
+    def to_sink(self, sink: Sink[T_co]) -> ConfiguredSink:
+        """Write the records to ``sink``, those of a global stream in one subtask."""
+        return self._to_sink(sink)
 
-class ParallelStream(PartitionableStream[T_co], Generic[T_co]):
+
+class ParallelStream(PartitionableStream[T_co], RecordOperators[T_co], Generic[T_co]):
     """A stream whose partitions are spread over subtasks."""
 
     def global_(self) -> GlobalStream[T_co]:
         """Send all records to one partition."""
         return GlobalStream(self._builder, self._through(Exchange.GLOBAL))
-
-    def to_sink(self, sink: Sink[T_co]) -> ConfiguredSink:
-        """Write the records to ``sink``."""
-        return self._to_sink(sink)
 
 
 class NonKeyedPartitionStream(ParallelStream[T_co], StreamOperators[T_co], Generic[T_co]):
@@ -276,10 +276,11 @@ class KeyedPartitionStream(ParallelStream[T_co], KeyedAggregates[T_co], Generic[
         return _keyed_result(self._builder, ref)
 
 
-class GlobalStream(PartitionableStream[T_co], Generic[T_co]):
+class GlobalStream(PartitionableStream[T_co], GlobalOperators[T_co], GlobalAggregates[T_co], Generic[T_co]):
     """A stream with one partition. Its operators have parallelism 1."""
 
     _kind = "GlobalStream"
+    _non_parallel = True
 
     @overload
     def process(self, function: TwoOutputStreamProcessFunction[T_co, O1, O2]) -> TwoGlobalStreams[O1, O2]: ...
@@ -291,9 +292,9 @@ class GlobalStream(PartitionableStream[T_co], Generic[T_co]):
         """Run ``function`` in one subtask, which receives all records."""
         name = "Global Process"
         if isinstance(function, TwoOutputStreamProcessFunction):
-            ref = self._add(OperatorKind.TWO_OUTPUT, function, name, output_keys=(None, None), non_parallel=True)
+            ref = self._add(OperatorKind.TWO_OUTPUT, function, name, output_keys=(None, None))
             return TwoGlobalStreams[Any, Any](self._builder, ref)
-        ref = self._add(OperatorKind.ONE_INPUT, one_input(function), name, non_parallel=True)
+        ref = self._add(OperatorKind.ONE_INPUT, one_input(function), name)
         return ConfiguredGlobalStream[Any](self._builder, ref)
 
     def connect_and_process(
@@ -304,14 +305,8 @@ class GlobalStream(PartitionableStream[T_co], Generic[T_co]):
         """Run ``function`` on this stream and another global one."""
         refuse_foreign(self, other, GlobalStream)
         require(function, TwoInputNonBroadcastStreamProcessFunction)
-        ref = self._add(
-            OperatorKind.TWO_INPUT, function, "Global-Global-TwoInput-Process", other._ref, non_parallel=True
-        )
+        ref = self._add(OperatorKind.TWO_INPUT, function, "Global-Global-TwoInput-Process", other._ref)
         return ConfiguredGlobalStream(self._builder, ref)
-
-    def to_sink(self, sink: Sink[T_co]) -> ConfiguredSink:
-        """Write the records to ``sink``, with parallelism 1."""
-        return self._to_sink(sink, non_parallel=True)
 
 
 class BroadcastStream(Stream[T_co], Generic[T_co]):

@@ -1,10 +1,10 @@
-"""Operators on non-keyed streams that need no process function, such as map and union."""
+"""Operators that need no process function, such as map and union."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dsv2.checks.arguments import as_milliseconds, check_whole_number, is_number, is_whole_number
 from dsv2.errors import ConfigurationError, PlanError
@@ -23,33 +23,59 @@ from dsv2.graph.builder import caller_location
 from dsv2.state import StateTtl
 from dsv2.streams.arguments import require_callable, require_version
 from dsv2.streams.base import Stream
-from dsv2.streams.outputs import configured
+from dsv2.streams.outputs import configured, configured_global
 
 if TYPE_CHECKING:
-    from dsv2.streams.kinds import ConfiguredGlobalStream, ConfiguredStream, NonKeyedPartitionStream
+    from dsv2.streams.kinds import ConfiguredGlobalStream, ConfiguredStream, GlobalStream, NonKeyedPartitionStream
 
 
 T_co = TypeVar("T_co", covariant=True)
 OUT = TypeVar("OUT")
 
 
-class StreamOperators(Stream[T_co], Generic[T_co]):
-    """The operators, as a base of ``NonKeyedPartitionStream``."""
+class RecordOperators(Stream[T_co], Generic[T_co]):
+    """The operators on single records, as a base of the streams with parallel subtasks."""
 
     def map(self, function: Callable[[T_co], OUT]) -> ConfiguredStream[OUT]:
-        """Emit ``function(record)`` for each record."""
-        require_callable("map", function)
-        return configured(self._builder, self._add(OperatorKind.ONE_INPUT, MapFunction(function), "Map"))
+        """Emit ``function(record)`` for each record. The result is not keyed."""
+        return configured(self._builder, _map(self, function))
 
     def filter(self, predicate: Callable[[T_co], bool]) -> ConfiguredStream[T_co]:
-        """Emit the records for which ``predicate(record)`` is true."""
-        require_callable("filter", predicate)
-        return configured(self._builder, self._add(OperatorKind.ONE_INPUT, FilterFunction(predicate), "Filter"))
+        """Emit the records for which ``predicate(record)`` is true. The result is not keyed."""
+        return configured(self._builder, _filter(self, predicate))
 
     def flat_map(self, function: Callable[[T_co], Iterable[OUT]]) -> ConfiguredStream[OUT]:
+        """Emit the elements of ``function(record)`` for each record. The result is not keyed."""
+        return configured(self._builder, _flat_map(self, function))
+
+
+class GlobalOperators(Stream[T_co], Generic[T_co]):
+    """The operators of a global stream, as its base. They run in one subtask, and their results are global."""
+
+    def map(self, function: Callable[[T_co], OUT]) -> ConfiguredGlobalStream[OUT]:
+        """Emit ``function(record)`` for each record."""
+        return configured_global(self._builder, _map(self, function))
+
+    def filter(self, predicate: Callable[[T_co], bool]) -> ConfiguredGlobalStream[T_co]:
+        """Emit the records for which ``predicate(record)`` is true."""
+        return configured_global(self._builder, _filter(self, predicate))
+
+    def flat_map(self, function: Callable[[T_co], Iterable[OUT]]) -> ConfiguredGlobalStream[OUT]:
         """Emit the elements of ``function(record)`` for each record."""
-        require_callable("flat_map", function)
-        return configured(self._builder, self._add(OperatorKind.ONE_INPUT, FlatMapFunction(function), "FlatMap"))
+        return configured_global(self._builder, _flat_map(self, function))
+
+    def union(self, *others: GlobalStream[T_co]) -> ConfiguredGlobalStream[T_co]:
+        """Emit the records of this stream and of ``others``, as ``NonKeyedPartitionStream.union`` does.
+
+        Raises:
+            PlanError: There is no other stream, or one is not global, or of another environment.
+        """
+        _check_united(self, others, GlobalOperators, "global streams", "Call global_ on each.")
+        return configured_global(self._builder, _union(self, others))
+
+
+class StreamOperators(RecordOperators[T_co], Generic[T_co]):
+    """The operators, as a base of ``NonKeyedPartitionStream``."""
 
     def union(self, *others: NonKeyedPartitionStream[T_co]) -> ConfiguredStream[T_co]:
         """Emit the records of this stream and of ``others``, without an order between them.
@@ -64,9 +90,8 @@ class StreamOperators(Stream[T_co], Generic[T_co]):
             PlanError: There is no other stream, or one is keyed, global, broadcast, or of another environment.
                 ``execute`` raises it if an operator before the union declares an aligned watermark.
         """
-        _check_united(self, others)
-        refs = [other._ref for other in others]
-        return configured(self._builder, self._add(OperatorKind.UNION, UnionFunction[T_co](), "Union", *refs))
+        _check_united(self, others, StreamOperators, "streams without partitioning", "Call key_by afterwards.")
+        return configured(self._builder, _union(self, others))
 
     def deduplicate(
         self, key: Callable[[T_co], Hashable], ttl: timedelta | StateTtl | None, *, version: int | None = None
@@ -124,22 +149,41 @@ class StreamOperators(Stream[T_co], Generic[T_co]):
         Raises:
             ConfigurationError: ``count`` is not a whole number of at least 0.
         """
-        from dsv2.streams.kinds import ConfiguredGlobalStream  # which has this class as a base
-
         check_whole_number(count, "limit: count", at_least=0)
         one = self._through(Exchange.GLOBAL)
         ref = _added(self, one, LimitFunction[T_co](count), "Limit", non_parallel=True)
-        return ConfiguredGlobalStream(self._builder, ref)
+        return configured_global(self._builder, ref)
 
 
-def _check_united(stream: Stream[T_co], others: Sequence[object]) -> None:
+def _map(stream: Stream[T_co], function: Callable[[T_co], OUT]) -> InputRef:
+    require_callable("map", function)
+    return stream._add(OperatorKind.ONE_INPUT, MapFunction(function), "Map")
+
+
+def _filter(stream: Stream[T_co], predicate: Callable[[T_co], bool]) -> InputRef:
+    require_callable("filter", predicate)
+    return stream._add(OperatorKind.ONE_INPUT, FilterFunction(predicate), "Filter")
+
+
+def _flat_map(stream: Stream[T_co], function: Callable[[T_co], Iterable[OUT]]) -> InputRef:
+    require_callable("flat_map", function)
+    return stream._add(OperatorKind.ONE_INPUT, FlatMapFunction(function), "FlatMap")
+
+
+def _union(stream: Stream[T_co], others: Sequence[Stream[T_co]]) -> InputRef:
+    return stream._add(OperatorKind.UNION, UnionFunction[T_co](), "Union", *(other._ref for other in others))
+
+
+def _check_united(
+    stream: Stream[Any], others: Sequence[object], kind: type[Stream[Any]], wanted: str, advice: str
+) -> None:
     where = f"union at {caller_location()}"
     if not others:
         raise PlanError(f"{where} takes at least one other stream.")
     for other in others:
-        if not isinstance(other, StreamOperators):
+        if not isinstance(other, kind):
             found = other._kind if isinstance(other, Stream) else type(other).__name__
-            raise PlanError(f"{where} takes streams without partitioning, not a {found}. Call key_by afterwards.")
+            raise PlanError(f"{where} takes {wanted}, not a {found}. {advice}")
         if other._builder is not stream._builder:
             raise PlanError(f"{where}: the streams belong to different environments.")
 

@@ -15,7 +15,7 @@ from dsv2.model.output_tag import OutputTag
 from dsv2.streams.configurable import ProcessConfigurable
 
 if TYPE_CHECKING:
-    from dsv2.streams.kinds import ConfiguredStream
+    from dsv2.streams.kinds import ConfiguredGlobalStream, ConfiguredStream
 
 
 OUT = TypeVar("OUT")
@@ -53,6 +53,13 @@ def configured(builder: PlanBuilder, ref: InputRef) -> ConfiguredStream[Any]:
     from dsv2.streams.kinds import ConfiguredStream  # whose base classes use this
 
     return ConfiguredStream(builder, ref)
+
+
+def configured_global(builder: PlanBuilder, ref: InputRef) -> ConfiguredGlobalStream[Any]:
+    """Return the output ``ref`` of an operator as a global stream."""
+    from dsv2.streams.kinds import ConfiguredGlobalStream  # whose base classes use this
+
+    return ConfiguredGlobalStream(builder, ref)
 
 
 def side_output(node: Node, tag: OutputTag[Any]) -> InputRef:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from dsv2 import StateTtl
+from dsv2.aggregates import Count, Last
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.streams import WaitForBroadcast
@@ -31,6 +32,32 @@ class UnionOfStreams(Program):
         run.expect_all(*((key, count + 1) for key in (0, 1) for count in range(len(both) // 2)), name="counted")
         if run.parallelism == 1:
             assert [number for number in run.out() if number in self.OTHERS] == list(self.OTHERS)
+
+
+class Numbered(NamedTuple):
+    number: int
+
+
+class Seen(NamedTuple):
+    number: int
+    last: int
+
+
+class OperatorsOfPartitions(Program):
+    """Keyed and global streams have them as well."""
+
+    def build(self, p: Pipeline) -> None:
+        keyed = p.source(NUMBERS).key_by(mod3)
+        p.collect(keyed.map(str).filter(str.isdigit).flat_map(lambda text: [int(text), -int(text)]), "keyed")
+        in_one = p.source(NUMBERS).global_()
+        p.collect(in_one.union(in_one.map(lambda number: -number), in_one.filter(bool)).map(abs), "global")
+        pairs = in_one.flat_map(lambda number: [Numbered(1), Numbered(2)])
+        p.collect(pairs.aggregate(Seen, number=Count(), last=Last("number")), "so far")
+
+    def check(self, run: Run) -> None:
+        run.expect_all(*NUMBERS, *(-number for number in NUMBERS), name="keyed")
+        run.expect_all(*NUMBERS, *NUMBERS, *filter(bool, NUMBERS), name="global")
+        assert run.out("so far") == [Seen(count + 1, count % 2 + 1) for count in range(2 * len(NUMBERS))]
 
 
 class Counting(OneInputStreamProcessFunction[int, tuple[int, int]]):
@@ -246,4 +273,5 @@ class ExpiresInEventTime(Program):
 
 
 WITH_STATE = (Deduplicated(), RulesFirst(), ExpiresInEventTime())
-PROGRAMS = (UnionOfStreams(), EventTimeOfUnion(), WatermarksOfUnion(), *WITH_STATE, Sampled(), Limited())
+OF_STREAMS = (UnionOfStreams(), OperatorsOfPartitions(), EventTimeOfUnion(), WatermarksOfUnion())
+PROGRAMS = (*OF_STREAMS, *WITH_STATE, Sampled(), Limited())

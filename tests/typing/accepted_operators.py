@@ -49,6 +49,15 @@ def operators(g: Given) -> None:
     assert_type(g.other_non_keyed.limit(10), ConfiguredGlobalStream[date])
 
 
+def operators_of_partitions(g: Given) -> None:
+    assert_type(g.keyed.map(str), ConfiguredStream[str])
+    assert_type(g.keyed.filter(bool).with_uid("some"), ConfiguredStream[int])
+    assert_type(g.keyed.flat_map(range), ConfiguredStream[int])
+    assert_type(g.global_.map(str).filter(str.isdigit), ConfiguredGlobalStream[str])
+    assert_type(g.other_global.flat_map(lambda day: [day.year, day.month]), ConfiguredGlobalStream[int])
+    assert_type(g.global_.union(g.global_, g.other_global.map(date.toordinal)), ConfiguredGlobalStream[int])
+
+
 def waits(g: Given, f: TwoInputBroadcastStreamProcessFunction[int, date, bytes]) -> None:
     wait = WaitForBroadcast(DONE, max_records=10)
     WaitForBroadcast(DONE.new_watermark(True))

@@ -33,7 +33,13 @@ def operators(g: Given) -> None:
     g.non_keyed.deduplicate(str, 5)  # E: arg-type
     g.non_keyed.deduplicate(date.isoformat, None)  # E: arg-type
     g.non_keyed.sample("half")  # E: arg-type
-    g.non_keyed.limit(10).map(str)  # E: attr-defined
+    g.non_keyed.limit(10).sample(0.5)  # E: attr-defined
+    g.global_.union(g.non_keyed)  # E: arg-type
+    g.global_.union(g.other_global)  # E: arg-type
+    g.global_.map(date.isoformat)  # E: arg-type
+    g.keyed.filter(date.isoformat)  # E: arg-type
+    g.keyed.map(str).aggregate(int)  # E: attr-defined
+    g.broadcast.map(str)  # E: attr-defined
 
 
 def waits(g: Given, f: TwoInputBroadcastStreamProcessFunction[int, date, bytes]) -> None:

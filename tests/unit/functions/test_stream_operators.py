@@ -32,6 +32,13 @@ def same(record: int) -> int:
         (lambda s: s.union(s.key_by(same)), PlanError, "not a KeyedPartitionStream. Call key_by afterwards"),
         (lambda s: s.union([s]), PlanError, "takes streams without partitioning, not a list"),
         (lambda s: s.union(s.broadcast()), PlanError, "not a BroadcastStream"),
+        (
+            lambda s: s.global_().union(s),
+            PlanError,
+            "takes global streams, not a NonKeyedPartitionStream. Call global_",
+        ),
+        (lambda s: s.key_by(same).map(5), PlanError, "map at .* takes a callable"),
+        (lambda s: s.global_().flat_map(5), PlanError, "flat_map at .* takes a callable"),
         (lambda s: s.union(new_stream()), PlanError, "belong to different environments"),
         (lambda s: s.deduplicate("key", ms(1)), PlanError, "deduplicate at .* takes a callable"),
         (lambda s: s.deduplicate(same, 5), ConfigurationError, "ttl must be a datetime.timedelta"),
