@@ -252,31 +252,6 @@ def test_broadcasts_before_the_first_key_reach_every_key(steps: list[Any], paral
         assert driver.sent_to("out") == [[(rule, -rule) for rule in dict.fromkeys(steps) if rule != "restart"]]
 
 
-class Counting(Remembering):
-    """Counts in a field."""
-
-    count = 0
-
-    def process_record(self, record: int, output: Any, ctx: Any) -> None:
-        self.count += 1
-
-
-def test_different_fields_cannot_be_redistributed() -> None:
-    job = Job(Counting(), 2)
-    job.rescale(3)
-    job.send(1)
-    with pytest.raises(IncompatibleCheckpointError) as refused:
-        job.rescale(2)
-    place = job.plan.operators[1].location
-    assert str(refused.value) == (
-        f"The subtasks of KeyedProcess (uid 'f'), defined at {place}, differ in the field 'count' of the function: "
-        f"its initial value and 1 (subtasks 0 and 1), so dsv2 cannot give it to 2 subtasks. If it is a dict by "
-        f"partition key, name it in the function's attribute keyed_fields. Otherwise define redistribute_fields(parts, "
-        f"parallelism), which returns the fields of each new subtask, or use declared state for data that records "
-        f"change."
-    )
-
-
 class Lazy(Remembering):
     """Keeps handles in fields from the first record on."""
 
@@ -302,37 +277,6 @@ def test_handles_in_fields_are_named(record: int, said: str) -> None:
     with pytest.raises(IncompatibleCheckpointError) as refused:
         job.rescale(1)
     assert said in str(refused.value)
-
-
-class Custom(Remembering):
-    def __getstate__(self) -> Any:
-        return self.seen
-
-    def __setstate__(self, state: Any) -> None:
-        self.seen = state
-
-    def __init__(self) -> None:
-        self.seen = 0
-
-    def process_record(self, record: int, output: Any, ctx: Any) -> None:
-        self.seen += 1
-
-
-def test_different_getstate_cannot_be_redistributed() -> None:
-    job = Job(Custom(), 2)
-    job.send(1)
-    with pytest.raises(IncompatibleCheckpointError, match="differ in what __getstate__ returned"):
-        job.rescale(1)
-
-
-def test_equal_fields_are_copied() -> None:
-    job = Job(Counting(), 2)
-    sent = {subtask_of(number, 128, 2): number for number in range(10)}
-    for number in sent.values():
-        job.send(number)
-    job.rescale(3)
-    assert job.progress()[0]["records_in"] == 2
-    job.rescale(1)
 
 
 class ByConstant(Remembering):

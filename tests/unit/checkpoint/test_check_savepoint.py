@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, make_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -115,21 +115,6 @@ def test_dropped_field_needs_permission() -> None:
     assert carried(PROGRAM, fields={"keep": ["seen"]}) == []
     _, difference, _ = refusal(PROGRAM, fields={"keep": ["seen", "count"]})
     assert "the savepoint holds the field 'count' of its function" in difference
-
-
-def test_states_of_every_earlier_program_count() -> None:
-    both = replace(PROGRAM, states=(TOTAL, LAST))
-    _, difference, _ = refusal(PROGRAM, PROGRAM, both, PROGRAM)
-    assert "the state 'last'" in difference
-
-
-def test_values_of_unknown_classes_are_refused() -> None:
-    order: Any = make_dataclass("Order", [("number", int)])
-    order.__module__ = "shop"
-    before, now = (replace(PROGRAM, states=(StateDeclarations.value_state("total", form),)) for form in (order, object))
-    _, difference, advice = refusal(now, before)
-    assert "state 'total': it may hold values of shop.Order, a class that the program does not use" in difference
-    assert advice == "Undo the changes that a savepoint does not carry."
 
 
 def test_permission_to_drop_state_allows_nothing_else() -> None:

@@ -126,25 +126,6 @@ def test_broadcast_records_have_no_collector_and_no_key() -> None:
     assert driver.sent_to("out") == [("main", 1), ("side", 2), ("main", 3), ENDED]
 
 
-class Counting(OneInputStreamProcessFunction[Any, Any]):
-    """Requests its counter only once, as Flink programs do."""
-
-    def open(self, ctx: Any) -> None:
-        self.seen = ctx.metric_group.counter("seen")
-
-    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
-        self.seen.inc()
-
-
-def test_counters_in_fields_survive_a_restart() -> None:
-    driver = driven(lambda numbers: numbers.process(Counting()).with_uid("f"))
-    for _ in range(3):
-        driver.send(1, 2)
-        driver.restart()
-    assert driver.progress("f")["counters"] == {"seen": 6}
-    assert driver.progress("f")["records_in"] == 6
-
-
 def test_failing_gauge_is_named() -> None:
     def registers(ctx: Any) -> None:
         ctx.metric_group.gauge("size", fails)

@@ -112,14 +112,6 @@ class TestRules:
         assert harness.output.records == [1, 2]
         assert harness.keys == [1]
 
-    def test_failed_record_leaves_no_key(self) -> None:
-        harness = harness_of(ErrorPolicy().skip())
-        harness.input.push(ValueError())
-        assert harness.keys == []
-        harness.restart()
-        harness.input.push(7)
-        assert (harness.keys, harness.output.records) == ([0], [1])
-
     @pytest.mark.parametrize(
         ("build", "message"),
         [

@@ -140,27 +140,6 @@ class TestDeclarations:
         with pytest.raises(PlanError, match=r"the function does not declare the output .* .declared: none"):
             make(stream()).side_output(ODD)
 
-    def test_misspelled_method_is_refused(self) -> None:
-        class Misspells(OneInputStreamProcessFunction[int, int]):
-            def declare_output(self) -> Any:
-                return [ODD]
-
-            def process_record(self, record: int, output: Any, ctx: Any) -> None: ...
-
-        stream_of = stream().process(Misspells())
-        stream_of.to_sink(CollectSink())
-        with pytest.raises(PlanError, match=r"declare_output is never called.* Did you mean declare_outputs"):
-            stream_of._builder.build("job", _streaming(), 1)
-
-    def test_executed_pipeline_is_closed(self) -> None:
-        env = ExecutionEnvironment.get_instance(runtime="local")
-        result = env.from_collection([2]).process(Declares(ODD))
-        result.to_sink(CollectSink())
-        result.side_output(ODD).to_sink(CollectSink())
-        env.execute()
-        with pytest.raises(PlanError, match="is part of the pipeline that was executed"):
-            result.side_output(ODD)
-
 
 def _streaming() -> Any:
     from dsv2 import RuntimeExecutionMode

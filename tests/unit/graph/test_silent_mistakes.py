@@ -274,6 +274,7 @@ class Helped(One):
         ("declare_watermark", "Did you mean declare_watermarks?"),
         ("use_states", "Did you mean uses_states?"),
         ("end_inputs", "Did you mean end_input?"),
+        ("declare_output", "Did you mean declare_outputs?"),
     ],
 )
 def test_misspelled_callback_is_refused(env: ExecutionEnvironment, s: Any, name: str, advice: str) -> None:

@@ -161,17 +161,6 @@ def test_failed_job_continues_after_the_last_complete_batch(tmp_path: Path) -> N
         run([1, 2, 3, 4, 5])
 
 
-def test_complete_batch_is_not_written_again(tmp_path: Path) -> None:
-    written: list[int] = []
-    for _ in range(2):
-        env = ExecutionEnvironment.get_instance(runtime="local")
-        env.from_source(TestSource[int]([1, Stop(), 2])).to_sink(
-            ForeachBatchSink(lambda found, _: written.extend(found))
-        )
-        env.execute(checkpoint_location=tmp_path)
-    assert written == [1, 2]
-
-
 def test_complete_job_continues_with_a_new_source(tmp_path: Path) -> None:
     found: list[int] = []
     for count in (1, 2, 2):
@@ -234,14 +223,6 @@ def test_changed_parallelism_migrates_the_checkpoint(tmp_path: Path, caplog: pyt
     with caplog.at_level(logging.WARNING):
         assert sorted(run_holding(tmp_path, Holding(), parallelism=3)) == [0, 1, 2, 3, 4]
     assert "The program has changed: " in caplog.text
-
-
-def test_what_a_savepoint_does_not_carry_is_refused(tmp_path: Path) -> None:
-    run_holding(tmp_path, Holding())
-    for change in ({"function": Holding(kind=str)}, {"function": Holding(), "key": lambda number: number % 3}):
-        with pytest.raises(IncompatibleCheckpointError, match="A savepoint does not carry this change"):
-            run_holding(tmp_path, **change)
-    assert sorted(run_holding(tmp_path, Holding())) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(("function", "uid"), [(Holding("other"), "f"), (Holding(), "g")])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dsv2 import ExecutionEnvironment, JobError, JobStatus, NonKeyedPartitionStream, RuntimeExecutionMode, Trigger
-from dsv2.errors import ConfigurationError, PlanError, RecordMutatedError, SerializationError, UserFunctionError
+from dsv2.errors import ConfigurationError, RecordMutatedError, SerializationError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink, ForeachBatchSink, ParallelSink, PrintSink, SinkBatch, SinkInfo
@@ -173,28 +173,6 @@ def test_none_may_be_emitted() -> None:
     assert found.results == [1, 3]
 
 
-def test_source_subtasks_alternate() -> None:
-    env, sink = local_environment(), CollectSink[Any]()
-    where = one_input(process_record=lambda r, output, ctx: output.collect((ctx.task_info.index_of_this_subtask, r)))
-    env.from_source(DataGeneratorSource(lambda index: index, count=7)).with_parallelism(3).process(
-        where
-    ).with_parallelism(3).to_sink(sink)
-    env.execute()
-    assert sorted(sink.results) == [(0, 0), (0, 3), (0, 6), (1, 1), (1, 4), (2, 2), (2, 5)]
-
-
-def test_all_sinks_on_the_driver(capsys: pytest.CaptureFixture[str]) -> None:
-    env, collected, batches = local_environment(), CollectSink[str](), list[Any]()
-    letters = env.from_collection(["a", "b"]).shuffle().process(one_input(process_record=pass_on))
-    letters.to_sink(collected)
-    letters.to_sink(PrintSink("letter"))
-    letters.to_sink(ForeachBatchSink(lambda records, batch_id: batches.append((batch_id, records))))
-    env.execute()
-    assert collected.results == ["a", "b"]
-    assert capsys.readouterr().out == "letter> a\nletter> b\n"
-    assert batches == [(0, ["a", "b"])]
-
-
 class Calls(ParallelSink[int]):
     """Keeps its calls."""
 
@@ -317,17 +295,6 @@ def test_empty_batches_are_refused() -> None:
 
 
 # --- The environment and the result ----------------------------------------------------------------------------------
-
-
-def test_environment_may_be_used_again() -> None:
-    env = local_environment()
-    for items in ([1, 2], [3]):
-        sink = CollectSink[int]()
-        env.from_collection(items).to_sink(sink)
-        env.execute()
-        assert sink.results == items
-    with pytest.raises(PlanError, match="Nothing to run"):
-        env.execute()
 
 
 def test_result_has_the_progress_of_each_operator() -> None:

@@ -251,19 +251,6 @@ def test_start_from_something_else_is_refused_before_anything_runs(tmp_path: Pat
     assert program.results == []
 
 
-def test_changed_kind_of_state_is_refused(tmp_path: Path) -> None:
-    class Changed(Counting):
-        def uses_states(self) -> Any:
-            return [StateDeclarations.value_state("count", str), SEEN]
-
-    def changed(stream: Any, parallelism: int) -> Any:
-        return stream.key_by(lambda number: number % 10).process(Changed()).with_uid("f")
-
-    Program(RECORDS, counting).run(stop=5).savepoint(tmp_path / "a")
-    with pytest.raises(IncompatibleCheckpointError, match=r"state 'count'.*its type was int and is now str"):
-        Program(RECORDS, changed).run(start=tmp_path / "a")
-
-
 def test_dropped_states_do_not_come_back(tmp_path: Path) -> None:
     def forgetting(stream: Any, parallelism: int) -> Any:
         class Forgets(Counting):

@@ -13,7 +13,6 @@ from dsv2.functions import ProcessFunction
 from dsv2.state import aggregate_of
 from tests.durations import ms
 from tests.windows import (
-    StatefulWindowRecorder,
     TwoInputWindowRecorder,
     TwoOutputWindowRecorder,
     WindowDriver,
@@ -85,17 +84,6 @@ def test_records_are_removed_with_event_time(function: str, strategy: str) -> No
         move(each, gone, channels)
     assert abs(len(driver.state()) - len(unused.state())) < NOTHING
     assert abs(len(driver.restart().state()) - len(unused.state())) < NOTHING
-
-
-@pytest.mark.parametrize("strategy", ["tumbling", "tumbling, late", "tumbling, early", "sliding"])
-def test_window_states_are_removed_with_event_time(strategy: str) -> None:
-    windows, gone = STRATEGIES[strategy]
-    driver, unused = pair_of_drivers(lambda: window(windows, StatefulWindowRecorder()))
-    fill(driver, range(100))
-    assert len(driver.state()) > 10 * KEYS
-    for each in (driver, unused):
-        move(each, gone, 1)
-    assert abs(len(driver.state()) - len(unused.state())) < NOTHING
 
 
 @pytest.mark.parametrize(

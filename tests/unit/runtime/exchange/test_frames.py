@@ -124,38 +124,11 @@ def pipeline() -> Any:
     return env.build_plan()
 
 
-def test_forward_keeps_the_subtask() -> None:
-    sent = Sent("forward", subtask=2)
-    sent.collect("ab")
-    assert sent.flush() == {(2, 0): ["a", "b"]}
-
-
-def test_global_sends_to_the_only_subtask() -> None:
-    sent = Sent("global", subtask=2)
-    sent.collect("ab")
-    assert sent.flush() == {(0, 2): ["a", "b"]}
-
-
-def test_broadcast_sends_to_all_subtasks() -> None:
-    sent = Sent("broadcast", subtask=1)
-    sent.collect("ab")
-    assert sent.flush() == {(subtask, 3 + 1): ["a", "b"] for subtask in range(4)}
-    assert sent.edge.records_sent == 2
-
-
 @pytest.mark.parametrize("uid", ["round robin", "shuffle"])
 def test_round_robin_starts_at_different_subtasks(uid: str) -> None:
     sent = Sent(uid, subtask=1)
     sent.collect(range(6))
     assert sent.flush() == {(1, 1): [0, 4], (2, 1): [1, 5], (3, 1): [2], (0, 1): [3]}
-
-
-def test_hash_sends_keys_to_their_owner() -> None:
-    sent = Sent("hash", subtask=2)
-    numbers = [*range(250), *map(float, range(250))]
-    sent.collect(numbers)
-    owners = {subtask: [n for n in numbers if subtask_of(n % 100, 128, 4) == subtask] for subtask in range(4)}
-    assert sent.flush() == {(subtask, 2): owned for subtask, owned in owners.items()}
 
 
 def test_signals_go_to_every_subtask_after_the_records() -> None:

@@ -13,7 +13,7 @@ from dsv2.functions import AsyncOneInputStreamProcessFunction
 from dsv2.model import AsyncSettings
 from dsv2.state import StateTtl
 from dsv2.testing import ManualClock, OneInputHarness
-from tests.async_functions import CLOCKS, NOTES, TOTAL, Calling, add, calling, note
+from tests.async_functions import CLOCKS, NOTES, TOTAL, add, calling, note
 from tests.durations import ms
 
 
@@ -65,19 +65,6 @@ async def add_or_refuse(record: int, output: Any, ctx: Any) -> None:
 
 
 class TestFailures:
-    def test_skipped_records_leave_nothing_behind(self) -> None:
-        class Timers(Calling):
-            def on_processing_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
-                pass
-
-        policy = ErrorPolicy().skip(RefusedError)
-        harness = OneInputHarness(Timers(add_or_refuse), key=lambda number: number // 4, error_policy=policy)
-        harness.input.push(*range(10), 13)
-        assert harness.output.records == [0, 2, 4, 10, 8]
-        assert harness.keys == [0, 1, 2]  # not the key of 13
-        assert harness.processing_timers(0) == [1_000_000, 1_000_002]
-        assert harness.progress.counters == {"errors_skipped": 6}
-
     def test_dead_letters_stay_in_their_place(self) -> None:
         policy = ErrorPolicy().dead_letter(RefusedError)
         harness = calling(add_or_refuse, error_policy=policy)

@@ -12,13 +12,11 @@ import pytest
 
 from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment, StateDeclarations
 from dsv2.errors import ConfigurationError, IllegalRedistributionModeError, PlanError
-from dsv2.extension.event_time import AsyncOneInputEventTimeStreamProcessFunction
-from dsv2.functions import AsyncBatchProcessFunction, AsyncOneInputStreamProcessFunction, OneInputStreamProcessFunction
+from dsv2.functions import AsyncOneInputStreamProcessFunction, OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.model import AsyncBatchSettings, AsyncSettings
 from dsv2.state import RedistributionStrategy, StateTtl
 from dsv2.testing import ManualClock, OneInputHarness, StampedRecord
-from dsv2.watermark import WatermarkHandlingResult
 from tests.async_functions import (
     CLOCKS,
     MARK,
@@ -27,10 +25,8 @@ from tests.async_functions import (
     A,
     B,
     C,
-    Calling,
     Item,
     Waiting,
-    add,
     calling,
     key_of,
     note,
@@ -45,12 +41,6 @@ def no_notes() -> None:
 
 
 class TestOrder:
-    def test_ordered_results_have_the_order_of_the_input(self) -> None:
-        harness = OneInputHarness(Waiting())
-        harness.input.push(A, B, C)
-        assert harness.output.records == ["a", "b", "c"]
-        assert harness.clock.now_ms() == 30  # all at the same time
-
     def test_unordered_results_are_emitted_as_they_complete(self) -> None:
         harness = OneInputHarness(Waiting(ordered=False))
         harness.input.push(A, B, C)
@@ -112,23 +102,6 @@ class TestOrder:
 
 
 class TestState:
-    def test_each_record_sees_the_state_of_its_key(self) -> None:
-        harness = calling(add, key=lambda number: number % 3, ordered=False)
-        harness.input.push(*range(9))
-        assert sorted(harness.output.records) == [
-            (0, 0),
-            (0, 3),
-            (0, 9),
-            (1, 1),
-            (1, 5),
-            (1, 12),
-            (2, 2),
-            (2, 7),
-            (2, 15),
-        ]
-        assert harness.clock.now_ms() == 30
-        assert harness.visit(lambda ctx: ctx.state_manager.get_state(TOTAL).value(), 2) == 15
-
     def test_tasks_of_a_record_have_its_key_and_timestamp(self) -> None:
         async def process(record: int, output: Any, ctx: Any) -> None:
             async def part(number: int) -> None:
@@ -178,67 +151,6 @@ class TestState:
         harness.advance_clock(ms(3))
         assert harness.output.records == [(3, 3, 0), (5, 5, 0)]
 
-    def test_event_time(self) -> None:
-        class Timers(AsyncOneInputEventTimeStreamProcessFunction[int, Any]):
-            def init_event_time_process_function(self, manager: Any) -> None:
-                self.time = manager
-
-            async def process_record(self, record: int, output: Any, ctx: Any) -> None:
-                await asyncio.sleep(0.01)
-                self.time.register_timer(record)
-                output.collect(("record", record, self.time.current_time()))
-
-            def on_event_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
-                output.collect(("timer", timestamp, ctx.state_manager.current_key))
-
-        harness = OneInputHarness(Timers(), key=lambda number: number)
-        time = harness.input
-        time.push_event_time(0)
-        time.push(4, 7)
-        time.push_event_time(5)
-        time.end()
-        assert harness.output.records == [
-            ("record", 4, 0),
-            ("record", 7, 0),
-            ("timer", 4, 4),
-            ("timer", 7, 7),
-        ]
-        assert harness.output.event_times == [0, 5]
-
-    def test_function_that_reacts_to_watermarks_sees_the_state_before_them(self) -> None:
-        class Reacts(Calling):
-            def on_watermark(self, watermark: Any, output: Any, ctx: Any) -> WatermarkHandlingResult:
-                def show(output: Any, partition: Any) -> None:
-                    output.collect(partition.state_manager.get_state(TOTAL).value())
-
-                ctx.apply_to_all_partitions(show)
-                return WatermarkHandlingResult.PEEK
-
-            def end_input(self, ctx: Any) -> None:
-                ctx.apply_to_all_partitions(lambda output, partition: output.collect("end"))
-
-        harness = OneInputHarness(Reacts(add), key=lambda number: 0, declarations=[MARK])
-        harness.input.push_all([StampedRecord(1), MARK.new_watermark(1), StampedRecord(2)])
-        harness.end()
-        assert harness.output.records == [(0, 1), 1, (0, 3), "end"]
-
-    def test_watermark_of_a_record_stays_between_its_records(self) -> None:
-        class Emits(AsyncOneInputStreamProcessFunction[int, int]):
-            def declare_watermarks(self) -> Any:
-                return [MARK]
-
-            async def process_record(self, record: int, output: Any, ctx: Any) -> None:
-                output.collect(record)
-                ctx.non_partitioned_context.watermark_manager.emit_watermark(MARK.new_watermark(record))
-                await asyncio.sleep((5 - record) / 1000)
-                output.collect(-record)
-
-        harness = OneInputHarness(Emits())
-        harness.input.push(1, 2)
-        one, two = MARK.new_watermark(1), MARK.new_watermark(2)
-        records = [StampedRecord(number) for number in (1, -1, 2, -2)]
-        assert harness.output.elements == [records[0], one, records[1], records[2], two, records[3]]
-
     def test_state_with_a_time_to_live(self) -> None:
         seen = StateDeclarations.value_state("seen", int, default=0, ttl=StateTtl(ms(100)))
 
@@ -280,14 +192,6 @@ class TestChecks:
         with pytest.raises(PlanError, match="use an AsyncOneInputStreamProcessFunction"):
             OneInputHarness(Wrong())
 
-    def test_other_callbacks_are_no_coroutines(self) -> None:
-        class Wrong(Waiting):
-            async def end_input(self, ctx: Any) -> Any:  # type: ignore[override]
-                pass
-
-        with pytest.raises(PlanError, match="end_input is a coroutine"):
-            OneInputHarness(Wrong())
-
     def test_states_of_the_subtask_are_refused(self) -> None:
         shared = StateDeclarations.list_state_builder("shared", int)
         declaration = shared.redistribute_by(RedistributionStrategy.SPLIT).build()
@@ -312,16 +216,6 @@ class TestChecks:
     def test_invalid_settings(self, settings: Any, message: str) -> None:
         with pytest.raises(ConfigurationError, match=message):
             AsyncBatchSettings(**settings)
-
-    def test_settings_of_the_wrong_kind(self) -> None:
-        class Wrong(AsyncBatchProcessFunction[int, int]):
-            async_settings = AsyncSettings()
-
-            async def process_records(self, records: Any, output: Any, ctx: Any) -> None:
-                pass
-
-        with pytest.raises(ConfigurationError, match=r"must be AsyncBatchSettings\(...\)"):
-            OneInputHarness(Wrong())
 
     def test_context_of_the_caller_is_not_changed(self) -> None:
         before = contextvars.copy_context()

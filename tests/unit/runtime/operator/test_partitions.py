@@ -143,22 +143,6 @@ class TestEntry:
 
 
 class TestAllPartitions:
-    def test_both_inputs_share_the_partitions(self) -> None:
-        """KeyedTwoInputNonBroadcastProcessOperatorTest.testEndInput."""
-        function = two_inputs(
-            end_first_input=lambda ctx: ctx.apply_to_all_partitions(emit_key),
-            end_second_input=lambda ctx: ctx.apply_to_all_partitions(emit_key),
-        )
-        driver = driven(
-            lambda numbers: numbers.key_by(mod10).connect_and_process(numbers.key_by(mod10), function).with_uid("f")
-        )
-        driver.send(1, channel=0)
-        driver.send(2, channel=1)
-        driver.send(ENDED, channel=0)
-        driver.send(3, ENDED, channel=1)
-        keys = driver.sent_to("out")
-        assert [sorted(keys[:2]), sorted(keys[2:5]), keys[5:]] == [[1, 2], [1, 2, 3], [ENDED]]
-
     def test_current_key_is_restored_afterwards(self) -> None:
         def process(record: Any, output: Any, ctx: Any) -> None:
             inner: list[Any] = []

@@ -14,11 +14,9 @@ from dsv2.runtime.report.short_repr import shorten
 from dsv2.watermark import new_builder
 from tests.support import (
     ENDED,
-    broadcast_side,
     driven,
     one_input,
     pass_on,
-    two_inputs,
     two_output,
     watermark,
 )
@@ -45,28 +43,6 @@ def test_message_has_all_details() -> None:
     assert operator.startswith(f"  operator: KeyedProcess (uid 'f') (subtask 0), defined at {__file__}:")
     assert [callback, key, record] == ["  callback: process_record", "  key:      't'", "  record:   {'topic': 't'}"]
     assert any("in fails" in line for line in traceback)
-
-
-@pytest.mark.parametrize(
-    ("uid", "callback"),
-    [
-        ("first", "process_record_from_first_input"),
-        ("second", "process_record_from_second_input"),
-        ("main", "process_record_from_non_broadcast_input"),
-        ("side", "process_record_from_broadcast_input"),
-    ],
-)
-def test_failing_callback_of_two_inputs_is_named(uid: str, callback: str) -> None:
-    function = (two_inputs if uid in ("first", "second") else broadcast_side)(**{callback: fails})
-
-    def build(numbers: Any) -> Any:
-        keyed = numbers.key_by(str)
-        return keyed.connect_and_process(keyed if uid in ("first", "second") else numbers.broadcast(), function)
-
-    driver = driven(lambda numbers: build(numbers).with_uid(uid), uid)
-    error = failure(lambda: driver.send(7, channel=int(uid in ("second", "side"))))
-    assert (error.callback, error.record) == (callback, "7")
-    assert error.key == (None if uid == "side" else "'7'")
 
 
 @pytest.mark.parametrize("bad", ["f", "g", "h"])

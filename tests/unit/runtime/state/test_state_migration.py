@@ -166,15 +166,6 @@ def test_converter_gets_the_version_of_each_value() -> None:
     assert all(values[key] == (key, 1) for key in keys if key not in again)
 
 
-def test_repeated_micro_batch_converts_again() -> None:
-    job = Job(total())
-    job.use(total(), "a", set_to(7))
-    blob = job.driver.subtask.snapshot()
-    for _ in range(2):  # the first attempt is not committed
-        job.restart_from(blob, total(2, noting))
-        assert job.use(total(2, noting), "a", value_of) == (7, 1)
-
-
 def test_state_that_was_not_declared_keeps_its_version() -> None:
     other = StateDeclarations.value_state("other", int)
     job = Job(total(2))
