@@ -30,7 +30,7 @@ from benchmarks.state import TASKS, Visits, pipeline
 from dsv2 import ExecutionEnvironment, Trigger
 from dsv2.sources import DataGeneratorSource
 from runtime_spark import SparkRuntime, StateLayout, create_savepoint
-from runtime_spark.checkpoint.record import read_record
+from runtime_spark.checkpoint.record import read_generation
 from runtime_spark.job.query import StreamingJob
 from runtime_spark.platform.folders import open_folder
 from runtime_spark.savepoint.state_entries import state_entries
@@ -164,7 +164,7 @@ def run(
 
 def copy_entries(spark: SparkSession, location: str, path: str) -> None:
     """The peer of taking a savepoint."""
-    state_entries(spark, read_record(open_folder(spark, location))).write.parquet(path)
+    state_entries(spark, read_generation(open_folder(spark, location))).write.parquet(path)
 
 
 def copy_tables(spark: SparkSession, savepoint: str, path: str) -> None:

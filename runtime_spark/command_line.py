@@ -11,12 +11,13 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from dsv2.base.clock import SystemClock
 from dsv2.base.folders import Folder
+from dsv2.checkpoint.record import JobRecord
 from dsv2.file_log.completion import former_sink
 from dsv2.graph import Plan
 from dsv2.plan_view.runtime_view import RuntimeView
 from runtime_spark.checkpoint.file_merges import SparkMerger
 from runtime_spark.checkpoint.generations import current_generation
-from runtime_spark.checkpoint.record import JobRecord, read_record
+from runtime_spark.checkpoint.record import read_generation
 from runtime_spark.checkpoint.state_metadata import check_state_metadata
 from runtime_spark.frames.failures import job_failure, usable
 from runtime_spark.frames.layout import Layout
@@ -65,12 +66,12 @@ def compact(path: str, target_bytes: int, settings: Mapping[str, str]) -> int:
     return replaced
 
 
-def last(checkpoint: str, settings: Mapping[str, str]) -> tuple[JobRecord, Mapping[str, Any]]:
-    """Return a checkpoint as of its last complete micro-batch, and the layout of its state."""
+def last(checkpoint: str, settings: Mapping[str, str]) -> tuple[JobRecord, str, Mapping[str, Any]]:
+    """Return the job as of its last complete micro-batch, the id of the checkpoint, and the layout of its state."""
     spark = session(settings)
     with usable(f"The checkpoint {checkpoint}"):
-        record = read_record(current_generation(open_folder(spark, checkpoint)))
-    return record, record.layout
+        generation = read_generation(current_generation(open_folder(spark, checkpoint)))
+    return generation.record, str(generation.checkpoint_id), generation.layout
 
 
 def verify(checkpoint: str, settings: Mapping[str, str], key_file: str | None) -> dict[str, Any]:
@@ -89,17 +90,17 @@ def verify(checkpoint: str, settings: Mapping[str, str], key_file: str | None) -
     spark = session(settings)
     with usable(f"The checkpoint {checkpoint}"):
         folder = current_generation(open_folder(spark, checkpoint))
-        record = read_record(folder)
+        generation = read_generation(folder)
         check_state_metadata(folder)
-    make = RowMaker(record.placement.addresses, record.history, record.has_pages, key)
+    make = RowMaker(generation.placement.addresses, generation.history, generation.has_pages, key)
     size = F.coalesce(F.length("key_bytes"), F.lit(0)) + F.coalesce(F.length("value_bytes"), F.lit(0))
     try:
-        rows = state_entries(spark, record).mapInArrow(make, ROWS_SCHEMA)
+        rows = state_entries(spark, generation).mapInArrow(make, ROWS_SCHEMA)
         counted = rows.groupBy("uid").agg(F.count("*").alias("rows"), F.sum(size).alias("bytes")).collect()
     except Exception as error:
-        raise job_failure(error, record.job_name) from error
+        raise job_failure(error, generation.record.job_name) from error
     operators = [{"operator": row["uid"], "rows": row["rows"], "bytes": row["bytes"]} for row in counted]
-    return {"batch_id": record.batch_id, "operators": sorted(operators, key=lambda row: str(row["operator"]))}
+    return {"batch_id": generation.batch_id, "operators": sorted(operators, key=lambda row: str(row["operator"]))}
 
 
 def state_key(key_file: str | None) -> StateKey | None:

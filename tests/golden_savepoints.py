@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from dsv2 import ErrorPolicy, ExecutionEnvironment, JobHandle
+from dsv2.checkpoint.record import RECORD_VERSION
 from dsv2.checks.json_documents import from_json, to_json
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import interval_join, join, processing_time_temporal_join, window_join
 from dsv2.extension.window import CountTrigger, DeltaTrigger, WindowStrategy, aggregate, reduce, window
 from dsv2.local import LocalRuntime
-from dsv2.savepoint.metadata import SAVEPOINT_VERSION
 from dsv2.sinks import CollectSink
 from dsv2.state import aggregate_of
 from dsv2.testing import ManualClock, Stop, TestSource
@@ -147,7 +147,7 @@ class _Job:
 
 def record() -> None:
     """Write the savepoint of this format version, which must not exist."""
-    folder = GOLDEN / f"savepoint_{SAVEPOINT_VERSION}"
+    folder = GOLDEN / f"savepoint_{RECORD_VERSION}"
     job, _ = run(stop=READ)
     job.savepoint(folder)
     description = folder / "savepoint.json"

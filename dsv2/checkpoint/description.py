@@ -5,7 +5,6 @@ Stored state is only bytes, so a job would continue with a program that interpre
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from inspect import isabstract
 from typing import Any, TypeAlias
 
@@ -18,7 +17,6 @@ from dsv2.graph import Edge, KeySelector, Operator, OperatorKind, Plan
 from dsv2.graph.record_types import declared_type
 from dsv2.graph.stateful import may_keep_state
 from dsv2.runtime.serde.codec import FORMAT_VERSION
-from dsv2.sinks import Sink
 from dsv2.sources import HybridSource, Source
 from dsv2.spi import ColumnarFunction, KeepsAggregates, WrappingFunction
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateTtl, TtlTimeCharacteristic
@@ -58,24 +56,8 @@ def describe(plan: Plan) -> Description:
     }
 
 
-def describe_sinks(plan: Plan, folders: Mapping[str, str] | None = None) -> dict[str, Description]:
-    """Describe the sinks, by uid. They may change freely, so they are no part of the description of a program.
-
-    ``folders``: The folders to which file sinks write, by uid.
-    """
-    return {
-        operator.uid: {
-            "kind": _class_name(operator),
-            "target": operator.body.describe_target(),
-            "exactly_once": operator.body.exactly_once,
-            "folder": (folders or {}).get(operator.uid, ""),
-        }
-        for operator in plan.operators
-        if isinstance(operator.body, Sink)
-    }
-
-
-def _class_name(operator: Operator) -> str:
+def class_name(operator: Operator) -> str:
+    """Return the name of the class of an operator's function, source or sink."""
     return f"{type(operator.body).__module__}.{type(operator.body).__qualname__}"
 
 
@@ -91,7 +73,7 @@ def essence(program: Description) -> Description:
 def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
     return {
         "kind": operator.kind.value,
-        "function": _class_name(operator),
+        "function": class_name(operator),
         "defined_at": operator.location,
         "automatic_uid": operator.automatic_uid,
         "part_of": operator.body.dsv2_part_of if isinstance(operator.body, ProcessFunction) else "",

@@ -16,6 +16,7 @@ class Difference:
         carried: Whether a start from a savepoint, which transfers the state to a new checkpoint, carries the change.
         advice: How else the program can continue, or None.
         drops_state: Whether the start from a savepoint drops state.
+        location: The line of the program that a warning points to. Empty: there is none.
     """
 
     subject: str
@@ -23,6 +24,7 @@ class Difference:
     carried: bool
     advice: str | None = None
     drops_state: bool = False
+    location: str = ""
 
     def __str__(self) -> str:
         return self.text if self.advice is None else f"{self.text}; {self.advice}"

@@ -26,8 +26,8 @@ def add_commands(groups: Any) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> Report:
-    stored, layout = checkpoint_commands(arguments.path).last(arguments.path, settings_of(arguments))
-    program, offsets = stored.programs[-1], {uid: one.offset for uid, one in sorted(stored.sources.items())}
+    stored, checkpoint_id, layout = checkpoint_commands(arguments.path).last(arguments.path, settings_of(arguments))
+    program, offsets = stored.program, {uid: one.offset for uid, one in sorted(stored.sources.items())}
     operators = [
         {
             "operator": uid,
@@ -39,7 +39,7 @@ def _show(arguments: argparse.Namespace) -> Report:
     ]
     where = "local runtime" if layout is None else f"{layout['partitions']} partitions, state layout {layout['state']}"
     text = [
-        f"Checkpoint {stored.checkpoint_id}",
+        f"Checkpoint {checkpoint_id}",
         f"of the job {stored.job_name!r} after micro-batch {stored.batch_id},",
         f"{where}, written by Python {program['python']}",
         "",
@@ -48,7 +48,7 @@ def _show(arguments: argparse.Namespace) -> Report:
         *table([{"source": uid, "offset": json.dumps(offset)} for uid, offset in offsets.items()]),
     ]
     data = {
-        "checkpoint_id": str(stored.checkpoint_id),
+        "checkpoint_id": checkpoint_id,
         "job_name": stored.job_name,
         "batch_id": stored.batch_id,
         "layout": layout,

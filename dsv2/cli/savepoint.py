@@ -62,7 +62,7 @@ def _show(arguments: argparse.Namespace) -> Report:
         for uid, operator in sorted(program["operators"].items())
     ]
     positions = [{"source": uid, "offset": json.dumps(offset)} for uid, offset in sorted(info.offsets.items())]
-    sinks = {uid: asdict(sink) for uid, sink in sorted(info.sinks.items())}
+    sinks = {uid: asdict(sink) for uid, sink in sorted(info.sink_positions.items())}
     versions = f"dsv2 {info.dsv2}, Python {info.python}" + (f", Spark {info.spark}" if info.spark else "")
     text = [
         f"Savepoint {info.savepoint_id}",

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from enum import Enum
 from typing import Any
 
-from dsv2.checkpoint.description import describe, describe_sinks
+from msgspec.structs import replace
+
 from dsv2.checkpoint.file_folders import folders_of
-from dsv2.checkpoint.history import continued_programs
 from dsv2.checkpoint.key_samples import add_samples
+from dsv2.checkpoint.record import extended, sinks_of
 from dsv2.graph.record_skips import SkippedRecords
 from dsv2.jobs.handle import input_is_bounded
 from dsv2.jobs.progress_log import ProgressLog
 from dsv2.local.checkpoint import StoredBatch, SubtaskState
 from dsv2.local.restoration import on_disk
 from dsv2.local.run import LocalRun
-from dsv2.local.savepoints import restart
+from dsv2.local.savepoints import record_of, restart
 from dsv2.local.sinks import LocalSinks, encoded_outputs
 from dsv2.local.start import JobStart
 from dsv2.model.context import RuntimeExecutionMode
@@ -49,26 +49,27 @@ class Recorder:
     Without a checkpoint, it only writes to the sinks.
     """
 
-    def __init__(self, start: JobStart, run: LocalRun, sinks: LocalSinks) -> None:
+    def __init__(self, start: JobStart, run: LocalRun, sinks: LocalSinks, run_id: str) -> None:
         self._plan = plan = start.plan
         self._run = run
         self._sinks = sinks
+        self._run_id = run_id
         self._letters = start.letters
         self._begun = begun = start.begun
         self._checkpoint = start.checkpoint
         self._unblocking = start.unblocking
         self._limits = FailureLimits(plan)
         self._skipped: SkippedRecords = {}
-        self._keys = list(begun.keys)
-        self._described_sinks = describe_sinks(plan, folders_of(plan, on_disk))
-        self._programs = [] if start.checkpoint is None else continued_programs(begun.earlier, describe(plan))
+        self._keys = list(begun.record.keys)
+        self._sink_records = sinks_of(plan, folders_of(plan, on_disk))
 
     def complete_earlier(self) -> None:
         """Write the last micro-batch of the earlier run to the sinks, if they may not have it."""
         if (pending := self._begun.pending) is not None:
             assert self._checkpoint is not None
-            if pending.sinks != self._described_sinks:  # so that a crash is not followed by a third program's folders
-                self._checkpoint.write(replace(pending, sinks=self._described_sinks))
+            # With these sinks, so that a crash is not followed by a third program's folders.
+            runs = [*pending.runs, self._run_id]
+            self._checkpoint.write(replace(pending, sinks=self._sink_records, runs=runs))
             self._sinks.write_again(pending.outputs, self._run.codec, pending.batch_id)
             self._letters.write(pending.batch_id, pending.letters)
             self._letters.record_replays(pending.replays)
@@ -98,7 +99,7 @@ class Recorder:
             self._letters.write(batch_id, letters)
         with measured(COMMIT):
             if self._checkpoint is not None:
-                self._letters.record_replays(self._begun.replays)
+                self._letters.record_replays(self._begun.record.replays)
                 self._checkpoint.mark_written(batch_id)
             self._run.commit()
 
@@ -114,25 +115,17 @@ class Recorder:
     ) -> StoredBatch:
         run, begun = self._run, self._begun
         self._keys = add_samples(self._keys, run.key_samples())
-        states = [SubtaskState(*state) for state in run.snapshots()]
-        return StoredBatch(
-            begun.job_id,
-            begun.checkpoint_id,
-            batch_id,
-            now_ms,
-            run.ended,
-            begun.savepoint,
-            self._programs,
-            self._keys,
-            run.kept_fields(),
-            run.holding(),
-            run.positions(),
-            self._described_sinks,
-            run.ended_sources(),
-            begun.replays,
-            letters,
-            states,
-            encoded_outputs(self._plan, frames, run.codec),
+        states = [SubtaskState(*state) for state in run.snapshots()]  # before the fields, which are those of the last
+        return extended(
+            StoredBatch,
+            replace(record_of(begun.record, run, batch_id, self._sink_records), keys=self._keys),
+            checkpoint_id=begun.checkpoint_id,
+            now_ms=now_ms,
+            complete=run.ended,
+            runs=[self._run_id],
+            letters=letters,
+            states=states,
+            outputs=encoded_outputs(self._plan, frames, run.codec),
         )
 
 

@@ -15,24 +15,20 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import IO, Any, NamedTuple
 from zlib import crc32
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dsv2.base.folders import LocalFolder
-from dsv2.checkpoint.description import Description
 from dsv2.checkpoint.folder_kinds import LOCAL_FILES, FolderKind, check_no_savepoint, kind_of_folder
-from dsv2.checkpoint.key_samples import KeySample
+from dsv2.checkpoint.record import JobRecord, converted
 from dsv2.checks.json_documents import encoded, from_json
-from dsv2.dead_letters.replay import Replays
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
-from dsv2.savepoint.metadata import SourcePosition
-from dsv2.version import __version__
 
-_VERSION = 1
 _BATCH, _WRITTEN = ".batch", ".written"
 _LOCK = f"{LOCAL_FILES}/lock"
 _RESTORE = "Restore the checkpoint from a backup, or start from a new checkpoint_location."
@@ -55,52 +51,26 @@ class SinkOutput(NamedTuple):
     records: bytes
 
 
-@dataclass(frozen=True)
-class StoredBatch:
+class StoredBatch(JobRecord, frozen=True, kw_only=True):
     """A job after a micro-batch.
 
     Attributes:
-        job_id: The job, as sinks know it.
         checkpoint_id: Unique for each checkpoint.
-        batch_id: The micro-batch, as sinks count them.
-        now_ms: Its time in ms.
+        now_ms: The time of the micro-batch in ms.
         complete: Whether all input has been processed to its end.
-        savepoint: The savepoint from which the user started the job, or None.
-        programs: The programs that wrote the state, the last one last.
-        keys: Samples of keys.
-        fields: The names of the stored function fields, by uid.
-        holding: The uids of operators that hold back records behind an aligned watermark.
-        sources: The positions of the sources, by uid.
-        sinks: The sinks (``describe_sinks``).
-        ended: The uids of the sources that have ended.
-        replays: The dead letters that the job has processed again.
+        runs: The runs that may have written the micro-batch to sinks, the last one last.
         letters: The dead letters of the micro-batch that nothing reads.
         states: The state of the subtasks.
         outputs: The records for the sinks.
     """
 
-    job_id: str
     checkpoint_id: str
-    batch_id: int
     now_ms: int
     complete: bool
-    savepoint: str | None
-    programs: Sequence[Description]
-    keys: Sequence[KeySample]
-    fields: Mapping[str, Sequence[str]]
-    holding: Sequence[str]
-    sources: Mapping[str, SourcePosition]
-    sinks: Mapping[str, Description] = field(default_factory=dict)
-    ended: Sequence[str] = ()
-    replays: Replays = field(default_factory=Replays)
-    letters: Sequence[Mapping[str, Any]] = ()
-    states: Sequence[SubtaskState] = ()
-    outputs: Sequence[SinkOutput] = ()
-
-    @property
-    def job_name(self) -> str:
-        """The name of the job."""
-        return str(self.programs[-1]["job_name"])
+    runs: Sequence[str] = []
+    letters: Sequence[Mapping[str, Any]] = []
+    states: Sequence[SubtaskState] = []
+    outputs: Sequence[SinkOutput] = []
 
     def encoded(self) -> bytes:
         """Return the content of the file of the micro-batch."""
@@ -111,7 +81,7 @@ class StoredBatch:
             outputs=[output._replace(records=b"") for output in self.outputs],
         )
         data = b"".join(blobs)
-        return b"\n".join([encoded(_Header(_VERSION, __version__, crc32(data), list(map(len, blobs)), plain)), data])
+        return b"\n".join([encoded(_Header(crc32(data), list(map(len, blobs)), plain)), data])
 
     @staticmethod
     def decoded(data: bytes, place: str) -> StoredBatch:
@@ -124,37 +94,27 @@ class StoredBatch:
         head, _, rest = data.partition(b"\n")
         try:
             header = from_json(head)
-            version, writer = header["version"], header["dsv2"]
-            if version == _VERSION:
-                return _decoded(msgspec.convert(header, _Header), rest)
-        except (KeyError, ValueError) as error:
+            batch = converted(StoredBatch, header.get("batch", {}), place)
+            return _with_blobs(msgspec.convert({**header, "batch": batch}, _Header), rest)
+        except ValueError as error:
             raise CorruptDataError(f"{place} is damaged: {error!r}. {_RESTORE}") from error
-        raise IncompatibleCheckpointError(
-            f"{place} has version {version}, which this version of dsv2 ({__version__}) does not know. Use the version "
-            f"that wrote it ({writer})."
-        )
 
 
-@dataclass(frozen=True)
-class _Header:
+class _Header(Struct, frozen=True):
     """The header of a file, before the states and the outputs.
 
     Attributes:
-        version: The version of the format.
-        dsv2: The version of dsv2 that wrote it.
         blobs_crc32: The checksum of the states and outputs.
         sizes: The number of bytes of each state, then of each output.
         batch: The micro-batch, with empty states and outputs.
     """
 
-    version: int
-    dsv2: str
     blobs_crc32: int
     sizes: list[int]
     batch: StoredBatch
 
 
-def _decoded(header: _Header, rest: bytes) -> StoredBatch:
+def _with_blobs(header: _Header, rest: bytes) -> StoredBatch:
     batch, sizes, states = header.batch, header.sizes, len(header.batch.states)
     if sum(sizes) != len(rest):
         raise ValueError(f"it has {len(rest)} bytes of state and output instead of {sum(sizes)}")

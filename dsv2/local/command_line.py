@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
+from dsv2.checkpoint.record import JobRecord, extended
 from dsv2.errors import ConfigurationError
 from dsv2.local.checkpoint import LocalCheckpoint, StoredBatch
 from dsv2.local.restoration import on_disk
@@ -14,7 +14,7 @@ from dsv2.local.state_rows import state_rows
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.placeholders import StandIns
 from dsv2.runtime.state.rows import StateRow
-from dsv2.savepoint.metadata import Origin, SavepointInfo, sink_positions
+from dsv2.savepoint.metadata import SavepointInfo
 from dsv2.savepoint.writer import write_savepoint
 
 
@@ -47,19 +47,16 @@ def create(checkpoint: str, path: str, settings: Mapping[str, str], key_file: st
                 f"there is nothing to continue."
             )
         codec = Codec(StandIns())
-        origin = Origin(stored.job_name, stored.job_id, stored.batch_id)
-        sinks = sink_positions(stored.sinks, origin)
-        info = SavepointInfo("", origin, stored.programs, [], stored.sources, sinks, {})
-        info = replace(info, fields=stored.fields, holding=stored.holding, replays=stored.replays)
-        write_savepoint(on_disk(path), info, _rows(stored, codec), codec)
+        write_savepoint(on_disk(path), extended(SavepointInfo, stored), _rows(stored, codec), codec)
     finally:
         opened.release()
     return on_disk(path).path
 
 
-def last(checkpoint: str, settings: Mapping[str, str]) -> tuple[StoredBatch, None]:
-    """Return a checkpoint as of its last micro-batch. ``settings``: Not used."""
-    return _last(LocalCheckpoint(on_disk(checkpoint))), None
+def last(checkpoint: str, settings: Mapping[str, str]) -> tuple[JobRecord, str, None]:
+    """Return the job as of its last micro-batch, and the id of the checkpoint. ``settings``: Not used."""
+    stored = _last(LocalCheckpoint(on_disk(checkpoint)))
+    return stored, stored.checkpoint_id, None
 
 
 def verify(checkpoint: str, settings: Mapping[str, str], key_file: str | None) -> dict[str, Any]:

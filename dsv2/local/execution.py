@@ -6,7 +6,6 @@ import random
 from uuid import uuid4
 
 from dsv2.base.log_scope import LogScope, in_scope
-from dsv2.checkpoint.run_history import begin_run
 from dsv2.errors import CorruptDataError
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph.record_skips import warn_of_missed_skips
@@ -93,8 +92,9 @@ class Execution:
         run = self._run = self._new_run()
         if self._log is not None:
             self._log.add_job(plan, start.clock.now_ms(), RuntimeView("local", one_process=True))
-        sinks = self._new_sinks()
-        recorder = Recorder(start, run, sinks)
+        run_id = str(uuid4())
+        sinks = self._new_sinks(run_id)
+        recorder = Recorder(start, run, sinks, run_id)
         self._batches = MicroBatchRunner(start, run, recorder, self._time, self._reports, self._log)
         try:
             with callback_limit(plan.callback_timeout_ms, may_exit=False):
@@ -119,7 +119,7 @@ class Execution:
 
     def _restore(self, run: LocalRun, state: State) -> None:
         try:
-            restore(self._plan, run, state.program, state.rows, self._begun.positions)
+            restore(self._plan, run, state.program, state.rows, self._begun.record.sources)
         except CorruptDataError as error:
             raise CorruptDataError(f"{state.place}: {error}") from error
 
@@ -131,15 +131,16 @@ class Execution:
             start.clock,
             random.Random(start.seed),
             fast=start.fast,
-            positions=self._begun.positions,
+            positions=self._begun.record.sources,
             reading=Reading(start.trigger.interval_ms is None, start.trigger.target_batch_ms),
             is_cancelled=lambda: start.control.is_cancelled,
         )
 
-    def _new_sinks(self) -> LocalSinks:
-        begun, clock = self._begun, self._start.clock
+    def _new_sinks(self, run_id: str) -> LocalSinks:
+        begun, clock, job_id = self._begun, self._start.clock, self._begun.record.job_id
         if self._checkpoint is None:
-            return LocalSinks(self._plan, begun.job_id, SinkRunInfo(begun.job_id, begun.batch_id), clock)
+            return LocalSinks(self._plan, job_id, SinkRunInfo(job_id, begun.batch_id), clock)
         first = begun.batch_id if begun.pending is None else begun.pending.batch_id
-        run = begin_run(self._checkpoint.folder, str(uuid4()), first, repeats=begun.pending is not None)
-        return LocalSinks(self._plan, begun.job_id, run, clock, OutputOwner(begun.job_id, begun.checkpoint_id))
+        runs = () if begun.pending is None else tuple(begun.pending.runs)
+        owner = OutputOwner(job_id, begun.checkpoint_id)
+        return LocalSinks(self._plan, job_id, SinkRunInfo(run_id, first, runs), clock, owner)

@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass
 
 from dsv2.base.clock import Clock
+from dsv2.checkpoint.record import SourcePosition
 from dsv2.errors import SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
@@ -19,7 +20,6 @@ from dsv2.runtime.sources.indexed_planner import DEFAULT_RECORDS_PER_BATCH, Inde
 from dsv2.runtime.sources.indexed_reading import IndexedReading
 from dsv2.runtime.sources.ranges import ranges_read
 from dsv2.runtime.sources.source_task import SourceTask
-from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Halt, IndexedSource
 
 

@@ -16,7 +16,6 @@ from dsv2.local.start import JobStart
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.report.base_job import ThreadJob
 from dsv2.runtime.report.remedies import TO_TRACE, with_remedies
-from dsv2.savepoint.metadata import Origin
 from dsv2.savepoint.writer import check_unused
 from dsv2.views.notebook import NotebookHandle
 
@@ -117,8 +116,7 @@ class LocalJob(ThreadJob, NotebookHandle):
                     f"source."
                 )
             run, batch_id = self._execution.state
-            origin = Origin(self._plan.job_name, self._begun.job_id, batch_id)
-            take(self._plan, run, self._begun.earlier, self._begun.replays, origin, folder)
+            take(self._plan, run, self._begun.record, batch_id, folder)
             if stop:
                 self._control.stop()
             return folder.path

@@ -30,7 +30,7 @@ def plan_of_run(
     unblocking = Unblocking(checkpoint.folder, options.skip_records, begun.batch_id)
 
     def is_read(source: Operator, at: RecordPosition) -> bool:
-        position = begun.positions.get(at.source)
+        position = begun.record.sources.get(at.source)
         return position is not None and has_read(source, position.offset, at.split, at.offset)
 
     unblocking.warn_of_read(plan, is_read)

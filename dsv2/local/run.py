@@ -10,6 +10,7 @@ from typing import Any
 from dsv2.base.clock import Clock, elapsed_ns
 from dsv2.base.record_position import Offset, SplitName
 from dsv2.checkpoint.key_samples import KeySample, KeySampler
+from dsv2.checkpoint.record import SourcePosition
 from dsv2.errors import InternalError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.jobs.progress import SplitProgress
@@ -28,7 +29,6 @@ from dsv2.runtime.sources.alignment import LocalBoard
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.state.rows import StateRow
 from dsv2.runtime.state.timers import BatchTime
-from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Halt, Source
 
 

@@ -107,7 +107,7 @@ class LocalRuntime:
             checkpoint, begun = self._begin(plan, options, stack)
             _check_files(plan, begun, has_checkpoint=checkpoint is not None)
             self._complete_former_outputs(plan, options, begun)
-            letters = letter_writer(plan, options, begun.job_id)
+            letters = letter_writer(plan, options, begun.record.job_id)
             plan, unblocking = plan_of_run(plan, options, begun, checkpoint)
             start = JobStart(
                 plan,
@@ -145,9 +145,9 @@ class LocalRuntime:
 
     def _complete_former_outputs(self, plan: Plan, options: RunOptions, begun: LocalStart) -> None:
         """Complete the folders of file sinks that the program no longer has."""
-        owner = OutputOwner(begun.job_id, begun.checkpoint_id)
+        owner = OutputOwner(begun.record.job_id, begun.checkpoint_id)
         completion = Completion(on_disk, LocalMerger, owner, begun.batch_id, self._clock, options.allow_dropped_state)
-        left = left_folders(begun.former_folders, folders_of(plan, on_disk))
+        left = left_folders(begun.record.file_folders(), folders_of(plan, on_disk))
         completion.complete(left, str(uuid4()), takes_over=begun.is_new)
 
 
@@ -155,7 +155,7 @@ def _check_files(plan: Plan, begun: LocalStart, *, has_checkpoint: bool) -> None
     """Check that the folders of file sinks belong to this job, as on Spark."""
     for place, sink in places_of(plan):
         if has_checkpoint:
-            owner = OutputOwner(begun.job_id, begun.checkpoint_id)
+            owner = OutputOwner(begun.record.job_id, begun.checkpoint_id)
             place.check(sink.format.value, sink.partition_by, owner, begun.batch_id, takes_over=begun.is_new)
         else:
             place.check_unused()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from dsv2.base.folders import Folder
-from dsv2.checkpoint.description import Description, describe, describe_sinks
+from dsv2.checkpoint.description import Description, describe
 from dsv2.checkpoint.file_folders import folders_of
-from dsv2.checkpoint.history import continued_programs
-from dsv2.dead_letters.replay import Replays
+from dsv2.checkpoint.record import JobRecord, SinkRecord, SourcePosition, extended, sinks_of
 from dsv2.graph import Plan
 from dsv2.local.restoration import on_disk
 from dsv2.local.run import LocalRun
@@ -17,31 +17,46 @@ from dsv2.runtime.rescale import ProgramSuccession
 from dsv2.runtime.sources.sent_watermarks import sent_before
 from dsv2.runtime.state.row_routing import RowRouter
 from dsv2.runtime.state.rows import StateRow
-from dsv2.savepoint.metadata import Origin, SavepointInfo, SourcePosition, sink_positions
+from dsv2.savepoint.metadata import SavepointInfo
 from dsv2.savepoint.writer import write_savepoint
 
 
-def take(
-    plan: Plan, run: LocalRun, earlier: Iterable[Description], replays: Replays, origin: Origin, folder: Folder
-) -> None:
+def record_of(begun: JobRecord, run: LocalRun, batch_id: int, sinks: Mapping[str, SinkRecord]) -> JobRecord:
+    """Return the record of a job between two micro-batches.
+
+    Args:
+        begun: The record with which the run has begun.
+        run: The run, whose last snapshots have the fields of functions.
+        batch_id: The last micro-batch.
+        sinks: The sinks (``sinks_of``).
+    """
+    return replace(
+        begun,
+        batch_id=batch_id,
+        sources=run.positions(),
+        sinks=sinks,
+        fields=run.kept_fields(),
+        holding=run.holding(),
+        ended=run.ended_sources(),
+    )
+
+
+def take(plan: Plan, run: LocalRun, begun: JobRecord, batch_id: int, folder: Folder) -> None:
     """Write the state of ``run`` between two micro-batches.
 
     Args:
         plan: The plan.
         run: The run.
-        earlier: The programs in the savepoint from which the run has started, if it has.
-        replays: The dead letters that the job has processed again.
-        origin: Where the savepoint comes from.
+        begun: The record with which it has begun.
+        batch_id: The last micro-batch.
         folder: Where to write it.
 
     Raises:
         ConfigurationError: ``folder`` is in use.
     """
     rows = list(run.rows())  # before the fields, which are those of the last snapshot
-    programs, sinks = continued_programs(earlier, describe(plan)), describe_sinks(plan, folders_of(plan, on_disk))
-    info = SavepointInfo("", origin, programs, [], run.positions(), sink_positions(sinks, origin), {})
-    info = replace(info, fields=run.kept_fields(), holding=run.holding(), replays=replays)
-    write_savepoint(folder, info, rows, run.codec)
+    record = record_of(begun, run, batch_id, sinks_of(plan, folders_of(plan, on_disk)))
+    write_savepoint(folder, extended(SavepointInfo, record), rows, run.codec)
 
 
 def restart(plan: Plan, run: LocalRun) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dsv2.base.clock import Clock
+from dsv2.checkpoint.record import SourcePosition
 from dsv2.graph import Operator, Plan
 from dsv2.jobs.progress import SplitProgress
 from dsv2.local.indexed_reader import Reading, own_copy
@@ -23,7 +24,6 @@ from dsv2.runtime.sources.ranges import ranges_read
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_progress import event_times, with_event_times
 from dsv2.runtime.sources.split_reading import SplitReading
-from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Source
 
 

@@ -124,7 +124,9 @@ def difference(first: SavepointReader, second: SavepointReader) -> SavepointDiff
                     found[table] = found.get(table, _NONE) + counts
         tables |= dict(sorted(found.items(), key=lambda of_table: (of_table[0].kind, of_table[0].state or "")))
     positions = _changes(first.info.offsets, second.info.offsets)
-    return SavepointDifference(program, positions, tables, _changes(first.info.sinks, second.info.sinks))
+    return SavepointDifference(
+        program, positions, tables, _changes(first.info.sink_positions, second.info.sink_positions)
+    )
 
 
 _Value: TypeAlias = bytes | tuple[bytes | None, ...] | None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from dsv2.checkpoint.description import Description
-from dsv2.savepoint.metadata import JsonObject, SavepointInfo, SourcePosition
+from dsv2.checkpoint.record import JsonObject, SourcePosition
+from dsv2.savepoint.metadata import SavepointInfo
 
 V = TypeVar("V")
 

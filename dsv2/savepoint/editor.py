@@ -10,16 +10,19 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from msgspec import structs
+
 from dsv2.checkpoint.class_changes import classes_of
 from dsv2.checkpoint.column_types import ColumnType
 from dsv2.checkpoint.description import (
     FURTHER,
     describe,
-    describe_sinks,
     describe_state,
     holds_several_values,
     state_shape,
 )
+from dsv2.checkpoint.record import JsonObject, sinks_of
+from dsv2.checkpoint.replayed_letters import with_values
 from dsv2.checks.paths import local_folder
 from dsv2.dead_letters import StoredLetter
 from dsv2.dead_letters.replay import replay_rows, replayed_values
@@ -53,7 +56,7 @@ from dsv2.savepoint.editor_checks import (
     is_keyed,
     listed,
 )
-from dsv2.savepoint.metadata import PYTHON_VERSION, JsonObject, Origin, SavepointInfo, own_states, sink_positions
+from dsv2.savepoint.metadata import PYTHON_VERSION, SavepointInfo, own_states
 from dsv2.savepoint.row_edits import (
     ConvertState,
     DropOperator,
@@ -63,7 +66,7 @@ from dsv2.savepoint.row_edits import (
     RenameOperator,
     RenameState,
 )
-from dsv2.savepoint.source_positions import check_first_position, check_new_position, with_values
+from dsv2.savepoint.source_positions import check_first_position, check_new_position
 from dsv2.savepoint.table_state import GivenState, StateData, is_on_spark
 from dsv2.state import StateDeclaration
 from dsv2.state.types import classes_in
@@ -325,7 +328,7 @@ class SavepointEditor:
         replay = Replay(len(self._draft.edits), replay_rows(chosen, state_key))
         sources = with_values(info.sources, replayed_values(chosen, state_key))
         replays = info.replays.with_more([], [letter.id for letter in chosen])
-        info = replace(info, sources=sources, replays=replays)
+        info = structs.replace(info, sources=sources, replays=replays)
         return SavepointEditor(replace(self._draft, info=info, replays=(*self._draft.replays, replay)))
 
     def write(self, path: str | PathLike[str], *, spark: SparkSession | None = None) -> str:
@@ -345,7 +348,7 @@ class SavepointEditor:
             JobError: A function failed, or returned a value of another type. Nothing is left in ``path``.
         """
         draft = self._draft
-        info = replace(draft.info, dsv2=__version__, python=PYTHON_VERSION, spark=None)
+        info = structs.replace(draft.info, dsv2=__version__, python=PYTHON_VERSION, spark=None)
         if spark is not None:
             write = import_module("runtime_spark.savepoint.edit").write_on_spark
             written: str = write(spark, fspath(path), replace(draft, info=info))
@@ -410,7 +413,5 @@ def bootstrap(plan: Plan) -> SavepointEditor:
     """
     if plan.mode is RuntimeExecutionMode.BATCH:
         raise ConfigurationError("A BATCH job has no state to restore, so it cannot start from a savepoint.")
-    origin = Origin(plan.job_name, str(uuid4()), -1)
-    sinks = sink_positions(describe_sinks(plan), origin)
-    info = SavepointInfo("", origin, [describe(plan)], [], {}, sinks, {})
+    info = SavepointInfo(job_id=str(uuid4()), batch_id=-1, programs=[describe(plan)], sinks=sinks_of(plan))
     return SavepointEditor(Draft(info, TypeRegistry.of(plan), plan=plan))

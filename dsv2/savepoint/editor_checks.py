@@ -9,6 +9,7 @@ from typing import Any
 
 from dsv2.base.callables import takes
 from dsv2.checkpoint.class_changes import Classes
+from dsv2.checkpoint.record import JsonObject
 from dsv2.checkpoint.type_shapes import shown
 from dsv2.dead_letters import StoredLetter
 from dsv2.dead_letters.letter_ids import LetterIds
@@ -19,7 +20,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.migrations import split_name
 from dsv2.savepoint.difference import RowBuckets
-from dsv2.savepoint.metadata import JsonObject, SavepointInfo
+from dsv2.savepoint.metadata import SavepointInfo
 from dsv2.savepoint.table_state import GivenState, StateData, local_values
 from dsv2.savepoint.tables import TableId
 from dsv2.state import RedistributionMode, StateDeclaration

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsv2.base.folders import Folder
 from dsv2.checkpoint.description import FURTHER
+from dsv2.checkpoint.record import Origin
 from dsv2.checks.paths import local_folder
 from dsv2.errors import ConfigurationError
 from dsv2.runtime.serde.type_registry import TypeRegistry
@@ -19,7 +20,7 @@ from dsv2.savepoint.difference import SavepointDifference, difference
 from dsv2.savepoint.edit_writer import Draft
 from dsv2.savepoint.editor import SavepointEditor
 from dsv2.savepoint.editor_checks import listed
-from dsv2.savepoint.metadata import Origin, SavepointInfo, SinkPosition
+from dsv2.savepoint.metadata import SavepointInfo, SinkPosition
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.state_table import StateTable
 from dsv2.state.types import classes_in
@@ -81,7 +82,7 @@ class Savepoint:
     @property
     def sinks(self) -> Mapping[str, SinkPosition]:
         """The output of each sink so far, by uid. A job that continues from here writes the next micro-batch."""
-        return self.info.sinks
+        return self.info.sink_positions
 
     def state(self, uid: str, name: str, *, version: int | None = None) -> StateTable:
         """Return a declared state as a table.

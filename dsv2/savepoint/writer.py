@@ -10,6 +10,8 @@ from itertools import count, islice
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from msgspec import structs
+
 from dsv2.base.folders import Folder
 from dsv2.checkpoint.description import Description
 from dsv2.errors import ConfigurationError
@@ -101,7 +103,7 @@ class SavepointTableWriter:
 
     def finish(self, info: SavepointInfo) -> SavepointInfo:
         """Write the description of a new savepoint, which is ``info`` with an id, these tables and their files."""
-        info = replace(info, savepoint_id=str(uuid4()), tables=list(self._tables.values()), files=self._written)
+        info = structs.replace(info, savepoint_id=str(uuid4()), tables=list(self._tables.values()), files=self._written)
         write_info(self._folder, info)
         return info
 

@@ -11,12 +11,10 @@ from dsv2.base.folders import Folder
 from dsv2.dead_letters.location import letters_path
 from dsv2.dead_letters.replay import PendingReplay, pending_replay
 from dsv2.dead_letters.store import JobLetters, LetterWriter
-from dsv2.graph import OperatorKind, Plan
+from dsv2.graph import Plan
 from dsv2.jobs.handle import RunOptions
-from dsv2.savepoint.source_positions import replayed
-from runtime_spark.checkpoint.record import JobRecord
+from runtime_spark.checkpoint.record import Generation
 from runtime_spark.frames.failures import usable
-from runtime_spark.frames.state_key import StateKey
 from runtime_spark.platform.folders import open_folder
 
 
@@ -52,7 +50,7 @@ def checkpoint_letters(spark: SparkSession, root: Folder, plan: Plan, options: R
 
 
 def pending_in(
-    spark: SparkSession, root: Folder, current: JobRecord, plan: Plan, options: RunOptions
+    spark: SparkSession, root: Folder, current: Generation, plan: Plan, options: RunOptions
 ) -> PendingReplay | None:
     """Return the letters that a start has to process again; None if there are none.
 
@@ -63,34 +61,20 @@ def pending_in(
         plan: The program that starts.
         options: The options of the start.
     """
-    if current.manifest is None:
-        return None
     letters = checkpoint_letters(spark, root, plan, options, current.job_id)
-    found = pending_replay(letters, current.replays, current.next_batch)
+    found = pending_replay(letters, current.origin.replays, current.next_batch)
     return found if found is not None and found.letters else None
 
 
 def is_withdrawn(
-    spark: SparkSession, root: Folder, current: JobRecord, begun: JobRecord, plan: Plan, options: RunOptions
+    spark: SparkSession, root: Folder, current: Generation, begun: Generation, plan: Plan, options: RunOptions
 ) -> bool:
     """Return whether the generation ``begun`` processes letters again for a request that was withdrawn since."""
-    own = set(begun.replays.requests) - set(current.replays.requests)
+    own = set(begun.origin.replays.requests) - set(current.origin.replays.requests)
     if not own:
         return False
     letters = checkpoint_letters(spark, root, plan, options, current.job_id)
     return not own <= {request.name for request in letters.requests()}
-
-
-def check_pending(current: JobRecord, plan: Plan, pending: PendingReplay, state_key: StateKey | None) -> None:
-    """Check that ``plan`` can process letters again, before a savepoint is taken.
-
-    Raises:
-        IncompatibleCheckpointError: It cannot.
-        CorruptDataError: A letter was changed.
-    """
-    sources = [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
-    ended = {op.uid for op in sources if all(current.notes.ended_subtasks(op.uid, op.parallelism))}
-    replayed(plan, pending, current.sources, ended, None if state_key is None else state_key.value)
 
 
 def _open(spark: SparkSession, path: str) -> Folder:

@@ -30,7 +30,7 @@ class Notes:
         keys: Samples of keys.
         fields: For each uid, the names of the function fields that any subtask has stored.
         ended: For each source of which a subtask has ended, whether each of its subtasks has.
-        sinks: The sinks of the last program (``describe_sinks``).
+        sinks: The sinks of the last program (``sinks_of``).
         unwritten: The micro-batch that Spark had planned when the job ended, but that its sinks had not received.
     """
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from dsv2.base.folders import Folder
 from dsv2.checkpoint.description import Description
-from dsv2.checkpoint.history import continued_programs
+from dsv2.checkpoint.record import JobRecord, SourcePosition
 from dsv2.checks.json_documents import read_document, write_document
 from dsv2.dead_letters.replay import Replays
-from dsv2.savepoint.metadata import SavepointInfo, SourcePosition
+from dsv2.savepoint.metadata import SavepointInfo
 
 _NAME = "dsv2/origin.json"
 
@@ -41,20 +41,24 @@ class CheckpointOrigin:
     replays: Replays = field(default_factory=Replays)
 
     @staticmethod
-    def of(path: str | None, info: SavepointInfo, now: Description, *, as_new_job: bool) -> CheckpointOrigin:
+    def of(path: str | None, info: SavepointInfo, begun: JobRecord, *, as_new_job: bool) -> CheckpointOrigin:
         """Return the origin of a checkpoint that begins with a savepoint.
 
         Args:
             path: The folder of the savepoint from which the user started the job; None: there was none.
             info: Its description.
-            now: The program that starts.
+            begun: The job with which it begins.
             as_new_job: Whether sinks see a new job, instead of one that continues.
         """
-        earlier = continued_programs(info.programs, now)[:-1]
-        job_id, first_batch = (None, 0) if as_new_job else (info.origin.job_id, info.origin.batch_id + 1)
-        replays = Replays() if as_new_job else info.replays  # letters belong to a job
         return CheckpointOrigin(
-            path, info.savepoint_id, info.program, earlier, info.sources, job_id, first_batch, replays
+            path,
+            info.savepoint_id,
+            info.program,
+            begun.programs[:-1],
+            info.sources,
+            None if as_new_job else begun.job_id,
+            begun.batch_id + 1,
+            begun.replays,
         )
 
     def write(self, checkpoint: Folder) -> None:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 from uuid import UUID
 
 from dsv2.base.folders import Folder
 from dsv2.checkpoint.description import Description
-from dsv2.checkpoint.difference import Difference
 from dsv2.checkpoint.folder_kinds import check_no_savepoint
-from dsv2.dead_letters.replay import Replays
+from dsv2.checkpoint.record import JobRecord, SinkRecord, SourcePosition
+from dsv2.checkpoint.start import Stored
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.graph import Plan
-from dsv2.runtime.serde.type_registry import TypeRegistry
-from dsv2.savepoint.metadata import SourcePosition
-from dsv2.savepoint.start import check_repeated_batch
 from runtime_spark.checkpoint.generations import Ancestry
-from runtime_spark.checkpoint.manifest import Manifest, checkpoint_id_of, has_spark_state, manifest_of, read_manifest
+from runtime_spark.checkpoint.manifest import (
+    Manifest,
+    checkpoint_id_of,
+    has_spark_state,
+    layout_differences,
+    manifest_of,
+    read_manifest,
+)
 from runtime_spark.checkpoint.notes import NoteBook, Notes
 from runtime_spark.checkpoint.origin import NO_ORIGIN, CheckpointOrigin
-from runtime_spark.checkpoint.restart import restart_differences
 from runtime_spark.checkpoint.source_reports import reports_as_of
 from runtime_spark.checkpoint.spark_logs import Beginning, beginning_of
 from runtime_spark.checkpoint.state_location import Placement, positions_at
@@ -31,8 +33,8 @@ from runtime_spark.frames.state_history import StateHistory, written_as_of
 _ATTEMPTS = 5
 
 
-class JobRecord:
-    """The record of a job in one generation of a checkpoint, without the state.
+class Generation:
+    """A generation of a checkpoint on Spark, without the state.
 
     Each file is read once, when it is first needed. An error names the file that is damaged.
     """
@@ -145,41 +147,37 @@ class JobRecord:
         return {uid: SourcePosition(offset, reports.get(uid, [])) for uid, offset in offsets.items()}
 
     @property
-    def replays(self) -> Replays:
-        """The dead letters that the job has processed again."""
-        return self.origin.replays
-
-    @property
     def has_begun_next(self) -> bool:
         """True if sinks may have written a part of the micro-batch after the last complete one."""
         return self.beginning.repeats and self.notes.is_begun(self.beginning)
 
-    def differences(self, plan: Plan, layout: Layout) -> Sequence[Difference]:
-        """List the differences with which ``plan`` cannot continue in this generation."""
-        if self.manifest is None:
-            return ()
-        now, types = manifest_of(plan, layout), TypeRegistry.of(plan)
-        return restart_differences(plan, self.manifest, now, self.notes, types, self.origin.earlier)
+    @cached_property
+    def record(self) -> JobRecord:
+        """The job after the last complete micro-batch. For a generation that has begun."""
+        notes = self.notes
+        return JobRecord(
+            job_id=self.job_id,
+            batch_id=self.next_batch - 1,
+            programs=self.programs,
+            sources=self.sources if self.batch_id >= 0 else {},
+            sinks={uid: SinkRecord(**sink) for uid, sink in notes.sinks.items()},
+            keys=notes.keys,
+            fields=notes.fields,
+            ended=[uid for uid, flags in notes.ended.items() if all(flags)],
+            replays=self.origin.replays,
+            has_begun_next=self.has_begun_next,
+            savepoint=self.inherited.savepoint,
+        )
 
-    def check_incomplete_batch(self, plan: Plan) -> None:
-        """Check that ``plan`` may repeat the micro-batch that another program has begun, if there is one.
-
-        Raises:
-            IncompatibleCheckpointError: A sink may have written a part of it, and relies on getting the same records.
-        """
-        if not self.has_begun_next:
-            return
-        if self.next_batch == 0:
-            otherwise = "start with a new checkpoint_location: no micro-batch is complete"
-        else:
-            otherwise = "start from a savepoint with as_new_job=True and other outputs"
-        check_repeated_batch(
-            plan,
-            self.notes.sinks,
-            self.next_batch,
-            f"which is not complete. The program has changed, so it would get other records with the same batch id. "
-            f"Start the program that began this micro-batch once, without the changes: it completes the micro-batch. "
-            f"Then start the changed program. If that is impossible, {otherwise}.",
+    def stored(self, plan: Plan, layout: Layout) -> Stored:
+        """Return the job as a start of ``plan`` finds it. For a generation that has begun."""
+        assert self.manifest is not None
+        return Stored(
+            self.record,
+            self.folder.path,
+            is_empty=self.batch_id < 0,
+            has_foreign_state=self.has_spark_state,
+            differences=layout_differences(self.manifest, manifest_of(plan, layout)),
         )
 
     def check_savepoint(self) -> None:
@@ -202,26 +200,26 @@ class JobRecord:
                 f"The job of the checkpoint {self.folder.path} has Spark operators with state, in a DataFrame that "
                 f"its records pass through. A savepoint cannot contain their state."
             )
-        _ = self.notes, self.placement, self.checkpoint_id, self.history, self.origin, self.sources
+        _ = self.record, self.placement, self.history
 
 
-def read_record(checkpoint: Folder) -> JobRecord:
+def read_generation(checkpoint: Folder) -> Generation:
     """Read what a savepoint takes from the files of a checkpoint. A job may be running from it.
 
     Raises:
-        ConfigurationError: As for ``JobRecord.check_savepoint``, and so for the other errors.
+        ConfigurationError: As for ``Generation.check_savepoint``, and so for the other errors.
         IncompatibleCheckpointError: The checkpoint was written by another version.
         CorruptDataError: A file is damaged.
     """
     for attempt in range(_ATTEMPTS):
-        record = JobRecord(checkpoint)
-        before = record.beginning
+        generation = Generation(checkpoint)
+        before = generation.beginning
         try:
-            record.check_savepoint()
+            generation.check_savepoint()
         except (CorruptDataError, IncompatibleCheckpointError):
             if attempt == _ATTEMPTS - 1:
                 raise
             continue  # a running job may have replaced the file
         if beginning_of(checkpoint).batch_id == before.batch_id:
             break
-    return record
+    return generation

@@ -5,16 +5,18 @@ from __future__ import annotations
 from os import PathLike, fspath
 from uuid import uuid4
 
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 from pyspark.storagelevel import StorageLevel
 
 from dsv2.base.folders import Folder
+from dsv2.checkpoint.record import extended
+from dsv2.checkpoint.replayed_letters import with_values
 from dsv2.dead_letters.replay import PendingReplay
-from dsv2.savepoint.metadata import Origin, SavepointInfo, sink_positions, write_info
-from dsv2.savepoint.source_positions import with_values
+from dsv2.savepoint.metadata import SavepointInfo, write_info
 from dsv2.savepoint.writer import check_unused
 from runtime_spark.checkpoint.generations import current_generation
-from runtime_spark.checkpoint.record import JobRecord, read_record
+from runtime_spark.checkpoint.record import Generation, read_generation
 from runtime_spark.checkpoint.state_metadata import check_state_metadata, relocate_state_metadata
 from runtime_spark.frames.failures import job_failure, usable
 from runtime_spark.frames.session import settings
@@ -90,13 +92,13 @@ def take_savepoint(
         CorruptDataError: A file of the checkpoint or the state in it is damaged.
         JobError: Spark cannot read the state or write the savepoint.
     """
-    record = read_record(checkpoint)
+    generation = read_generation(checkpoint)
     check_state_metadata(checkpoint)
     relocate_state_metadata(checkpoint)
     try:
-        _write(spark, record, folder, state_key, replay)
+        _write(spark, generation, folder, state_key, replay)
     except Exception as error:
-        raise job_failure(error, record.job_name) from error
+        raise job_failure(error, generation.record.job_name) from error
 
 
 def check_unused_path(spark: SparkSession, path: str | PathLike[str]) -> Folder:
@@ -109,41 +111,33 @@ def check_unused_path(spark: SparkSession, path: str | PathLike[str]) -> Folder:
 
 def _write(
     spark: SparkSession,
-    record: JobRecord,
+    generation: Generation,
     folder: Folder,
     state_key: StateKey | None,
     replay: PendingReplay | None,
 ) -> None:
-    make = RowMaker(record.placement.addresses, record.history, record.has_pages, state_key)
-    rows = state_entries(spark, record).mapInArrow(make, ROWS_SCHEMA)
-    sources, replays = record.sources, record.replays
+    make = RowMaker(generation.placement.addresses, generation.history, generation.has_pages, state_key)
+    rows = state_entries(spark, generation).mapInArrow(make, ROWS_SCHEMA)
+    record = generation.record
     if replay is not None:
         key = None if state_key is None else state_key.value
         rows = rows.unionAll(local_rows(spark, replay.rows(key)))
-        sources = with_values(sources, replay.values(key))
-        replays = replay.after
+        sources = with_values(record.sources, replay.values(key))
+        record = replace(record, sources=sources, replays=replay.after)
     rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        with settings(spark, {_ENTRIES_AT_ONCE: str(_PAGES if record.has_pages else _BLOBS)}):
+        with settings(spark, {_ENTRIES_AT_ONCE: str(_PAGES if generation.has_pages else _BLOBS)}):
             rows.count()
-        tables = write_tables(rows, folder, record.programs[-1])
-        holding = holding_operators(rows, record.programs[-1])
+        tables = write_tables(rows, folder, record.program)
+        holding = holding_operators(rows, record.program)
     finally:
         rows.unpersist()
-    origin = Origin(record.job_name, record.job_id, record.next_batch - 1)
-    info = SavepointInfo(
-        str(uuid4()),
-        origin,
-        record.programs,
-        tables,
-        sources,
-        sink_positions(record.notes.sinks, origin),
-        file_digests(spark, folder, tables),
-        record.notes.keys,
-        record.notes.fields,
-        holding,
-        replays,
-        record.has_begun_next,
+    info = extended(
+        SavepointInfo,
+        replace(record, holding=holding),
+        savepoint_id=str(uuid4()),
+        tables=tables,
+        files=file_digests(spark, folder, tables),
         spark=spark.version,
     )
     write_info(folder, info)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from uuid import uuid4
 
 import pyarrow as pa
+from msgspec import structs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.storagelevel import StorageLevel
@@ -59,7 +60,7 @@ def _write(spark: SparkSession, folder: Folder, draft: Draft) -> None:
             stack.callback(rows.unpersist)
             tables = write_tables(rows, folder, draft.info.program)
     files = file_digests(spark, folder, tables)
-    info = replace(draft.info, savepoint_id=str(uuid4()), tables=tables, files=files, spark=spark.version)
+    info = structs.replace(draft.info, savepoint_id=str(uuid4()), tables=tables, files=files, spark=spark.version)
     write_info(folder, info)
 
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from dsv2.base.clock import Clock
+from dsv2.checkpoint.record import SourcePosition
 from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.model.context import RuntimeExecutionMode
-from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import ContinuedDataFrameSource, DataFrameSource, IndexedSource, Source
 from dsv2.spi import ColumnarFunction
 from runtime_spark.checkpoint.source_reports import FileBoard, ReportFile

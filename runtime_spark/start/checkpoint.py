@@ -9,16 +9,16 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from msgspec import to_builtins
 from pyspark.sql import SparkSession
 
 from dsv2.base.clock import Clock
 from dsv2.base.record_position import RecordPosition
-from dsv2.checkpoint.description import describe_sinks
-from dsv2.checkpoint.dropped_state import dropped_state
 from dsv2.checkpoint.failed_batch import Unblocking
 from dsv2.checkpoint.file_folders import folders_of, left_folders
-from dsv2.checkpoint.restart import refusal, refuse_or_warn_of_dropped
+from dsv2.checkpoint.record import sinks_of
 from dsv2.checkpoint.run_history import begin_run
+from dsv2.checkpoint.start import Action, Start
 from dsv2.dead_letters.store import LetterWriter
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Operator, OperatorKind, Plan
@@ -38,7 +38,6 @@ from runtime_spark.checkpoint.lease import Lease
 from runtime_spark.checkpoint.manifest import write_manifest
 from runtime_spark.checkpoint.notes import NoteBook, Notes
 from runtime_spark.checkpoint.origin import NO_ORIGIN
-from runtime_spark.checkpoint.restart import continued_notes
 from runtime_spark.checkpoint.spark_logs import Beginning, beginning_of
 from runtime_spark.checkpoint.state_location import Placement, SourceStreams, positions_at
 from runtime_spark.checkpoint.state_metadata import check_state_metadata, relocate_state_metadata
@@ -77,19 +76,22 @@ class Checkpoint:
         self._sources = {op.uid: op.parallelism for op in plan.operators if op.kind is OperatorKind.SOURCE}
         self._chosen = chosen
         self._has_others = True
-        record = chosen.record
-        self.folder = record.folder
-        self._is_new = chosen.starts_over or record.manifest is None
-        self._beginning = Beginning(0, repeats=False) if chosen.starts_over else record.beginning
+        generation, start = chosen.generation, chosen.start
+        if start is not None:
+            start.check()
+            start.warn_of_dropped(generation.folder.path)
+        self.folder = generation.folder
+        self._is_new = start is None or start.action is Action.NEW
+        self._beginning = Beginning(0, repeats=False) if chosen.starts_over else generation.beginning
         check_state_metadata(self.folder)
-        self._note_book = NoteBook(self.folder) if self._is_new else record.note_book
+        self._note_book = NoteBook(self.folder) if self._is_new else generation.note_book
         committed, begun = self._beginning.batch_id > 0, not self._is_new
-        self.restoration = restoration_of(spark, record, plan, options, begun=begun, committed=committed)
-        notes = self._new_notes() if self._is_new else self._continued_notes(options.allow_dropped_state)
+        self.restoration = restoration_of(spark, generation, plan, options, begun=begun, committed=committed)
+        notes = self._continued_notes(start)
         self._has_begun = notes.is_begun(self._beginning)
         self._file_folders = folders_of(plan, partial(open_folder, spark))
-        self._notes = replace(notes, sinks=describe_sinks(plan, self._file_folders), unwritten=None)
-        self.id = uuid4() if self._is_new and not chosen.starts_over else record.checkpoint_id
+        self._notes = replace(notes, sinks=to_builtins(sinks_of(plan, self._file_folders)), unwritten=None)
+        self.id = uuid4() if self._is_new and not chosen.starts_over else generation.checkpoint_id
         retained = int(spark.conf.get(_RETAINED, None) or 100)
         self.ledger = StateLedger(self.folder, plan, self._beginning.batch_id, retained)
         self.history = StateHistory(self.id, self._beginning.batch_id, self.ledger.written)
@@ -98,7 +100,7 @@ class Checkpoint:
         """Identifies the job for sinks. A checkpoint that begins with a savepoint continues the job."""
         self.first_batch = origin.first_batch
         """The number that sinks give to the first micro-batch of the checkpoint."""
-        first = str(self.id) if record.ancestry is None else record.ancestry.checkpoint_id
+        first = str(self.id) if generation.ancestry is None else generation.ancestry.checkpoint_id
         self._owner = OutputOwner(self.job_id, first)
         self._letters = LetterWriter(
             checkpoint_letters(spark, chosen.root, plan, options, self.job_id), plan.job_name, chosen.root.path
@@ -147,10 +149,10 @@ class Checkpoint:
 
     def _complete_former_outputs(self, run_id: str) -> None:
         """Complete the folders of file sinks that the program no longer has, before the notes forget them."""
-        own = [*self._chosen.discarded_folders, *self._chosen.record.notes.file_folders()]
+        own = [*self._chosen.discarded_folders, *self._chosen.generation.notes.file_folders()]
         continued = []
         if self.restoration is not None and self.restoration.savepoint is not None and self.first_batch > 0:
-            continued = [(uid, sink.folder) for uid, sink in self.restoration.savepoint.info.sinks.items()]
+            continued = self.restoration.savepoint.info.file_folders()
         if not self._chosen.is_first:
             own, continued = [*own, *continued], []  # the savepoint of a migration
         self._completion.complete(left_folders(own, self._file_folders), run_id, takes_over=False)
@@ -161,7 +163,7 @@ class Checkpoint:
         chosen = self._chosen
         if current_generation(chosen.root).path != chosen.current.folder.path:
             return True
-        if beginning_of(self.folder) != chosen.record.beginning:
+        if beginning_of(self.folder) != chosen.generation.beginning:
             return True
         if chosen.is_current:
             return False
@@ -278,15 +280,10 @@ class Checkpoint:
             if ended
         }
 
-    def _new_notes(self) -> Notes:
-        return Notes() if self.restoration is None else self.restoration.notes(self._plan)
-
-    def _continued_notes(self, allow_dropped_state: bool) -> Notes:
-        """Check that the program can continue from the checkpoint, and return the notes to continue with."""
-        record = self._chosen.record
-        if self._chosen.differences:
-            raise refusal(self.folder.path, self._chosen.differences)
-        notes = continued_notes(self._plan, record.programs, record.notes)
-        dropped = dropped_state(self._plan, record.programs, notes.fields)
-        refuse_or_warn_of_dropped(self.folder.path, dropped, allowed=allow_dropped_state)
-        return notes
+    def _continued_notes(self, start: Start | None) -> Notes:
+        """Return the notes to continue with."""
+        if start is None or start.action is Action.NEW:
+            return Notes() if self.restoration is None else self.restoration.notes(self._plan)
+        generation = self._chosen.generation
+        later = start.record.programs[len(generation.origin.earlier) + 1 :]
+        return replace(generation.notes, programs=list(later), keys=list(start.record.keys))

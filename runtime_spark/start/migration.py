@@ -6,21 +6,19 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
 from dsv2.base.folders import Folder
-from dsv2.checkpoint.difference import Difference
-from dsv2.checkpoint.savepoint_check import carried_differences
+from dsv2.checkpoint.start import Action, Start, decide
 from dsv2.dead_letters.replay import PendingReplay
 from dsv2.errors import ConfigurationError
 from dsv2.file_log.ownership import OutputOwner
 from dsv2.graph import Plan
 from dsv2.jobs.handle import RunOptions
-from runtime_spark.checkpoint.dead_letters import check_pending, is_withdrawn, pending_in
+from runtime_spark.checkpoint.dead_letters import is_withdrawn, pending_in
 from runtime_spark.checkpoint.file_outputs import check_outputs
 from runtime_spark.checkpoint.generations import (
     SAVEPOINT,
@@ -30,14 +28,13 @@ from runtime_spark.checkpoint.generations import (
     next_generation,
 )
 from runtime_spark.checkpoint.lease import Lease
-from runtime_spark.checkpoint.record import JobRecord
+from runtime_spark.checkpoint.record import Generation
 from runtime_spark.checkpoint.spark_logs import beginning_of
 from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.state_key import StateKey
 from runtime_spark.platform.driver_processes import describe_driver
-from runtime_spark.platform.folders import jvm_process
+from runtime_spark.platform.folders import jvm_process, open_folder
 from runtime_spark.savepoint.create import take_savepoint
-from runtime_spark.start.restoration import check_positions
 
 _LOG = logging.getLogger("dsv2.spark.migration")
 
@@ -49,34 +46,36 @@ class ChosenGeneration:
     Attributes:
         root: The checkpoint.
         current: Its current generation when the start chose.
-        record: The generation in which the start continues: the current one or the next.
-        starts_over: Whether the micro-batch that has begun is discarded, because it is the first one of the checkpoint
-            and the program has changed.
+        generation: The generation in which the start continues: the current one or the next.
+        start: The decision about that generation; None: it has not begun.
         discarded_folders: The file sinks of a generation that has begun and is discarded: uids and folders.
-        differences: Why the program cannot continue there.
     """
 
     root: Folder
-    current: JobRecord
-    record: JobRecord
-    starts_over: bool = False
+    current: Generation
+    generation: Generation
+    start: Start | None
     discarded_folders: Sequence[tuple[str, str]] = ()
-    differences: Sequence[Difference] = ()
+
+    @property
+    def starts_over(self) -> bool:
+        """True if the first micro-batch of the checkpoint has begun, and is discarded: the program has changed."""
+        return self.start is not None and self.start.action is Action.NEW
 
     @property
     def path_below_root(self) -> str:
         """The path below that of the checkpoint, such as ``/generations/1``."""
-        return self.record.folder.path.removeprefix(self.root.path)
+        return self.generation.folder.path.removeprefix(self.root.path)
 
     @property
     def is_first(self) -> bool:
         """True if the start continues in the first generation."""
-        return self.record.folder.path == self.root.path
+        return self.generation.folder.path == self.root.path
 
     @property
     def is_current(self) -> bool:
         """True if the start continues in the current generation."""
-        return self.record.folder.path == self.current.folder.path
+        return self.generation.folder.path == self.current.folder.path
 
 
 def choose_generation(
@@ -103,33 +102,35 @@ def choose_generation(
         CorruptDataError: A file of the checkpoint is damaged.
         JobError: The savepoint cannot be taken.
     """
-    current, later = JobRecord(current_generation(root)), begun_generation(root)
-    begun = None if later is None else JobRecord(later)
-    if begun is not None and _continues(spark, root, current, begun, plan, layout, options):
-        return ChosenGeneration(root, current, begun)
-    discarded = () if begun is None else begun.notes.file_folders()
-    chosen = partial(ChosenGeneration, root, current, discarded_folders=discarded)
-    found = current.differences(plan, layout)
-    if found and (options.on_change == "refuse" or current.has_spark_state):
-        return chosen(current, differences=found)  # where it will be refused
-    if begun is not None:
-        begun.check_incomplete_batch(plan)
+    current, later = Generation(current_generation(root)), begun_generation(root)
+    if current.manifest is None:
+        return ChosenGeneration(root, current, current, None)
+    asked = None if options.savepoint is None else open_folder(spark, options.savepoint).path
+    begun = None if later is None else Generation(later)
+    if begun is not None and not is_withdrawn(spark, root, current, begun, plan, options):
+        start = decide(replace(begun.stored(plan, layout), asked=asked), plan, options, current.job_id)
+        if not start.changes:
+            return ChosenGeneration(root, current, begun, start)
     replay = pending_in(spark, root, current, plan, options)
-    if replay is not None and not found and current.has_begun_next:
-        # Otherwise its sinks would get other records with the same batch id.
+    stored = replace(
+        current.stored(plan, layout),
+        pending=replay,
+        discarded=None if begun is None else begun.record,
+        asked=asked,
+        key=None if state_key is None else state_key.value,
+    )
+    start = decide(stored, plan, options, current.job_id)
+    discarded = () if begun is None else begun.record.file_folders()
+    if replay is not None and start.action is Action.CONTINUE:
         _LOG.warning("%s: a micro-batch is not complete, so dead letters wait for the next start.", root.path)
-        replay = None
-    if not found and replay is None:
-        return chosen(current)
-    current.check_incomplete_batch(plan)
-    if not current.folder.numbers("commits"):
-        return chosen(current, starts_over=bool(found))
-    _check(spark, current, plan, found, options)
-    if replay is not None:
-        check_pending(current, plan, replay, state_key)
-    _log(root, found, replay)
-    _migrate(spark, root, current, state_key, replay)
-    return chosen(JobRecord(next_generation(root)))
+    if start.action is not Action.MIGRATE:
+        return ChosenGeneration(root, current, current, start, discarded)
+    current.check_savepoint()
+    owner = OutputOwner(current.job_id, current.inherited.checkpoint_id)
+    check_outputs(spark, plan, owner, current.next_batch, takes_over=True)
+    _log(root, start)
+    _migrate(spark, root, current, state_key, start.replay)
+    return ChosenGeneration(root, current, Generation(next_generation(root)), None, discarded)
 
 
 @contextmanager
@@ -151,49 +152,17 @@ def another_driver(root: Folder) -> ConfigurationError:
     )
 
 
-def _continues(
-    spark: SparkSession,
-    root: Folder,
-    current: JobRecord,
-    begun: JobRecord,
-    plan: Plan,
-    layout: Layout,
-    options: RunOptions,
-) -> bool:
-    """Return whether the program continues the generation ``begun``: it began it, and no replay was withdrawn."""
-    return not begun.differences(plan, layout) and not is_withdrawn(spark, root, current, begun, plan, options)
-
-
-def _check(
-    spark: SparkSession, current: JobRecord, plan: Plan, found: Sequence[Difference], options: RunOptions
-) -> None:
-    """Check that the program can start from a savepoint of ``current``, before one is taken."""
-    current.check_savepoint()
-    carried_differences(
-        "checkpoint",
-        current.folder.path,
-        plan,
-        current.programs,
-        found,
-        allow_dropped_state=options.allow_dropped_state,
-        fields=current.notes.fields,
-    )
-    check_positions(plan, current.sources, options.continued_sources)
-    owner = OutputOwner(current.job_id, current.inherited.checkpoint_id)
-    check_outputs(spark, plan, owner, current.next_batch, takes_over=True)
-
-
-def _log(root: Folder, found: Sequence[Difference], replay: PendingReplay | None) -> None:
-    if found:
-        changes = "; ".join(map(str, found))
+def _log(root: Folder, start: Start) -> None:
+    if start.changes:
+        changes = "; ".join(map(str, start.changes))
         _LOG.warning("The program has changed: %s. Migrating the checkpoint %s.", changes, root.path)
-    if replay is not None:
-        count = len(replay.letters)
+    if start.replay is not None:
+        count = len(start.replay.letters)
         _LOG.warning("%d dead letters are processed again. Migrating the checkpoint %s.", count, root.path)
 
 
 def _migrate(
-    spark: SparkSession, root: Folder, current: JobRecord, state_key: StateKey | None, replay: PendingReplay | None
+    spark: SparkSession, root: Folder, current: Generation, state_key: StateKey | None, replay: PendingReplay | None
 ) -> None:
     """Begin the next generation with a savepoint of ``current``. Discards an earlier attempt."""
     folder = current.folder

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from dsv2.checkpoint.description import describe
+from dsv2.checkpoint.start import Stored, decide
 from dsv2.errors import ConfigurationError
-from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.graph import Plan
 from dsv2.jobs.handle import RunOptions
 from dsv2.runtime.operator.time_sender import SentBefore
-from dsv2.runtime.sources.continuation import check_kind
 from dsv2.runtime.sources.sent_watermarks import sent_before
-from dsv2.savepoint.metadata import SourcePosition
 from dsv2.savepoint.reader import SavepointReader
-from dsv2.savepoint.start import check_began_with, check_next_batch, check_start
-from dsv2.sources import DataFrameSource
 from runtime_spark.checkpoint.generations import SAVEPOINT
 from runtime_spark.checkpoint.notes import Notes
 from runtime_spark.checkpoint.origin import NO_ORIGIN, CheckpointOrigin
-from runtime_spark.checkpoint.record import JobRecord
+from runtime_spark.checkpoint.record import Generation
 from runtime_spark.frames.failures import usable
 from runtime_spark.platform.folders import open_folder
 from runtime_spark.savepoint.tables import check_digests
@@ -54,13 +48,13 @@ class Restoration:
 
 
 def restoration_of(
-    spark: SparkSession, record: JobRecord, plan: Plan, options: RunOptions, *, begun: bool, committed: bool
+    spark: SparkSession, generation: Generation, plan: Plan, options: RunOptions, *, begun: bool, committed: bool
 ) -> Restoration | None:
     """Return what a start from a checkpoint restores; None if it did not begin with a savepoint.
 
     Args:
         spark: The session.
-        record: The generation of the checkpoint.
+        generation: The generation of the checkpoint.
         plan: The program that starts.
         options: The options of the start.
         begun: Whether a micro-batch has begun in the checkpoint.
@@ -72,14 +66,11 @@ def restoration_of(
         IncompatibleCheckpointError: The program cannot start from the savepoint.
         CorruptDataError: The savepoint is damaged.
     """
-    checkpoint, origin, ancestry = record.folder, record.origin, record.ancestry
+    checkpoint, origin, ancestry = generation.folder, generation.origin, generation.ancestry
     began_with = origin.path if ancestry is None else ancestry.savepoint
     if options.savepoint is not None:
         with usable(f"The path {options.savepoint} of the savepoint"):
-            path = open_folder(spark, options.savepoint).path
-        if begun or ancestry is not None:
-            check_began_with(checkpoint.path, began_with, path)
-        began_with = path
+            began_with = open_folder(spark, options.savepoint).path
     if committed:
         return None if origin == NO_ORIGIN else Restoration(origin, None)
     if ancestry is not None:
@@ -96,38 +87,11 @@ def restoration_of(
             f"The checkpoint {checkpoint.path} began from another savepoint in the folder {folder.path}. Use a new "
             f"checkpoint_location."
         )
-    info, as_new_job = savepoint.info, options.as_new_job and ancestry is None
-    check_start(plan, savepoint, allow_dropped_state=options.allow_dropped_state)
-    check_positions(plan, info.sources, options.continued_sources)
-    if ancestry is None and not as_new_job:  # otherwise the checkpoint was checked
-        check_next_batch(folder.path, plan, info)
-    return Restoration(CheckpointOrigin.of(began_with, info, describe(plan), as_new_job=as_new_job), savepoint)
-
-
-def check_positions(plan: Plan, positions: Mapping[str, SourcePosition], continued: Collection[str]) -> None:
-    """Check that the sources can continue at their positions.
-
-    Args:
-        plan: The program that starts.
-        positions: The positions, by uid.
-        continued: The streaming DataFrames whose positions the user has confirmed.
-
-    Raises:
-        ConfigurationError: A source cannot, or the user has to confirm it.
-    """
-    for operator in plan.operators:
-        if operator.kind is OperatorKind.SOURCE and operator.uid in positions:
-            _check_position(operator, positions[operator.uid].offset, continued)
-
-
-def _check_position(operator: Operator, offset: dict[str, Any], continued: Collection[str]) -> None:
-    check_kind(operator, offset)
-    source, where = operator.body, f"The source {operator}, defined at {operator.location},"
-    if isinstance(source, DataFrameSource) and "streams" in offset:
-        assert isinstance(source.dataframe, DataFrame)
-        if operator.uid not in continued:
-            raise ConfigurationError(
-                f"{where} is a streaming DataFrame, whose position only its own options can set. The savepoint was "
-                f"taken at {offset['streams']}. Set the options so that it starts there, and confirm this with "
-                f"continued_sources=[{operator.uid!r}]."
-            )
+    if ancestry is not None:
+        options = replace(options, as_new_job=False)
+    stored = Stored(savepoint.info, folder.path, is_savepoint=True, replays=savepoint.replays())
+    start = decide(stored, plan, options, generation.job_id if begun else "")
+    start.check()
+    start.warn_of_dropped(folder.path)
+    origin = CheckpointOrigin.of(began_with, savepoint.info, start.record, as_new_job=options.as_new_job)
+    return Restoration(origin, savepoint)

@@ -16,10 +16,12 @@ import pytest
 from confluent_kafka import KafkaError
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import to_builtins
 from psycopg.pq import Conninfo
 
 from dsv2 import ExecutionEnvironment
-from dsv2.checkpoint.description import describe, describe_sinks
+from dsv2.checkpoint.description import describe
+from dsv2.checkpoint.record import sinks_of
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
 from dsv2.connectors.kafka.client_errors import failure_of
 from dsv2.connectors.kafka.client_log import KafkaClientLog
@@ -97,7 +99,7 @@ def show_plan(shown: list[str], source: Any, sink: Any) -> None:
     plan = env.build_plan("job")
     shown += [repr(source), str(source), f"{sink}", repr(sink), repr(plan), str(plan)]
     shown += [str(operator) for operator in plan.operators]
-    shown.append(json.dumps([describe(plan), describe_sinks(plan)]))
+    shown.append(json.dumps([describe(plan), to_builtins(sinks_of(plan))]))
 
 
 def show_failure(shown: list[str], failure: JobError, connection: Any, cause: Exception) -> None:

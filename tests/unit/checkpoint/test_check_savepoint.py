@@ -11,13 +11,13 @@ import pytest
 from dsv2 import ExecutionEnvironment
 from dsv2.checkpoint.description import describe
 from dsv2.checkpoint.difference import Difference
-from dsv2.checkpoint.restart import restart_differences
-from dsv2.checkpoint.savepoint_check import carried_differences, check_savepoint
+from dsv2.checkpoint.record import JobRecord
+from dsv2.checkpoint.start import Action, Start, Stored, decide
 from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
+from dsv2.jobs.handle import RunOptions
 from dsv2.runtime.serde.codec import FORMAT_VERSION
-from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import PrintSink
 from dsv2.state import StateDeclaration, StateDeclarations
 
@@ -57,18 +57,25 @@ class Program:
 
 
 PROGRAM = Program()
+DROPPING = RunOptions(allow_dropped_state=True)
 
 
-def carried(now: Program, *before: Program, **options: Any) -> list[Difference]:
+def decided(now: Program, *before: Program, options: RunOptions = RunOptions(), **parts: Any) -> Start:  # noqa: B008
     programs = [describe(program.plan()) for program in before or (PROGRAM,)]
-    plan = now.plan()
-    types = TypeRegistry.of(plan)
-    return check_savepoint("/savepoint", plan, programs, types, **{"allow_dropped_state": False, **options})
+    record = JobRecord(job_id="job", batch_id=3, programs=programs, **parts)
+    return decide(Stored(record, "/savepoint", is_savepoint=True), now.plan(), options, "new")
 
 
-def refusal(now: Program, *before: Program, **options: Any) -> list[str]:
+def carried(now: Program, *before: Program, **parts: Any) -> list[Difference]:
+    start = decided(now, *before, **parts)
+    start.check()
+    start.warn_of_dropped("/savepoint")
+    return [*start.changes, *start.dropped]
+
+
+def refusal(now: Program, *before: Program, **parts: Any) -> list[str]:
     with pytest.raises(IncompatibleCheckpointError) as refused:
-        carried(now, *before, **options)
+        carried(now, *before, **parts)
     return str(refused.value).splitlines()
 
 
@@ -99,7 +106,7 @@ def test_dropped_operator_needs_permission() -> None:
     assert "operator 'audit' (defined at " in difference
     assert advice == "State would be dropped. To allow this, start with allow_dropped_state=True."
     with pytest.warns(DroppedStateWarning, match="operator 'audit'"):
-        assert [difference.subject for difference in carried(now, allow_dropped_state=True)] == ["audit"]
+        assert [difference.subject for difference in carried(now, options=DROPPING)] == ["audit"]
 
 
 def test_dropped_state_needs_permission() -> None:
@@ -108,7 +115,7 @@ def test_dropped_state_needs_permission() -> None:
     assert f"operator 'keep' (defined at {__file__}:" in difference
     assert "the savepoint holds the state 'total', which the program no longer uses" in difference
     with pytest.warns(DroppedStateWarning, match="the state 'total'"):
-        assert [difference.drops_state for difference in carried(now, allow_dropped_state=True)] == [True]
+        assert [difference.drops_state for difference in carried(now, options=DROPPING)] == [True]
 
 
 def test_dropped_field_needs_permission() -> None:
@@ -118,20 +125,15 @@ def test_dropped_field_needs_permission() -> None:
 
 
 def test_permission_to_drop_state_allows_nothing_else() -> None:
-    plan, changed = PROGRAM.plan(), Difference("keep", "the keys have changed", carried=False)
-    with pytest.raises(IncompatibleCheckpointError) as refused:
-        carried_differences("savepoint", "/savepoint", plan, [describe(plan)], [changed], allow_dropped_state=True)
-    assert str(refused.value).splitlines()[1:] == [
-        "  - the keys have changed. A savepoint does not carry this change.",
-        "Undo the changes that a savepoint does not carry.",
-    ]
+    _, _, difference, advice = refusal(Program(key=str.upper, is_audited=False), options=DROPPING)
+    assert difference.endswith("A savepoint does not carry this change.")
+    assert advice == "Undo the changes that a savepoint does not carry."
 
 
 def test_checkpoint_of_another_state_format_is_refused() -> None:
     plan = PROGRAM.plan()
-    before = describe(plan) | {"format_version": FORMAT_VERSION - 1}
-    changed = restart_differences(plan, [before], describe(plan), TypeRegistry.of(plan), [])
+    record = JobRecord(job_id="job", batch_id=3, programs=[describe(plan) | {"format_version": FORMAT_VERSION - 1}])
     with pytest.raises(IncompatibleCheckpointError, match="take a savepoint with that version, and start from it"):
-        carried_differences("checkpoint", "/checkpoint", plan, [before], changed, allow_dropped_state=False)
-    (found,) = carried_differences("savepoint", "/savepoint", plan, [before], changed, allow_dropped_state=False)
-    assert found.subject == "format version"
+        decide(Stored(record, "/checkpoint"), plan, RunOptions(), "").check()
+    start = decide(Stored(record, "/savepoint", is_savepoint=True), plan, RunOptions(), "")
+    assert (start.action, [change.subject for change in start.changes]) == (Action.MIGRATE, ["format version"])

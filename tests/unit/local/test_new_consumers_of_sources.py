@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dsv2 import ExecutionEnvironment, JobHandle, JobStatus, Trigger
+from dsv2.checkpoint.record import SourcePosition
 from dsv2.extension.event_time import (
     EventTimeExtension,
     OneInputEventTimeStreamProcessFunction,
@@ -20,7 +21,6 @@ from dsv2.model import RecordBatch
 from dsv2.runtime.exchange.control_log import END, STATUS, WATERMARK
 from dsv2.runtime.sources.offsets import NOTHING_SENT
 from dsv2.runtime.sources.sent_watermarks import sent_before
-from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, SourceReader, SourceReaderContext
 from dsv2.testing import ManualClock, Stop, TestSource

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from dsv2 import JobHandle
+from dsv2.checkpoint.record import RECORD_VERSION
 from dsv2.savepoint import Savepoint
-from dsv2.savepoint.metadata import SAVEPOINT_VERSION
 from tests.golden_savepoints import GOLDEN, READ, RECORDS, SPANS, run
 
-VERSIONS = range(1, SAVEPOINT_VERSION + 1)
+VERSIONS = range(1, RECORD_VERSION + 1)
 
 
 @pytest.fixture(scope="module")

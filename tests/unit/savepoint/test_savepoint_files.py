@@ -11,13 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from dsv2.base.folders import LocalFolder
+from dsv2.checkpoint.record import Origin, SinkRecord, SourcePosition
 from dsv2.checks.json_documents import from_json, to_json
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint import Savepoint
-from dsv2.savepoint.metadata import Origin, SavepointInfo, SinkPosition, SourcePosition, sink_positions
+from dsv2.savepoint.metadata import SavepointInfo, SinkPosition
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import TableId, rows_in
 from dsv2.savepoint.writer import write_savepoint
@@ -62,12 +63,15 @@ PROGRAM = EARLIER | {"operators": {"a": {**OPERATOR, "states": STATES}}}
 POSITIONS = {"in": SourcePosition({"position": 3}, [{"batch": 1}]), "other": SourcePosition({})}
 
 
+def info_of(batch_id: int, *programs: dict[str, Any], **parts: Any) -> SavepointInfo:
+    return SavepointInfo(job_id="its id", batch_id=batch_id, programs=list(programs), **parts)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> LocalFolder:
     folder = LocalFolder(str(tmp_path / "savepoint"))
-    origin = Origin("a job", "its id", 7)
-    sinks = sink_positions({"out": {"kind": "Kind", "target": "place", "exactly_once": True}}, origin)
-    info = SavepointInfo("", origin, [EARLIER, PROGRAM], [], POSITIONS, sinks, {}, fields={"a": ["b"]})
+    sinks = {"out": SinkRecord("Kind", "place", True)}
+    info = info_of(7, EARLIER, PROGRAM, sources=POSITIONS, sinks=sinks, fields={"a": ["b"]})
     write_savepoint(folder, info, ROWS, CODEC)
     return folder
 
@@ -86,7 +90,7 @@ def test_rows_and_description_are_read_back(folder: LocalFolder) -> None:
     assert savepoint.info.programs == [EARLIER, PROGRAM]
     assert savepoint.info.fields == {"a": ["b"]}
     assert savepoint.info.sources == POSITIONS
-    assert savepoint.info.sinks == {"out": SinkPosition("Kind", "place", True, "its id", 7)}
+    assert savepoint.info.sink_positions == {"out": SinkPosition("Kind", "place", True, "its id", 7, "")}
     assert {
         (table.id, table.key and str(table.key), table.value and str(table.value)) for table in savepoint.info.tables
     } == {
@@ -106,7 +110,7 @@ def test_file_of_another_kind_is_damaged() -> None:
 
 
 def test_savepoint_without_state(tmp_path: Path) -> None:
-    info = SavepointInfo("", Origin("a job", "its id", -1), [EARLIER], [], {}, {}, {})
+    info = info_of(-1, EARLIER)
     written = write_savepoint(LocalFolder(str(tmp_path)), info, [], CODEC)
     assert SavepointReader(LocalFolder(str(tmp_path))).info == written
 
@@ -140,7 +144,7 @@ def test_folder_without_description_is_no_savepoint(folder: LocalFolder) -> None
 
 def test_later_version_is_refused(folder: LocalFolder) -> None:
     entry = from_json(folder.read("savepoint.json"))
-    folder.write("savepoint.json", to_json(entry | {"savepoint_version": 2, "dsv2": "9.9"}))
+    folder.write("savepoint.json", to_json(entry | {"version": 2, "dsv2": "9.9"}))
     with pytest.raises(IncompatibleCheckpointError, match=r"format version 2.*dsv2 that wrote it \(9\.9\)"):
         SavepointReader(folder)
 
@@ -154,7 +158,7 @@ def test_changed_bytes_of_the_description_are_noticed(folder: LocalFolder) -> No
             SavepointReader(folder)
 
 
-@pytest.mark.parametrize("part", ["origin", "sources", "files", "tables", "programs"])
+@pytest.mark.parametrize("part", ["version", "job_id", "sources", "files", "tables", "programs"])
 def test_description_without_a_part_is_damaged(folder: LocalFolder, part: str) -> None:
     entry = from_json(folder.read("savepoint.json"))
     del entry[part]
@@ -270,7 +274,7 @@ def test_files_are_in_the_folders_of_tables(folder: LocalFolder, name: str) -> N
         SavepointReader(folder)
 
 
-@pytest.mark.parametrize("part", ["savepoint_id", "origin", "programs", "keys", "fields", "holding", "sinks"])
+@pytest.mark.parametrize("part", ["savepoint_id", "job_id", "programs", "keys", "fields", "holding", "sinks"])
 @pytest.mark.parametrize("value", [None, 5, [1], {"a": 1}])
 def test_parts_of_other_types_are_damaged(folder: LocalFolder, part: str, value: Any) -> None:
     if (part, value) == ("sinks", {"a": 1}):
@@ -287,12 +291,11 @@ def test_parts_of_other_types_are_damaged(folder: LocalFolder, part: str, value:
         lambda entry: entry.update(programs=[{}]),
         lambda entry: entry["programs"][-1]["operators"].update(b=1),
         lambda entry: entry["programs"][-1]["operators"].update(b={"states": 1}),
-        lambda entry: entry["origin"].update(batch_id="1"),
+        lambda entry: entry.update(batch_id="1"),
         lambda entry: entry["sources"].update(x={"offset": 1}),
-        lambda entry: entry["sinks"]["out"].update(batch_id="1"),
         lambda entry: entry["sinks"]["out"].update(exactly_once=1),
         lambda entry: entry["sinks"]["out"].update(target=None),
-        lambda entry: entry["sinks"]["out"].pop("job_id"),
+        lambda entry: entry["sinks"]["out"].pop("kind"),
         lambda entry: entry["tables"][0]["id"].update(kind="other"),
         lambda entry: entry["tables"][0]["id"].update(uid=1),
         lambda entry: entry["tables"][0].update(key="text"),
@@ -341,7 +344,7 @@ def test_file_is_no_savepoint(folder: LocalFolder) -> None:
 def test_difference_of_keys_that_several_subtasks_have(tmp_path: Path) -> None:
     def savepoint(name: str, *values: int) -> Savepoint:
         folder = LocalFolder(str(tmp_path / name))
-        info = SavepointInfo("", Origin("a job", "its id", 7), [EARLIER], [], {}, {}, {})
+        info = info_of(7, EARLIER)
         rows = [StateRow(i, RowKind.IN_PANE, "0", dumped("k"), dumped(value)) for i, value in enumerate(values)]
         write_savepoint(folder, info, (("a", row) for row in rows), CODEC)
         return Savepoint(folder)

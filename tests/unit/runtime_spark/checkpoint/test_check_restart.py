@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, make_dataclass, replace
+from dataclasses import dataclass, make_dataclass
+from dataclasses import replace as replaced
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from dsv2 import ExecutionEnvironment
 from dsv2.checkpoint.description import describe
+from dsv2.checkpoint.difference import Difference
 from dsv2.checkpoint.differences import differences
 from dsv2.checkpoint.dropped_state import dropped_state
 from dsv2.checkpoint.fingerprint import PYTHON
 from dsv2.checkpoint.key_samples import KeySample, KeySampler, add_samples, changed_keys, readable_samples
-from dsv2.checkpoint.restart import refusal, refuse_or_warn_of_dropped
+from dsv2.checkpoint.record import JobRecord
+from dsv2.checkpoint.start import Action, Stored, decide
 from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError, PlanError
 from dsv2.extension.join import join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction, ProcessFunction
 from dsv2.graph import Plan
 from dsv2.graph.stateful import mentioned_names
+from dsv2.jobs.handle import RunOptions
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.sinks import PrintSink
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark.checkpoint.manifest import Manifest, layout_differences, manifest_of
+from runtime_spark.checkpoint.manifest import layout_differences, manifest_of
 from runtime_spark.checkpoint.notes import Notes
-from runtime_spark.checkpoint.restart import continued_notes, restart_differences
 from runtime_spark.frames.layout import Layout
 from tests.durations import ms
 
@@ -83,11 +87,6 @@ class Program:
         counts = keyed.process(self.count, self.output_key, version=self.output_version).with_uid("count")
         counts.process(Count()).with_uid("again").to_sink(PrintSink())
         return env.build_plan("job")
-
-    def manifest(self) -> Manifest:
-        plan = self.plan()
-        manifest: Manifest = json.loads(json.dumps(manifest_of(plan, Layout.of(plan))))
-        return manifest
 
 
 PROGRAM = Program()
@@ -242,24 +241,23 @@ def test_unreadable_samples_are_ignored() -> None:
 # --- A start --------------------------------------------------------------------------------------------------------
 
 
-def check_restart(plan: Plan, before: Manifest, now: Manifest, notes: Notes) -> Notes:
-    """Start ``plan`` from a checkpoint, and return the notes with which it continues."""
-    if found := restart_differences(plan, before, now, notes, TypeRegistry.of(plan)):
-        raise refusal("/checkpoint", found)
-    return continued_notes(plan, [before["program"], *notes.programs], notes)
+def record_of(before: Program, *later: Program, **parts: Any) -> JobRecord:
+    programs = [describe(program.plan()) for program in (before, *later)]
+    return JobRecord(job_id="job", batch_id=3, programs=programs, **parts)
 
 
-def start(program: Program, before: Program, notes: Notes) -> Notes:
-    """Start ``program`` from the checkpoint of ``before`` and return the notes as they are read back."""
-    plan = program.plan()
-    notes = check_restart(plan, before.manifest(), program.manifest(), notes)
-    return Notes(**json.loads(json.dumps(vars(notes))))
+def start(program: Program, record: JobRecord, *differences: Difference, **options: Any) -> JobRecord:
+    """Start ``program`` from a checkpoint, and return the record with which it continues, as it is read back."""
+    found = Stored(record, "/checkpoint", differences=differences)
+    decided = decide(found, program.plan(), RunOptions(**options), "job")
+    decided.check()
+    return msgspec.json.decode(msgspec.json.encode(decided.record), type=JobRecord)
 
 
 def test_all_differences_are_listed() -> None:
-    notes = Notes(keys=samples_of(PROGRAM, Tweet("a", "x")))
+    record = record_of(PROGRAM, keys=samples_of(PROGRAM, Tweet("a", "x")))
     with pytest.raises(IncompatibleCheckpointError) as refused:
-        start(Program(key=author), PROGRAM, notes)
+        start(Program(key=author), record)
     head, digest, sample, advice = str(refused.value).splitlines()
     assert head == "This program cannot continue from the checkpoint /checkpoint:"
     assert digest.endswith(
@@ -272,20 +270,26 @@ def test_all_differences_are_listed() -> None:
 
 
 def test_savepoint_is_offered_if_it_carries_everything() -> None:
-    now = PROGRAM.manifest()
-    other = now | {"layout": {"partitions": 5, "state": "blob"}}
+    change = Difference("layout", "the number of state partitions was 5 and is now 1", carried=True)
     with pytest.raises(IncompatibleCheckpointError) as refused:
-        check_restart(PROGRAM.plan(), other, now, Notes())
+        start(PROGRAM, record_of(PROGRAM), change, on_change="refuse")
     _, difference, advice = str(refused.value).splitlines()
     assert difference == "  - the number of state partitions was 5 and is now 1. A savepoint carries this change."
     assert advice.startswith("Undo the changes, or start with on_change='migrate'")
 
 
+def test_no_change_is_carried_if_the_engine_has_state() -> None:
+    found = Stored(record_of(PROGRAM), "/checkpoint", has_foreign_state=True)
+    assert decide(found, PROGRAM.plan(), RunOptions(), "job").action is Action.CONTINUE
+    changed = decide(found, Program(version=2).plan(), RunOptions(), "job")
+    assert (changed.action, [change.carried for change in changed.changes]) == (Action.REFUSE, [False])
+
+
 def test_samples_count_whatever_the_version() -> None:
-    notes = Notes(keys=samples_of(PROGRAM, Tweet("a", "x")))
-    assert start(Program(key=lambda tweet: tweet[0], version=1), PROGRAM, notes).keys == notes.keys
+    record = record_of(PROGRAM, keys=samples_of(PROGRAM, Tweet("a", "x")))
+    assert start(Program(key=lambda tweet: tweet[0], version=1), record).keys == record.keys
     with pytest.raises(IncompatibleCheckpointError, match="returns another key than before"):
-        start(Program(key=author, version=1), PROGRAM, notes)
+        start(Program(key=author, version=1), record)
 
 
 VALUE = StateDeclarations.value_state
@@ -293,46 +297,42 @@ VALUE = StateDeclarations.value_state
 
 def test_state_added_later_keeps_its_type() -> None:
     with_total = Program(count=Count(VALUE("total", int)))
-    notes = start(with_total, PROGRAM, Notes())
-    notes = start(PROGRAM, PROGRAM, notes)
+    record = start(with_total, record_of(PROGRAM))
+    record = start(PROGRAM, record, allow_dropped_state=True)
     with pytest.raises(IncompatibleCheckpointError, match=r"state 'total': its type was int and is now"):
-        start(Program(count=Count(VALUE("total", str))), PROGRAM, notes)
-    assert start(with_total, PROGRAM, notes) == notes
+        start(Program(count=Count(VALUE("total", str))), record)
+    assert start(with_total, record) == record
 
 
 def test_values_of_unknown_classes_are_refused() -> None:
     order: Any = make_dataclass("Order", [("number", int)])
     order.__module__ = "shop"
     before, now = (Program(count=Count(VALUE("total", form))) for form in (order, object))
-    with pytest.raises(IncompatibleCheckpointError, match=r"it may hold values of shop\.Order, a class that"):
-        start(now, before, Notes())
-    with pytest.raises(IncompatibleCheckpointError, match=r"it may hold values of shop\.Order, a class that"):
-        start(now, PROGRAM, Notes(programs=[describe(before.plan())]))
+    for record in (record_of(before), record_of(PROGRAM, before)):
+        with pytest.raises(IncompatibleCheckpointError, match=r"it may hold values of shop\.Order, a class that"):
+            start(now, record)
 
 
 def test_selectors_are_compared_again_under_another_python() -> None:
-    plan, old = PROGRAM.plan(), PROGRAM.manifest()
-    old["program"]["python"] = "3.1"
-    notes = check_restart(plan, old, PROGRAM.manifest(), Notes())
-    assert [program["python"] for program in notes.programs] == [PYTHON]
-    changed = Program(key=author)
+    old = replace(record_of(PROGRAM), programs=[describe(PROGRAM.plan()) | {"python": "3.1"}])
+    record = start(PROGRAM, old)
+    assert [program["python"] for program in record.programs] == ["3.1", PYTHON]
     with pytest.raises(IncompatibleCheckpointError, match="has changed"):
-        check_restart(changed.plan(), old, changed.manifest(), notes)
+        start(Program(key=author), record)
+
+
+def test_equal_program_is_not_noted() -> None:
+    record = record_of(PROGRAM)
+    assert start(Program(), record).programs == record.programs
 
 
 def test_layout_is_compared() -> None:
-    now = PROGRAM.manifest()
+    now = manifest_of(PROGRAM.plan(), Layout.of(PROGRAM.plan()))
     other = now | {"layout": {"partitions": 5, "state": "map"}}
     assert [(difference.text, difference.carried) for difference in layout_differences(other, now)] == [
         ("the state layout was map and is now blob", True),
         ("the number of state partitions was 5 and is now 1", True),
     ]
-    with pytest.raises(IncompatibleCheckpointError, match="partitions was 5 and is now 1"):
-        check_restart(PROGRAM.plan(), other, now, Notes())
-
-
-def test_equal_program_is_not_noted() -> None:
-    assert start(Program(), PROGRAM, Notes()) == Notes()
 
 
 # --- Names that are kept ----------------------------------------------------------------------------------------------
@@ -402,23 +402,21 @@ def test_dropped_fields_are_named() -> None:
 def test_fields_of_any_method_are_found() -> None:
     names = ("declared", "in_property", "made_in_open", "made_inside", "by_name", "seen")
     assert mentioned_names(MadeLater()) >= set(names)
-    assert dropped(replace(PROGRAM, count=MadeLater()), PROGRAM, fields=names) == []
+    assert dropped(replaced(PROGRAM, count=MadeLater()), PROGRAM, fields=names) == []
 
 
 def test_dropped_state_is_a_warning_or_an_error() -> None:
-    program = Program(count=Count(VALUE("sum", int)))
-    before = describe(Program(count=Count(VALUE("total", int))).plan())
-    what = dropped_state(program.plan(), [before], {})
+    program, before = Program(count=Count(VALUE("sum", int))), Program(count=Count(VALUE("total", int)))
+    with pytest.raises(IncompatibleCheckpointError, match="holds the state 'total'"):
+        start(program, record_of(before))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        refuse_or_warn_of_dropped("/checkpoint", what, allowed=True)
+        found = Stored(record_of(before), "/checkpoint")
+        decide(found, program.plan(), RunOptions(allow_dropped_state=True), "").warn_of_dropped("/checkpoint")
     (warning,) = caught
     assert warning.category is DroppedStateWarning
     assert warning.filename == __file__
     assert "the checkpoint holds the state 'total', which the program no longer uses" in str(warning.message)
-    with pytest.raises(IncompatibleCheckpointError, match="holds the state 'total'"):
-        refuse_or_warn_of_dropped("/checkpoint", what, allowed=False)
-    refuse_or_warn_of_dropped("/checkpoint", [], allowed=False)
 
 
 def test_subtask_reports_become_notes() -> None:

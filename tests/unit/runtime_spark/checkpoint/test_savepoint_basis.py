@@ -11,17 +11,17 @@ from uuid import UUID
 import pytest
 
 from dsv2.base.folders import Folder, LocalFolder
+from dsv2.checkpoint.record import SourcePosition
 from dsv2.checks.json_documents import to_json
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.graph import Plan
 from dsv2.runtime.sources.sent_watermarks import has_ended
-from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sinks import CollectSink
 from runtime_spark.checkpoint import record
 from runtime_spark.checkpoint.manifest import read_manifest, write_manifest
 from runtime_spark.checkpoint.notes import NoteBook, Notes
 from runtime_spark.checkpoint.origin import CheckpointOrigin
-from runtime_spark.checkpoint.record import JobRecord, read_record
+from runtime_spark.checkpoint.record import Generation, read_generation
 from runtime_spark.checkpoint.spark_logs import beginning_of
 from runtime_spark.checkpoint.state_location import Placement
 from runtime_spark.frames.layout import Layout
@@ -63,8 +63,8 @@ class Checkpoint:
     def report(self, batch_id: int, reports: Any) -> None:
         self.folder.write(f"dsv2/reports/{batch_id}.json", to_json({"reports": reports}))
 
-    def basis(self) -> JobRecord:
-        return read_record(self.folder)
+    def basis(self) -> Generation:
+        return read_generation(self.folder)
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_basis_of_a_running_job_is_read_again_if_the_job_moves_on(
     before = replace(found, batch_id=found.batch_id - 1)
     pass_on = iter([before, found, found, found])  # a micro-batch is completed while the basis is first read
     monkeypatch.setattr(record, "beginning_of", lambda folder: next(pass_on))
-    assert read_record(checkpoint.folder).batch_id == found.batch_id - 1
+    assert read_generation(checkpoint.folder).batch_id == found.batch_id - 1
     assert next(pass_on, None) is None
 
 
@@ -134,21 +134,21 @@ def test_file_that_a_running_job_replaces_is_read_again(
         return read(folder)
 
     monkeypatch.setattr(record, "read_manifest", replaced)
-    assert read_record(checkpoint.folder).checkpoint_id == CHECKPOINT
+    assert read_generation(checkpoint.folder).checkpoint_id == CHECKPOINT
     errors += [CorruptDataError("damaged") for _ in range(record._ATTEMPTS)]
     with pytest.raises(CorruptDataError, match="damaged"):
-        read_record(checkpoint.folder)
+        read_generation(checkpoint.folder)
 
 
 def test_state_of_spark_is_in_no_savepoint(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "has_spark_state", lambda manifest: True)
     with pytest.raises(ConfigurationError, match="A savepoint cannot contain their state"):
-        read_record(checkpoint.folder)
+        read_generation(checkpoint.folder)
 
 
 def test_checkpoint_without_a_complete_micro_batch_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="not a checkpoint with a complete micro-batch"):
-        read_record(LocalFolder(str(tmp_path / "none")))
+        read_generation(LocalFolder(str(tmp_path / "none")))
     checkpoint = Checkpoint(tmp_path)
     checkpoint.begin(0, None, None, None, None)
     with pytest.raises(ConfigurationError, match="not a checkpoint with a complete micro-batch"):

@@ -277,12 +277,13 @@ def test_state_that_spark_cannot_read_is_an_error_of_the_job(monkeypatch: pytest
     def unreadable(*_: object) -> None:
         raise OSError("a block is missing")
 
-    record = SimpleNamespace(has_pages=False, placement=Mock(), history=None, job_name="words")
+    record = SimpleNamespace(job_name="words")
+    generation = SimpleNamespace(has_pages=False, placement=Mock(), history=None, record=record)
     for name, replacement in (
         ("session", lambda settings: None),
         ("F", MagicMock()),
         ("open_folder", lambda spark, path: LocalFolder(path)),
-        ("read_record", lambda folder: record),
+        ("read_generation", lambda folder: generation),
         ("state_entries", unreadable),
     ):
         monkeypatch.setattr(command_line, name, replacement)

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from dsv2.checkpoint.record import SourcePosition
 from dsv2.errors import CorruptDataError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
@@ -18,7 +19,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.offsets import NOTHING_SENT
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.rows import RowKind, StateRow
-from dsv2.savepoint.metadata import Origin, SavepointInfo, SourcePosition
+from dsv2.savepoint.metadata import SavepointInfo
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclarations
@@ -161,7 +162,7 @@ def test_subtasks_of_sources_that_had_ended(parallelism: int, offset: dict[str, 
     env = local_environment()
     env.from_collection([1], "in").with_uid("in").with_parallelism(parallelism).to_sink(CollectSink()).with_uid("out")
     programs: list[dict[str, Any]] = [{"operators": {}}]
-    info = SavepointInfo("id", Origin("job", "id", 0), programs, [], {"in": SourcePosition(offset)}, {}, {})
-    origin = CheckpointOrigin.of(None, info, programs[0], as_new_job=True)
+    info = SavepointInfo(job_id="id", batch_id=0, programs=programs, sources={"in": SourcePosition(offset)})
+    origin = CheckpointOrigin.of(None, info, info, as_new_job=True)
     restoration = Restoration(origin, cast(SavepointReader, SimpleNamespace(info=info)))
     assert restoration.notes(env.build_plan()).ended == ({} if ended is None else {"in": ended})

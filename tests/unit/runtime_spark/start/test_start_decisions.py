@@ -11,15 +11,16 @@ import pytest
 
 from dsv2.base.folders import LocalFolder
 from dsv2.checkpoint.description import describe
+from dsv2.checkpoint.start import Action
 from dsv2.errors import ConfigurationError
 from dsv2.jobs.handle import RunOptions
 from runtime_spark.checkpoint.notes import NoteBook, Notes
 from runtime_spark.checkpoint.origin import CheckpointOrigin
-from runtime_spark.checkpoint.record import JobRecord
+from runtime_spark.checkpoint.record import Generation
 from runtime_spark.frames.layout import Layout
 from runtime_spark.savepoint.state_entries import _location
 from runtime_spark.start import migration, restoration
-from runtime_spark.start.migration import ChosenGeneration, choose_generation
+from runtime_spark.start.migration import choose_generation
 from runtime_spark.start.restoration import restoration_of
 from tests.unit.runtime_spark.checkpoint.test_savepoint_basis import Checkpoint, plan_of
 
@@ -32,17 +33,17 @@ def test_dead_letters_wait_until_a_micro_batch_is_complete(
 ) -> None:
     checkpoint = Checkpoint(tmp_path)
     for batch_id in range(2):
-        checkpoint.begin(batch_id, None, None, None, {"start": 3})
+        checkpoint.begin(batch_id, None, None, None, {"position": 1})
     checkpoint.commit(0)
     monkeypatch.setattr(migration, "pending_in", lambda *_: SimpleNamespace(letters=["0-0"]))
     chosen = choose_generation(NO_SESSION, checkpoint.folder, PLAN, Layout.of(PLAN), RunOptions(), None)
-    assert chosen == ChosenGeneration(checkpoint.folder, chosen.current, chosen.current)
+    assert (chosen.generation, chosen.start and chosen.start.action) == (chosen.current, Action.CONTINUE)
     assert "a micro-batch is not complete, so dead letters wait for the next start" in caplog.text
 
 
 def test_start_of_an_unchanged_program_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint, reads = Checkpoint(tmp_path), Counter[str]()
-    checkpoint.begin(0, None, None, None, {"start": 3})
+    checkpoint.begin(0, None, None, None, {"position": 1})
     checkpoint.commit(0)
     CheckpointOrigin("/s", "first", describe(PLAN), [], {}, "job", 3).write(checkpoint.folder)
     NoteBook(checkpoint.folder).write(Notes(fields={"f": ["a"]}))
@@ -55,12 +56,13 @@ def test_start_of_an_unchanged_program_reads_each_file_once(tmp_path: Path, monk
     monkeypatch.setattr(LocalFolder, "read", counted)
     monkeypatch.setattr(migration, "pending_in", lambda *_: None)
     chosen = choose_generation(NO_SESSION, checkpoint.folder, PLAN, Layout.of(PLAN), RunOptions(), None)
-    chosen.record.check_savepoint()
+    chosen.generation.check_savepoint()
     names = ("manifest.json", "notes/0.json", "origin.json", "placement.json", "states/0.json")
     assert reads == {
         "metadata": 1,
         "commits/0": 1,
         **{f"dsv2/{name}": 1 for name in names},
+        "dsv2/generation.json": 1,
         "offsets/0": reads["offsets/0"],
     }
 
@@ -73,7 +75,7 @@ def test_savepoint_that_was_replaced_is_refused(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(restoration, "SavepointReader", lambda folder: second)
     monkeypatch.setattr(restoration, "check_digests", lambda *_: None)
     with pytest.raises(ConfigurationError, match=rf"began from another savepoint in the folder {path}\."):
-        restoration_of(NO_SESSION, JobRecord(checkpoint), PLAN, RunOptions(), begun=True, committed=False)
+        restoration_of(NO_SESSION, Generation(checkpoint), PLAN, RunOptions(), begun=True, committed=False)
 
 
 @pytest.mark.parametrize("master", ["yarn", "local[2]", None])
