@@ -28,7 +28,6 @@ from components.python_path import python_path
 from components.s3 import S3Server
 from components.server import MissingComponentError
 from components.spark_connect import ConnectServer
-from tests import ROOT
 from tests.profiles import CI, NIGHTLY
 
 if TYPE_CHECKING:
@@ -55,9 +54,6 @@ _MARKERS = {
     "new_prometheus_server": "prometheus",
 }
 _SERVERS = {name for name in _MARKERS if name not in ("spark", "new_prometheus_server")}
-# ./run collects only these folders for tests that share a session or a broker, and for tests that start programs.
-_IN_SESSION = {"components", "conformance", "connectors", "property", "spark"}
-_WITH_PROGRAMS = {"connectors", "spark", "storms"}
 
 settings.load_profile(CI)
 
@@ -85,7 +81,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for fixture in _MARKERS.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(_MARKERS[fixture])
-        _check_folder(item)
         if item.get_closest_marker("spark") and not _has_java():
             item.add_marker(no_java)
 
@@ -94,17 +89,6 @@ def pytest_collection_finish() -> None:
     """Exempt the collected tests from garbage collection, which would visit them again and again."""
     gc.collect()
     gc.freeze()
-
-
-def _check_folder(item: pytest.Item) -> None:
-    if item.get_closest_marker("slow"):
-        folders = _WITH_PROGRAMS
-    elif item.get_closest_marker("spark") or item.get_closest_marker("kafka"):
-        folders = _IN_SESSION
-    else:
-        return
-    if item.path.relative_to(ROOT / "tests").parts[0] not in folders:
-        raise pytest.UsageError(f"./run does not find {item.nodeid}: move it to one of {', '.join(sorted(folders))}.")
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item], marker: str) -> None:

@@ -176,9 +176,9 @@ def test_unusable_python_is_refused(project: Project, arguments: list[str], said
     [
         ("nothing", ""),
         ("mypy", "Failed: types"),
-        ("tests/unit", "Failed: unit others"),  # the others ignore that folder
-        ("browser tests/browser", "Failed: browser"),
-        ("-m slow", "Failed: programs"),
+        ("=20 tests/unit", "Failed: unit"),
+        ("=20 tests/browser", "Failed: browser"),
+        ("--ignore=tests/unit", "Failed: others"),
     ],
 )
 def test_all_tests_run_once_and_fail_if_a_part_does(project: Project, broken: str, failed: str) -> None:
@@ -186,7 +186,7 @@ def test_all_tests_run_once_and_fail_if_a_part_does(project: Project, broken: st
     assert done.returncode == bool(failed)
     assert not failed or done.stderr.splitlines()[-1] == failed
     ran = [line.removeprefix("ran -m ").split()[0] for line in done.stdout.splitlines() if line.startswith("ran ")]
-    assert Counter(ran) == {"ruff": 2, "components.class_archive": 1, "mypy": 1, "pytest": 7}
+    assert Counter(ran) == {"ruff": 2, "components.class_archive": 1, "mypy": 1, "pytest": 6}
 
 
 def test_some_tests_run_in_one_process(project: Project) -> None:
