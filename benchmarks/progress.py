@@ -24,6 +24,7 @@ from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime, run
 from dsv2.runtime.operator.operator_task import OperatorTask
+from dsv2.runtime.operator.timed_calls import TimedCalls
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.subtask_report import new_report
 from dsv2.sinks import ForeachBatchSink
@@ -138,7 +139,7 @@ def _without() -> Iterator[None]:
     with ExitStack() as stack:
         for owner, name, instead in (
             (OperatorTask, "on_records", on_records),
-            (OperatorTask, "_timed", lambda task, call, *args: call(*args)),
+            (TimedCalls, "run", lambda calls, call, *args: call(*args)),
             (JobReports, "add", lambda reports, batch_id, entries, now_ms: None),
             (JobReports, "complete", lambda reports, batch, began, duration, phases: None),
             (run.LocalRun, "progress", lambda of_run: []),

@@ -60,6 +60,9 @@ class AsyncCalls(AttemptingCalls):
         assert isinstance(processor, AsyncProcessor)
         return processor
 
+    def gate_listener(self, task: GateListener) -> GateListener:
+        return _AsyncGateListener(task, self)
+
     def in_place(self, call: Callable[P, None]) -> Callable[P, None]:
         def deferred(*args: P.args, **kwargs: P.kwargs) -> None:
             self.async_processor.defer(partial(call, *args, **kwargs))
@@ -98,7 +101,7 @@ class AsyncCalls(AttemptingCalls):
         super()._apply_to_all_partitions(function)
 
 
-class AsyncGateListener:
+class _AsyncGateListener:
     """Passes the elements of the gate to ``operator``: watermarks in their place, after the records before them."""
 
     def __init__(self, operator: GateListener, calls: AsyncCalls) -> None:

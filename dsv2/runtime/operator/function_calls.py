@@ -14,6 +14,7 @@ from dsv2.graph import KeySelector, OperatorKind, handlers_of, owner_of_handlers
 from dsv2.graph.per_key import key_callback
 from dsv2.runtime.exchange.collector import CurrentTimestamp, OutputCollector
 from dsv2.runtime.exchange.emitter import Emitter, EndGuard, KeyGuard
+from dsv2.runtime.exchange.gate import GateListener
 from dsv2.runtime.operator.columnar_contexts import ColumnarNonPartitioned, ColumnarPartitioned
 from dsv2.runtime.operator.contexts import (
     DefaultJobInfo,
@@ -128,7 +129,7 @@ class FunctionCalls:
         self._has_ended = environment.has_ended
         self._failed_visit: tuple[BaseException | None, Any] = (None, NO_KEY)
         self._partition = self.partition_kind(operator.keyed, store)
-        owner = f"State of {operator}, defined at {operator.location}, subtask {instance.subtask}"
+        owner = f"State of {instance.place}"
         self._current = self.timestamp_kind() if environment.current is None else environment.current
         clock = EventClock(timing.event_time, self._current)
         self.states = FunctionStates(
@@ -231,6 +232,10 @@ class FunctionCalls:
             )
             self._instance.fail(callback, error)
         return result
+
+    def gate_listener(self, task: GateListener) -> GateListener:
+        """Return what receives the elements of the gates of ``task``."""
+        return task
 
     def in_place(self, call: Callable[P, None]) -> Callable[P, None]:
         """Return a function that calls ``call`` in its place: after the records that have arrived before."""

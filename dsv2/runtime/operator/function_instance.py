@@ -27,6 +27,11 @@ class FunctionInstance:
     function: ProcessFunction
     origin: CurrentPosition | None = None
 
+    @property
+    def place(self) -> str:
+        """The operator and the subtask, for errors."""
+        return f"{self.operator}, defined at {self.operator.location}, subtask {self.subtask}"
+
     def fail(self, callback: str, error: BaseException, record: Any = NO_RECORD, key: Any = NO_KEY) -> NoReturn:
         """Raise the error that the user sees. Call it while handling ``error``, an exception of ``callback``."""
         position = None if self.origin is None or record is NO_RECORD else self.origin.position

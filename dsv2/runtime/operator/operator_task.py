@@ -6,117 +6,101 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
 
 from dsv2.errors import JobError
 from dsv2.model.record_batch import NO_RECORDS, RecordBatch
 from dsv2.runtime.exchange.barrier_rounds import BarrierRounds
-from dsv2.runtime.exchange.control_log import END, START, WATERMARK
+from dsv2.runtime.exchange.control_log import END, START
 from dsv2.runtime.exchange.emitter import Emitter
-from dsv2.runtime.exchange.gate import ExpiryHooks, InputGate, KeyHooks
+from dsv2.runtime.exchange.gate import InputGate
 from dsv2.runtime.exchange.position_tracing import suspended
 from dsv2.runtime.operator.chain import ChainedEmitter
-from dsv2.runtime.operator.function_calls import CallEnvironment, Timing
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.input_activity import InputActivity
 from dsv2.runtime.operator.input_watermarks import InputWatermarks
 from dsv2.runtime.operator.job_context import JobContext
-from dsv2.runtime.operator.key_watermarks import KeyWatermarks
-from dsv2.runtime.operator.new_calls import new_calls
-from dsv2.runtime.operator.time_sender import TimeSender
+from dsv2.runtime.operator.operator_time import OperatorTime
+from dsv2.runtime.operator.output_controls import OutputControls
+from dsv2.runtime.operator.timed_calls import TimedCalls
 from dsv2.runtime.operator.waiting_input import WaitingInput
 from dsv2.runtime.operator.watermark_expiry import WatermarkExpiry
 from dsv2.runtime.report.metrics import DefaultCounter
 from dsv2.runtime.report.subtask_report import new_report
-from dsv2.runtime.state.columns_environment import ColumnsEnvironment
 from dsv2.runtime.state.fields import FunctionFields
-from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
-from dsv2.runtime.state.page_store import PageStore
+from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.row_loader import RowLoader
-from dsv2.runtime.state.timers import TimerService
-from dsv2.runtime.state.undo import UndoableKeyedStore, UndoLog
-from dsv2.spi import AsyncFunction
-from dsv2.watermark import BoolWatermark, LongWatermark, Watermark, WatermarkHandlingStrategy
-from dsv2.watermark.event_time import (
-    EVENT_TIME,
-    IDLE_STATUS,
-    LONG_MAX,
-    PROCESSING_TIME,
-    USE_PROCESSING_TIME,
-    EventTimeOfInputs,
-)
-from dsv2.watermark.handling import is_forwarded
+from dsv2.watermark.event_time import EVENT_TIME, PROCESSING_TIME, USE_PROCESSING_TIME
 from dsv2.watermark.value_text import shown_value
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@dataclass(frozen=True, slots=True)
+class TaskInputs:
+    """The inputs of an operator in one subtask.
+
+    Attributes:
+        gates: The gate of each input.
+        activity: Which inputs are idle or have ended.
+        combined: The generalized watermarks of the inputs.
+        rounds: The barriers.
+        expiry: The values of watermarks that expire.
+        waiting: The first input if it waits for the broadcast side.
+    """
+
+    gates: Sequence[InputGate]
+    activity: InputActivity
+    combined: InputWatermarks
+    rounds: BarrierRounds
+    expiry: WatermarkExpiry
+    waiting: WaitingInput | None
+
+
 class OperatorTask:
-    """Runs one function. Its gates receive frames or the elements of the operator chained upstream."""
+    """Runs one function. Its gates receive frames or the elements of the operator chained upstream.
+
+    Args:
+        instance: The function and its operator.
+        job: Shared by all subtasks of the job.
+        store: The keyed state.
+        calls: The calls of the function.
+        inputs: The inputs.
+        time: Event time.
+        controls: The control elements that the operator sends.
+    """
 
     def __init__(
-        self, instance: FunctionInstance, channels: Sequence[int], outputs: Sequence[Emitter], job: JobContext
+        self,
+        instance: FunctionInstance,
+        job: JobContext,
+        store: PagedKeyedStore,
+        calls: TimedCalls,
+        inputs: TaskInputs,
+        time: OperatorTime,
+        controls: OutputControls,
     ) -> None:
-        """``channels`` is the number of channels of each input."""
-        operator, subtask, function = instance.operator, instance.subtask, instance.function
-        self.operator = operator
-        self._subtask = subtask
+        self.operator = instance.operator
+        self.gates = inputs.gates
+        self._instance = instance
         self._job = job
-        self._origin = instance.origin
-        self._outputs = outputs
-        owner = f"Keyed state of {operator}, defined at {operator.location}, subtask {subtask}"
-        self._owner = owner
-        self._place = f"{operator}, defined at {operator.location}, subtask {subtask}"
-        policy, undo = operator.error_policy, UndoLog()
-        keyed = (job.codec, owner, function.dsv2_remember_keys, self._page_store)
-        undoes = isinstance(function, AsyncFunction) or policy is not None
-        self._store = UndoableKeyedStore(*keyed, undo) if undoes else PagedKeyedStore(*keyed)
-        self._event_time = EventTimeOfInputs(len(channels))
-        self._sender = TimeSender(self._control)
-        event_timers = TimerService(Domain.EVENT_TIME, self._store)
-        processing_timers = TimerService(Domain.PROCESSING_TIME, self._store)
-        timing = Timing(self._event_time, event_timers, processing_timers)
-        self.gates: list[InputGate] = []
-        self._inputs = InputActivity(self.gates, self._event_time, self._sender.forward_status)
-        self._combined = InputWatermarks(
-            operator, job.declarations, self._inputs.inactive, self._control, lambda: job.time.now_ms
-        )
-        columns = ColumnsEnvironment.of(operator, subtask, job, self._page_store, owner, self._event_time)
-        environment = CallEnvironment(
-            instance, outputs, job, self._store, timing, self._emit_watermark, self._inputs.all_ended, columns=columns
-        )
-        self._calls, listener = new_calls(environment, policy, undo, self)
+        self._store = store
+        self._timed = calls
+        self._calls = calls.calls
+        self._elapsed_ns = calls.elapsed_ns
+        self._inputs = inputs
+        self._activity = inputs.activity
+        self._time = time
+        self._controls = controls
         self._processors = self._calls.processors
-        self._fields = FunctionFields(function, operator, job.codec, self._calls.kept_by_name)
+        self._fields = FunctionFields(instance.function, self.operator, job.codec, self._calls.kept_by_name)
         self._watermarks: dict[str, Any] = {}
         self._opened = False
         self._closed = False
         self._settled = True
-        self._elapsed_ns = job.elapsed_ns
-        self._user_ns = 0  # not part of the state, because a repeated task takes another time
         self._records_in = 0
         self._chained_in = DefaultCounter()
-        self._rounds = BarrierRounds(job.declarations, self._place, lambda: job.time.now_ms, self._count)
-        self._keys = KeyWatermarks(
-            instance,
-            job.declarations,
-            self._store,
-            self.gates,
-            self._calls,
-            lambda number, watermark: self._timed(self._calls.key_watermark, number, watermark),
-            self._control,
-            lambda: job.time.now_ms,
-        )
-        expiry = ExpiryHooks(lambda: job.time.now_ms, self._calls.in_place(self._combined.refresh))
-        keys = KeyHooks(self._calls.in_place(self._keys.received), self._keys.changed)
-        self.gates += (
-            InputGate(index, count, job.declarations, listener, expiry, keys, self._rounds)
-            for index, count in enumerate(channels)
-        )
-        self._expiry = WatermarkExpiry(self.gates, self._combined, self._keys)
-        wait = operator.broadcast_wait
-        self._waiting = None if wait is None else WaitingInput(wait, self.gates[0], instance)
 
     @property
     def ended(self) -> bool:
@@ -135,18 +119,18 @@ class OperatorTask:
 
     def control_from_chain(self, kind: int, identifier: str, value: Any) -> None:
         """Process a control element of the operator chained upstream."""
-        with suspended(self._origin):
+        with suspended(self._instance.origin):
             self._processors[0].flush()
             self.gates[0].receive(0, NO_RECORDS, [(0, kind, identifier, value)])
 
     def open(self) -> None:
         """Emit START downstream and call ``open`` of the function. Called once per subtask."""
         self._opened = True
-        self._control(START, "", 0)
-        if self._waiting is not None:
-            self._waiting.begin()
+        self._controls.send(START, "", 0)
+        if self._inputs.waiting is not None:
+            self._inputs.waiting.begin()
         self._calls.init()
-        self._timed(self._calls.open)
+        self._timed.run(self._calls.open)
 
     def close(self) -> None:
         """Call ``close`` of the function once, at the end or after a failure."""
@@ -157,156 +141,94 @@ class OperatorTask:
     def begin_batch(self) -> None:
         """Remove expired state and fire the timers that are due by the wall clock."""
         if not self._closed:
-            self._timed(self._begin_batch)
+            self._timed.run(self._begin_batch)
             if not self._settled and not self._closed:
                 self._settle()
 
     def _begin_batch(self) -> None:
         self._calls.expire()
         self._calls.fire_processing_timers(self._job.time.now_ms)
-        self._follow_clock()
-        self._rounds.on_time()
+        self._time.follow_clock()
+        self._inputs.rounds.on_time()
 
     def complete(self) -> None:
         """Complete the records that are in flight or buffered."""
-        self._timed(self._processors[0].complete)
+        self._timed.run(self._processors[0].complete)
 
     def end_batch(self) -> None:
         """Complete all records, fire timers that were registered in the meantime, and call ``tick``."""
         self.complete()
         self.begin_batch()
         if not self._closed:
-            self._expiry.expire(self._job.time.now_ms)
-            self._timed(self._calls.tick, self._job.time.now_ms)
+            self._inputs.expiry.expire(self._job.time.now_ms)
+            self._timed.run(self._calls.tick, self._job.time.now_ms)
 
     def next_deadline(self) -> int | None:
         """Return when ``begin_batch`` must be called even without input, in ms; None if it need not be."""
         if self._closed:
             return None
-        times = self._calls.next_time_by_clock(), self._expiry.next_deadline(), self._rounds.next_deadline()
+        times = (
+            self._calls.next_time_by_clock(),
+            self._inputs.expiry.next_deadline(),
+            self._inputs.rounds.next_deadline(),
+        )
         return min((time for time in times if time is not None), default=None)
 
     def on_records(self, input_index: int, batch: RecordBatch[Any]) -> None:
         """Process records of one channel of an input, in order."""
         self._records_in += len(batch)
-        before, began = self._user_ns, self._elapsed_ns()
+        before, began = self._timed.user_ns, self._elapsed_ns()
         self._processors[input_index].process(batch)
-        self._user_ns = before + self._elapsed_ns() - began
-
-    def _timed(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call user code, and measure how long it takes. Calls within the call do not count twice."""
-        before, began = self._user_ns, self._elapsed_ns()
-        result = call(*args, **kwargs)
-        self._user_ns = before + self._elapsed_ns() - began
-        return result
+        self._timed.user_ns = before + self._elapsed_ns() - began
 
     def on_watermark(self, input_index: int, identifier: str, value: Any) -> None:
         """Process a combined watermark of an input: call the function and forward the watermark unless it polls it."""
         if identifier == EVENT_TIME:
-            self._on_event_time(input_index, value)
+            if value == PROCESSING_TIME:
+                self._watermarks[USE_PROCESSING_TIME] = True
+            else:
+                self._watermarks[EVENT_TIME] = value
+            self._time.on_watermark(input_index, value)
         else:
             self._on_generalized(input_index, identifier, value)
-        if self._waiting is not None and input_index == 1:
-            self._waiting.on_watermark(identifier, value)
+        if self._inputs.waiting is not None and input_index == 1:
+            self._inputs.waiting.on_watermark(identifier, value)
 
     def _on_generalized(self, input_index: int, identifier: str, value: Any) -> None:
         self._watermarks[identifier] = value
         declaration = self._job.declarations[identifier]
         watermark = declaration.watermark_of(value)
         passes_on = identifier in self.operator.passes_on
-        passes_on = passes_on or self._agrees(input_index, watermark, declaration.default_handling_strategy)
+        passes_on = passes_on or self._timed.forwards(input_index, watermark, declaration.default_handling_strategy)
         if declaration.scope.expires_after_ms is not None:
             self.gates[input_index].note_handled(identifier, passed_on=passes_on)
         if passes_on:
-            self._combined.forward(input_index, declaration, value)
-
-    def _on_event_time(self, input_index: int, time: int) -> None:
-        if time != PROCESSING_TIME:
-            self._watermarks[EVENT_TIME] = time
-            if self._passes_time(input_index, LongWatermark(time, EVENT_TIME)):
-                self._move_event_time(self._event_time.update(input_index, time))
-            return
-        self._watermarks[USE_PROCESSING_TIME] = True
-        if self._passes_time(input_index, BoolWatermark(True, USE_PROCESSING_TIME)):
-            self._move_event_time(self._event_time.update(input_index, time))
-            if self.gates[input_index].idle and input_index not in self._inputs.idle:
-                self.on_status(input_index, True)  # the function has not forwarded this so far
-            self._inputs.report_idle()
+            self._inputs.combined.forward(input_index, declaration, value)
 
     def on_status(self, input_index: int, idle: bool) -> None:
         """Process a status change of an input. The operator is idle when all inputs that have not ended are idle."""
-        self._combined.set_idle(input_index, idle)
-        if self._passes_time(input_index, BoolWatermark(idle, IDLE_STATUS)):
-            self._inputs.set_idle(input_index, idle)
-            moved = self._event_time.set_idle(input_index, idle)
-            if not idle:
-                self._inputs.report_idle()  # first, because receivers ignore the event time of idle channels
-            self._move_event_time(moved)
-            self._inputs.report_idle()
+        self._inputs.combined.set_idle(input_index, idle)
+        self._time.on_status(input_index, idle)
 
     def on_end(self, input_index: int) -> None:
         """Process the end of an input. After the last one, forward the end and close."""
-        self._inputs.end(input_index)
-        self._end_time(input_index)
-        self._timed(self._calls.end, input_index)
-        self._combined.end(input_index)
-        if self._waiting is not None and input_index == 1:
-            self._waiting.on_end()
+        self._activity.end(input_index)
+        self._time.on_end(input_index)
+        self._timed.run(self._calls.end, input_index)
+        self._inputs.combined.end(input_index)
+        if self._inputs.waiting is not None and input_index == 1:
+            self._inputs.waiting.on_end()
         if self._closed:
             return  # the first input had ended as well
-        if self._inputs.all_ended():
-            self._control(END, "", 0)
+        if self._activity.all_ended():
+            self._controls.send(END, "", 0)
             self.close()
         else:
-            self._inputs.report_idle()
+            self._activity.report_idle()
 
     def on_crossing(self, input_index: int, waiting: Mapping[int, str]) -> NoReturn:
         """Raise ``JobError``: aligned watermarks cross, so that no reading order can align them."""
-        self._rounds.fail_crossing(input_index, waiting)
-
-    def _passes_time(self, input_index: int, watermark: Watermark) -> bool:
-        """Return whether an event time or idle status takes effect. Functions with event time cannot poll it."""
-        if self._calls.has_event_time or watermark.identifier not in self._job.declarations:
-            return True
-        return self._agrees(input_index, watermark, WatermarkHandlingStrategy.FORWARD)
-
-    def _move_event_time(self, time: int | None) -> None:
-        if time is None:
-            return
-        # Event time is forwarded after the records that it triggers. (Flink forwards it first, so that results of one
-        # window are late in the next.)
-        if time == PROCESSING_TIME:
-            self._follow_clock()
-        elif self._calls.has_event_time:
-            self._timed(self._fire_event_time, time)
-        if not self._inputs.all_ended():  # END implies it
-            self._sender.send(time)
-
-    def _fire_event_time(self, time: int) -> None:
-        self._calls.fire_event_timers(time)
-        self._calls.event_time_watermark(time)
-
-    def _follow_clock(self) -> None:
-        if not self._event_time.uses_processing_time:
-            return
-        moved = self._event_time.follow_clock(self._job.time.now_ms)
-        if self._calls.has_event_time:
-            self._calls.fire_event_timers(self._event_time.current)  # including those registered since it advanced
-            if moved is not None:
-                self._calls.event_time_watermark(moved)
-
-    def _end_time(self, input_index: int) -> None:
-        if self._inputs.all_ended():
-            self._calls.expire()  # the end of the input expires nothing more
-        if self._passes_time(input_index, LongWatermark(LONG_MAX, EVENT_TIME)):
-            self._move_event_time(self._event_time.end(input_index))
-        if self._inputs.all_ended():
-            self._timed(self._fire_last_timers)
-
-    def _fire_last_timers(self) -> None:
-        self._calls.fire_processing_timers(LONG_MAX, last=True)
-        if self._calls.has_event_time:
-            self._calls.fire_event_timers(LONG_MAX)  # those registered since event time ended
+        self._inputs.rounds.fail_crossing(input_index, waiting)
 
     def records_received(self) -> int:
         """Number of records received so far from all inputs."""
@@ -330,9 +252,9 @@ class OperatorTask:
         columns = self._calls.columns
         return new_report(
             self.operator.uid,
-            self._subtask,
+            self._instance.subtask,
             records_in=self.records_received(),
-            outputs=[output.records_sent for output in self._outputs],
+            outputs=self._controls.records_sent(),
             watermarks={identifier: shown_value(value) for identifier, value in self._watermarks.items()},
             counters={name: counter.count for name, counter in self._calls.metrics.counters.items()},
             gauges={
@@ -343,8 +265,8 @@ class OperatorTask:
             records_held=self.records_held,
             keys=self._store.values_held if columns is None else columns.count,
             timers=self._store.timers if columns is None else columns.timers,
-            event_time=self._event_time.reached,
-            user_ns=self._user_ns,
+            event_time=self._time.reached,
+            user_ns=self._timed.user_ns,
             ended=self._closed,
             inputs=[gate.report() for gate in self.gates],
         )
@@ -356,7 +278,7 @@ class OperatorTask:
 
     def reset_times(self) -> None:
         """Begin to measure times again. Called between two micro-batches."""
-        self._user_ns = 0
+        self._timed.user_ns = 0
 
     def owned_objects(self) -> list[object]:
         """Return objects that are on the stack when the operator runs, and not when others do."""
@@ -374,7 +296,7 @@ class OperatorTask:
         """
         if self._closed:
             raise JobError(
-                f"{self._place} has ended, so it cannot process its dead letters again. Withdraw the request: "
+                f"{self._instance.place} has ended, so it cannot process its dead letters again. Withdraw the request: "
                 f"dsv2 dead-letters replay --withdraw."
             )
         if self.gates[input_index].blocked:
@@ -403,10 +325,8 @@ class OperatorTask:
             "subtask_state": self._calls.states.snapshot(),
             "gates": [gate.snapshot() for gate in self.gates],
             "watermarks": self._watermarks,
-            "across_inputs": self._combined.snapshot(),
-            "event_time": self._event_time.snapshot(),
-            "sent_time": self._sender.snapshot(),
-            "inputs": self._inputs.snapshot(),
+            "across_inputs": self._inputs.combined.snapshot(),
+            **self._time.snapshot(),
             "lifecycle": (self._opened, self._closed),
             "records_in": self.records_received(),
             "counters": {name: counter.count for name, counter in self._calls.metrics.counters.items()},
@@ -426,25 +346,23 @@ class OperatorTask:
             loader: RowLoader = self._calls.columns.loader()
             return loader
         states = {declaration.name for declaration in self.operator.function.uses_states()}
-        return RowLoader(self._store, states, self._job.codec, self._owner)
+        return RowLoader(self._store, states, self._job.codec, f"Keyed state of {self._instance.place}")
 
     def restore_parts(self, state: Mapping[str, Any]) -> None:
         """Restore everything in a ``snapshot`` but the keyed store."""
         for name, count in state["counters"].items():
             self._calls.metrics.counters[name] = DefaultCounter(name, count)
         self._calls.metrics.restore(state.get("metrics", {}))
-        self._event_time.restore(state["event_time"])
-        self._sender.restore(state["sent_time"])
+        self._time.restore(state)
         self._calls.init()
         self._calls.attributed("__setstate__", self._fields.restore, state["fields"])
         self._calls.states.restore(state["subtask_state"])
         for gate, gate_state in zip(self.gates, state["gates"], strict=True):
             gate.restore(gate_state)
-        if self._waiting is not None:
-            self._waiting.continue_restored()
+        if self._inputs.waiting is not None:
+            self._inputs.waiting.continue_restored()
         self._watermarks = state["watermarks"]
-        self._combined.restore(state["across_inputs"])
-        self._inputs.restore(state["inputs"])
+        self._inputs.combined.restore(state["across_inputs"])
         self._opened, self._closed = state["lifecycle"]
         self._records_in = state["records_in"]
         self._settled = False
@@ -456,37 +374,18 @@ class OperatorTask:
     def _settle(self) -> None:
         """Report what has become true since the snapshot, because the parallelism has changed."""
         self._settled = True
-        if self._waiting is None and self.gates[0].blocked:
+        if self._inputs.waiting is None and self.gates[0].blocked:
             self.gates[0].unblock()  # the program no longer waits
         for index, gate in enumerate(self.gates):
             gate.settle()
-            if gate.ended and index not in self._inputs.ended:
+            if gate.ended and index not in self._activity.ended:
                 self.on_end(index)
         if not self._closed:
-            self._inputs.report_idle()
+            self._activity.report_idle()
 
     def announce(self, control: Callable[[int, str, Any], None]) -> None:
         """Send a new consumer what earlier ones have received before it existed: event time, idleness, the end."""
         control(START, "", 0)
-        self._sender.announce(control)
+        self._controls.event_time.announce(control)
         if self._closed:
             control(END, "", 0)
-
-    def _page_store(self, name: str, owner: str) -> PageStore:
-        return self._job.page_stores(f"{self.operator.uid}/{name}", owner)  # each operator of the chain has its own
-
-    def _count(self, counter: str, amount: int) -> None:
-        self._calls.metrics.counter(counter).inc(amount)
-
-    def _agrees(self, input_index: int, watermark: Watermark, strategy: WatermarkHandlingStrategy) -> bool:
-        return is_forwarded(self._timed(self._calls.watermark, input_index, watermark), strategy)
-
-    def _emit_watermark(self, identifier: str, value: Any, output: int | None) -> None:
-        if output is None:
-            self._sender.emit(identifier, value, self._job.time.now_ms)
-        else:
-            self._outputs[output].control(WATERMARK, identifier, value)
-
-    def _control(self, kind: int, identifier: str, value: Any) -> None:
-        for output in self._outputs:
-            output.control(kind, identifier, value)

@@ -27,6 +27,7 @@ from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.operator_task import OperatorTask
 from dsv2.runtime.operator.subtask_restore import Announcement, SubtaskRestore, Succession
+from dsv2.runtime.operator.task_builder import build_task
 from dsv2.runtime.serde.codec import BlobKind
 from dsv2.runtime.serde.least_size import least_size
 
@@ -219,7 +220,7 @@ class Subtask:
             for edge in self._plan.edges_into[operator.id]
         ]
         instance = FunctionInstance(operator, self._index, self._functions[operator.id], self._origin)
-        task = OperatorTask(instance, channels, outputs, self._job)
+        task = build_task(instance, channels, outputs, self._job)
         self._tasks.append(task)
         return task
 

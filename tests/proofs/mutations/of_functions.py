@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dsv2.runtime.operator import operator_task
+from dsv2.runtime.operator import timed_calls
 from dsv2.runtime.operator.operator_task import OperatorTask
+from dsv2.runtime.operator.output_controls import OutputControls
 from tests.proofs.mutations.mutation import Mutation, nothing
 
 __all__ = ("FUNCTIONS",)
@@ -20,12 +21,19 @@ def _forward_always(original: Any) -> Any:
 
 
 def _without_repetition(original: Any) -> Any:
-    def emit(self: Any, identifier: str, value: Any, output: int | None) -> None:
-        if self._watermarks.get(identifier) != value:
-            self._watermarks[identifier] = value
-            original(self, identifier, value, output)
+    def create(self: Any, *parts: Any) -> None:
+        original(self, *parts)
+        sender = self._controls.event_time
+        send = sender.emit
 
-    return emit
+        def emit(identifier: str, value: Any, now_ms: int) -> None:
+            if self._watermarks.get(identifier) != value:
+                self._watermarks[identifier] = value
+                send(identifier, value, now_ms)
+
+        sender.emit = emit
+
+    return create
 
 
 def _as_addressed(original: Any) -> Any:
@@ -38,14 +46,14 @@ def _as_addressed(original: Any) -> Any:
 
 FUNCTIONS = [
     Mutation("a watermark that the function takes over is forwarded",
-     "functions, two operators, 2 subtasks, takes over 1, MIN (wait for none)", "cut", operator_task, "is_forwarded",
+     "functions, two operators, 2 subtasks, takes over 1, MIN (wait for none)", "cut", timed_calls, "is_forwarded",
      _forward_always),
     Mutation("a watermark that the function emits is lost",
      "functions, two operators, 2 subtasks, emits around records, MIN (wait for none) and MIN (wait for none)",
-     "progress", OperatorTask, "_emit_watermark", nothing),
+     "progress", OutputControls, "emit_watermark", nothing),
     Mutation("an aligned watermark that the function emits again is lost",
      "functions, two operators, 2 subtasks, emits behind records, MIN (wait for none) and MIN (aligned)", "blocked",
-     OperatorTask, "_emit_watermark", _without_repetition),
+     OperatorTask, "__init__", _without_repetition),
     Mutation("an operator acts on a watermark that is addressed to others",
      "functions, two operators, 2 subtasks, addressed to the second, MIN (wait for all)", "progress", OperatorTask,
      "_on_generalized", _as_addressed),
