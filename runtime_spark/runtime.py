@@ -32,6 +32,7 @@ from dsv2.jobs.progress_log import ProgressLog
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.plan_view.runtime_view import RuntimeView
 from dsv2.runtime.report.job_listeners import JobListeners
+from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import SinkRunInfo
 from dsv2.sources import DataFrameSource
@@ -43,9 +44,12 @@ from runtime_spark.frames.layout import REPORT_SLOT, Layout, StateLayout
 from runtime_spark.frames.rows import COLUMNS, ROW_SCHEMA
 from runtime_spark.frames.session import settings, starting
 from runtime_spark.frames.state_key import StateKey
+from runtime_spark.frames.state_limit import StateSizes
 from runtime_spark.frames.worker import RestoredProgram, pack_job, pack_part
 from runtime_spark.frames.worker_logging import check_logging
 from runtime_spark.job.batch_job import BatchJob
+from runtime_spark.job.micro_batch_writer import MicroBatchWriter
+from runtime_spark.job.progress_thread import ProgressThread
 from runtime_spark.job.query import StreamingJob
 from runtime_spark.job.runtime_view import runtime_view
 from runtime_spark.platform.connect import check_runs_on
@@ -293,18 +297,19 @@ class SparkRuntime:
         with usable(f"The checkpoint_location {location}"):
             lease, run = checkpoint.begin(source_streams(plan, restores=restoration is not None))
         sinks = compiled.sink_writer(self._spark, plan, checkpoint.job_id, run, self._clock)
+        log = ProgressLog(root, checkpoint.next_batch, configuration_of(plan, options, self._own_configuration()))
+        job_reports = JobReports(
+            plan, checkpoint.ended_sources(), log.before, is_new=checkpoint.next_batch == 0, in_portions=True
+        )
+        view = runtime_view(plan, compiled.layout)
         job = StreamingJob(
             self._spark,
             plan,
-            compiled.layout,
-            sinks,
-            archive,
-            SplitFiles(plan, reports),
-            checkpoint,
-            lease,
+            MicroBatchWriter(sinks, archive, SplitFiles(plan, reports), checkpoint, lease),
+            job_reports,
+            StateSizes(plan, compiled.layout),
+            ProgressThread(plan, job_reports, log, JobListeners(options.listeners), view),
             self._clock,
-            JobListeners(options.listeners),
-            ProgressLog(root, checkpoint.next_batch, configuration_of(plan, options, self._own_configuration())),
             only_available=trigger.interval_ms is None,
             state_key=self._state_key,
         )

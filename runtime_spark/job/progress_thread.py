@@ -50,41 +50,37 @@ class ProgressThread(threading.Thread):
     """A thread that calls the listeners of a job and writes its progress, so that this does not delay the job."""
 
     def __init__(
-        self,
-        job: JobHandle,
-        plan: Plan,
-        query: QueryView,
-        reports: JobReports,
-        log: ProgressLog,
-        listeners: JobListeners,
-        started_at_ms: int,
-        runtime: RuntimeView,
+        self, plan: Plan, reports: JobReports, log: ProgressLog, listeners: JobListeners, runtime: RuntimeView
     ) -> None:
         """Create the thread.
 
         Args:
-            job: The job.
-            plan: Its plan.
-            query: Its query.
+            plan: The plan of the job.
             reports: Combines what its subtasks report.
             log: Stores its progress.
             listeners: Receive its progress.
-            started_at_ms: When it started, in ms since the epoch.
             runtime: How it runs, for the stored explanation of the plan.
         """
         super().__init__(name=f"dsv2-progress-{plan.job_name}", daemon=True)
-        self._job = job
+        self._job: JobHandle
+        self._query: QueryView
+        self._started_at_ms = 0
         self._plan = plan
-        self._query = query
         self._reports = reports
         self._log = log
         self._listeners = listeners
-        self._started_at_ms = started_at_ms
         self._runtime = runtime
         self._levels = max(plan.depths.values(), default=0)
         self._changed = threading.Condition()
         self._written: deque[WrittenBatch] = deque(maxlen=_WAITING)
         self._ending = False
+
+    def begin(self, job: JobHandle, query: QueryView, started_at_ms: int) -> None:
+        """Start the thread, for a job that started at ``started_at_ms`` since the epoch."""
+        self._job = job
+        self._query = query
+        self._started_at_ms = started_at_ms
+        self.start()
 
     def add(self, batch: WrittenBatch) -> None:
         """Called when a micro-batch has been written. Spark commits it next."""

@@ -18,29 +18,20 @@ from dsv2.checks.arguments import as_seconds
 from dsv2.errors import CorruptDataError, Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
 from dsv2.jobs.progress import JobProgress
-from dsv2.jobs.progress_log import ProgressLog
 from dsv2.jobs.unfinished import asked
 from dsv2.runtime.report.base_job import BaseJob
-from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.job_waiting import Waiting
 from dsv2.runtime.report.remedies import with_remedies
 from dsv2.sources import BaseSource, IndexedSource
 from dsv2.views.notebook import NotebookHandle
-from runtime_spark.checkpoint.lease import Lease
-from runtime_spark.checkpoint.source_reports import ReportArchive
 from runtime_spark.frames.failures import job_failure
-from runtime_spark.frames.layout import Layout
 from runtime_spark.frames.state_key import StateKey
 from runtime_spark.frames.state_limit import StateSizes
+from runtime_spark.job.micro_batch_writer import MicroBatchWriter
 from runtime_spark.job.progress_thread import ProgressThread, QueryView, WrittenBatch
-from runtime_spark.job.runtime_view import runtime_view
 from runtime_spark.job.task_times import SparkTimes, spark_times, task_times, what_runs
 from runtime_spark.savepoint.create import check_unused_path, take_savepoint
-from runtime_spark.sink.publisher import Publisher
-from runtime_spark.sink.sinks import SinkWriter
-from runtime_spark.source.split_feed import SplitFiles
-from runtime_spark.start.checkpoint import Checkpoint
 
 _TO_NAME_THE_RECORD = "Start the job again: it repeats the micro-batch, and the error names the position of the record."
 _POLL_SECONDS = 0.002
@@ -56,76 +47,65 @@ class _StopRequestedError(Exception):
 
 
 class StreamingJob(BaseJob, NotebookHandle):
-    """``JobHandle`` of a streaming query. ``query`` is Spark's own handle."""
+    """``JobHandle`` of a streaming query. ``query`` is Spark's own handle.
+
+    Args:
+        spark: The session.
+        plan: The plan.
+        writer: Writes the micro-batches.
+        reports: Combines what the subtasks report.
+        sizes: Checks the size of the state.
+        progress: Passes the progress on.
+        clock: The wall clock.
+        only_available: The job ends when it has read the input that was available at its start.
+        state_key: Signs the state. None: it is not signed.
+    """
 
     def __init__(
         self,
         spark: SparkSession,
         plan: Plan,
-        layout: Layout,
-        writer: SinkWriter,
-        archive: ReportArchive,
-        splits: SplitFiles,
-        checkpoint: Checkpoint,
-        lease: Lease,
+        writer: MicroBatchWriter,
+        reports: JobReports,
+        sizes: StateSizes,
+        progress: ProgressThread,
         clock: Clock,
-        listeners: JobListeners,
-        log: ProgressLog,
         *,
         only_available: bool,
-        state_key: StateKey | None = None,
+        state_key: StateKey | None,
     ) -> None:
-        """Create the handle.
-
-        ``log``: Stores the progress.
-        ``only_available``: The job ends when it has read the input that was available at its start.
-        ``state_key``: Signs the state. None (default): it is not signed.
-        """
         super().__init__(plan, clock)
-        self._state_key = state_key
         self.query: StreamingQuery
         self._spark = spark
-        self._only_available = only_available
         self._writer = writer
-        self._archive = archive
-        self._splits = splits
-        self._checkpoint = checkpoint
-        self._lease = lease
-        is_new = checkpoint.next_batch == 0
-        self._reports = JobReports(plan, checkpoint.ended_sources(), log.before, is_new=is_new, in_portions=True)
-        self._state_sizes = StateSizes(plan, layout)
+        self._checkpoint = writer.checkpoint
+        self._reports = reports
+        self._state_sizes = sizes
+        self._progress_thread = progress
+        self._only_available = only_available
+        self._state_key = state_key
         self._refuse_batches = False
         self._refused = False
         self._cancelled = False
         self._first_batch: int | None = None
-        self._last_written: int | None = None
         self._settling = threading.Lock()
         self._settled = False
         self._started = threading.Event()
-        self._publisher = Publisher(
-            writer.files, checkpoint.is_committed, self._is_over, lambda: self._found_failure() is None
-        )
-        query = QueryView(self._is_over, self._spark_times, self._settle)
-        self._progress_thread = ProgressThread(
-            self, plan, query, self._reports, log, listeners, self._began, runtime_view(plan, layout)
-        )
 
     def start(self, start_query: Callable[[], StreamingQuery]) -> None:
         """Start the query, which may call ``write_batch`` immediately. Releases the lease if it does not start."""
         try:
-            for sink in self._writer.files:
-                sink.begin(self._checkpoint.next_batch)
+            self._writer.begin()
             self.query = start_query()
         except BaseException as error:
-            self._lease.release()
+            self._writer.release()
             if isinstance(error, Exception):
-                raise job_failure(error, self._plan.job_name, self._writer.tasks) from error
+                raise job_failure(error, self._plan.job_name, self._writer.sinks.tasks) from error
             raise
-        self._lease.keep(self._is_over)
+        self._writer.keep(self._is_over, lambda: self._found_failure() is None)
         self._started.set()
-        if self._writer.files:
-            self._publisher.start()
-        self._progress_thread.start()
+        query = QueryView(self._is_over, self._spark_times, self._settle)
+        self._progress_thread.begin(self, query, self._began)
         if self._only_available:
             self._keeper.start()
         elif self._checkpoint.is_complete:
@@ -139,21 +119,12 @@ class StreamingJob(BaseJob, NotebookHandle):
             self._first_batch = batch_id
         self._started.wait()  # the query may begin before start_query returns it
         try:
-            self._lease.check()
-            self._checkpoint.check_owned()
-            self._publisher.await_published()
-            self._last_written = batch_id
-            written = self._writer.write(frames, self._checkpoint.first_batch + batch_id)
-            of_readers = [report for report in written if "source" in report]
-            self._archive.add(batch_id, of_readers)
-            self._splits.note(of_readers)
-            self._checkpoint.add(batch_id, written)
-            self._publisher.prepared(batch_id)
+            reports = self._writer.write(frames, batch_id)
         except Exception as error:
             if not self._cancelled:
                 self._failure = self._with_remedies(self._failure_of(error), batch_id)
             raise
-        self._note(batch_id, [report for report in written if "uid" in report])
+        self._note(batch_id, reports)
         if self._reports.all_ended() or (self._only_available and self._is_exhausted()):
             self._end_soon()
 
@@ -161,7 +132,7 @@ class StreamingJob(BaseJob, NotebookHandle):
         written_at = SystemClock().now_ms()  # as the clocks of the workers
         tasks = task_times(self._plan, reports, written_at)
         reported = self._reports.add(self._checkpoint.first_batch + batch_id, reports, self._clock.now_ms())
-        self._reports.note_splits(self._splits.read())
+        self._reports.note_splits(self._writer.splits.read())
         self._progress_thread.add(WrittenBatch(batch_id, reported, tasks, written_at))
         self._state_sizes.note(reports)
 
@@ -216,7 +187,7 @@ class StreamingJob(BaseJob, NotebookHandle):
     @property
     def progress(self) -> JobProgress:
         """The progress as of the last micro-batch. Splits: as of the last time that their source was asked."""
-        self._reports.note_splits(self._splits.read())
+        self._reports.note_splits(self._writer.splits.read())
         return self._reports.progress()
 
     def _end_outputs(self) -> None:
@@ -236,14 +207,12 @@ class StreamingJob(BaseJob, NotebookHandle):
             self._settled = True
             self._ended = self._clock.now_ms()
             try:
-                self._publisher.end()
+                self._writer.publish()
             except Exception as error:
                 self._failure = self._failure or self._failure_of(error)
             if self._is_over():
-                with contextlib.suppress(Exception):  # without the note, sinks are assumed to have written a part
-                    self._lease.check()
-                    self._checkpoint.note_unwritten(self._last_written)
-            self._lease.release()
+                self._writer.note_unwritten()
+            self._writer.release()
 
     def _ends_within(self, seconds: float | None) -> bool:
         try:
@@ -319,7 +288,7 @@ class StreamingJob(BaseJob, NotebookHandle):
         return not stopping.is_alive()
 
     def _what_runs(self) -> str:
-        return what_runs(self._writer, self._spark, self.query.status["message"])
+        return what_runs(self._writer.sinks, self._spark, self.query.status["message"])
 
     def _stop_query(self) -> None:
         with contextlib.suppress(Exception):  # await_termination reports a failure of the query
@@ -339,9 +308,9 @@ class StreamingJob(BaseJob, NotebookHandle):
 
     def _failure_of(self, error: BaseException) -> Dsv2Error:
         def failed() -> list[int]:
-            return self._writer.tasks.failed(self._spark, str(self.query.runId))
+            return self._writer.sinks.tasks.failed(self._spark, str(self.query.runId))
 
-        failure = job_failure(error, self._plan.job_name, self._writer.tasks, failed)
+        failure = job_failure(error, self._plan.job_name, self._writer.sinks.tasks, failed)
         restored = self._checkpoint.restored_savepoint
         if isinstance(failure, CorruptDataError) and restored is not None and restored not in str(failure):
             return CorruptDataError(f"The savepoint {restored}: {failure}")

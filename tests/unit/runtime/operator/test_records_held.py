@@ -9,19 +9,18 @@ from unittest.mock import Mock
 import pytest
 
 from dsv2 import ExecutionEnvironment, JobError, JobStatus, Trigger
-from dsv2.base.clock import SystemClock
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
-from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.subtask_report import new_report
 from dsv2.sinks import CollectSink
 from dsv2.sources import BaseSource, RoundRobinSplitAssigner
 from dsv2.testing import Stop, TestSource
 from dsv2.watermark import WatermarkDeclaration, new_builder
-from runtime_spark.frames.layout import Layout
+from runtime_spark.job.micro_batch_writer import MicroBatchWriter
 from runtime_spark.job.query import StreamingJob
 from tests.spans import Spans
 from tests.support import local_environment
+from tests.unit.runtime_spark.job.test_handles_without_spark import streaming_job
 
 ROUND = new_builder("round").type_bool().combine_wait_for_all_channels(True).aligned().build()
 
@@ -66,15 +65,9 @@ class Query:
 
 
 def ended(plan: Plan, held: int) -> StreamingJob:
-    layout, nothing = Layout.of(plan), Mock()
-    nothing.files = []
-    nothing.next_batch, nothing.first_batch = 0, 0
-    nothing.before = None
-    none = JobListeners(())
-    clock = SystemClock()
-    job = StreamingJob(
-        *(nothing, plan, layout, nothing, nothing, nothing, nothing, nothing, clock, none, nothing), only_available=True
-    )
+    nothing = Mock(files=[], next_batch=0, first_batch=0)
+    writer = MicroBatchWriter(nothing, nothing, nothing, nothing, nothing)
+    job = streaming_job(plan, writer, only_available=True)
     job.start(Query)  # type: ignore[arg-type]
     job._reports.add(0, [new_report("all", 0, records_in=1, outputs=[1], records_held=held, ended=not held)], 0)
     return job

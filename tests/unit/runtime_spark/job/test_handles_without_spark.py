@@ -17,9 +17,13 @@ from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.runtime.report import base_job
 from dsv2.runtime.report.job_listeners import JobListeners
+from dsv2.runtime.report.job_reports import JobReports
 from dsv2.sinks import CollectSink
 from runtime_spark.frames.layout import Layout
+from runtime_spark.frames.state_limit import StateSizes
 from runtime_spark.job.batch_job import BatchJob
+from runtime_spark.job.micro_batch_writer import MicroBatchWriter
+from runtime_spark.job.progress_thread import ProgressThread
 from runtime_spark.job.query import StreamingJob
 from tests.support import local_environment
 
@@ -60,6 +64,22 @@ class Query:
         raise ConnectionError("not now")
 
 
+def streaming_job(plan: Plan, writer: MicroBatchWriter, *, only_available: bool) -> StreamingJob:
+    """A job without a session. Its progress goes nowhere."""
+    layout, reports = Layout.of(plan), JobReports(plan, in_portions=True)
+    return StreamingJob(
+        Mock(),
+        plan,
+        writer,
+        reports,
+        StateSizes(plan, layout),
+        ProgressThread(plan, reports, Mock(), JobListeners(()), Mock()),
+        SystemClock(),
+        only_available=only_available,
+        state_key=None,
+    )
+
+
 class Job:
     """A job over ``query``, and the replacements of its parts."""
 
@@ -69,20 +89,8 @@ class Job:
         self.checkpoint.traced_batch, self.checkpoint.first_batch = None, 0
         self.checkpoint.next_batch = 0
         plan = plan_in(RuntimeExecutionMode.STREAMING)
-        self.handle = StreamingJob(
-            Mock(),
-            plan,
-            Layout.of(plan),
-            self.writer,
-            Mock(),
-            Mock(),
-            self.checkpoint,
-            self.lease,
-            SystemClock(),
-            JobListeners(()),
-            Mock(before=None),
-            only_available=False,
-        )
+        writer = MicroBatchWriter(self.writer, Mock(), Mock(), self.checkpoint, self.lease)
+        self.handle = streaming_job(plan, writer, only_available=False)
         self.checkpoint.is_complete = False
         self.query = query
 
@@ -126,7 +134,7 @@ def test_query_that_was_told_to_end_has_not_failed() -> None:
 
 def test_file_sink_that_fails_at_the_end_fails_the_job() -> None:
     job = Job(Query())
-    job.handle._publisher.end = Mock(side_effect=OSError("cannot publish"))  # type: ignore[method-assign]
+    job.handle._writer.publish = Mock(side_effect=OSError("cannot publish"))  # type: ignore[method-assign]
     handle = job.start()
     with pytest.raises(JobError, match="cannot publish"):
         handle.await_termination()

@@ -134,8 +134,8 @@ class Running:
         job: Any = None
         log, listeners = ProgressLog(LocalFolder(folder), 0), JobListeners([recorder])
         view = RuntimeView("Spark", one_process=False)
-        self.thread = ProgressThread(job, self.plan, self.query.view, self.reports, log, listeners, 5, view)
-        self.thread.start()
+        self.thread = ProgressThread(self.plan, self.reports, log, listeners, view)
+        self.thread.begin(job, self.query.view, 5)
 
     def write(self, number: int, batch_id: int) -> None:
         reported = self.reports.add(batch_id, [new_report("in", 0, outputs=[10])], 0)
