@@ -38,19 +38,6 @@ def changes(before: Any, now: Any) -> list[str]:
     return [change.replace(f"{before.__module__}.", "") for change in class_changes(old, new, str)]
 
 
-def test_classes_within_the_type_are_described() -> None:
-    described = classes_of([dict[str, list[Inner | None]]])
-    assert described == {
-        f"{__name__}.Inner": {
-            "fields": {
-                "number": {"type": ["builtins.int"], "has_default": False},
-                "label": {"type": ["builtins.str"], "has_default": True},
-            }
-        }
-    }
-    assert classes_of([int, list[str], Any]) == {}
-
-
 def test_unresolvable_annotations_are_compared_as_text() -> None:
     assert changes(Held, Held) == []
     described = classes_of([Held])[f"{__name__}.Held"]["fields"]

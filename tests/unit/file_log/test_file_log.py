@@ -8,15 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
-from dsv2.base.folders import Folder, LocalFolder
+from dsv2.base.folders import Folder
 from dsv2.errors import ConfigurationError, CorruptDataError, JobError
 from dsv2.file_log import LogState, Merged, MergeGroup, Rolling, SinkFolder, parts_between, read_log
 from dsv2.file_log.cleaning import clean
-from dsv2.file_log.names import DATA, LOG, PENDING, REPLACING, is_hidden, partition_folder
+from dsv2.file_log.names import DATA, LOG, REPLACING, is_hidden, partition_folder
 from dsv2.testing import ManualClock
 
 BATCHES = 5
@@ -210,21 +209,6 @@ def operations(rolling: Rolling | None) -> int:
 
 
 ROLLINGS = pytest.mark.parametrize("rolling", [NO_ROLLING, BY_SIZE, BY_TIME], ids=["no rolling", "size", "time"])
-
-
-@ROLLINGS
-def test_crash_at_every_operation(rolling: Rolling | None) -> None:
-    total = operations(rolling)
-    assert total > 50
-    for crash_at in range(total):
-        job = Job(rolling)
-        follower = Follower(job)
-        assert not job.run(crash_at, follower.read)
-        follower.read()
-        assert job.run(None, follower.read)
-        follower.read()
-        assert listed(job) == follower.seen == EVERYTHING
-        assert not {PENDING, REPLACING} & job.files.keys()
 
 
 @pytest.mark.parametrize("rolling", [NO_ROLLING, BY_TIME], ids=["no rolling", "time"])
@@ -425,14 +409,3 @@ def test_missing_and_damaged_files_are_named() -> None:
     folder.files[damaged] = folder.files[damaged].replace(b"true", b"false")
     with pytest.raises(CorruptDataError, match=f"{damaged} is damaged: its crc32"):
         read_log(folder)
-
-
-def test_local_folder_creates_and_moves_files(tmp_path: Path) -> None:
-    folder = LocalFolder(str(tmp_path))
-    assert folder.create("log/1", b"first")
-    assert not folder.create("log/1", b"second")
-    assert folder.tree("") == {"log/1": 5}
-    assert folder.move("log/1", "day=a/new")
-    assert not folder.move("log/1", "day=a/new")
-    assert folder.read("day=a/new") == b"first"
-    assert folder.tree("") == {"day=a/new": 5}

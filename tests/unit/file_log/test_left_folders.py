@@ -244,24 +244,6 @@ def test_published_files_that_are_to_be_merged_stay(tmp_path: Path, rolling: boo
     assert sorted(visible(tmp_path)) == [4, 5]
 
 
-@pytest.mark.parametrize("rolling", [False, True])
-def test_committed_micro_batch_is_published(tmp_path: Path, rolling: bool) -> None:
-    crashed(tmp_path, 5, rolling=rolling)
-    complete([("out", f"file:{tmp_path}")], 6)
-    assert sorted(visible(tmp_path)) == [4, 5]
-    assert log(tmp_path).is_closed
-    before = log(tmp_path).version
-    complete([("out", f"file:{tmp_path}")], 7)
-    assert log(tmp_path).version == before  # what is complete is left alone
-
-
-def test_micro_batch_that_is_not_committed_does_not_appear_later(tmp_path: Path) -> None:
-    crashed(tmp_path, 5)
-    complete([("out", f"file:{tmp_path}")], 5)  # another sink gets micro-batch 5
-    complete([("out", f"file:{tmp_path}")], 9)
-    assert visible(tmp_path) == [4]
-
-
 def test_folders_of_others_stay_as_they_are(tmp_path: Path) -> None:
     for owner in (OutputOwner("other", "checkpoint"), OutputOwner("job", "that began with a savepoint")):
         path = tmp_path / owner.checkpoint_id

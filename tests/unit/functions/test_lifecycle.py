@@ -10,7 +10,7 @@ import pytest
 from dsv2.errors import UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
-from tests.support import ENDED, STARTED, Driver, broadcast_side, driven, local_environment, one_input, unpacked
+from tests.support import ENDED, STARTED, Driver, driven, local_environment, one_input, unpacked
 
 
 def fails(*args: Any) -> None:
@@ -103,27 +103,6 @@ def test_restarted_subtask_is_not_opened_again() -> None:
     driver.restart()
     assert driver.subtask.ended
     assert log.count("close f") == 1
-
-
-def test_broadcast_records_have_no_collector_and_no_key() -> None:
-    log: list[Any] = []
-    function = broadcast_side(
-        process_record_from_non_broadcast_input=lambda record, output, ctx: output.collect(("main", record)),
-        process_record_from_broadcast_input=lambda record, ctx: emits_side(record, ctx),
-        end_non_broadcast_input=lambda ctx: log.append("end main"),
-        end_broadcast_input=lambda ctx: log.append("end side"),
-    )
-
-    def emits_side(record: Any, ctx: Any) -> None:
-        log.append(hasattr(ctx.state_manager, "current_key"))
-        ctx.apply_to_all_partitions(lambda output, ctx: output.collect(("side", record)))
-
-    driver = driven(lambda numbers: numbers.connect_and_process(numbers.broadcast(), function).with_uid("f"))
-    driver.send(1, channel=0)
-    driver.send(2, ENDED, channel=1)
-    driver.send(3, ENDED, channel=0)
-    assert log == [False, "end side", "end main"]
-    assert driver.sent_to("out") == [("main", 1), ("side", 2), ("main", 3), ENDED]
 
 
 def test_failing_gauge_is_named() -> None:

@@ -164,13 +164,6 @@ def test_watermark_of_every_channel_is_awaited() -> None:
     assert harness.progress.records_held == 0
 
 
-def test_watermark_of_the_main_side_does_not_end_the_wait() -> None:
-    harness = new_harness(WaitForBroadcast(VERSION))
-    harness.non_broadcast_input.push_watermark(VERSION.new_watermark(1))
-    harness.non_broadcast_input.push(2)
-    assert harness.output.elements == []
-
-
 def test_too_many_records_fail_with_a_report() -> None:
     harness = new_harness(WaitForBroadcast(VERSION, max_records=3))
     harness.non_broadcast_input.push(1, 2)

@@ -104,17 +104,6 @@ def test_small_batches_share_a_frame() -> None:
     assert elements([frame]) == [watermark(1), *columns(50), watermark(2)]
 
 
-def test_watermark_closes_the_frame() -> None:
-    """Frames are received in turns: the part after a watermark lets the other channels go first."""
-    writer = ChannelWriter(0, 0, 0)
-    for value in range(3):
-        writer.extend(RecordBatch(columns(10)))
-        writer.control(*watermark(value))
-    assert [unpacked(frame.batch.records, frame.controls)[-1] for frame in frames_of(writer)] == [
-        *map(watermark, range(3))
-    ]
-
-
 @pytest.mark.parametrize(
     ("sizes", "frames"),
     [

@@ -12,7 +12,6 @@ Deliberate differences:
 from __future__ import annotations
 
 import json
-from itertools import compress
 from typing import Any, NoReturn, TypeAlias
 
 import pytest
@@ -21,7 +20,7 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.control_log import STATUS, WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
-from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, EventTimeOfInputs
+from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN
 from tests import ROOT
 from tests.support import Signal, driven, one_input, two_inputs, watermark
 
@@ -78,15 +77,6 @@ def send(gate: InputGate, channel: int, kind: str, value: int | bool) -> None:
 
 
 @pytest.mark.parametrize(("channels", "steps"), CHANNELS)
-def test_channels_are_combined_as_in_flink(channels: int, steps: Steps) -> None:
-    heard = Recorder()
-    gate = InputGate(0, channels, {EVENT_TIME: DECLARATION}, heard)
-    for number, (channel, kind, value, expected) in enumerate(steps):
-        send(gate, channel, kind, value)
-        assert heard.take() == expected, f"step {number}"
-
-
-@pytest.mark.parametrize(("channels", "steps"), CHANNELS)
 def test_gate_is_restored_between_any_two_steps(channels: int, steps: Steps) -> None:
     """Flink's combiners do not keep state."""
     heard = Recorder()
@@ -97,27 +87,6 @@ def test_gate_is_restored_between_any_two_steps(channels: int, steps: Steps) -> 
         gate.restore(state)
         send(gate, channel, kind, value)
         assert heard.take() == expected, f"step {number}"
-
-
-@pytest.mark.parametrize("inputs", [1, 2])
-def test_inputs_are_combined_as_in_flink_except_idleness(inputs: int) -> None:
-    leaps = 0
-    for steps in handlers(inputs):
-        event_time = EventTimeOfInputs(inputs)
-        times, active = [LONG_MIN] * inputs, [True] * inputs
-        for index, kind, value, _, updated in steps:
-            reached = event_time.current
-            active[index] = kind == "t" or not value
-            if kind == "t":
-                times[index] = max(times[index], value)
-                is_new = updated is not None and updated > reached
-                assert event_time.update(index, value) == (updated if is_new else None)
-            else:
-                assert updated is None, "Flink never moves event time here"
-                leap = event_time.set_idle(index, value)
-                assert leap is None or leap == min(compress(times, active))
-                leaps += leap is not None
-    assert bool(leaps) == (inputs == 2), "LEAPS does occur"
 
 
 def until_an_idle_channel_speaks(steps: Steps) -> Steps:

@@ -57,18 +57,6 @@ def test_writer_keeps_the_order(parts: list[list[Any]]) -> None:
     assert len(frames) == sum(bool(part) for part in parts)
 
 
-def test_sent_frames_are_not_modified() -> None:
-    writer, frames = ChannelWriter(0, 0, 0), list[Frame]()
-    for record in "ab":
-        writer.append(record)
-        writer.control(*watermark(1))
-        writer.flush(frames.append)
-    assert [unpacked(frame.batch.records, frame.controls) for frame in frames] == [
-        ["a", watermark(1)],
-        ["b", watermark(1)],
-    ]
-
-
 @pytest.mark.parametrize(
     ("count", "sizes"),
     [

@@ -284,15 +284,6 @@ class TestReports:
         assert (found.cause, found.split, found.lasted_ms) == (Cause.QUIET_SPLIT, "b", 94_000)
         assert through(found) == ["both", "emitter", "left"]
 
-    def test_progress_has_what_each_channel_holds(self) -> None:
-        job = self.program().run()
-        first, second = job.progress.operators["both"].subtasks[0].inputs
-        blocked, missing = first.channels
-        assert (blocked.blocked_by, blocked.blocked_since_ms, blocked.watermarks) == ("day", START, {"day": 7})
-        assert (missing.blocked_by, missing.blocked_since_ms, missing.records_held) == (None, None, 0)
-        assert second.channels[0].blocked_by == "day"
-        assert blocked.records_held + second.channels[0].records_held == 2
-
     def test_dashboard_shows_what_each_channel_holds(self) -> None:
         program = self.program()
         job = program.run()

@@ -21,14 +21,6 @@ def changed(value: Any, now: type) -> Any:
     return Codec(TypeRegistry([now])).loads(Codec(TypeRegistry([was])).dumps(value), "State")
 
 
-def test_fields_are_matched_by_name() -> None:
-    class Swapped(NamedTuple):
-        right: Any
-        left: Any
-
-    assert changed(Pair(1, 2), Swapped) == Swapped(right=2, left=1)
-
-
 def test_kind_of_class_may_change() -> None:
     @dataclass(frozen=True, slots=True)
     class Tight:

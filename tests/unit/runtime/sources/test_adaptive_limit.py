@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -108,17 +107,6 @@ def test_trickle_is_never_held_back() -> None:
     assert job.run() == (LEAST, 301)
 
 
-def test_steady_input_is_read_in_small_micro_batches() -> None:
-    job, waiting = Job(2_000, 100), 0
-    took = []
-    for _ in range(50):
-        size, ms = job.run(available=waiting)
-        took.append(ms)
-        waiting += 20 * ms - size
-    assert near(375, took[20:])  # 300 of these are overhead; everything that arrived has been read
-    assert waiting <= 20 * 376
-
-
 def test_limit_of_a_backlog_survives_a_trickle() -> None:
     job = Job(1_000, 100)
     backlog = job.several(30)[-1][0]
@@ -135,55 +123,10 @@ def test_hiccup_halves_the_limit_only_briefly() -> None:
     assert job.run()[0] == pytest.approx(before, rel=0.1)
 
 
-def test_uneven_micro_batches_stay_near_the_target() -> None:
-    noise = random.Random(5)
-    job = Job(1_000, 100)
-    job.several(30)
-    runs = [job.run(times=noise.uniform(0.8, 1.2)) for _ in range(200)]
-    took = [took for size, took in runs if size > LEAST]
-    assert near(1_000, took, share=0.4)
-    assert near(1_000, [round(sum(took) / len(took))])
-
-
-def test_target_below_overhead_leaves_half_the_time_for_records() -> None:
-    job = Job(100, 100, overhead_ms=500)
-    size, took = job.several(40)[-1]
-    assert took == pytest.approx(2 * (500 + LEAST / 100), rel=0.05)
-    assert size / 100 > 450
-
-
 def test_slow_first_micro_batch_is_ignored() -> None:
     job = Job(1_000, 1_000)
     job.run(times=30)
     assert near(1_000, (took for _, took in job.several(30)[21:]))
-
-
-def test_fixed_costs_may_rise() -> None:
-    job = Job(1_000, 100, overhead_ms=250)
-    before = job.several(30)[-1][0]
-    job.overhead_ms = 1_200
-    sizes = [size for size, _ in job.several(60)]
-    assert min(size for size in sizes if size != LEAST) > before / 16
-    assert sizes.count(LEAST) <= 5
-    assert near(2_400, job.durations(100))
-
-
-def test_fixed_costs_may_fall() -> None:
-    job = Job(1_000, 100, overhead_ms=1_200)
-    job.several(40)
-    job.overhead_ms = 250
-    job.several(80)
-    assert near(1_000, job.durations(100))
-
-
-def test_one_slow_micro_batch_of_the_minimum_size_is_ignored() -> None:
-    job = Job(1_000, 100, overhead_ms=250)
-    job.several(30)
-    while job.run()[0] > LEAST:
-        pass
-    job.several(64)
-    assert job.run(times=30)[0] == LEAST
-    assert near(1_000, job.durations(60))
 
 
 @examples(25)
@@ -264,17 +207,6 @@ def test_limit_does_not_grow_while_data_is_scarce() -> None:
         assert size_of(driver.next(), source) == 10
     source.ends["a"] = 10**6
     assert size_of(driver.next(), source) == 100
-
-
-def test_idle_source_does_not_count_as_slow() -> None:
-    source = Spans({"a": 100}, bounded=False)
-    driver = Driver(source)
-    assert size_of(driver.next(), source) == 100
-    there = driver.offset
-    for _ in range(100):
-        assert driver.next() == there
-    source.ends["a"] = 10**6
-    assert size_of(driver.next(), source) == 200
 
 
 def test_empty_polls_do_not_count_as_micro_batches() -> None:

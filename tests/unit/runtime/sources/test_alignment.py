@@ -115,19 +115,6 @@ class Sources:
         return read
 
 
-@pytest.mark.parametrize("parallelism", [1, 2])
-def test_split_ahead_waits_for_the_others(parallelism: int) -> None:
-    source = RecordingSpans("fast", "slow")
-    job = Sources((source, aligned(10)), parallelism=parallelism)
-    assert job.batch(fast=100, slow=5) == ["fast", "slow"]
-    assert job.batch(slow=89) == ["slow"]
-    assert not job.coordinators[0].waits_for_others  # it waits for another split of its own source
-    assert job.batch(slow=90) == ["slow"]
-    assert job.batch(fast=101, slow=95) == ["fast", "slow"]
-    assert source.paused == [(["fast"], []), ([], ["fast"])]
-    assert job.offsets[0]["max_desired"] == 100
-
-
 def test_sources_wait_within_their_group_only() -> None:
     fast, slow, other = RecordingSpans("fast"), RecordingSpans("slow"), RecordingSpans("other")
     job = Sources((fast, aligned(10)), (slow, aligned(10)), (other, aligned(10, "h")))
@@ -146,32 +133,6 @@ def test_group_is_checked_in_intervals() -> None:
     assert job.coordinators[0].resumes_soon
     assert job.batch(later=50, fast=100, slow=99) == ["fast", "slow"]
     assert not job.coordinators[0].resumes_soon
-
-
-def test_split_without_watermark_is_waited_for() -> None:
-    job = Sources((RecordingSpans("fast", "silent"), aligned(10)))
-    job.batch(fast=5)
-    assert job.batch(fast=100) == ["silent"]  # its records may be long before 5
-    assert job.batch() == ["silent"]
-    assert job.batch(silent=100) == ["silent"]
-    assert job.batch() == ["fast", "silent"]
-
-
-def test_idle_split_holds_nothing_back() -> None:
-    source = RecordingSpans("fast", "slow")
-    job = Sources((source, aligned(10, idle=250)))
-    job.batch(fast=100, slow=5)
-    source.ends["slow"] = 1
-    for _ in range(2):
-        assert job.batch() == []
-        source.ends["slow"] = 1
-    assert job.batch() == []  # "slow" is idle from here on; "fast" is checked next
-    (reader,) = job.offsets[0]["readers"]
-    assert [(split["at"]["name"], split["idle"]) for split in reader["splits"]] == [("fast", False), ("slow", True)]
-    source.ends["slow"] = 1
-    assert job.batch() == ["fast"]
-    (reader,) = job.offsets[0]["readers"]
-    assert [(split["at"]["name"], split["idle"]) for split in reader["splits"]] == [("fast", False), ("slow", True)]
 
 
 def test_waiting_split_still_waits_after_restart() -> None:

@@ -55,23 +55,6 @@ def test_value_expires_when_event_time_has_reached_its_end(event_time: int, last
     assert harness.output.records == [(100, None), (300, last)]
 
 
-def test_expired_values_are_removed_in_the_background() -> None:
-    harness = new_harness()
-    harness.input.push(100, 101, timestamp=100)
-    harness.input.push_event_time(150)
-    harness.restart()
-    harness.input.push(103, timestamp=180)
-    assert sorted(harness.keys) == [0, 1]
-    harness.input.push_event_time(200)
-    harness.restart()
-    harness.restart()
-    assert harness.keys == [1]
-    harness.input.push_event_time(280)
-    harness.restart()
-    harness.restart()
-    assert harness.keys == []
-
-
 def test_late_record_updates_at_event_time() -> None:
     harness = new_harness()
     harness.input.push_event_time(500)

@@ -150,8 +150,3 @@ def test_batches_of_another_history_are_refused(last: int, run: str) -> None:
             JobError, match=f"The sink already has micro-batch {last} from .* continues with micro-batch 7"
         ):
             own.is_written(batch_id, last, run)
-
-
-def test_batch_not_planned_in_this_history_is_refused() -> None:
-    with pytest.raises(JobError, match="older than the data in the sink"):
-        info(SinkRunInfo("b", 7)).is_written(7, 7, "a")

@@ -65,17 +65,6 @@ def lease(folder: Folder, run: str, time: Time, driver: dict[str, Any] = ELSEWHE
     return Lease(folder, run, driver, time, time.sleep)
 
 
-def test_first_driver_gets_the_lease_and_renews_it(folder: Folder, time: Time) -> None:
-    own = lease(folder, "a", time)
-    own.acquire()
-    assert time.now == 1000
-    for _ in range(10):
-        time.now += BEAT_SECONDS
-        own._beat()
-    time.now += VALID_SECONDS - 1
-    own.check()
-
-
 def test_second_driver_is_refused_while_the_first_runs(folder: Folder, time: Time) -> None:
     first, second = lease(folder, "a", time), lease(folder, "b", time)
     first.acquire()

@@ -323,6 +323,17 @@ def test_unbounded_source_never_ends() -> None:
     ]  # fmt: skip
 
 
+def test_micro_batches_grow_to_the_target_duration() -> None:
+    clock = TestClock()
+    driver = Driver(numbers(records_per_batch=700), parallelism=1, clock=clock, target_batch_ms=1_000)
+    sizes = []
+    for took in (10, 10, 10, 10, 4_000, 1_000, 1_000):
+        sizes.append(sum(len(read.records) for read in driver.batch() or ()))
+        clock.now += took
+    # The source's own limit is reached first. The adaptive limit stays the same from then on.
+    assert sizes == [100, 200, 400, 700, 700, 700, 700]
+
+
 # --- Records per second -----------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,6 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 from dsv2 import ExecutionEnvironment
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import OperatorKind
-from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
@@ -282,15 +281,6 @@ def test_timer_that_fires_with_rows_fires_once() -> None:
     assert job.slot.timers == [1_900]
     assert job.batch(2_000, Visit("b")) == [("a", "alarm", 1_900, 2_000), ("b", 2, 4, 2_000)]
     assert job.slot.timers == job.woken == []
-
-
-@pytest.mark.parametrize("deadline", [900, 1_000])
-def test_overdue_timer_is_registered_for_the_next_batch(deadline: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A timer at the current time would fire within the call that registers it, and be deleted after it."""
-    monkeypatch.setattr(Subtask, "next_deadline", lambda self: deadline)
-    job = Job()
-    job.batch(1_000, Visit("a"))
-    assert job.slot.timers == [1_001]
 
 
 class Frames:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -167,57 +164,11 @@ def test_other_watermarks_as_text() -> None:
     assert watermark_text("ready", True) == "True"
 
 
-class Box(NamedTuple):
-    """A rectangle of the graph."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-
-    def contains(self, other: Box) -> bool:
-        across = self.x <= other.x and other.x + other.width <= self.x + self.width
-        return across and self.y <= other.y and other.y + other.height <= self.y + self.height
-
-
-def boxes(parent: ET.Element, css: str) -> list[Box]:
-    found = [one for one in parent.iter() if one.get("class") == css]
-    return [Box(*(float(one.attrib[name]) for name in ("x", "y", "width", "height"))) for one in found]
-
-
 def edges(view: PlanView) -> dict[tuple[int, int], str]:
     """The paths of the edges of the graph, by the ids of their ends."""
     found = [one for one in ET.fromstring(graph_svg(view, 2)).iter() if one.get("data-edge")]
     ids = [tuple(map(int, one.attrib["data-edge"].split("-"))) for one in found]
     return {(source, target): one.attrib["d"] for (source, target, _), one in zip(ids, found, strict=True)}
-
-
-def test_cards_do_not_overlap_and_edges_reach_them() -> None:
-    view = view_of(fake_plan())
-    graph = ET.fromstring(graph_svg(view, 2))
-    chains = boxes(graph, "box")
-    for one, other in combinations(chains, 2):
-        assert abs(one.x - other.x) >= one.width or abs(one.y - other.y) >= min(one.height, other.height)
-    cards = {}
-    for group in (one for one in graph.iter() if one.get("data-operator")):
-        (cards[int(group.attrib["data-operator"])],) = boxes(group, "card")
-    assert sorted(cards) == [operator.id for operator in view.operators]
-    around = {number: next(box for box in chains if box.contains(card)) for number, card in cards.items()}
-    for (source, target), path in edges(view).items():
-        numbers = [float(number) for number in re.findall(r"[\d.]+", path)]
-        start, tip = numbers[:2], numbers[-1] + 5
-        lower, right = around[source].y + around[source].height, cards[source].x + cards[source].width
-        if around[source] == around[target]:
-            assert tip == cards[target].y
-            continue
-        assert start[1] == lower or start[0] == right, "it leaves the chain below, or an operator of it at the side"
-        assert around[source].x < start[0] < around[source].x + around[source].width
-        assert tip == around[target].y
-        assert around[target].x < numbers[-2] < around[target].x + around[target].width
-        assert cards[source].y < cards[target].y
-    for box in chains:
-        assert box.x + box.width <= float(graph.attrib["width"])
-        assert box.y + box.height <= float(graph.attrib["height"])
 
 
 def split(name: str, time: int | None, moved: int | None) -> SplitProgress:

@@ -90,29 +90,6 @@ archive  [1 subtask]
     )
 
 
-def test_mermaid_of_a_combination() -> None:
-    assert combined().channels("backlog").render("mermaid") == (
-        """\
-flowchart TB
-    subgraph o1["read queue ×3"]
-        o1s0["read queue 0<br>declares it"]
-        o1s1["read queue 1<br>declares it"]
-        o1s2["read queue 2<br>declares it"]
-    end
-    subgraph o2["score ×2"]
-        o2s0["score 0<br>SUM of 3 channels<br>calls follow#95;backlog<br>it ends here"]
-        o2s1["score 1<br>SUM of 3 channels<br>calls follow#95;backlog<br>it ends here"]
-    end
-    o1s0 ==>|"rebalance"| o2s0
-    o1s0 ==> o2s1
-    o1s1 ==> o2s0
-    o1s1 ==> o2s1
-    o1s2 ==> o2s0
-    o1s2 ==> o2s1
-"""
-    )
-
-
 def test_image_has_a_title_and_all_channels_as_text() -> None:
     diagram = combined().channels("backlog")
     root = ET.fromstring(diagram.render("svg"))
