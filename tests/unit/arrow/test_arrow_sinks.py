@@ -115,27 +115,6 @@ def plain(env: ExecutionEnvironment, count: int) -> NonKeyedPartitionStream[Plai
     return env.from_collection([Plain(value) for value in range(count)])
 
 
-def test_driver_gets_one_table_per_micro_batch() -> None:
-    batches: list[tuple[int, pa.Table]] = []
-    env = environment(2)
-    numbers = plain(env, 5).process(map_tables(as_numbers, Plain, Number))
-    numbers.to_sink(ArrowForeachBatchSink(lambda table, batch_id: batches.append((batch_id, table)), Number))
-    env.execute()
-    assert [batch_id for batch_id, _ in batches] == [*range(len(batches))]
-    assert [table["value"].to_pylist() for _, table in batches if table.num_rows] == [[0, 1], [2, 3], [4]]
-    assert {table.schema for _, table in batches} == {schema_of(Number)}
-
-
-def test_single_records_and_tables_become_one_table() -> None:
-    tables: list[pa.Table] = []
-    env = environment()
-    sink = ArrowForeachBatchSink(lambda table, batch_id: tables.append(table), Plain)
-    plain(env, 3).process(Among()).to_sink(sink)
-    env.execute()
-    (table,) = tables
-    assert table["value"].to_pylist() == [-1, 0, 1, 2, -2]
-
-
 def test_empty_micro_batch_is_an_empty_table() -> None:
     tables: list[pa.Table] = []
     env = environment(1)
@@ -145,20 +124,6 @@ def test_empty_micro_batch_is_an_empty_table() -> None:
     env.execute()
     assert tables
     assert {(table.num_rows, table.schema) for table in tables} == {(0, schema_of(Plain))}
-
-
-def test_each_subtask_writes_its_own_tables() -> None:
-    store = Store()
-    env = environment(2, parallelism=2)
-    plain(env, 6).process(map_tables(as_numbers, Plain, Number)).to_sink(store).with_uid("store")
-    env.execute()
-    assert store.begun == [0]
-    rows: dict[tuple[int, int], list[int]] = {}
-    for call in store.calls:
-        rows[call.batch_id, call.subtask] = [value for t in call.tables for value in t["value"].to_pylist()]
-    assert rows == {(0, 0): [0, 2], (0, 1): [1, 3], (1, 0): [4], (1, 1): [5]}
-    assert len({call.info.job_id for call in store.calls}) == 1
-    assert {(call.info.uid, call.info.parallelism) for call in store.calls} == {("store", 2)}
 
 
 def test_each_run_has_a_job_id() -> None:

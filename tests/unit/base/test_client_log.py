@@ -63,10 +63,10 @@ def kafka_clients_without_a_broker(connection: KafkaConnection) -> None:
     consumer = RangeConsumer(connection)
     consumer.begin(TopicPartition("t", 0), 0)
     for _ in range(10):
-        consumer.messages(1, 0.1)
+        consumer.messages(1, 0.05)
     consumer.close()
     producer = RecordProducer(connection)
-    producer._client.poll(1.0)
+    producer._client.poll(0.2)
     producer.close()
     with pytest.raises(JobError, match="Cannot begin transactions"):
         TransactionalProducer(connection, "id", "t")
@@ -81,7 +81,7 @@ def test_unreachable_broker_logs_a_few_lines(
         "reconnect.backoff.max.ms": 10,
         "sasl.password": "refused",
     }
-    kafka_clients_without_a_broker(KafkaConnection.checked("test", UNREACHABLE, options, ms(500)))
+    kafka_clients_without_a_broker(KafkaConnection.checked("test", UNREACHABLE, options, ms(100)))
     messages = [record.getMessage() for record in caplog.records if record.name == KAFKA]
     assert 1 <= len(messages) <= 9  # three of each kind, and there are few kinds
     assert any("Connect to" in message for message in messages)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from re import findall
+from typing import Any
 
 import pytest
 
@@ -15,10 +16,14 @@ ROWS = [line.strip("| ").split(" | ") for line in LIST.splitlines() if line.star
 
 
 def names_of_tests() -> set[str]:
-    """Names of the unit and property tests, and of the programs that run on every runtime."""
+    """Names of the unit and property tests and proofs, and of the programs that run on every runtime."""
     names = set[str]()
     tests = ast.FunctionDef, "test_"
-    for folder, (kind, beginning) in (("unit", tests), ("property", tests), ("conformance", (ast.ClassDef, ""))):
+    folders: dict[str, tuple[Any, str]] = {
+        **dict.fromkeys(("unit", "property", "proofs"), tests),
+        "conformance": (ast.ClassDef, ""),
+    }
+    for folder, (kind, beginning) in folders.items():
         for file in (ROOT / "tests" / folder).rglob("*.py"):
             found = (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, kind))
             names |= {node.name for node in found if node.name.startswith(beginning)}

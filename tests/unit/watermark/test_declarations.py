@@ -53,14 +53,6 @@ def test_bool_with_all_settings() -> None:
     assert built == BoolWatermarkDeclaration("w", WatermarkCombinationPolicy(OR, True, True, True), IGNORE)
 
 
-def test_policy_by_field_names() -> None:
-    """The tests above pass the flags by position. This one detects two swapped fields."""
-    built = new_builder("w").type_long().combine_wait_for_all_channels(True).build().combination_policy
-    assert built == WatermarkCombinationPolicy(MIN, combine_wait_for_all_channels=True)
-    across = new_builder("w").type_long().combine_across_inputs(True).build().combination_policy
-    assert across == WatermarkCombinationPolicy(MIN, combine_across_inputs=True)
-
-
 def test_last_call_of_a_builder_wins() -> None:
     long = new_builder("w").type_long().combine_function_max().combine_function_min()
     undone = long.default_handling_strategy_ignore().default_handling_strategy_forward()

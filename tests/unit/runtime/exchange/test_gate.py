@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2.errors import InternalError
@@ -109,29 +108,6 @@ def test_unknown_control_element_is_an_internal_error(signal: Signal) -> None:
         Gate(1).send(0, signal)
 
 
-class TestAligned:
-    def test_elements_behind_an_aligned_watermark_wait(self) -> None:
-        gate = Gate(3)
-        gate.send(0, "a", aligned(1), "behind a")
-        gate.send(0, "later", watermark(3))
-        gate.send(1, "b", aligned(4))
-        gate.send(1, "behind b")
-        assert gate.new_output() == ["a", "b"]
-        assert gate.gate.held_records == 3
-        gate.send(2, "c", aligned(2), "behind c")
-        assert gate.new_output() == ["c", ("aligned", 4), "behind a", "later", ("w", 3), "behind b", "behind c"]
-        assert gate.gate.held_records == 0
-
-    def test_ended_channel_releases_the_others(self) -> None:
-        """In Flink the job hangs."""
-        gate = Gate(2)
-        gate.send(0, aligned(1), "a")
-        gate.send(1, ENDED)
-        assert gate.new_output() == [("aligned", 1), "a"]
-        gate.send(0, aligned(2), "b", ENDED)
-        assert gate.new_output() == [("aligned", 2), "b", "end"]
-
-
 class TestCrossing:
     """In Flink the job hangs and holds the records forever."""
 
@@ -148,21 +124,6 @@ class TestCrossing:
 
 
 class TestEnd:
-    def test_minimum_rises_and_maximum_stays_when_a_channel_ends(self) -> None:
-        gate = Gate(2)
-        for channel, value in ((0, 1), (1, 50)):
-            gate.send(channel, watermark(value), watermark(50 - value, "all"))
-        assert gate.new_output() == [("w", 1), ("all", 49)]
-        gate.send(0, ENDED)
-        assert gate.new_output() == [("w", 50)]
-
-    def test_ended_channel_is_neutral(self) -> None:
-        """In Flink its last value counts forever."""
-        gate = Gate(2)
-        gate.send(0, watermark(1), ENDED)
-        gate.send(1, watermark(50), watermark(60))
-        assert gate.new_output() == [("w", 1), ("w", 50), ("w", 60)]
-
     def test_second_end_is_an_internal_error(self) -> None:
         gate = Gate(2)
         gate.send(0, ENDED)
@@ -187,23 +148,6 @@ def histories(draw: st.DrawFn) -> tuple[int, list[tuple[int, Sequence[Any]]]]:
     frames = [(channel, frame) for channel in range(channels) for frame in draw(st.lists(sequence, max_size=3))]
     shuffled = draw(st.permutations(frames))
     return channels, [*shuffled, *((channel, [ENDED]) for channel in draw(st.permutations(range(channels))))]
-
-
-@given(histories())
-def test_restart_between_any_two_frames_changes_nothing(
-    history: tuple[int, list[tuple[int, Sequence[Any]]]],
-) -> None:
-    """Flink's combiners start empty after a restart."""
-    channels, frames = history
-    steady, restarted = Gate(channels), Gate(channels)
-    for channel, sequence in frames:
-        steady.send(channel, *sequence)
-        restarted.send(channel, *sequence)
-        restarted.restart()
-    assert restarted.received == steady.received
-    assert steady.gate.ended
-    assert steady.received.count("end") == 1
-    assert steady.received[-1] == "end"
 
 
 SIGNALS_OF_ROUNDS = [aligned(0), watermark(True, "and")]

@@ -35,7 +35,6 @@ from dsv2.runtime.state.keyed_store import Domain
 from dsv2.savepoint import Savepoint
 from dsv2.testing import ManualClock, OneInputHarness, Stop, TestSource, TwoInputNonBroadcastHarness, TwoOutputHarness
 from dsv2.watermark import KeyedWatermark
-from tests.profiles import nightly
 from tests.unit.local.test_local_savepoints import Program
 
 DONE = new_builder("done").type_long().combine_function_max().per_key(int).build()
@@ -90,30 +89,6 @@ class Grouping(Watch):
     def process_records(self, records: Any, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
         for record in records:
             output.collect(record)
-
-
-@pytest.mark.parametrize("batch", [1, 3, 100])
-@pytest.mark.parametrize("emitters", [1, 3])
-@pytest.mark.parametrize("watchers", [3, *nightly(1)])
-@pytest.mark.parametrize("function", [Watch, Grouping])
-def test_it_arrives_at_its_key_after_the_records_before_it(
-    function: type[Watch], emitters: int, watchers: int, batch: int
-) -> None:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=1, batches=(batch,)))
-    sink = CollectSink[Any]()
-    items = [Visit(user, number) for number in (1, 2, -1, 3, -2) for user in range(5) for _ in range(emitters)]
-    emitted = env.from_collection(items).process(Emit()).with_parallelism(emitters).map(lambda visit: visit)
-    watched = emitted.with_parallelism(emitters).key_by(user_of).process(function()).with_parallelism(watchers)
-    watched.with_uid("watch").to_sink(sink).with_parallelism(1)
-    env.execute()
-    for user in range(5):
-        told = [told for told in sink.results if told[0] == user]
-        found = [one[2] for one in told if isinstance(one, tuple) and len(one) == 3]
-        assert set(found) == {1, 2}
-        assert all(one[:2] == (user, user) for one in told if len(one) == 3)
-        if emitters == 1:
-            assert found == [1, 2]
-            assert [one[-1] for one in told] == [1, 2, 1, 3, 2], "in the order in which they were emitted"
 
 
 def test_it_ends_at_the_next_keyed_function() -> None:
