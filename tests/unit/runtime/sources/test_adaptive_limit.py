@@ -92,6 +92,16 @@ def test_settles_after_20_micro_batches() -> None:
     assert near(1_000, (took for _, took in Job(1_000, 1_000).several(30)[20:]))
 
 
+def test_one_slow_micro_batch_of_the_minimum_size_is_ignored() -> None:
+    job = Job(1_000, 100, overhead_ms=250)
+    job.several(30)
+    while job.run()[0] > LEAST:
+        pass
+    job.several(64)
+    assert job.run(times=30)[0] == LEAST
+    assert near(1_000, job.durations(60))
+
+
 @pytest.mark.parametrize("factor", [0.1, 0.5, 3, 20])
 def test_follows_a_change_of_speed(factor: float) -> None:
     job = Job(2_000, 1_000)
