@@ -11,6 +11,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from dsv2.base.folders import LocalFolder
+from dsv2.base.quantities import counted
 from dsv2.checkpoint.description import Description
 from dsv2.checkpoint.file_folders import folders_of
 from dsv2.checkpoint.record import JobRecord
@@ -122,7 +123,7 @@ def _from_checkpoint(
             "The program has changed: %s. Migrating the checkpoint %s.", "; ".join(map(str, start.changes)), path
         )
     if letters is not None and replay is not None and replay.letters:
-        _LOG.warning("%s: %d dead letters are processed again.", letters.path, len(replay.letters))
+        _LOG.warning("Processing %s again.", counted(len(replay.letters), "dead letter"))
     codec = Codec(TypeRegistry.of(plan))
     rows: dict[str, list[StateRow]] = {}
     for head, subtask, snapshot in stored.states:

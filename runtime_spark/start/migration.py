@@ -12,6 +12,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from dsv2.base.folders import Folder
+from dsv2.base.quantities import counted
 from dsv2.checkpoint.start import Action, Start, decide
 from dsv2.dead_letters.replay import PendingReplay
 from dsv2.errors import ConfigurationError
@@ -157,8 +158,8 @@ def _log(root: Folder, start: Start) -> None:
         changes = "; ".join(map(str, start.changes))
         _LOG.warning("The program has changed: %s. Migrating the checkpoint %s.", changes, root.path)
     if start.replay is not None:
-        count = len(start.replay.letters)
-        _LOG.warning("%d dead letters are processed again. Migrating the checkpoint %s.", count, root.path)
+        letters = counted(len(start.replay.letters), "dead letter")
+        _LOG.warning("Processing %s again. Migrating the checkpoint %s.", letters, root.path)
 
 
 def _migrate(
