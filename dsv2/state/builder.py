@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from typing_extensions import TypeForm
 
@@ -14,14 +14,14 @@ from dsv2.state.declaration import (
     BroadcastStateDeclaration,
     ListStateDeclaration,
     MapStateDeclaration,
-    Migrate,
     RedistributionMode,
     RedistributionModeChoice,
     RedistributionStrategyChoice,
     ReducingStateDeclaration,
+    StateOptions,
     ValueStateDeclaration,
+    VersionOptions,
 )
-from dsv2.state.ttl import StateTtl
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -50,10 +50,7 @@ class StateDeclarations:
         name: str,
         value_type: TypeForm[T],
         default: None = None,
-        *,
-        ttl: StateTtl | None = None,
-        version: int = 1,
-        migrate: Migrate | None = None,
+        **options: Unpack[StateOptions],
     ) -> ValueStateDeclaration[T]: ...
     @overload
     @staticmethod
@@ -61,98 +58,75 @@ class StateDeclarations:
         name: str,
         value_type: TypeForm[T],
         default: T,
-        *,
-        ttl: StateTtl | None = None,
-        version: int = 1,
-        migrate: Migrate | None = None,
+        **options: Unpack[StateOptions],
     ) -> ValueStateDeclaration[T, T]: ...
     @staticmethod
     def value_state(
         name: str,
         value_type: Any,
         default: Any = None,
-        *,
-        ttl: StateTtl | None = None,
-        version: int = 1,
-        migrate: Migrate | None = None,
+        **options: Unpack[StateOptions],
     ) -> Any:
         """Declare one value per key. ``default`` is returned if no value is stored."""
-        return ValueStateDeclaration(name, value_type, default, ttl=ttl, version=version, migrate=migrate)
+        return ValueStateDeclaration(name, value_type, default, **options)
 
     @staticmethod
     def list_state(
         name: str,
         element_type: TypeForm[T],
-        *,
-        ttl: StateTtl | None = None,
-        version: int = 1,
-        migrate: Migrate | None = None,
+        **options: Unpack[StateOptions],
     ) -> ListStateDeclaration[T]:
         """Declare a list per key."""
-        return ListStateDeclaration(name, element_type, ttl=ttl, version=version, migrate=migrate)
+        return ListStateDeclaration(name, element_type, **options)
 
     @staticmethod
     def list_state_builder(
         name: str,
         element_type: TypeForm[T],
-        *,
-        ttl: StateTtl | None = None,
-        version: int = 1,
-        migrate: Migrate | None = None,
+        **options: Unpack[StateOptions],
     ) -> ListStateBuilder[T]:
         """Start the declaration of a list of any mode. The default mode is NONE: a list per key."""
-        return ListStateBuilder(ListStateDeclaration(name, element_type, ttl=ttl, version=version, migrate=migrate))
+        return ListStateBuilder(ListStateDeclaration(name, element_type, **options))
 
     @staticmethod
     def map_state(
         name: str,
         key_type: TypeForm[K],
         value_type: TypeForm[V],
-        *,
-        ttl: StateTtl | None = None,
-        version: int = 1,
-        migrate: Migrate | None = None,
+        **options: Unpack[StateOptions],
     ) -> MapStateDeclaration[K, V]:
         """Declare a map per key of the stream."""
-        return MapStateDeclaration(name, key_type, value_type, ttl=ttl, version=version, migrate=migrate)
+        return MapStateDeclaration(name, key_type, value_type, **options)
 
     @staticmethod
     def map_state_builder(
         name: str,
         key_type: TypeForm[K],
         value_type: TypeForm[V],
-        *,
-        version: int = 1,
-        migrate: Migrate | None = None,
+        **options: Unpack[VersionOptions],
     ) -> MapStateBuilder[K, V]:
         """Start the declaration of a map, per key or as broadcast state."""
-        return MapStateBuilder(name, key_type, value_type, version, migrate)
+        return MapStateBuilder(name, key_type, value_type, options)
 
     @staticmethod
     def reducing_state(
         name: str,
         value_type: TypeForm[T],
         reduce: Callable[[T, T], T],
-        *,
-        ttl: StateTtl | None = None,
-        version: int = 1,
-        migrate: Migrate | None = None,
+        **options: Unpack[StateOptions],
     ) -> ReducingStateDeclaration[T]:
         """Declare one value per key that added values are reduced to: ``reduce(current, added)``."""
-        return ReducingStateDeclaration(name, value_type, reduce, ttl=ttl, version=version, migrate=migrate)
+        return ReducingStateDeclaration(name, value_type, reduce, **options)
 
     @staticmethod
     def aggregating_state(
         name: str,
         accumulator_type: TypeForm[ACC],
         function: AggregateFunction[IN, ACC, OUT],
-        *,
-        ttl: StateTtl | None = None,
-        version: int = 1,
-        migrate: Migrate | None = None,
+        **options: Unpack[StateOptions],
     ) -> AggregatingStateDeclaration[IN, ACC, OUT]:
         """Declare one accumulator per key. ``function`` is an ``AggregateFunction`` or ``aggregate_of(...)``."""
-        return AggregatingStateDeclaration(name, accumulator_type, function, ttl=ttl, version=version, migrate=migrate)
+        return AggregatingStateDeclaration(name, accumulator_type, function, **options)
 
 
 class ListStateBuilder(Generic[T]):
@@ -184,17 +158,12 @@ class MapStateBuilder(Generic[K, V]):
     name: str
     key_type: TypeForm[K]
     value_type: TypeForm[V]
-    version: int = 1
-    migrate: Migrate | None = None
+    options: VersionOptions
 
     def build(self) -> MapStateDeclaration[K, V]:
         """Build the declaration of a map per key of the stream, as ``map_state``."""
-        return MapStateDeclaration(
-            self.name, self.key_type, self.value_type, version=self.version, migrate=self.migrate
-        )
+        return MapStateDeclaration(self.name, self.key_type, self.value_type, **self.options)
 
     def build_broadcast(self) -> BroadcastStateDeclaration[K, V]:
         """Build the declaration of broadcast state: a map with a copy in each subtask (IDENTICAL)."""
-        return BroadcastStateDeclaration(
-            self.name, self.key_type, self.value_type, version=self.version, migrate=self.migrate
-        )
+        return BroadcastStateDeclaration(self.name, self.key_type, self.value_type, **self.options)

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, final, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, Unpack, final, overload
 
 from typing_extensions import TypeForm, TypeVar
 
@@ -32,6 +32,20 @@ R_co = TypeVar("R_co", covariant=True, default=T | None)
 
 Migrate: TypeAlias = Callable[[Any, int], Any]
 """Converts a stored value: ``(old_value, old_version) -> new value``."""
+
+
+class VersionOptions(TypedDict, total=False):
+    """The optional arguments of all state declarations."""
+
+    version: int
+    migrate: Migrate | None
+
+
+class StateOptions(VersionOptions, total=False):
+    """The optional arguments of declarations of states whose values may have a time to live."""
+
+    ttl: StateTtl | None
+
 
 _VERSIONED = re.compile(r".*@\d+", re.DOTALL)  # how values are stored in later versions
 _CODE = {"is_code": True}  # marks fields that hold functions, which are different objects in every process
@@ -127,10 +141,11 @@ class StateDeclaration(ABC):
         return f"{type(self).__name__.removesuffix('Declaration')} {self.name!r}"
 
 
+@dataclass(frozen=True)
 class _ExpiringStateDeclaration(StateDeclaration):
-    """Base class of the declarations of states whose values may have a time to live: the field ``ttl``."""
+    """Base class of the declarations of states whose values may have a time to live."""
 
-    ttl: StateTtl | None
+    ttl: StateTtl | None = field(default=None, kw_only=True)
 
     @property
     def time_to_live(self) -> StateTtl | None:
@@ -154,7 +169,6 @@ class ValueStateDeclaration(_ExpiringStateDeclaration, Generic[T, R_co]):
 
     value_type: TypeForm[T]
     default: T | None = field(default=None, hash=False)
-    ttl: StateTtl | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:  # as the generated constructor, but with a default value() is never None
 
@@ -164,10 +178,7 @@ class ValueStateDeclaration(_ExpiringStateDeclaration, Generic[T, R_co]):
             name: str,
             value_type: TypeForm[T],
             default: None = None,
-            *,
-            ttl: StateTtl | None = None,
-            version: int = 1,
-            migrate: Migrate | None = None,
+            **options: Unpack[StateOptions],
         ) -> None: ...
         @overload
         def __init__(
@@ -175,20 +186,14 @@ class ValueStateDeclaration(_ExpiringStateDeclaration, Generic[T, R_co]):
             name: str,
             value_type: TypeForm[T],
             default: T,
-            *,
-            ttl: StateTtl | None = None,
-            version: int = 1,
-            migrate: Migrate | None = None,
+            **options: Unpack[StateOptions],
         ) -> None: ...
         def __init__(
             self,
             name: str,
             value_type: TypeForm[T],
             default: T | None = None,
-            *,
-            ttl: StateTtl | None = None,
-            version: int = 1,
-            migrate: Migrate | None = None,
+            **options: Unpack[StateOptions],
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -215,7 +220,6 @@ class ListStateDeclaration(_ExpiringStateDeclaration, Generic[T]):
     element_type: TypeForm[T]
     mode: RedistributionMode = RedistributionMode.NONE
     strategy: RedistributionStrategy = RedistributionStrategy.SPLIT
-    ttl: StateTtl | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:  # as the generated constructor, but choices may be strings
 
@@ -225,10 +229,7 @@ class ListStateDeclaration(_ExpiringStateDeclaration, Generic[T]):
             element_type: TypeForm[T],
             mode: RedistributionModeChoice = RedistributionMode.NONE,
             strategy: RedistributionStrategyChoice = RedistributionStrategy.SPLIT,
-            *,
-            ttl: StateTtl | None = None,
-            version: int = 1,
-            migrate: Migrate | None = None,
+            **options: Unpack[StateOptions],
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -251,7 +252,6 @@ class MapStateDeclaration(_ExpiringStateDeclaration, Generic[K, V]):
 
     key_type: TypeForm[K]
     value_type: TypeForm[V]
-    ttl: StateTtl | None = field(default=None, kw_only=True)
 
 
 @final
@@ -278,7 +278,6 @@ class ReducingStateDeclaration(_ExpiringStateDeclaration, Generic[T]):
 
     value_type: TypeForm[T]
     reduce: Callable[[T, T], T] = field(metadata=_CODE)
-    ttl: StateTtl | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -295,7 +294,6 @@ class AggregatingStateDeclaration(_ExpiringStateDeclaration, Generic[IN, ACC, OU
 
     accumulator_type: TypeForm[ACC]
     function: AggregateFunction[IN, ACC, OUT] = field(metadata=_CODE)
-    ttl: StateTtl | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -153,8 +153,8 @@ REFUSED: list[tuple[Any, str]] = [
     (None, "uses_states returned None, not a collection of declarations. Return a list or a tuple."),
     (
         VALUE,
-        "uses_states returned ValueStateDeclaration(name='s', version=1, value_type=<class 'int'>, default=None, "
-        "ttl=None), not",
+        "uses_states returned ValueStateDeclaration(name='s', version=1, ttl=None, value_type=<class 'int'>, "
+        "default=None), not",
     ),
     (["s"], "uses_states returned 's', which is not a state declaration. Create one with StateDeclarations."),
     ([ValueStateDeclaration], "declaration.ValueStateDeclaration'>, which is not a state declaration. Create one with"),
