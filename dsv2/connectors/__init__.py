@@ -1,3 +1,1 @@
 """Sources and sinks for external systems. Each requires a client library, installed by an extra of dsv2."""
-
-__all__ = ()

@@ -1,3 +1,1 @@
 """Extensions of the core API: event time, windows and joins (Flink ``datastream.api.extension``)."""
-
-__all__ = ()

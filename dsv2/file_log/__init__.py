@@ -5,20 +5,3 @@ from dsv2.file_log.log import FileLog, FilePart, LogConflictError, parts_between
 from dsv2.file_log.merging import Merged, MergeGroup, Merger
 from dsv2.file_log.sink_folder import TARGET_BYTES, Rolling, SinkFolder
 from dsv2.file_log.state import LogState, read_log
-
-__all__ = (
-    "TARGET_BYTES",
-    "DataFile",
-    "Entry",
-    "FileLog",
-    "LogConflictError",
-    "LogState",
-    "MergeGroup",
-    "Merged",
-    "Merger",
-    "Rolling",
-    "FilePart",
-    "SinkFolder",
-    "parts_between",
-    "read_log",
-)

@@ -4,20 +4,3 @@ from dsv2.graph.broadcast_wait import WaitForBroadcast
 from dsv2.graph.builder import InputRef, Node, PlanBuilder
 from dsv2.graph.plan import Edge, Exchange, KeySelector, Operator, OperatorKind, Plan, RegisteredType
 from dsv2.graph.watermark_handlers import InputHandler, handlers_of, owner_of_handlers
-
-__all__ = (
-    "Edge",
-    "Exchange",
-    "InputHandler",
-    "InputRef",
-    "KeySelector",
-    "Node",
-    "Operator",
-    "OperatorKind",
-    "Plan",
-    "PlanBuilder",
-    "RegisteredType",
-    "WaitForBroadcast",
-    "handlers_of",
-    "owner_of_handlers",
-)

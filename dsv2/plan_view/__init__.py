@@ -1,3 +1,1 @@
 """The view of a plan: operators, edges, watermarks and findings as values, which explanations and reports read."""
-
-__all__ = ()

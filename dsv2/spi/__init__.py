@@ -21,38 +21,3 @@ from dsv2.spi.process_function import AsyncFunction, Position, ProcessFunction
 from dsv2.spi.return_check import check_returned, refuse_returned
 from dsv2.spi.state import KeyEntry, Pane, Panes, PartitionAccess, partition_access
 from dsv2.spi.timestamps import check_timestamp, check_window_end, greatest_timestamp, last_of
-
-__all__ = (
-    "last_of",
-    "AsyncFunction",
-    "BatchFunction",
-    "ColumnarFunction",
-    "EmitBatch",
-    "FailedCallbackError",
-    "FailedRecordError",
-    "KeepsAggregates",
-    "KeptAggregates",
-    "KeyEntry",
-    "KeyedBatchFunction",
-    "KeyedColumns",
-    "Pane",
-    "PaneFunction",
-    "Panes",
-    "PartitionAccess",
-    "Position",
-    "ProcessFunction",
-    "ProcessOne",
-    "SkippableTimersFunction",
-    "StampedSideOutput",
-    "StampingCollector",
-    "TickingFunction",
-    "WrappingFunction",
-    "check_returned",
-    "check_timestamp",
-    "check_window_end",
-    "comes_with",
-    "greatest_timestamp",
-    "partition_access",
-    "refuse_returned",
-    "stamping_collector",
-)

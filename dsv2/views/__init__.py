@@ -1,3 +1,1 @@
 """Views of plans and jobs: explain, terminal, dashboard, metrics and logs."""
-
-__all__ = ()

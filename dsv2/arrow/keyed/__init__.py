@@ -1,3 +1,1 @@
 """Keyed state in columns. ``dsv2.arrow.ArrowKeyedState`` is the interface for users."""
-
-__all__ = ()

@@ -14,18 +14,3 @@ from dsv2.runtime.rescale.change import EarlierInput, EarlierOperator, InputChan
 from dsv2.runtime.rescale.operator_states import OperatorState, owner_of, rescaled_states
 from dsv2.runtime.rescale.snapshots import rescale
 from dsv2.runtime.rescale.succession import ProgramSuccession, earlier_operators
-
-__all__ = (
-    "EarlierInput",
-    "EarlierOperator",
-    "InputChange",
-    "OperatorChange",
-    "OperatorState",
-    "ProgramSuccession",
-    "Senders",
-    "changes",
-    "earlier_operators",
-    "owner_of",
-    "rescale",
-    "rescaled_states",
-)

@@ -2,5 +2,3 @@
 
 Both require the extra ``dsv2[metrics]``. ``docs/metrics.md`` lists the metrics.
 """
-
-__all__ = ()

@@ -41,13 +41,17 @@ FOR_USERS = (
     "runtime_spark",
 )
 
+
+def name_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
 # These modules list their public names in ``__all__``. In others, names without an underscore are for the rest of dsv2.
 FILES = sorted(
     file
     for package in ("dsv2", "runtime_spark")
     for file in (ROOT / package).rglob("*.py")
-    if (file.name == "__init__.py" and "import" in file.read_text())
-    or ".".join(file.relative_to(ROOT).with_suffix("").parts) in FOR_USERS
+    if "\n__all__ = " in file.read_text() or name_of(file) in FOR_USERS
 )
 
 
