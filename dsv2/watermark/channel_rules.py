@@ -20,6 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dsv2.watermark import WatermarkDeclaration
@@ -29,6 +30,39 @@ from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, Eve
 
 State: TypeAlias = tuple[Any, ...]
 """A snapshot of a combiner."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelChange:
+    """The replacement of the channels of an input.
+
+    Args:
+        old: The number of old channels.
+        new: The number of new channels.
+        former: The old channels that follow the new ones.
+        idle: Whether the new channels are idle.
+        ended: The old channels that have ended. If all have, so have the new ones.
+    """
+
+    old: int
+    new: int
+    former: Sequence[int] = ()
+    idle: bool = False
+    ended: Collection[int] = ()
+
+    @property
+    def numbers(self) -> dict[int, int]:
+        """The new numbers of the former channels."""
+        return {channel: self.new + number for number, channel in enumerate(self.former)}
+
+    @property
+    def inactive(self) -> range:
+        """The new channels that are idle or have ended: all of them, or none."""
+        return range(self.new if self.idle or self.all_ended else 0)
+
+    @property
+    def all_ended(self) -> bool:
+        return len(self.ended) == self.old
 
 
 class CombinerRules(ABC):
@@ -57,19 +91,8 @@ class CombinerRules(ABC):
         return self.joined(states, [inputs] * len(states), ())
 
     @abstractmethod
-    def replaced(
-        self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: Collection[int]
-    ) -> State:
-        """Replace channels.
-
-        Args:
-            state: The state over the old channels.
-            old: The number of old channels.
-            new: The number of new channels.
-            former: The old channels that follow the new ones.
-            idle: Whether the new channels are idle.
-            ended: The old channels that have ended. If all have, so have the new ones.
-        """
+    def replaced(self, state: State, change: ChannelChange) -> State:
+        """Replace the channels of a state."""
 
 
 def renumbered(channels: Iterable[int], numbers: Mapping[int, int]) -> tuple[int, ...]:
@@ -118,12 +141,9 @@ class BarrierRules(CombinerRules):
         parts = (tuple(sorted(part.items())) for part in (last, since, behind))
         return completed, *parts, in_all([state[4] for state in states], has), min(opened, default=None)
 
-    def replaced(
-        self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: Collection[int]
-    ) -> State:
-        numbers = {channel: new + number for number, channel in enumerate(former)}
-        *kept, inactive, open_since = self.renumbered(state, numbers)
-        return *kept, (*(range(new) if idle or len(ended) == old else ()), *inactive), open_since
+    def replaced(self, state: State, change: ChannelChange) -> State:
+        *kept, inactive, open_since = self.renumbered(state, change.numbers)
+        return *kept, (*change.inactive, *inactive), open_since
 
 
 def _with_numbers(pairs: Iterable[tuple[int, Any]], numbers: Mapping[int, int]) -> tuple[tuple[int, Any], ...]:
@@ -175,23 +195,20 @@ class PlainRules(DeclaredRules):
             None if None in lasts else self._least(lasts),
         )
 
-    def replaced(
-        self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: Collection[int]
-    ) -> State:
-        numbers = {channel: new + number for number, channel in enumerate(former)}
+    def replaced(self, state: State, change: ChannelChange) -> State:
+        numbers, old = change.numbers, range(change.old)
         values, inactive, pending, of_ended, due, last = state
         of_channel = dict(values)
         kept, gone, uncounted, *_ = self.renumbered(state, numbers)
-        active = [channel for channel in range(old) if channel not in inactive]
-        is_complete = not self._wait or all(channel in of_channel for channel in range(old) if channel not in ended)
+        active = [channel for channel in old if channel not in inactive]
+        is_complete = not self._wait or all(channel in of_channel for channel in old if channel not in change.ended)
         combination = self._combination
         if of_channel and is_complete and combination.is_idempotent:
             start = combination.combine([of_channel[c] for c in active if c in of_channel] or list(of_channel.values()))
-            kept = (*((channel, start) for channel in range(new)), *kept)
+            kept = (*((channel, start) for channel in range(change.new)), *kept)
         left = [of_channel[channel] for channel in pending if channel not in numbers]
         as_ended = (*of_ended, *left) if combination.is_idempotent else of_ended
-        new_inactive = range(new) if idle or len(ended) == old else ()
-        return kept, (*new_inactive, *gone), uncounted, as_ended, due, last
+        return kept, (*change.inactive, *gone), uncounted, as_ended, due, last
 
 
 class ExpiringRules(DeclaredRules):
@@ -213,14 +230,11 @@ class ExpiringRules(DeclaredRules):
             latest.update((channel, max(deadline, latest.get(channel, deadline))) for channel, deadline in state[1])
         return inner, tuple(sorted(latest.items())), None, any(state[3] for state in states)
 
-    def replaced(
-        self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: Collection[int]
-    ) -> State:
+    def replaced(self, state: State, change: ChannelChange) -> State:
         inner, deadlines, sent_at, repeats = state
-        replaced = self._inner.replaced(inner, old, new, former, idle, ended)
-        numbers = {channel: new + number for number, channel in enumerate(former)}
+        replaced, numbers = self._inner.replaced(inner, change), change.numbers
         kept = [(numbers[channel], deadline) for channel, deadline in deadlines if channel in numbers]
-        started = [channel for channel, _ in replaced[0] if channel < new]
+        started = [channel for channel, _ in replaced[0] if channel < change.new]
         latest = max((deadline for _, deadline in deadlines), default=0)
         return replaced, (*((channel, latest) for channel in started), *sorted(kept)), sent_at, repeats
 
@@ -248,11 +262,9 @@ class AlignedRules(DeclaredRules):
         inactive = in_all([inactive for _, inactive in states], [inputs] * len(states))
         return tuple((number, values) for number, values in shortest if values), inactive
 
-    def replaced(
-        self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: Collection[int]
-    ) -> State:
-        rounds, inactive = self.renumbered(state, {channel: new + number for number, channel in enumerate(former)})
-        return rounds, (*(range(new) if idle or len(ended) == old else ()), *inactive)
+    def replaced(self, state: State, change: ChannelChange) -> State:
+        rounds, inactive = self.renumbered(state, change.numbers)
+        return rounds, (*change.inactive, *inactive)
 
 
 class EventTimeRules(CombinerRules):
@@ -279,18 +291,16 @@ class EventTimeRules(CombinerRules):
         live = [state[4] for state, channels in zip(states, has, strict=True) if not set(channels) <= set(state[2])]
         return times, idle, ended, behind, min(live or [state[4] for state in states])
 
-    def replaced(
-        self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: Collection[int]
-    ) -> State:
+    def replaced(self, state: State, change: ChannelChange) -> State:
         times, _, old_ended, _, last = state
         live = [time for channel, time in enumerate(times) if channel not in old_ended]
         by_clock = bool(live) and all(time == PROCESSING_TIME for time in live)
         start = PROCESSING_TIME if by_clock else last
-        kept, *ignored, _ = self.renumbered(state, {channel: number for number, channel in enumerate(former)})
-        shifted = [tuple(new + channel for channel in channels) for channels in ignored]
-        everyone = tuple(range(new))
-        shifted[0] = (*(everyone if idle and not by_clock else ()), *shifted[0])
-        shifted[1] = (*(everyone if len(ended) == old else ()), *shifted[1])
+        kept, *ignored, _ = self.renumbered(state, {channel: number for number, channel in enumerate(change.former)})
+        shifted = [tuple(change.new + channel for channel in channels) for channels in ignored]
+        everyone = tuple(range(change.new))
+        shifted[0] = (*(everyone if change.idle and not by_clock else ()), *shifted[0])
+        shifted[1] = (*(everyone if change.all_ended else ()), *shifted[1])
         return (*(start for _ in everyone), *kept), *shifted, last
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.watermark import VectorClock, WatermarkDeclaration, new_builder
-from dsv2.watermark.channel_rules import rules_of
+from dsv2.watermark.channel_rules import ChannelChange, rules_of
 from dsv2.watermark.combiner import Combiner, new_combiner
 from tests.profiles import examples
 
@@ -209,7 +209,7 @@ def test_other_channels_continue_from_the_last_result(history: tuple[Case, int, 
     joined = rules.joined([before.snapshot()] * 2, [range(channels)] * 2, ())
     assert dict(joined[0]) == dict(before.snapshot()[0])
     after = new_combiner(declaration, new)
-    after.restore(rules.replaced(before.snapshot(), channels, new, (), False, ended))
+    after.restore(rules.replaced(before.snapshot(), ChannelChange(channels, new, ended=ended)))
     assert after.combined == (delivered[-1] if delivered else None)
     if len(ended) < channels:
         value = case.values[-1]

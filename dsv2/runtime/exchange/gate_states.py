@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from dsv2.runtime.exchange.control_log import END
 from dsv2.watermark import WatermarkDeclaration
-from dsv2.watermark.channel_rules import rules_of
+from dsv2.watermark.channel_rules import ChannelChange, rules_of
 
 GateState: TypeAlias = tuple[Any, ...]
 """``InputGate.snapshot()``."""
@@ -47,14 +47,12 @@ def with_new_channels(state: GateState, channels: int, declarations: Mapping[str
     live = [channel for channel in range(count) if channel not in ended]
     all_idle = bool(live) and all(channel in idle_channels for channel in live)
     former = sorted(held)
-    number_of = {channel: channels + number for number, channel in enumerate(former)}
+    change = ChannelChange(count, channels, former, all_idle, ended)
+    number_of = change.numbers
     new = range(channels)
     return (
         channels,
-        {
-            identifier: rules_of(identifier, declarations).replaced(combiner, count, channels, former, all_idle, ended)
-            for identifier, combiner in combiners.items()
-        },
+        {name: rules_of(name, declarations).replaced(combiner, change) for name, combiner in combiners.items()},
         [] if live else [*new],
         [*(new if all_idle else ()), *(number_of[channel] for channel in former if channel in idle_channels)],
         idle,

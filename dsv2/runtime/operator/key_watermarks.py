@@ -20,7 +20,7 @@ from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.watermark import KeyedWatermark, WatermarkDeclaration
-from dsv2.watermark.channel_rules import rules_of
+from dsv2.watermark.channel_rules import ChannelChange, rules_of
 from dsv2.watermark.combiner import Combiner, new_combiner
 from dsv2.watermark.expiry import ExpiringCombiner
 
@@ -173,7 +173,7 @@ class KeyWatermarks:
             combiner.restore(state)
             return [], combiner
         rules = rules_of(identifier, self._declarations)
-        combiner.restore(rules.replaced(state, channels, gate.channels, (), idle=False, ended=()))
+        combiner.restore(rules.replaced(state, ChannelChange(channels, gate.channels)))
         changed = [combiner.deactivate(channel) for channel in sorted(gate.inactive)]
         return [value for value in changed if value is not None], combiner
 

@@ -25,7 +25,7 @@ from dsv2.local import LocalRuntime
 from dsv2.testing import ManualClock, OneInputHarness, Pause, TestSource
 from dsv2.watermark import LongWatermarkBuilder, LongWatermarkDeclaration
 from dsv2.watermark.arrival_combiner import WatermarkCombiner
-from dsv2.watermark.channel_rules import rules_of
+from dsv2.watermark.channel_rules import ChannelChange, rules_of
 from dsv2.watermark.combiner import new_combiner
 
 SECOND = timedelta(seconds=1)
@@ -125,7 +125,7 @@ def test_new_channels_have_the_time_of_the_old_ones() -> None:
     combiner.update(1, 3)
     rules = rules_of("load", {"load": declaration})
     replaced: Any = new_combiner(declaration, 3, (), lambda: now)
-    replaced.restore(rules.replaced(combiner.snapshot(), 2, 3, (), idle=False, ended=()))
+    replaced.restore(rules.replaced(combiner.snapshot(), ChannelChange(2, 3)))
     assert dict(replaced.sent()) == {0: 5, 1: 5, 2: 5}
     assert replaced.next_deadline() == 4_000
     assert replaced.expire(4_000) is None
