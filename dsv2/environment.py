@@ -20,7 +20,7 @@ from dsv2.graph.record_skips import checked_skips
 from dsv2.jobs.handle import JobHandle, JobResult, JobRuntime
 from dsv2.jobs.listener import JobListener
 from dsv2.jobs.options import JobOptions, run_options
-from dsv2.jobs.unfinished import watch
+from dsv2.jobs.unfinished_jobs import watch
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.model.error_policy import ErrorPolicy
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy

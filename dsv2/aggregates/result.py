@@ -7,7 +7,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, Generic, TypeVar
 
 from dsv2.aggregates.field_types import field_types, fits, held_type, shown
-from dsv2.aggregates.partial import partial_of
+from dsv2.aggregates.partial_results import partial_of
 from dsv2.aggregates.result_field import Aggregate, Count, Key, Mean, Part, WindowEnd, WindowStart
 from dsv2.base.optional_types import without_none
 from dsv2.errors import PlanError, SchemaError

@@ -15,7 +15,7 @@ from dsv2.checkpoint.type_shapes import Shape, name_of, shape_of
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Edge, KeySelector, Operator, OperatorKind, Plan
 from dsv2.graph.record_types import declared_type
-from dsv2.graph.stateful import may_keep_state
+from dsv2.graph.state_detection import may_keep_state
 from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sources import HybridSource, Source
 from dsv2.spi import ColumnarFunction, KeepsAggregates, WrappingFunction

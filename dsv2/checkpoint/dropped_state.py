@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dsv2.checkpoint.description import FURTHER, Description, declared_states
 from dsv2.graph import Operator, OperatorKind, Plan
-from dsv2.graph.stateful import mentioned_names
+from dsv2.graph.state_detection import mentioned_names
 
 
 def dropped_state(

@@ -15,7 +15,7 @@ from dsv2.cli.report import Report, table
 from dsv2.cli.spark_commands import add_report_options, folder_at, settings_of, spark_commands
 from dsv2.errors import ConfigurationError
 from dsv2.file_log import SinkFolder, read_log
-from dsv2.file_log.cleaning import clean
+from dsv2.file_log.cleanup import clean
 from dsv2.file_log.description import Description
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}

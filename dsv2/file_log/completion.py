@@ -16,7 +16,7 @@ from dsv2.base.folders import Folder
 from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
 from dsv2.file_log.description import Description
 from dsv2.file_log.entry import Pending
-from dsv2.file_log.merging import Merger
+from dsv2.file_log.merge_selection import Merger
 from dsv2.file_log.names import PENDING, REPLACING
 from dsv2.file_log.ownership import OutputOwner, SinkPlace
 from dsv2.file_log.sink_folder import SinkFolder

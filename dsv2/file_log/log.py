@@ -9,7 +9,7 @@ from dsv2.base.folders import Folder, ReadableFolder
 from dsv2.checks.json_documents import encoded
 from dsv2.errors import JobError
 from dsv2.file_log.entry import DataFile, Entry
-from dsv2.file_log.merging import in_order, read_ends
+from dsv2.file_log.merge_selection import in_order, read_ends
 from dsv2.file_log.state import LogState, entry_name, read_log, snapshot_name, snapshots, versions
 
 _ENTRIES_PER_SNAPSHOT = 100

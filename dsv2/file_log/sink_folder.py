@@ -18,7 +18,7 @@ from dsv2.checks.json_documents import write_document
 from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.file_log.entry import DataFile, Entry, Pending, Replacement
 from dsv2.file_log.log import FileLog, LogConflictError
-from dsv2.file_log.merging import MergeGroup, Merger, merge_groups, segments_name, write_ends
+from dsv2.file_log.merge_selection import MergeGroup, Merger, merge_groups, segments_name, write_ends
 from dsv2.file_log.names import DATA, PENDING, REPLACING, SEGMENTS, Staging, is_hidden
 from dsv2.file_log.state import LogState, read_log, read_part
 

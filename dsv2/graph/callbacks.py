@@ -16,7 +16,7 @@ from dsv2.errors import PlanError
 from dsv2.functions import CallableFunction, FilterFunction, FlatMapFunction, MapFunction
 from dsv2.functions.handlers import watermark_handlers
 from dsv2.graph.plan import Operator
-from dsv2.graph.stateful import names_in
+from dsv2.graph.state_detection import names_in
 from dsv2.spi import WrappingFunction
 from dsv2.state import AggregatingStateDeclaration
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dsv2.errors import ConfigurationError, MissingUidWarning
 from dsv2.functions import ProcessFunction
 from dsv2.graph.plan import Operator, OperatorKind, Plan
-from dsv2.graph.stateful import may_keep_state
+from dsv2.graph.state_detection import may_keep_state
 from dsv2.sources import BaseSource
 from dsv2.spi import WrappingFunction
 from dsv2.state import StateDeclaration

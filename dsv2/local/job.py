@@ -8,7 +8,7 @@ from os import PathLike
 
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError, UserFunctionError
 from dsv2.jobs.progress import JobProgress
-from dsv2.jobs.unfinished import asked
+from dsv2.jobs.unfinished_jobs import note_observed
 from dsv2.local.execution import Execution
 from dsv2.local.restoration import on_disk
 from dsv2.local.savepoints import take
@@ -107,7 +107,7 @@ class LocalJob(ThreadJob, NotebookHandle):
 
         def write() -> str:
             if self._failure is not None:
-                asked(self)
+                note_observed(self)
                 raise self._failure
             if self._execution.has_ended:
                 raise ConfigurationError(

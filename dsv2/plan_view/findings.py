@@ -15,7 +15,7 @@ from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.graph.flow import Flow
 from dsv2.graph.plan import AtSource, Exchange
 from dsv2.graph.record_types import declared_type
-from dsv2.graph.stateful import may_keep_state
+from dsv2.graph.state_detection import may_keep_state
 from dsv2.model.context import RuntimeExecutionMode
 from dsv2.plan_view.event_time_findings import event_time_findings
 from dsv2.plan_view.finding import Finding, Severity, note, warning

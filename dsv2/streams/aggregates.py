@@ -105,7 +105,7 @@ class WindowedStream(Generic[T_co]):
         if isinstance(chosen, str):
             function = aggregate(self._strategy, FoldedRecords[Any](declared), EmitWindow(declared, chosen))
             return _configured(self._stream, function)
-        made = import_module("dsv2.arrow.combining").combined(declared, *chosen, self._strategy)
+        made = import_module("dsv2.arrow.window_combiner").combined(declared, *chosen, self._strategy)
         if made is None or self._stream._ref.exchange is not Exchange.HASH:
             return _configured(
                 self._stream, import_module("dsv2.arrow.aggregates").WindowColumns(declared, *chosen, self._strategy)

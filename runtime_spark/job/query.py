@@ -18,7 +18,7 @@ from dsv2.checks.arguments import as_seconds
 from dsv2.errors import CorruptDataError, Dsv2Error, JobError, UserFunctionError
 from dsv2.graph import Plan
 from dsv2.jobs.progress import JobProgress
-from dsv2.jobs.unfinished import asked
+from dsv2.jobs.unfinished_jobs import note_observed
 from dsv2.runtime.report.base_job import BaseJob
 from dsv2.runtime.report.job_reports import JobReports
 from dsv2.runtime.report.job_waiting import Waiting
@@ -234,7 +234,7 @@ class StreamingJob(BaseJob, NotebookHandle):
 
         Cancelling a micro-batch is safe, but it prints alarming stack traces and repeats work at the restart.
         """
-        asked(self)
+        note_observed(self)
         self._stopped = self.query.isActive and not self._reports.all_ended()
         self._end_query(as_seconds(timeout, "timeout"), Waiting(self._plan.job_name, self._what_runs))
         if self._is_over():

@@ -23,7 +23,7 @@ from runtime_spark.frames.schema import SparkRecordWriter, check_readable, schem
 from runtime_spark.frames.worker import load_job, patient_collector
 from runtime_spark.platform.connect import check_passages_on
 from runtime_spark.platform.java_classes import java_class
-from runtime_spark.platform.user_streams import reads_the_same
+from runtime_spark.platform.streaming_dataframes import reads_the_same
 from runtime_spark.sink.dataframe_function import RowsSink, TransformedRows
 from runtime_spark.sink.sink_types import check_declared_type
 

@@ -26,7 +26,7 @@ from runtime_spark.frames.schema import check_readable
 from runtime_spark.frames.worker import load_job
 from runtime_spark.frames.worker_resources import worker_resources
 from runtime_spark.platform.closures import from_bytes, to_bytes
-from runtime_spark.platform.user_streams import count_streams
+from runtime_spark.platform.streaming_dataframes import count_streams
 from runtime_spark.source.dataframe_source import DataFrameFrames
 from runtime_spark.source.frame_source import Feed, feed_for
 from runtime_spark.source.indexed_feed import IndexedFeed, StartFeed, TickFeed

@@ -22,7 +22,7 @@ from dsv2.extension.join.functions import (
     LateRecord,
     take_late,
 )
-from dsv2.extension.join.stamping import Stamping
+from dsv2.extension.join.result_timestamps import Stamping
 from dsv2.model.context import Collector, PartitionedContext
 from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import (

@@ -17,7 +17,7 @@ from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join.contents import LATEST, LATEST_ROWS, WAITING
 from dsv2.extension.join.functions import JoinFunction, JoinProcessFunction, JoinType, written_by_user
-from dsv2.extension.join.stamping import Stamping
+from dsv2.extension.join.result_timestamps import Stamping
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.model.context import Collector, NonPartitionedContext, PartitionedContext, RuntimeContext
 from dsv2.spi import FailedCallbackError, FailedRecordError, check_returned

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from dsv2.extension.window.current_window import CurrentWindow
-from dsv2.extension.window.timerless import TimerlessContext
+from dsv2.extension.window.timerless_context import TimerlessContext
 from dsv2.functions import ProcessFunction
 from dsv2.model.output_tag import OutputTag
 from dsv2.model.record_batch import RecordBatch

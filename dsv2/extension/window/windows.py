@@ -16,10 +16,10 @@ from dsv2.extension.event_time import EventTimeManager
 from dsv2.extension.window.callbacks import Callbacks
 from dsv2.extension.window.contents import Contents
 from dsv2.extension.window.current_window import CurrentWindow
-from dsv2.extension.window.early import EarlyFirings
+from dsv2.extension.window.early_firing import EarlyFirings
 from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, STATES, TRIGGER
 from dsv2.extension.window.strategy import TimeType, WindowStrategy
-from dsv2.extension.window.triggering import Triggering
+from dsv2.extension.window.trigger_runner import Triggering
 from dsv2.extension.window.triggers import TriggerResult
 from dsv2.model.record_batch import RecordBatch
 from dsv2.spi import FailedCallbackError, KeyEntry, ProcessOne, partition_access

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Operator
-from dsv2.graph.stateful import mentioned_names
+from dsv2.graph.state_detection import mentioned_names
 from dsv2.model.record_batch import RecordBatch
 from dsv2.runtime.exchange.control_log import Control
 from dsv2.runtime.exchange.edges import EdgeEmitter, EdgeName

@@ -16,7 +16,7 @@ from dsv2.errors import ConfigurationError, Dsv2Error, JobError
 from dsv2.graph import Plan
 from dsv2.jobs.handle import JobResult, JobStatus
 from dsv2.jobs.progress import JobProgress
-from dsv2.jobs.unfinished import asked
+from dsv2.jobs.unfinished_jobs import note_observed
 from dsv2.runtime.report.job_listeners import JobListeners
 from dsv2.runtime.report.job_waiting import Keeper, Waiting, slice_until
 
@@ -76,7 +76,7 @@ class BaseJob(ABC):
             if not self._ends_within(seconds):
                 return False
         self._conclude()
-        asked(self)
+        note_observed(self)
         if (failure := self._found_failure()) is not None:
             raise failure
         return True
@@ -98,13 +98,13 @@ class BaseJob(ABC):
     def exception(self) -> Dsv2Error | None:
         """Return the error that the job failed with, or None."""
         if self._is_over():
-            asked(self)
+            note_observed(self)
         return self._found_failure()
 
     @short_traceback
     def result(self) -> JobResult:
         """Wait for the end and return the result. Raises the error that the job failed with."""
-        asked(self)
+        note_observed(self)
         self.await_termination()
         return JobResult(self._plan.job_name, timedelta(milliseconds=self._ended - self._began), self.progress)
 
@@ -162,7 +162,7 @@ class ThreadJob(BaseJob):
 
     def stop(self, timeout: timedelta | None = None) -> None:
         """End the job between two micro-batches, or within one after ``timeout``: see ``JobHandle``."""
-        asked(self)
+        note_observed(self)
         seconds = as_seconds(timeout, "timeout")
         self._request_stop()
         if self._is_own_thread:  # a sink or a listener has called this; the job cannot wait for itself

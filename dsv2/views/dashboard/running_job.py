@@ -14,7 +14,7 @@ from dsv2.jobs.dashboard_settings import Dashboard
 from dsv2.jobs.handle import JobHandle, JobRuntime, RunOptions
 from dsv2.jobs.listener import JobListener
 from dsv2.jobs.progress import JobProgress
-from dsv2.jobs.unfinished import observing
+from dsv2.jobs.unfinished_jobs import unobserved_access
 from dsv2.plan_view.runtime_view import ExplainingRuntime, ObservableRuntime
 from dsv2.plan_view.view import view_of
 from dsv2.views.dashboard.jobs import Status, WatchedJob
@@ -47,7 +47,7 @@ class LiveJob(WatchedJob, JobListener):
         self.record.add(progress)
 
     def on_ended(self, job: JobHandle) -> None:
-        with observing(job):
+        with unobserved_access(job):
             error = job.exception()
         text = "" if error is None else redacted_text(f"{type(error).__name__}: {error}")
         self.record.end(Status(job.status.value.lower()), text)

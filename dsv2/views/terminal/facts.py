@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dsv2.jobs.summary import JobSummary, OperatorSummary
-from dsv2.views.terminal.plain import event_time_text, took_text, watermarks_of
+from dsv2.views.terminal.status_line import event_time_text, took_text, watermarks_of
 from dsv2.views.terminal.texts import (
     bar,
     bytes_text,

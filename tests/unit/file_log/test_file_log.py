@@ -14,7 +14,7 @@ import pytest
 from dsv2.base.folders import Folder
 from dsv2.errors import ConfigurationError, CorruptDataError, JobError
 from dsv2.file_log import LogState, Merged, MergeGroup, Rolling, SinkFolder, parts_between, read_log
-from dsv2.file_log.cleaning import clean
+from dsv2.file_log.cleanup import clean
 from dsv2.file_log.names import DATA, LOG, REPLACING, is_hidden, partition_folder
 from dsv2.testing import ManualClock
 

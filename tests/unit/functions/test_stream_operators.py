@@ -13,7 +13,7 @@ from dsv2.errors import ConfigurationError, PlanError
 from dsv2.functions import DeduplicateFunction, OneInputStreamProcessFunction, SampleFunction
 from dsv2.graph import OperatorKind
 from dsv2.graph.record_types import declared_type
-from dsv2.graph.stateful import may_keep_state
+from dsv2.graph.state_detection import may_keep_state
 from dsv2.testing import OneInputHarness
 from dsv2.watermark import new_builder
 from tests.durations import ms

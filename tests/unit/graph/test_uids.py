@@ -16,7 +16,7 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, reduce
 from dsv2.functions import MapFunction, OneInputStreamProcessFunction
 from dsv2.graph.plan import Operator, Plan
-from dsv2.graph.stateful import may_keep_state
+from dsv2.graph.state_detection import may_keep_state
 from dsv2.graph.uids import check_uids
 from dsv2.model import RecordBatch
 from dsv2.sinks import FileSink, ParallelSink, PrintSink, SinkInfo

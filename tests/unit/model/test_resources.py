@@ -17,7 +17,7 @@ import pytest
 from dsv2 import CollectSink, ExecutionEnvironment, Resource
 from dsv2.errors import ConfigurationError, Dsv2Error, ResourceError, SerializationError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.graph.stateful import may_keep_state
+from dsv2.graph.state_detection import may_keep_state
 from dsv2.local import LocalRuntime
 from dsv2.model.resource import any_open, close_resources, resources_in_use
 from dsv2.testing import OneInputHarness

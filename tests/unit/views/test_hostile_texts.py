@@ -29,8 +29,8 @@ from dsv2.sinks import FileSink
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import Stop, TestSource
 from dsv2.views.logs import JsonFormatter
+from dsv2.views.terminal.job_watch import watch
 from dsv2.views.terminal.live_view import html_of
-from dsv2.views.terminal.watching import watch
 from dsv2.watermark import WatermarkDeclaration, new_builder
 from tests.support import pass_on
 

@@ -26,7 +26,7 @@ from dsv2.extension.join import join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction, ProcessFunction
 from dsv2.graph import Plan
-from dsv2.graph.stateful import mentioned_names
+from dsv2.graph.state_detection import mentioned_names
 from dsv2.jobs.handle import RunOptions
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry

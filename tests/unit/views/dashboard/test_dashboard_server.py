@@ -23,7 +23,7 @@ from dsv2 import CollectSink, ErrorPolicy, ExecutionEnvironment, JobHandle
 from dsv2.cli import main
 from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.jobs.handle import RunOptions
-from dsv2.jobs.unfinished import _watched, watch
+from dsv2.jobs.unfinished_jobs import _watched, watch
 from dsv2.testing import Stop, TestSource
 from dsv2.views.dashboard import Dashboard, app, http
 from dsv2.views.dashboard.jobs import Board, Status

@@ -14,7 +14,7 @@ _watched: dict[int, tuple[JobHandle, str, str]] = {}
 
 
 def watch(job: JobHandle, name: str, location: str) -> None:
-    """Warn at exit about ``job``, started at ``location``, unless ``asked`` is called first.
+    """Warn at exit about ``job``, started at ``location``, unless ``note_observed`` is called first.
 
     Called by ``execute_async``.
     """
@@ -23,13 +23,13 @@ def watch(job: JobHandle, name: str, location: str) -> None:
     atexit.register(_warn)  # registered last, so it runs before Spark's connection is closed
 
 
-def asked(job: object) -> None:
+def note_observed(job: object) -> None:
     """Record that the user waited for ``job``, stopped it, or saw how it ended. Called by the job handles."""
     _watched.pop(id(job), None)
 
 
 @contextlib.contextmanager
-def observing(job: JobHandle) -> Iterator[None]:
+def unobserved_access(job: JobHandle) -> Iterator[None]:
     """Within this context, access to ``job`` does not count as observing it: a listener makes it."""
     watched = _watched.get(id(job))
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsv2.base.folders import Folder
 from dsv2.file_log.entry import Pending, Replacement
-from dsv2.file_log.merging import segments_name
+from dsv2.file_log.merge_selection import segments_name
 from dsv2.file_log.names import DATA, PENDING, REPLACING, Staging
 from dsv2.file_log.state import LogState, read_log, read_part
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from dsv2.aggregates import Aggregate, Count, Key, Max, Min, Part, Sum
-from dsv2.aggregates.partial import counted
+from dsv2.aggregates.partial_results import counted
 from dsv2.aggregates.result import DeclaredResult
 from dsv2.arrow.aggregates import WindowAggregate, WindowColumns, times_of
 from dsv2.arrow.keyed.folding import fits_in_sum
