@@ -16,16 +16,13 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.state import StateDeclaration, StateDeclarations
-from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
-from tests.conformance.failing import Failure, by3, numbers, stamped
-from tests.conformance.functions import Pass, mod3
+from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
+from tests.conformance.failing import ANY, MESSAGE, SIGNAL, Failure, by3, numbers, read, signal, stamped
+from tests.conformance.functions import Pass
 from tests.durations import ms
 
-SIGNAL = new_builder("signal").type_long().build()
 FOLDED = StateDeclarations.reducing_state("folded", int, lambda so_far, added: not_to_seven(so_far, added))
 GLOBAL = WindowStrategy.global_()
-MESSAGE = "seven – ünïcode\nand a second line"
-SEVENTH = {"cause_type": "ValueError", "cause_message": MESSAGE, "record": "7"}
 
 
 def fail() -> None:
@@ -151,12 +148,6 @@ def not_to_seven(so_far: int, added: int) -> int:
     return added
 
 
-def signal(number: int, output: Any, ctx: Any) -> None:
-    """Emits a watermark with one record."""
-    if number == 7:
-        ctx.non_partitioned_context.watermark_manager.emit_watermark(SIGNAL.new_watermark(1))
-
-
 def time_of(number: int) -> int:
     """The time of all numbers except one."""
     if number == 7:
@@ -165,7 +156,11 @@ def time_of(number: int) -> int:
 
 
 def _in_time(callback: str, env: ExecutionEnvironment) -> Any:
-    return by3(env).process(FailingInTime(callback)).with_uid("bad")  # here
+    return by3(env).process(FailingInTime(callback))  # here
+
+
+def _in_window(callback: str, env: ExecutionEnvironment) -> Any:
+    return by3(env).process(window(GLOBAL, FailingWindow(callback)))  # here
 
 
 def _generator() -> OneInputStreamProcessFunction[int, int]:
@@ -187,157 +182,69 @@ class FailingWindow(OneInputWindowStreamProcessFunction[int, int]):
             fail()
 
 
+NOBODY_IN_THE_INTERVAL: Any = interval_join(not_with_seven, ms(-100), ms(-99), JoinType.LEFT)
+IN_A_WINDOW: Any = window_join(WindowStrategy.tumbling(ms(5)), not_with_seven)
+KEYED, TWO_KEYED = "KeyedProcess", "Keyed-TwoInput-Process"
 FAILURES = (
-    Failure(
-        "record",
-        lambda env: numbers(env).process(seven).with_uid("bad"),  # here
-        {**SEVENTH, "key": None},
-    ),
-    Failure(
-        "map",
-        lambda env: numbers(env).map(lambda n: 1 // (n - 7)).with_uid("bad"),  # here
-        {"cause_type": "ZeroDivisionError", "record": "7", "key": None},
-        operator="Map (uid 'bad')",
-    ),
-    Failure(
-        "chained",
-        lambda env: numbers(env).map(int).process(seven).with_uid("bad").map(int),  # here
-        {**SEVENTH, "key": None},
-    ),
-    Failure(
-        "keyed",
-        lambda env: numbers(env).key_by(mod3).process(seven).with_uid("bad"),  # here
-        {**SEVENTH, "key": "1"},
-        operator="KeyedProcess (uid 'bad')",
-        subtask=None,
-    ),
-    Failure(
-        "two-outputs",
-        lambda env: numbers(env).process(FailingTwoOutputs()).with_uid("bad"),  # here
-        {**SEVENTH, "key": None},
-        operator="Two-Output-Process (uid 'bad')",
-    ),
+    Failure("record", lambda env: numbers(env).process(seven)),  # here
+    Failure("map", lambda env: numbers(env).map(lambda n: 1 // (n - 7)), "ZeroDivisionError", "Map"),  # here
+    Failure("chained", lambda env: read(numbers(env).map(int).process(seven))),  # here
+    Failure("keyed", lambda env: by3(env).process(seven), kind=KEYED, key="1"),  # here
+    Failure("two-outputs", lambda env: numbers(env).process(FailingTwoOutputs()), kind="Two-Output-Process"),  # here
     Failure(
         "second-input",
-        lambda env: numbers(env).connect_and_process(numbers(env), FailingSecond()).with_uid("bad"),  # here
-        {**SEVENTH, "key": None},
-        operator="TwoInput-Process (uid 'bad')",
+        lambda env: numbers(env).connect_and_process(numbers(env), FailingSecond()),  # here
+        kind="TwoInput-Process",
         callback="process_record_from_second_input",
     ),
     Failure(
         "join",
-        lambda env: (
-            numbers(env)
-            .key_by(mod3)
-            .connect_and_process(numbers(env).key_by(mod3), join(not_with_seven))  # here
-            .with_uid("bad")
-        ),
-        {"cause_type": "ValueError", "key": "1"},
-        operator="Keyed-TwoInput-Process (uid 'bad')",
-        subtask=None,
+        lambda env: by3(env).connect_and_process(by3(env), join(not_with_seven)),  # here
+        *("ValueError", TWO_KEYED, "process_record", ANY, "1"),
     ),
     Failure(
         "alone-in-an-interval",
-        lambda env: (
-            stamped(env)
-            .connect_and_process(stamped(env), interval_join(not_with_seven, ms(-100), ms(-99), JoinType.LEFT))  # here
-            .with_uid("bad")
-        ),
-        {"cause_type": "ValueError", "key": "1"},
-        operator="Keyed-TwoInput-Process (uid 'bad')",
-        subtask=None,
+        lambda env: stamped(env).connect_and_process(stamped(env), NOBODY_IN_THE_INTERVAL),  # here
+        *("ValueError", TWO_KEYED, "process_record", ANY, "1"),
     ),
     Failure(
         "join-in-a-window",
-        lambda env: (
-            stamped(env)
-            .connect_and_process(stamped(env), window_join(WindowStrategy.tumbling(ms(5)), not_with_seven))  # here
-            .with_uid("bad")
-        ),
-        {"cause_type": "ValueError", "key": "1", "record": None},
-        operator="Keyed-TwoInput-Process (uid 'bad')",
-        subtask=None,
+        lambda env: stamped(env).connect_and_process(stamped(env), IN_A_WINDOW),  # here
+        *("ValueError", TWO_KEYED, "process_record", None, "1"),
     ),
     Failure(
         "broadcast",
-        lambda env: (
-            numbers(env)
-            .with_uid("numbers")
-            .connect_and_process(numbers(env).with_uid("rules").broadcast(), FailingRule())  # here
-            .with_uid("bad")
-        ),
-        {**SEVENTH, "key": None},
-        operator="Broadcast-TwoInput-Process (uid 'bad')",
+        lambda env: numbers(env).connect_and_process(numbers(env).broadcast(), FailingRule()),  # here
+        kind="Broadcast-TwoInput-Process",
         callback="process_record_from_broadcast_input",
     ),
-    Failure(
-        "open",
-        lambda env: numbers(env).process(Failing("open")).with_uid("bad"),  # here
-        {"cause_type": "ValueError", "key": None, "record": None},
-        callback="open",
-    ),
+    Failure("open", lambda env: numbers(env).process(Failing("open")), callback="open", record=None),  # here
     Failure(
         "on_watermark",
-        lambda env: numbers(env).process(signal).process(Failing("on_watermark")).with_uid("bad"),  # here
-        {"cause_type": "ValueError", "key": None, "record": None},
+        lambda env: numbers(env).process(signal).process(Failing("on_watermark")),  # here
         callback="on_watermark",
+        record=None,
     ),
     Failure(
         "end_input",
-        lambda env: numbers(env).shuffle().process(Failing("end_input")).with_uid("bad"),  # here
-        {"cause_type": "ValueError", "key": None, "record": None},
+        lambda env: numbers(env).shuffle().process(Failing("end_input")),  # here
         callback="end_input",
+        record=None,
     ),
-    Failure(
-        "close",
-        lambda env: numbers(env).process(Failing("close")).with_uid("bad"),  # here
-        {"cause_type": "ValueError", "key": None, "record": None},
-        callback="close",
-    ),
-    Failure(
-        "reducing",
-        lambda env: numbers(env).key_by(mod3).process(Folding()).with_uid("bad"),  # here
-        {**SEVENTH, "key": "1"},
-        operator="KeyedProcess (uid 'bad')",
-        subtask=None,
-    ),
+    Failure("close", lambda env: numbers(env).process(Failing("close")), callback="close", record=None),  # here
+    Failure("reducing", lambda env: by3(env).process(Folding()), kind=KEYED, key="1"),  # here
     Failure(
         "raising-selector",
-        lambda env: numbers(env).key_by(lambda n: 1 // (n - 7)).process(Pass()).with_uid("bad"),  # here
-        {"cause_type": "ZeroDivisionError", "record": "7"},
-        operator="KeyedProcess (uid 'bad')",
-        callback="key selector",
-    ),
-    Failure(
-        "window-record",
-        lambda env: by3(env).process(window(GLOBAL, FailingWindow("on_record"))).with_uid("bad"),  # here
-        {**SEVENTH, "key": "1"},
-        operator="KeyedProcess (uid 'bad')",
-        callback="on_record",
-        subtask=None,
-    ),
-    Failure(
-        "window-trigger",
-        lambda env: by3(env).process(window(GLOBAL, FailingWindow("on_trigger"))).with_uid("bad"),  # here
-        {"cause_type": "ValueError", "key": "1", "record": None},
-        operator="KeyedProcess (uid 'bad')",
-        callback="on_trigger",
-        subtask=None,
+        lambda env: numbers(env).key_by(lambda n: 1 // (n - 7)).process(Pass()),  # here
+        *("ZeroDivisionError", KEYED, "key selector"),
     ),
     *(
-        Failure(
-            callback,
-            partial(_in_time, callback),
-            {"cause_type": "ValueError", "cause_message": MESSAGE, "record": None, "key": key},
-            operator="KeyedProcess (uid 'bad')",
-            callback=callback,
-            subtask=None if key else 1,
-        )
+        Failure(f"window-{callback}", partial(_in_window, callback), "ValueError", KEYED, callback, record, "1")
+        for callback, record in (("on_record", "7"), ("on_trigger", None))
+    ),
+    *(
+        Failure(callback, partial(_in_time, callback), "ValueError", KEYED, callback, None, key)
         for callback, key in (("on_event_timer", "1"), ("on_processing_timer", "1"), ("on_event_time_watermark", None))
     ),
-    Failure(
-        "generator",
-        lambda env: numbers(env).process(_generator()).with_uid("bad"),  # here
-        {**SEVENTH, "key": None},
-    ),
+    Failure("generator", lambda env: numbers(env).process(_generator())),  # here
 )

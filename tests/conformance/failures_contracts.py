@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from dsv2 import ExecutionEnvironment
 from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, reduce, window
 from dsv2.functions import AsyncOneInputStreamProcessFunction, OneInputStreamProcessFunction
 from dsv2.state import StateDeclaration, StateDeclarations
-from dsv2.watermark import LongWatermark, Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
-from tests.conformance.failing import Failure, by3, numbers
+from dsv2.watermark import LongWatermark, Watermark, WatermarkDeclaration, WatermarkHandlingResult
+from tests.conformance.failing import SIGNAL, Failure, by3, numbers, read, signal
 from tests.conformance.functions import Pass, mod3
 from tests.durations import ms
 
-SIGNAL = new_builder("signal").type_long().build()
 COUNT = StateDeclarations.value_state("count", int)
 GLOBAL, TEN = WindowStrategy.global_(), WindowStrategy.tumbling(ms(10))
 
@@ -100,12 +101,6 @@ class CollectingOnWatermark(Pass[int]):
         return WatermarkHandlingResult.PEEK
 
 
-def signal(number: int, output: Any, ctx: Any) -> None:
-    """Emits a watermark with one record."""
-    if number == 7:
-        ctx.non_partitioned_context.watermark_manager.emit_watermark(SIGNAL.new_watermark(1))
-
-
 def processing_timer(number: int, output: Any, ctx: Any) -> None:
     """Registers a timer where there is no key."""
     if number == 7:
@@ -131,116 +126,47 @@ class UndeclaredWindowState(OneInputWindowStreamProcessFunction[int, int]):
             window.get_window_state(COUNT)
 
 
+KEYED, CONTRACT, STATE, KEY = "KeyedProcess", "ContractError", "UndeclaredStateError", "InvalidKeyError"
+BAD_KEYS = {"none-key": None, "unhashable-key": [7], "odd-key": frozenset({7}), "nan-key": float("nan")}
+
+
+def with_key(key: Any, env: ExecutionEnvironment) -> Any:
+    return numbers(env).key_by(unless_seven(key)).process(Pass())  # here
+
+
 FAILURES = (
-    Failure(
-        "undeclared",
-        lambda env: numbers(env).process(undeclared).with_uid("bad"),  # here
-        {"cause_type": "UndeclaredWatermarkError", "record": "7"},
-    ),
-    Failure(
-        "no-current-key",
-        lambda env: numbers(env).process(current_key).with_uid("bad"),  # here
-        {"cause_type": "ContractError", "record": "7"},
-    ),
-    Failure(
-        "undeclared-state",
-        lambda env: numbers(env).key_by(mod3).process(undeclared_state).with_uid("bad"),  # here
-        {"cause_type": "UndeclaredStateError", "record": "7", "key": "1"},
-        operator="KeyedProcess (uid 'bad')",
-        subtask=None,
-    ),
-    Failure(
-        "left-task",
-        lambda env: numbers(env).process(LeavesTask()).with_uid("bad"),  # here
-        {"cause_type": "ContractError", "record": "7"},
-    ),
+    Failure("undeclared", lambda env: numbers(env).process(undeclared), "UndeclaredWatermarkError"),  # here
+    Failure("no-current-key", lambda env: numbers(env).process(current_key), CONTRACT),  # here
+    Failure("undeclared-state", lambda env: by3(env).process(undeclared_state), STATE, KEYED, key="1"),  # here
+    Failure("left-task", lambda env: numbers(env).process(LeavesTask()), CONTRACT),  # here
     Failure(
         "state-without-key",
-        lambda env: numbers(env).key_by(mod3).process(StateWithoutKey()).with_uid("bad"),  # here
-        {"cause_type": "ContractError", "record": None, "key": None},
-        operator="KeyedProcess (uid 'bad')",
-        callback="end_input",
-        subtask=None,
+        lambda env: by3(env).process(StateWithoutKey()),  # here
+        *(CONTRACT, KEYED, "end_input", None, None, 0),
     ),
-    Failure(
-        "output-key",
-        lambda env: numbers(env).key_by(mod3).process(other_key, mod3).with_uid("bad").process(Pass()),  # here
-        {"cause_type": "InvalidKeyError", "record": "7", "key": "1"},
-        operator="KeyedProcess (uid 'bad')",
-        subtask=None,
-    ),
-    Failure(
-        "none-key",
-        lambda env: numbers(env).key_by(unless_seven(None)).process(Pass()).with_uid("bad"),  # here
-        {"cause_type": "InvalidKeyError", "record": "7"},
-        operator="KeyedProcess (uid 'bad')",
-        callback="key selector",
-    ),
-    Failure(
-        "unhashable-key",
-        lambda env: numbers(env).key_by(unless_seven([7])).process(Pass()).with_uid("bad"),  # here
-        {"cause_type": "InvalidKeyError", "record": "7"},
-        operator="KeyedProcess (uid 'bad')",
-        callback="key selector",
-    ),
-    Failure(
-        "odd-key",
-        lambda env: numbers(env).key_by(unless_seven(frozenset({7}))).process(Pass()).with_uid("bad"),  # here
-        {"cause_type": "InvalidKeyError", "record": "7"},
-        operator="KeyedProcess (uid 'bad')",
-        callback="key selector",
-    ),
-    Failure(
-        "nan-key",
-        lambda env: numbers(env).key_by(unless_seven(float("nan"))).process(Pass()).with_uid("bad"),  # here
-        {"cause_type": "InvalidKeyError", "record": "7"},
-        operator="KeyedProcess (uid 'bad')",
-        callback="key selector",
-    ),
+    Failure("output-key", lambda env: read(by3(env).process(other_key, mod3)), KEY, KEYED, key="1"),  # here
+    *(Failure(name, partial(with_key, key), KEY, KEYED, "key selector") for name, key in BAD_KEYS.items()),
     Failure(
         "none-key-later",
-        lambda env: numbers(env).map(int).key_by(unless_seven(None)).process(Pass()).with_uid("bad"),  # here
-        {"cause_type": "InvalidKeyError", "record": "7"},
-        operator="KeyedProcess (uid 'bad')",
-        callback="key selector",
+        lambda env: numbers(env).map(int).key_by(unless_seven(None)).process(Pass()),  # here
+        *(KEY, KEYED, "key selector"),
     ),
     Failure(
         "window-without-timestamp",
-        lambda env: by3(env, times_but_of_seven).process(reduce(TEN, max)).with_uid("bad"),  # here
-        {"cause_type": "ContractError", "key": "1", "record": "7"},
-        operator="KeyedProcess (uid 'bad')",
-        subtask=None,
+        lambda env: by3(env, times_but_of_seven).process(reduce(TEN, max)),  # here
+        *(CONTRACT, KEYED),
+        key="1",
     ),
     Failure(
         "output-on-watermark",
-        lambda env: (
-            numbers(env)
-            .process(signal)
-            .key_by(mod3)
-            .process(CollectingOnWatermark(), mod3)  # here
-            .with_uid("bad")
-            .process(Pass())
-        ),
-        {"cause_type": "ContractError", "record": None, "key": None},
-        operator="KeyedProcess (uid 'bad')",
-        callback="on_watermark",
+        lambda env: read(by3(env, signal).process(CollectingOnWatermark(), mod3)),  # here
+        *(CONTRACT, KEYED, "on_watermark", None),
     ),
-    Failure(
-        "processing-timer-without-key",
-        lambda env: numbers(env).process(processing_timer).with_uid("bad"),  # here
-        {"cause_type": "ContractError", "record": "7", "key": None},
-    ),
-    Failure(
-        "event-timer-without-key",
-        lambda env: numbers(env).process(EventTimer()).with_uid("bad"),  # here
-        {"cause_type": "ContractError", "record": "7", "key": None},
-    ),
+    Failure("processing-timer-without-key", lambda env: numbers(env).process(processing_timer), CONTRACT),  # here
+    Failure("event-timer-without-key", lambda env: numbers(env).process(EventTimer()), CONTRACT),  # here
     Failure(
         "undeclared-window-state",
-        lambda env: by3(env).process(window(GLOBAL, UndeclaredWindowState())).with_uid("bad"),  # here
-        {"cause_type": "UndeclaredStateError", "record": None, "key": "1"},
-        operator="KeyedProcess (uid 'bad')",
-        callback="on_trigger",
-        subtask=None,
+        lambda env: by3(env).process(window(GLOBAL, UndeclaredWindowState())),  # here
+        *(STATE, KEYED, "on_trigger", None, "1"),
     ),
 )

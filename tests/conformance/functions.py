@@ -36,6 +36,16 @@ def is_of_others(watermark: Watermark) -> bool:
     return EventTimeExtension.is_event_time_watermark(watermark)
 
 
+def itself(record: Any) -> Any:
+    """Key or time: the record itself."""
+    return record
+
+
+def one_key(record: object) -> int:
+    """A key selector with one key."""
+    return 0
+
+
 class Seen(NamedTuple):
     """A record as a function saw it. ``key`` is the current key. ``input`` is 1 or 2, or 0 at the end of input."""
 
@@ -86,6 +96,16 @@ class PassEither(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
         output.collect(record)
 
     def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+class PassTwo(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
+    """Forwards both inputs."""
+
+    def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None:
+        output.collect(record)
+
+    def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None:
+        output.collect(record)
 
 
 class PassMain(TwoInputBroadcastStreamProcessFunction[Any, Any, Any]):

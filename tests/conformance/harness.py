@@ -19,6 +19,7 @@ from dsv2.sources import CollectionSource
 from dsv2.streams import ConfiguredStream
 from tests.conformance.counts import KeptPlan, miscounts
 from tests.conformance.ended_watermarks import unended
+from tests.conformance.timing import per_event
 
 T = TypeVar("T")
 _LETTERS = "letters"
@@ -120,6 +121,10 @@ class Pipeline:
             source = CollectionSource(items, records_per_batch=self.records_per_batch)
             self._sources[place] = self.env.from_source(source).with_parallelism(parallelism)
         return self._sources[place]
+
+    def timed(self, items: Collection[Any], time_of: Callable[[Any], int]) -> Any:
+        """Return a stream of ``items`` through one channel, with their times and a watermark after each."""
+        return self.source(items, 1).process(per_event(time_of)).with_parallelism(1)
 
     def collect(self, stream: AnyStream[Any], name: str = "out") -> None:
         """Make the records of ``stream`` a result of the run."""

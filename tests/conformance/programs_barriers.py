@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dsv2.functions import (
-    OneInputStreamProcessFunction,
-    TwoInputBroadcastStreamProcessFunction,
-    TwoInputNonBroadcastStreamProcessFunction,
-)
-from dsv2.watermark import LongWatermark, Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
+from dsv2.watermark import LongWatermark, WatermarkDeclaration, new_builder
 from tests.conformance.functions import NUMBERS
 from tests.conformance.harness import Pipeline, Program, Run
-from tests.conformance.watermarks import PEEK, Recorder, send
+from tests.conformance.watermarks import Recorder, TwoInputRecorder, send
 
 BLOCK = 4  # numbers between two barriers
 SKIPPED = 1  # the id that the subtasks with an odd index do not send
@@ -47,25 +43,6 @@ class Cutter(OneInputStreamProcessFunction[int, tuple[int, int]]):
     def _cut(self, ctx: Any) -> None:
         if self.block is not None and sends(ctx.task_info.index_of_this_subtask, self.block):
             send(ctx, self.declaration, self.block)
-
-
-class Both(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
-    """Logs everything as (subtask, element)."""
-
-    def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None:
-        output.collect((ctx.task_info.index_of_this_subtask, record))
-
-    def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None:
-        output.collect((ctx.task_info.index_of_this_subtask, record))
-
-    def on_watermark_from_first_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        if isinstance(watermark, LongWatermark) and watermark.identifier.startswith("cut"):
-            output.collect((ctx.task_info.index_of_this_subtask, watermark))
-        return PEEK
-
-    def on_watermark_from_second_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        assert not watermark.identifier.startswith("cut"), "a barrier comes from the first input"
-        return PEEK
 
 
 class WithRules(TwoInputBroadcastStreamProcessFunction[Any, Any, Any]):
@@ -102,7 +79,9 @@ class Cut(Program):
             p.collect(first.second, "seen")
             after: Any = first.first
         elif self.shape == "two inputs":
-            after = numbers.connect_and_process(p.source(NUMBERS).process(Cutter(declaration)), Both())
+            after = numbers.connect_and_process(
+                p.source(NUMBERS).process(Cutter(declaration)), TwoInputRecorder(declaration)
+            )
             p.collect(after, "seen")
         else:
             others = p.source(NUMBERS).process(Cutter(declaration)).shuffle()

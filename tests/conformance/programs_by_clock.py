@@ -13,7 +13,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from tests.conformance.functions import NUMBERS, PassEither, Stamped, mod3, parity
 from tests.conformance.harness import Pipeline, Program, Run
-from tests.conformance.timing import END_OF_TIME
+from tests.conformance.timing import END_OF_TIME, per_event
 
 BY_CLOCK = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION
 LONG_AGO, FAR_AWAY = 1, 10**15
@@ -59,16 +59,16 @@ class ByTheClock(Program):
         p.collect(both.shuffle().process(WatermarkRecorder()), "heard")
 
     def check(self, run: Run) -> None:
-        timers = [told[1:] for told in run.out() if told[0] == "timer"]
+        timers = [event[1:] for event in run.out() if event[0] == "timer"]
         assert {key for key, timestamp in timers if timestamp == LONG_AGO} == {0, 1}
         assert sorted(key for key, timestamp in timers if timestamp == FAR_AWAY) == [0, 1], "when all has ended"
         for subtask in range(run.parallelism):
-            *times, end = [told[2:] for told in run.out() if told[:2] == ("time", subtask)]
+            *times, end = [event[2:] for event in run.out() if event[:2] == ("time", subtask)]
             assert times, "the flag came before the end"
             assert times == sorted(set(times))
             assert all(timestamp in THIS_CENTURY and by_clock for timestamp, by_clock in times)
             assert end == (END_OF_TIME, True)
-        flag = [told for told in run.out("heard") if told[1] == BY_CLOCK.identifier]
+        flag = [event for event in run.out("heard") if event[1] == BY_CLOCK.identifier]
         assert sorted(flag) == [(subtask, BY_CLOCK.identifier, True) for subtask in range(run.parallelism)]
 
 
@@ -140,13 +140,12 @@ class TemporalJoinOf(Program):
         p.collect(joined.process(Stamped()))
 
     def sales(self, p: Pipeline) -> KeyedPartitionStream[int, Sale]:
-        builder = EventTimeExtension.new_watermark_generator_builder(number_of).per_event_watermark()
-        return p.source(SALES).process(builder.build_as_process_function()).key_by(article_of)
+        return p.source(SALES).process(per_event(number_of)).key_by(article_of)
 
     def prices(self, p: Pipeline) -> KeyedPartitionStream[int, Price]:
         if self.marked:
-            told = p.source(PRICES, parallelism=1).process(UntilTheMark()).with_parallelism(1)
-            return told.key_by(article_of)
+            marked = p.source(PRICES, parallelism=1).process(UntilTheMark()).with_parallelism(1)
+            return marked.key_by(article_of)
         return p.source([*SNAPSHOT, *CHANGES], parallelism=1).key_by(article_of)
 
     def check(self, run: Run) -> None:

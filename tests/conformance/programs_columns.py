@@ -217,14 +217,7 @@ class WatermarksBetweenTables(Program):
     """Tables are split at a watermark after each record."""
 
     def build(self, p: Pipeline) -> None:
-        generator = EventTimeExtension.new_watermark_generator_builder(attrgetter("time")).per_event_watermark()
-        p.collect(
-            p.source(READINGS, 1)
-            .process(generator.build_as_process_function())
-            .with_parallelism(1)
-            .process(Signals())
-            .with_parallelism(1)
-        )
+        p.collect(p.timed(READINGS, attrgetter("time")).process(Signals()).with_parallelism(1))
 
     def check(self, run: Run) -> None:
         assert run.out()[:-1] == [Total("all", time - 1, value or 0.0) for _, time, value in READINGS]
@@ -241,7 +234,7 @@ class TableTo:
         pq.write_table(table, self.folder / f"{batch_id}-0")
 
 
-class Folder(ArrowSink[Seen]):
+class WritesTables:
     """Writes a file for each micro-batch and subtask."""
 
     def __init__(self, folder: Path) -> None:
@@ -250,6 +243,10 @@ class Folder(ArrowSink[Seen]):
     def write_tables(self, batch: ArrowSinkBatch) -> None:
         self.folder.mkdir(exist_ok=True)
         pq.write_table(pa.concat_tables(batch.tables), self.folder / f"{batch.batch_id}-{batch.subtask}")
+
+
+class SeenInFiles(WritesTables, ArrowSink[Seen]):
+    """With the columns of ``Seen``."""
 
 
 class LocateEach(Locate):
@@ -266,7 +263,7 @@ class TablesForSinks(Program):
 
     def build(self, p: Pipeline) -> None:
         located = p.source(READINGS).key_by(attrgetter("device")).process(LocateEach())
-        located.to_sink(Folder(p.folder / "tasks"))
+        located.to_sink(SeenInFiles(p.folder / "tasks"))
         located.to_sink(ArrowForeachBatchSink(TableTo(p.folder / "driver"), Seen))
 
     def check(self, run: Run) -> None:

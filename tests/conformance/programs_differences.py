@@ -19,9 +19,9 @@ from dsv2.watermark import (
     new_builder,
 )
 from dsv2.watermark.event_time import LONG_MIN
-from tests.conformance.functions import NUMBERS, mod3
+from tests.conformance.functions import NUMBERS, itself, mod3, one_key
 from tests.conformance.harness import Pipeline, Program, Run
-from tests.conformance.programs_lifecycle import Diary, diaries
+from tests.conformance.programs_lifecycle import END, Diary, Logged, diaries
 from tests.conformance.timing import END_OF_TIME, per_event
 from tests.conformance.watermarks import Recorder, Sender, among, values
 from tests.durations import ms
@@ -34,16 +34,6 @@ def in_order(p: Pipeline, *records: Any) -> Any:
     """A stream of ``records`` through one channel."""
     places = p.source(NUMBERS, 1).filter(lambda place: place < len(records)).with_parallelism(1)
     return places.map(lambda place: records[place]).with_parallelism(1)
-
-
-def itself(record: Any) -> Any:
-    """Time or key: the record itself."""
-    return record
-
-
-def one_key(record: Any) -> int:
-    """A key selector."""
-    return 0
 
 
 @dataclass(frozen=True)
@@ -178,17 +168,13 @@ FIRED = new_builder("fired").type_long().build()
 MARKED = new_builder("marked").type_long().build()
 
 
-class Announcing(OneInputWindowStreamProcessFunction[int, int]):
+class Announcing(Logged, OneInputWindowStreamProcessFunction[int, int]):
     """Sends the end of each window as a watermark, and logs its lifecycle and the watermarks that it receives."""
 
-    def __init__(self, diary: Diary) -> None:
-        self.diary = diary
+    end_input = END
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         return [FIRED]
-
-    def open(self, ctx: Any) -> None:
-        self.diary.opened(ctx)
 
     def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
         ctx.non_partitioned_context.watermark_manager.emit_watermark(FIRED.new_watermark(window.end_time))
@@ -196,12 +182,6 @@ class Announcing(OneInputWindowStreamProcessFunction[int, int]):
     def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
         self.diary.note(f"heard-{watermark.value}")
         return WatermarkHandlingResult.PEEK
-
-    def end_input(self, ctx: Any) -> None:
-        self.diary.note("end")
-
-    def close(self) -> None:
-        self.diary.note("close")
 
 
 class HooksOfWindowFunctions(Program):

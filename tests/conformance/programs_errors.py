@@ -14,7 +14,7 @@ from dsv2.functions import (
 )
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
-from tests.conformance.functions import NUMBERS, is_of_others, mod3
+from tests.conformance.functions import NUMBERS, is_of_others, mod3, one_key
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.durations import ms
 from tests.windows import FlinkGenerator
@@ -43,11 +43,6 @@ class SumOfEven(OneInputStreamProcessFunction[int, tuple[int, int]]):
         total.update(total.value() + record)
         output.collect((record, total.value()))
         refuse_odd(record)
-
-
-def one_key(record: object) -> int:
-    """A key selector."""
-    return 0
 
 
 def even_key(record: int) -> int:

@@ -10,7 +10,7 @@ from dsv2.functions import OneInputStreamProcessFunction, no_output_until_end_of
 from dsv2.watermark import WatermarkDeclaration
 from tests.conformance.functions import FEW, NUMBERS, Pass, PassBoth, PassEither, PassMain, Stamped, mod3, parity
 from tests.conformance.harness import Pipeline, Program, Run
-from tests.conformance.programs_lifecycle import Diary, diaries
+from tests.conformance.programs_lifecycle import END, RECORD, Diary, Logged, diaries
 from tests.conformance.timing import END_OF_TIME, EVENT_TIME, IDLE_STATUS, TimeRecorder, per_event
 
 
@@ -114,7 +114,7 @@ class Idleness(Program):
         silent, other = (p.source(FEW).process(Silent()) for _ in range(2))
         neither = silent.connect_and_process(other, PassEither())
         p.collect(neither.shuffle().process(TimeRecorder()), "nobody speaks")
-        speaking = p.source(NUMBERS, parallelism=1).process(per_event(tenfold)).with_parallelism(1)
+        speaking = p.timed(NUMBERS, tenfold)
         one = speaking.global_().connect_and_process(neither.global_(), PassEither())
         p.collect(one.process(TimeRecorder()), "one speaks")
 
@@ -203,30 +203,22 @@ class NothingBeforeTheEnd(Program):
         run.expect_all(*((key, max(NUMBERS[key::3])) for key in range(3)))
 
 
-class EventTimeDiary(OneInputEventTimeStreamProcessFunction[int, int]):
+class EventTimeDiary(Logged, OneInputEventTimeStreamProcessFunction[int, int]):
     """Logs its lifecycle."""
 
-    def __init__(self, diary: Diary) -> None:
-        self.diary = diary
-        self.inits = 0
+    process_record = RECORD
+    end_input = END
+    inits = 0
 
     def init_event_time_process_function(self, manager: EventTimeManager) -> None:
         self.inits += 1
 
     def open(self, ctx: Any) -> None:
-        self.diary.opened(ctx)
+        super().open(ctx)
         self.diary.note(f"after-{self.inits}-init")
-
-    def process_record(self, record: int, output: Any, ctx: Any) -> None: ...
 
     def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
         self.diary.note(f"time-{timestamp}")
-
-    def end_input(self, ctx: Any) -> None:
-        self.diary.note("end")
-
-    def close(self) -> None:
-        self.diary.note("close")
 
 
 class EventTimeLifecycle(Program):
@@ -236,7 +228,7 @@ class EventTimeLifecycle(Program):
     """
 
     def build(self, p: Pipeline) -> None:
-        p.source(FEW).process(EventTimeDiary(Diary(p.folder, "diary")))
+        p.source(list[int]()).process(EventTimeDiary(Diary(p.folder, "diary")))
 
     def check(self, run: Run) -> None:
         noted = diaries(run, "diary")

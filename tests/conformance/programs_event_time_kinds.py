@@ -18,11 +18,11 @@ from dsv2.extension.event_time import (
     TwoInputNonBroadcastEventTimeStreamProcessFunction,
     TwoOutputEventTimeStreamProcessFunction,
 )
-from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from dsv2.watermark import Watermark, WatermarkHandlingResult, new_builder
 from tests.conformance.functions import Pass, PassBoth, PassEither, PassMain
 from tests.conformance.harness import Pipeline, Program, Run
-from tests.conformance.timing import END_OF_TIME, TimeRecorder, per_event
+from tests.conformance.timing import END_OF_TIME, TimeRecorder
+from tests.conformance.watermarks import FROM_FIRST, FROM_SECOND, SendAtEnd, SidesRecorder
 
 
 class Click(NamedTuple):
@@ -153,7 +153,7 @@ FORWARDERS: dict[Kind, tuple[Any, Any]] = {
 
 def clicks_of(p: Pipeline) -> Any:
     """Clicks with event time, from one subtask."""
-    return p.source(CLICKS, parallelism=1).process(per_event(time_of)).with_parallelism(1)
+    return p.timed(CLICKS, time_of)
 
 
 def forwarded(kind: Kind, p: Pipeline, timely: bool) -> Any:
@@ -266,45 +266,18 @@ class EventTimeOf(Program):
 SIGNAL = new_builder("of event-time functions").type_long().build()
 
 
-class Signalling(OneInputStreamProcessFunction[Any, Any]):
-    """Sends ``value`` as a watermark at the end."""
+class EmitsInputs(SidesRecorder, TimelyPassEither):
+    """With two inputs."""
 
-    def __init__(self, value: int) -> None:
-        self.value = value
-
-    def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
-        return [SIGNAL]
-
-    def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
-
-    def end_input(self, ctx: Any) -> None:
-        ctx.watermark_manager.emit_watermark(SIGNAL.new_watermark(self.value))
+    on_watermark_from_first_input = FROM_FIRST
+    on_watermark_from_second_input = FROM_SECOND
 
 
-class EmitsInputs(TimelyPassEither):
-    """Emits which watermark came from which input."""
+class EmitsSides(SidesRecorder, TimelyPassMain):
+    """With a broadcast input."""
 
-    def on_watermark_from_first_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        output.collect(("first", watermark.identifier, watermark.value))
-        return WatermarkHandlingResult.PEEK
-
-    def on_watermark_from_second_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        output.collect(("second", watermark.identifier, watermark.value))
-        return WatermarkHandlingResult.PEEK
-
-
-class EmitsSides(TimelyPassMain):
-    """The same for a function with a broadcast input."""
-
-    def on_watermark_from_non_broadcast_input(
-        self, watermark: Watermark, output: Any, ctx: Any
-    ) -> WatermarkHandlingResult:
-        output.collect(("first", watermark.identifier, watermark.value))
-        return WatermarkHandlingResult.PEEK
-
-    def on_watermark_from_broadcast_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        output.collect(("second", watermark.identifier, watermark.value))
-        return WatermarkHandlingResult.PEEK
+    on_watermark_from_non_broadcast_input = FROM_FIRST
+    on_watermark_from_broadcast_input = FROM_SECOND
 
 
 class WatermarksOfEachInput(Program):
@@ -314,14 +287,14 @@ class WatermarksOfEachInput(Program):
     """
 
     def build(self, p: Pipeline) -> None:
-        main, side = (p.source(CLICKS, 1).process(Signalling(value)).with_parallelism(1) for value in (1, 2))
+        none = list[Click]()
+        main, side = (p.source(none, 1).process(SendAtEnd(SIGNAL, value)).with_parallelism(1) for value in (1, 2))
         p.collect(main.connect_and_process(side, EmitsInputs()).with_parallelism(1), "inputs")
         p.collect(main.connect_and_process(side.broadcast(), EmitsSides()).with_parallelism(1), "broadcast")
 
     def check(self, run: Run) -> None:
         for name in ("inputs", "broadcast"):
-            told = [("first", SIGNAL.identifier, 1), ("second", SIGNAL.identifier, 2)]
-            run.expect_all(*told, name=name)
+            run.expect_all((0, 1, 1), (0, 2, 2), name=name)
 
 
 PROGRAMS: tuple[Program, ...] = (

@@ -16,11 +16,13 @@ from tests.conformance.functions import (
     Located,
     Merge,
     Pass,
+    PassTwo,
     Rules,
     Seen,
     Split,
     check_keys,
     check_rules,
+    itself,
     key_of,
     mod3,
     value_of,
@@ -256,25 +258,14 @@ class Double(TwoOutputStreamProcessFunction[int, int, int]):
         ctx.apply_to_all_partitions(visit)
 
 
-class Both(TwoInputNonBroadcastStreamProcessFunction[int, int, int]):
+class Both(PassTwo):
     """Flink's operator tests: records are forwarded. At the end of each input every key so far is emitted once more."""
-
-    def process_record_from_first_input(self, record: int, output: Any, ctx: Any) -> None:
-        output.collect(record)
-
-    def process_record_from_second_input(self, record: int, output: Any, ctx: Any) -> None:
-        output.collect(record)
 
     def end_first_input(self, ctx: Any) -> None:
         ctx.apply_to_all_partitions(lambda output, partition: output.collect(-partition.state_manager.current_key))
 
     def end_second_input(self, ctx: Any) -> None:
         self.end_first_input(ctx)
-
-
-def itself(number: int) -> int:
-    """The key of Flink's operator tests."""
-    return number
 
 
 class FlinkOperatorTests(Program):

@@ -8,12 +8,13 @@ from typing import Any
 
 from dsv2 import NonKeyedPartitionStream, RuntimeExecutionMode
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
+from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sources import Portion, RoundRobinSplitAssigner, SplitEnumerator, SplitEnumeratorContext
-from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from dsv2.watermark import WatermarkDeclaration, new_builder
 from tests.conformance.functions import PassEither
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.timing import END_OF_TIME, TimeRecorder
+from tests.conformance.watermarks import TwoInputRecorder
 from tests.spans import Item, Span, Spans, number_of
 
 _IDLE_MS = 40
@@ -124,21 +125,6 @@ class CutAfter(OneInputStreamProcessFunction[Item, Item]):
             ctx.non_partitioned_context.watermark_manager.emit_watermark(_CUT.new_watermark("day 1"))
 
 
-class LogsBoth(TwoInputNonBroadcastStreamProcessFunction[Item, Item, Any]):
-    """Emits items and barriers, with the index of the subtask."""
-
-    def process_record_from_first_input(self, record: Item, output: Any, ctx: Any) -> None:
-        output.collect((ctx.task_info.index_of_this_subtask, record))
-
-    def process_record_from_second_input(self, record: Item, output: Any, ctx: Any) -> None:
-        output.collect((ctx.task_info.index_of_this_subtask, record))
-
-    def on_watermark_from_first_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        if _CUT.matches(watermark):
-            output.collect((ctx.task_info.index_of_this_subtask, watermark.value))
-        return WatermarkHandlingResult.PEEK
-
-
 class BarrierDoesNotWaitForever(Program):
     """A barrier is delivered although a source pauses, without any input. What comes later is counted as late."""
 
@@ -147,11 +133,12 @@ class BarrierDoesNotWaitForever(Program):
             p.env.from_source(Pausing(ends, 2, p.records_per_batch)).process(CutAfter(number)).shuffle()
             for ends, number in (({"a": 4}, 3), ({"c": 2}, 1))
         )
-        p.collect(steady.connect_and_process(quiet, LogsBoth()).with_uid(p.uid("both")))
+        p.collect(steady.connect_and_process(quiet, TwoInputRecorder(_CUT)).with_uid(p.uid("both")))
 
     def check(self, run: Run) -> None:
         for subtask in range(run.parallelism):
-            assert [e for index, e in run.out() if index == subtask and isinstance(e, str)] == ["day 1"]
+            received = [element for index, element in run.out() if index == subtask]
+            assert [one.value for one in received if not isinstance(one, Item)] == ["day 1"]
         assert run.progress("both").counters == {
             "barriers_without_all_channels": run.parallelism,
             "late_barriers": run.parallelism,

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from dsv2 import Collector, KeyedPartitionStream, PartitionedContext, RuntimeContext
-from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinFunction, JoinType, interval_join, join, window_join
 from dsv2.extension.window import WindowStrategy
 from dsv2.sinks import ForeachBatchSink
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 from tests.conformance.functions import Stamped
 from tests.conformance.harness import Pipeline, Program, Run, alike
+from tests.conformance.timing import per_event
 from tests.durations import ms
 from tests.oracles.joins import Joined, Row, SlowIntervalJoin, SlowWindowJoin
 
@@ -140,8 +140,7 @@ def row_time(row: Row) -> int:
 
 def rows_by_key(p: Pipeline, rows: Sequence[Row]) -> KeyedPartitionStream[str, Row]:
     """Each channel has its rows in order, so none is late, and the result is deterministic."""
-    builder = EventTimeExtension.new_watermark_generator_builder(row_time).per_event_watermark()
-    return p.source(rows).process(builder.build_as_process_function()).key_by(row_key)
+    return p.source(rows).process(per_event(row_time)).key_by(row_key)
 
 
 any_interval_join: Any = interval_join  # each of their overloads accepts one type

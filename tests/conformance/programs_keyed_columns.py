@@ -18,7 +18,6 @@ from dsv2.arrow import (
     ArrowNonPartitionedContext,
     schema_of,
 )
-from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy
 from dsv2.state import StateDeclaration, StateDeclarations
 from tests.conformance.functions import Stamped
@@ -102,8 +101,7 @@ class StateInColumns(Program):
     """State and timers of many keys at once are those of single keys."""
 
     def build(self, p: Pipeline) -> None:
-        times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time")).per_event_watermark()
-        timed = p.source(CLICKS, 1).process(times.build_as_process_function()).with_parallelism(1)
+        timed = p.timed(CLICKS, attrgetter("time"))
         p.collect(timed.key_by(attrgetter("user")).process(Follow()), "users")
         p.collect(timed.key_by(attrgetter("user", "page")).process(FollowPages()), "pages")
 
@@ -144,8 +142,7 @@ class DeclaredAggregates(Program):
     """Declared aggregates on columns and on single records are equal, as are their timestamps."""
 
     def build(self, p: Pipeline) -> None:
-        times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time")).per_event_watermark()
-        timed = p.source(CLICKS, 1).process(times.build_as_process_function()).with_parallelism(1)
+        timed = p.timed(CLICKS, attrgetter("time"))
         windows = WindowStrategy.sliding(timedelta(milliseconds=10), timedelta(milliseconds=5))
         for name, keyed in (("columns", timed.key_by(attrgetter("user"))), ("rows", timed.key_by(user_of))):
             running = keyed.aggregate(

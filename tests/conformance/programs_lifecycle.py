@@ -14,9 +14,10 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from dsv2.watermark import Watermark, WatermarkHandlingResult, new_builder
 from tests.conformance.functions import FEW, NUMBERS, is_of_others, mod3
 from tests.conformance.harness import Pipeline, Program, Run
+from tests.conformance.watermarks import SendAtEnd
 
 
 class Diary:
@@ -42,7 +43,7 @@ def diaries(run: Run, name: str) -> dict[int, list[str]]:
     return {int(file.suffix[1:]): file.read_text(encoding="utf-8").split() for file in run.folder.glob(f"{name}.*")}
 
 
-class OneInput(OneInputStreamProcessFunction[int, int]):
+class Logged:
     """Logs its lifecycle."""
 
     def __init__(self, diary: Diary) -> None:
@@ -51,85 +52,61 @@ class OneInput(OneInputStreamProcessFunction[int, int]):
     def open(self, ctx: Any) -> None:
         self.diary.opened(ctx)
 
-    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+    def _record(self, record: int, *outputs_and_ctx: Any) -> None:
         self.diary.note(str(record))
-        output.collect(record)
+        for output in outputs_and_ctx[:-1]:
+            output.collect(record)
 
-    def end_input(self, ctx: Any) -> None:
-        self.diary.note("end")
-
-    def close(self) -> None:
-        self.diary.note("close")
-
-
-class TwoOutputs(TwoOutputStreamProcessFunction[int, int, int]):
-    """Logs its lifecycle."""
-
-    def __init__(self, diary: Diary) -> None:
-        self.diary = diary
-
-    def open(self, ctx: Any) -> None:
-        self.diary.opened(ctx)
-
-    def process_record(self, record: int, first_output: Any, second_output: Any, ctx: Any) -> None:
-        self.diary.note(str(record))
-        first_output.collect(record)
-
-    def end_input(self, ctx: Any) -> None:
-        self.diary.note("end")
-
-    def close(self) -> None:
-        self.diary.note("close")
-
-
-class TwoInputs(TwoInputNonBroadcastStreamProcessFunction[int, int, int]):
-    """Logs its lifecycle."""
-
-    def __init__(self, diary: Diary) -> None:
-        self.diary = diary
-
-    def open(self, ctx: Any) -> None:
-        self.diary.opened(ctx)
-
-    def process_record_from_first_input(self, record: int, output: Any, ctx: Any) -> None:
-        self.diary.note(str(record))
-
-    def process_record_from_second_input(self, record: int, output: Any, ctx: Any) -> None:
+    def _second_record(self, record: int, *_: Any) -> None:
         self.diary.note(f"second-{record}")
 
-    def end_first_input(self, ctx: Any) -> None:
+    def _end(self, ctx: Any) -> None:
         self.diary.note("end")
 
-    def end_second_input(self, ctx: Any) -> None:
+    def _end_second(self, ctx: Any) -> None:
         self.diary.note("end-second")
 
     def close(self) -> None:
         self.diary.note("close")
 
 
-class Broadcast(TwoInputBroadcastStreamProcessFunction[int, int, int]):
-    """Logs its lifecycle."""
+# Typed Any so that every kind can use them.
+RECORD: Any = Logged._record
+SECOND_RECORD: Any = Logged._second_record
+END: Any = Logged._end
+END_SECOND: Any = Logged._end_second
 
-    def __init__(self, diary: Diary) -> None:
-        self.diary = diary
 
-    def open(self, ctx: Any) -> None:
-        self.diary.opened(ctx)
+class OneInput(Logged, OneInputStreamProcessFunction[int, int]):
+    """With one input."""
 
-    def process_record_from_non_broadcast_input(self, record: int, output: Any, ctx: Any) -> None:
-        self.diary.note(str(record))
+    process_record = RECORD
+    end_input = END
 
-    def process_record_from_broadcast_input(self, record: int, ctx: Any) -> None:
-        self.diary.note(f"second-{record}")
 
-    def end_non_broadcast_input(self, ctx: Any) -> None:
-        self.diary.note("end")
+class TwoOutputs(Logged, TwoOutputStreamProcessFunction[int, int, int]):
+    """With two outputs."""
 
-    def end_broadcast_input(self, ctx: Any) -> None:
-        self.diary.note("end-second")
+    process_record = RECORD
+    end_input = END
 
-    def close(self) -> None:
-        self.diary.note("close")
+
+class TwoInputs(Logged, TwoInputNonBroadcastStreamProcessFunction[int, int, int]):
+    """With two inputs."""
+
+    process_record_from_first_input = RECORD
+    process_record_from_second_input = SECOND_RECORD
+    end_first_input = END
+    end_second_input = END_SECOND
+
+
+class Broadcast(Logged, TwoInputBroadcastStreamProcessFunction[int, int, int]):
+    """With a broadcast input."""
+
+    process_record_from_non_broadcast_input = RECORD
+    process_record_from_broadcast_input = SECOND_RECORD
+    end_non_broadcast_input = END
+    end_broadcast_input = END_SECOND
 
 
 class Lifecycle(Program):
@@ -246,19 +223,6 @@ class Fields(Program):
 MARK = new_builder("mark").type_long().combine_function_max().combine_wait_for_all_channels(True).build()
 
 
-class Marker(OneInputStreamProcessFunction[int, int]):
-    """Sends a watermark at the end."""
-
-    def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
-        return [MARK]
-
-    def process_record(self, record: int, output: Any, ctx: Any) -> None:
-        output.collect(record)
-
-    def end_input(self, ctx: Any) -> None:
-        ctx.watermark_manager.emit_watermark(MARK.new_watermark(1))
-
-
 class Dumping(OneInputStreamProcessFunction[int, tuple[Any, ...]]):
     """Counts per key. On the watermark and at the end it visits every key. The key of a record is visited in between as
     well."""
@@ -299,7 +263,7 @@ class AllKeys(Program):
     """
 
     def build(self, p: Pipeline) -> None:
-        p.collect(p.source(NUMBERS).process(Marker()).key_by(lambda number: number % 5).process(Dumping()))
+        p.collect(p.source(NUMBERS).process(SendAtEnd(MARK, 1)).key_by(lambda number: number % 5).process(Dumping()))
 
     def check(self, run: Run) -> None:
         counts = Counter(number % 5 for number in NUMBERS)
@@ -365,7 +329,7 @@ class LastWatermark(Program):
     """Progress shows the last delivered watermark of each subtask."""
 
     def build(self, p: Pipeline) -> None:
-        marker = p.source(NUMBERS).process(Marker()).with_uid(p.uid("marker"))
+        marker = p.source(NUMBERS).process(SendAtEnd(MARK, 1)).with_uid(p.uid("marker"))
         p.collect(marker.shuffle().map(int).with_uid(p.uid("behind")))
 
     def check(self, run: Run) -> None:

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 from dsv2 import StateTtl
 from dsv2.aggregates import Count, Last
-from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
+from dsv2.extension.event_time import OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.streams import WaitForBroadcast
-from dsv2.watermark import Watermark, WatermarkHandlingResult, new_builder
-from tests.conformance.functions import FEW, NUMBERS, is_of_others, mod3, parity
+from dsv2.watermark import new_builder
+from tests.conformance.functions import FEW, NUMBERS, itself, mod3, parity
 from tests.conformance.harness import Pipeline, Program, Run
+from tests.conformance.watermarks import Recorder, SendAtEnd, values
 from tests.durations import ms
 
 
@@ -78,11 +79,7 @@ class EventTimeOfUnion(Program):
     SLOW, FAST = range(0, 600, 20), range(500, 1_500, 100)
 
     def build(self, p: Pipeline) -> None:
-        generator = EventTimeExtension.new_watermark_generator_builder(value_of_time).per_event_watermark()
-        slow, fast = (
-            p.source(times, 1).process(generator.build_as_process_function()).with_parallelism(1)
-            for times in (self.SLOW, self.FAST)
-        )
+        slow, fast = (p.timed(times, itself) for times in (self.SLOW, self.FAST))
         p.collect(slow.union(fast).process(IsLate()).with_parallelism(1))
 
     def check(self, run: Run) -> None:
@@ -92,11 +89,6 @@ class EventTimeOfUnion(Program):
         assert times == sorted(times)
         assert times[-1] == (1 << 63) - 1
         assert sum(kind == "record" for kind, _ in run.out()) == len(self.SLOW) + len(self.FAST)
-
-
-def value_of_time(record: int) -> int:
-    """The timestamp of a record."""
-    return record
 
 
 class IsLate(OneInputEventTimeStreamProcessFunction[int, tuple[str, int]]):
@@ -116,43 +108,17 @@ class IsLate(OneInputEventTimeStreamProcessFunction[int, tuple[str, int]]):
 LEAST = new_builder("least-of-union").type_long().combine_function_min().combine_wait_for_all_channels(True).build()
 
 
-class Sender(OneInputStreamProcessFunction[int, int]):
-    """Sends a watermark in ``end_input``."""
-
-    def __init__(self, value: int) -> None:
-        self.value = value
-
-    def declare_watermarks(self) -> Any:
-        return [LEAST]
-
-    def process_record(self, record: int, output: Any, ctx: Any) -> None: ...
-
-    def end_input(self, ctx: Any) -> None:
-        ctx.watermark_manager.emit_watermark(LEAST.new_watermark(self.value))
-
-
-class Receiver(OneInputStreamProcessFunction[int, int]):
-    """Emits the watermarks that it receives."""
-
-    def process_record(self, record: int, output: Any, ctx: Any) -> None: ...
-
-    def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        if not is_of_others(watermark) and watermark.identifier == LEAST.identifier:
-            output.collect(watermark.value)
-        return WatermarkHandlingResult.PEEK
-
-
 class WatermarksOfUnion(Program):
     """A watermark waits for all streams, and is combined over them."""
 
     def build(self, p: Pipeline) -> None:
-        first, second, third = (p.source(FEW).process(Sender(value)) for value in (7, 5, 9))
-        p.collect(first.union(second, third).process(Receiver()).with_parallelism(1))
+        first, second, third = (p.source(FEW).process(SendAtEnd(LEAST, value)) for value in (7, 5, 9))
+        p.collect(first.union(second, third).process(Recorder()).with_parallelism(1).second)
 
     def check(self, run: Run) -> None:
-        assert run.out()
-        assert run.out()[0] == 5
-        assert run.out() == sorted(run.out())
+        received = values(run, "out", 0)
+        assert received[0] == 5
+        assert received == sorted(received)
 
 
 class Deduplicated(Program):
@@ -208,19 +174,6 @@ RULES_COMPLETE = (
 )
 
 
-class RulesThenMark(OneInputStreamProcessFunction[int, int]):
-    """Forwards rules, and says after the last one that they are complete."""
-
-    def declare_watermarks(self) -> Any:
-        return [RULES_COMPLETE]
-
-    def process_record(self, record: int, output: Any, ctx: Any) -> None:
-        output.collect(record)
-
-    def end_input(self, ctx: Any) -> None:
-        ctx.watermark_manager.emit_watermark(RULES_COMPLETE.new_watermark(True))
-
-
 class WithRules(TwoInputBroadcastStreamProcessFunction[int, int, tuple[int, int]]):
     """Emits each record with the number of rules that it has seen."""
 
@@ -242,7 +195,7 @@ class RulesFirst(Program):
     def build(self, p: Pipeline) -> None:
         numbers = p.source(NUMBERS)
         rules = p.source(self.RULES)
-        marked = rules.process(RulesThenMark())
+        marked = rules.process(SendAtEnd(RULES_COMPLETE, True))
         at_end, at_watermark = WaitForBroadcast(), WaitForBroadcast(RULES_COMPLETE)
         p.collect(numbers.connect_and_process(rules.broadcast(), WithRules(), wait_for_broadcast=at_end))
         keyed = numbers.key_by(mod3)
@@ -262,8 +215,7 @@ class ExpiresInEventTime(Program):
     TIMES = range(0, 1_000, 40)
 
     def build(self, p: Pipeline) -> None:
-        generator = EventTimeExtension.new_watermark_generator_builder(value_of_time).per_event_watermark()
-        timed = p.source(self.TIMES, 1).process(generator.build_as_process_function()).with_parallelism(1)
+        timed = p.timed(self.TIMES, itself)
         ttl = StateTtl(ms(100), time_characteristic="event-time")
         p.collect(timed.deduplicate(lambda number: "key", ttl).with_parallelism(1))
 

@@ -16,7 +16,18 @@ from dsv2.functions import (
 )
 from dsv2.state import aggregate_of
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
-from tests.conformance.functions import NUMBERS, Located, Stamped, check_keys, is_of_others, mod3, value_of
+from tests.conformance.functions import (
+    NUMBERS,
+    Located,
+    PassTwo,
+    Stamped,
+    check_keys,
+    is_of_others,
+    itself,
+    mod3,
+    one_key,
+    value_of,
+)
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.durations import ms
 from tests.windows import FlinkGenerator
@@ -121,7 +132,7 @@ class SideOutputsOfEveryKind(Program):
         p.collect(split.second, "odd")
         p.collect(split.side_output(NOTES), "split")
         all_split = source.global_().process(SplitThreeWays())
-        p.collect(all_split.first.connect_and_process(all_split.side_output(NOTES), AddAll()), "global")
+        p.collect(all_split.first.connect_and_process(all_split.side_output(NOTES), PassTwo()), "global")
         all_split.second.process(lambda record, output, ctx: None)
         merged = source.key_by(mod3).connect_and_process(other.key_by(mod3), MergeWithNotes(), mod3)
         p.collect(merged, "merged")
@@ -144,16 +155,6 @@ class SideOutputsOfEveryKind(Program):
         run.expect_all(*(f"rule {n} in {subtask}" for n in ALL for subtask in range(run.parallelism)), name="rules")
         run.expect_all(*range(6), name="small")
         run.expect_all(*range(6, 12), name="large")
-
-
-class AddAll(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
-    """Emits both inputs."""
-
-    def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None:
-        output.collect(record)
-
-    def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None:
-        output.collect(record)
 
 
 HALF = new_builder("side outputs: half").type_bool().combine_function_and().combine_wait_for_all_channels(True).build()
@@ -217,16 +218,6 @@ class WatermarksOnSideOutputs(Program):
 
 STAMPS = OutputTag("stamps", tuple)
 TIMES = (1, 2, 12, 25)
-
-
-def itself(record: int) -> int:
-    """The time of a record, in ms."""
-    return record
-
-
-def one_key(record: Any) -> int:
-    """A key selector."""
-    return 0
 
 
 class Late5(OneInputEventTimeStreamProcessFunction[int, int]):

@@ -17,9 +17,10 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.state import AggregateFunction, RedistributionStrategy, StateDeclaration, StateDeclarations, StateTtl
-from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
-from tests.conformance.functions import FEW, NUMBERS, Pass, mod3
+from dsv2.watermark import Watermark, WatermarkHandlingResult, new_builder
+from tests.conformance.functions import FEW, NUMBERS, mod3
 from tests.conformance.harness import Pipeline, Program, Run
+from tests.conformance.watermarks import SendAtEnd
 
 # Flink's source of StatefulDataStreamV2ITCase is 1, 1, 1. Here other keys come in between.
 REPEATED = [1, 2, 1, 3, 2, 1, 2, 2, 1]
@@ -349,16 +350,6 @@ COMPLETE = new_builder("rules are complete").type_bool().combine_wait_for_all_ch
 WAITING = StateDeclarations.list_state("waiting", int)
 
 
-class Completed(Pass[int]):
-    """Sends a watermark after its last record."""
-
-    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
-        return [COMPLETE]
-
-    def end_input(self, ctx: Any) -> None:
-        ctx.watermark_manager.emit_watermark(COMPLETE.new_watermark(True))
-
-
 class Joined(TwoInputBroadcastStreamProcessFunction[int, int, Any]):
     """Joins each record with its rule, in any order of arrival. Once all rules have arrived, it emits those of the
     subtask.
@@ -406,7 +397,7 @@ class RulesBeforeKeys(Program):
     """
 
     def build(self, p: Pipeline) -> None:
-        rules = p.source(range(1, 12)).process(Completed()).broadcast()
+        rules = p.source(range(1, 12)).process(SendAtEnd(COMPLETE, True)).broadcast()
         for name, numbers in (("keys", NUMBERS), ("no keys", [])):
             keyed = p.source(numbers).key_by(lambda number: number)
             p.collect(keyed.connect_and_process(rules, Joined()), name)

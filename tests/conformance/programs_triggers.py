@@ -21,7 +21,7 @@ from dsv2.extension.window import (
     window,
 )
 from dsv2.state import AggregateFunction, aggregate_of
-from tests.conformance.functions import mod3
+from tests.conformance.functions import itself, mod3
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.durations import ms
 
@@ -112,8 +112,7 @@ class CustomTrigger(Program):
     SIZE = 20
 
     def build(self, p: Pipeline) -> None:
-        generator = EventTimeExtension.new_watermark_generator_builder(time_of).per_event_watermark()
-        timed = p.source(MANY, 1).process(generator.build_as_process_function()).with_parallelism(1)
+        timed = p.timed(MANY, itself)
         strategy = WindowStrategy.tumbling(ms(self.SIZE)).with_trigger(CountOrEnd(3))
         p.collect(timed.key_by(mod3).process(window(strategy, Show())))
 
@@ -126,18 +125,13 @@ class CustomTrigger(Program):
         run.expect_all(*expected)
 
 
-def time_of(number: int) -> int:
-    """The timestamp of a record, in ms."""
-    return number
-
-
 class TriggeredSessions(Program):
     """The counts of sessions that merge are added."""
 
     TIMES: Sequence[int] = (0, 100, 50, 300, 310, 320, 330)
 
     def build(self, p: Pipeline) -> None:
-        generator = EventTimeExtension.new_watermark_generator_builder(time_of).per_event_watermark()
+        generator = EventTimeExtension.new_watermark_generator_builder(itself).per_event_watermark()
         unordered = generator.with_max_out_of_order_time(ms(1_000)).build_as_process_function()
         timed = p.source(self.TIMES, 1).process(unordered).with_parallelism(1)
         strategy = WindowStrategy.session(ms(60)).with_trigger(PurgingTrigger(CountTrigger(3)))

@@ -8,13 +8,9 @@ from itertools import pairwise, product
 from typing import Any
 
 from dsv2 import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder, on
-from dsv2.functions import (
-    OneInputStreamProcessFunction,
-    TwoInputNonBroadcastStreamProcessFunction,
-    TwoOutputStreamProcessFunction,
-)
+from dsv2.functions import OneInputStreamProcessFunction, TwoOutputStreamProcessFunction
 from dsv2.watermark import NumericWatermarkCombinationFunction, VectorClock
-from tests.conformance.functions import NUMBERS, is_of_others, mod3
+from tests.conformance.functions import NUMBERS, PassEither, is_of_others, mod3
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.watermarks import PEEK, Sender, among
 
@@ -249,13 +245,6 @@ class Delivered(Program):
         assert [seen_by(run, "out", subtask) for subtask in range(run.parallelism)] == [self.expected] * run.parallelism
 
 
-class Both(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
-    """Emits nothing."""
-
-    def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None: ...
-    def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None: ...
-
-
 ACROSS = (
     new_builder("v-across")
     .type_long()
@@ -271,7 +260,7 @@ class AcrossInputs(Program):
     def build(self, p: Pipeline) -> None:
         left = p.source(NUMBERS, 1).process(Sender(ACROSS, among(5, 6))).with_parallelism(1)
         right = p.source(NUMBERS, 1).process(Sender(ACROSS, among(1, 2))).with_parallelism(1)
-        both = left.connect_and_process(right, Both()).with_parallelism(1)
+        both = left.connect_and_process(right, PassEither()).with_parallelism(1)
         p.collect(both.process(Logs()).with_parallelism(1).second)
 
     def check(self, run: Run) -> None:

@@ -21,7 +21,20 @@ from dsv2.watermark import (
 )
 from tests.conformance.functions import FEW, NUMBERS, is_of_others, mod3
 from tests.conformance.harness import Pipeline, Program, Run
-from tests.conformance.watermarks import PEEK, POLL, Recorder, Sender, among, check_received, send, signals, values
+from tests.conformance.watermarks import (
+    FROM_FIRST,
+    FROM_SECOND,
+    PEEK,
+    POLL,
+    Recorder,
+    Sender,
+    SidesRecorder,
+    among,
+    check_received,
+    send,
+    signals,
+    values,
+)
 from tests.oracles.channels import Rule, Signal, is_legal
 
 
@@ -234,40 +247,24 @@ class EmittedEverywhere(Program):
         ]
 
 
-class TwoSided(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
-    """Logs the watermarks of both inputs as (subtask, input, value)."""
+class TwoSided(SidesRecorder, TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
+    """With two inputs."""
 
     def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None: ...
     def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None: ...
 
-    def on_watermark_from_first_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        if not is_of_others(watermark):
-            output.collect((ctx.task_info.index_of_this_subtask, 1, watermark.value))
-        return PEEK
-
-    def on_watermark_from_second_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        if not is_of_others(watermark):
-            output.collect((ctx.task_info.index_of_this_subtask, 2, watermark.value))
-        return PEEK
+    on_watermark_from_first_input = FROM_FIRST
+    on_watermark_from_second_input = FROM_SECOND
 
 
-class BroadcastSided(TwoInputBroadcastStreamProcessFunction[Any, Any, Any]):
-    """The same for a function with a broadcast input."""
+class BroadcastSided(SidesRecorder, TwoInputBroadcastStreamProcessFunction[Any, Any, Any]):
+    """With a broadcast input."""
 
     def process_record_from_non_broadcast_input(self, record: Any, output: Any, ctx: Any) -> None: ...
     def process_record_from_broadcast_input(self, record: Any, ctx: Any) -> None: ...
 
-    def on_watermark_from_non_broadcast_input(
-        self, watermark: Watermark, output: Any, ctx: Any
-    ) -> WatermarkHandlingResult:
-        if not is_of_others(watermark):
-            output.collect((ctx.task_info.index_of_this_subtask, 1, watermark.value))
-        return PEEK
-
-    def on_watermark_from_broadcast_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        if not is_of_others(watermark):
-            output.collect((ctx.task_info.index_of_this_subtask, 2, watermark.value))
-        return PEEK
+    on_watermark_from_non_broadcast_input = FROM_FIRST
+    on_watermark_from_broadcast_input = FROM_SECOND
 
 
 @dataclass(frozen=True)

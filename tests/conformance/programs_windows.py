@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsv2 import Collector, OutputTag, PartitionedContext
-from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import (
     OneInputWindowStreamProcessFunction,
     TimeType,
@@ -24,8 +23,9 @@ from dsv2.extension.window import (
     with_late_output,
 )
 from dsv2.state import StateDeclaration, StateDeclarations, aggregate_of
-from tests.conformance.functions import Stamped, parity
+from tests.conformance.functions import Stamped, itself, one_key, parity
 from tests.conformance.harness import Pipeline, Program, Run
+from tests.conformance.timing import per_event
 from tests.durations import ms
 from tests.windows import Event, FlinkGenerator, TwoInputWindowRecorder, WindowRecorder
 
@@ -43,11 +43,6 @@ def seconds(element: int) -> int:
 def with_breaks(element: int) -> int:
     """The time of an element in ms, with a break of five seconds after every five elements."""
     return (element + element // 5 * 5) * SECOND
-
-
-def one_key(record: Any) -> int:
-    """A key selector."""
-    return 0
 
 
 def fired(events: Iterable[Event]) -> list[Event]:
@@ -386,8 +381,7 @@ class OwnGenerator(Program):
 
     def build(self, p: Pipeline) -> None:
         mine = one_channel(p, self)
-        builder = EventTimeExtension.new_watermark_generator_builder(itself).per_event_watermark()
-        timed = mine.process(builder.build_as_process_function()).with_parallelism(1)
+        timed = mine.process(per_event(itself)).with_parallelism(1)
         p.collect(timed.key_by(one_key).process(window(WindowStrategy.tumbling(ms(10)), WindowRecorder())))
 
     def check(self, run: Run) -> None:
@@ -445,11 +439,6 @@ class OfProgram:
 def time_of(record: tuple[str, int]) -> int:
     """The time of a record."""
     return record[1]
-
-
-def itself(time: int) -> int:
-    """Time: the record itself."""
-    return time
 
 
 OTHERS = (

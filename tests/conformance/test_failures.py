@@ -13,7 +13,7 @@ from dsv2.jobs.handle import JobRuntime
 from dsv2.local import LocalRuntime
 from dsv2.runtime.state.key_groups import subtask_of
 from tests.conformance import failures, failures_contracts
-from tests.conformance.failing import Failure
+from tests.conformance.failing import ANY, MESSAGE, Failure
 from tests.support import our_files
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ EVERYWHERE = (
     "none-key",
     "unhashable-key",
     "broadcast",
-    "window-trigger",
+    "window-on_trigger",
     "on_event_timer",
     "on_processing_timer",
 )
@@ -41,24 +41,25 @@ def error_of(failure: Failure, runtime: JobRuntime, mode: RuntimeExecutionMode, 
     env = ExecutionEnvironment.get_instance(runtime)
     env.set_parallelism(2)
     env.set_execution_mode(mode)
-    failure.build(env)
+    failure.build(env).with_uid("bad")
     with pytest.raises(UserFunctionError) as caught:
         env.execute(failure.name, **options)
     return caught.value
 
 
 def check(failure: Failure, error: UserFunctionError) -> None:
-    owner = failure.subtask
-    if owner is None:
-        owner = subtask_of(int(failure.fields["key"] or 0), 128, 2)
-    assert (error.operator, error.callback, error.subtask) == (failure.operator, failure.callback, owner)
-    assert {name: getattr(error, name) for name in failure.fields} == failure.fields
+    key = failure.owner if failure.key is None else int(failure.key)
+    operator, subtask = f"{failure.kind} (uid 'bad')", 1 if key is None else subtask_of(key, 128, 2)
+    assert (error.operator, error.callback, error.subtask) == (operator, failure.callback, subtask)
+    assert (error.cause_type, error.key) == (failure.cause, failure.key)
+    assert failure.record is ANY or error.record == failure.record
     file, _, line = error.location.rpartition(":")
     assert linecache.getline(file, int(line)).rstrip().endswith("# here")
-    if failure.fields["cause_type"] == "ValueError":
+    if failure.cause == "ValueError":
+        assert error.cause_message == MESSAGE
         assert "in fail\n" in error.traceback_text
         assert not our_files(error.traceback_text)
-    for said in (failure.operator, failure.callback, error.location, error.cause_type):
+    for said in (operator, failure.callback, error.location, error.cause_type):
         assert said in str(error)
 
 

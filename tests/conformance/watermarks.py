@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dsv2.functions import OneInputStreamProcessFunction, TwoOutputStreamProcessFunction
+from dsv2.functions import (
+    OneInputStreamProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+    TwoOutputStreamProcessFunction,
+)
 from dsv2.watermark import (
     BoolWatermark,
     BoolWatermarkDeclaration,
@@ -49,6 +53,45 @@ class Sender(OneInputStreamProcessFunction[int, int]):
             send(ctx.non_partitioned_context, self.declaration, value)
 
 
+class SendAtEnd(OneInputStreamProcessFunction[Any, Any]):
+    """Forwards records, and sends ``value`` at the end."""
+
+    def __init__(self, declaration: WatermarkDeclaration, value: int) -> None:
+        self.declaration = declaration
+        self.value = value
+
+    def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
+        return [self.declaration]
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        output.collect(record)
+
+    def end_input(self, ctx: Any) -> None:
+        send(ctx, self.declaration, self.value)
+
+
+class TwoInputRecorder(TwoInputNonBroadcastStreamProcessFunction[Any, Any, tuple[int, Any]]):
+    """Emits records of both inputs, and the watermark ``declaration``, which comes from the first, as Recorder does."""
+
+    def __init__(self, declaration: WatermarkDeclaration) -> None:
+        self.declaration = declaration
+
+    def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None:
+        output.collect((ctx.task_info.index_of_this_subtask, record))
+
+    def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None:
+        output.collect((ctx.task_info.index_of_this_subtask, record))
+
+    def on_watermark_from_first_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        if self.declaration.matches(watermark):
+            output.collect((ctx.task_info.index_of_this_subtask, watermark))
+        return PEEK
+
+    def on_watermark_from_second_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        assert watermark.identifier != self.declaration.identifier, "a barrier comes from the first input"
+        return PEEK
+
+
 class Recorder(TwoOutputStreamProcessFunction[Any, Any, tuple[int, Any]]):
     """Forwards records to its first output, and logs everything to its second, as (subtask, element).
 
@@ -69,6 +112,26 @@ class Recorder(TwoOutputStreamProcessFunction[Any, Any, tuple[int, Any]]):
             return PEEK
         second_output.collect((ctx.task_info.index_of_this_subtask, watermark))
         return self.answer
+
+
+class SidesRecorder:
+    """Emits the watermarks of both inputs as (subtask, input, value)."""
+
+    def _first(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        return self._emit(1, watermark, output, ctx)
+
+    def _second(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        return self._emit(2, watermark, output, ctx)
+
+    def _emit(self, side: int, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        if not is_of_others(watermark):
+            output.collect((ctx.task_info.index_of_this_subtask, side, watermark.value))
+        return PEEK
+
+
+# Typed Any so that every kind can use them.
+FROM_FIRST: Any = SidesRecorder._first
+FROM_SECOND: Any = SidesRecorder._second
 
 
 def among(*numbers: int) -> Callable[[int], int | None]:
