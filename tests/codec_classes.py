@@ -131,26 +131,8 @@ class Property:
         return int(vars(self)["size"]) + 1
 
 
-CLASSES = [
-    *(
-        Tweet,
-        Open,
-        Open.Shade,
-        Checked,
-        Boxed,
-        Counted,
-        Pair,
-        PairAndMore,
-        Colour,
-        Access,
-        Level,
-        Kind,
-        Bag,
-        Celsius,
-        Numbers,
-    ),
-    *(Plain, Slotted, Property, Shadowed),
-]
+CLASSES = [Tweet, Open, Open.Shade, Checked, Boxed, Counted, Pair, PairAndMore, Colour, Access, Level, Kind, Bag]
+CLASSES += [Celsius, Numbers, Plain, Slotted, Property, Shadowed]
 OWN = Codec(TypeRegistry(CLASSES))
 PLAIN = Codec(TypeRegistry())
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -180,60 +180,32 @@ def _running(make: Callable[[Path], ServerT]) -> Iterator[ServerT]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="session")
-def kafka_broker() -> Iterator[KafkaBroker]:
-    """The broker of a test run. Tests share it and use their own topics."""
-    with _running(KafkaBroker) as broker:
-        yield broker
+def _server(make: Callable[[Path], ServerT], scope: Literal["session", "function"] = "session") -> Any:
+    """A fixture of a server."""
+
+    @pytest.fixture(scope=scope)
+    def server() -> Iterator[ServerT]:
+        with _running(make) as running:
+            yield running
+
+    return server
 
 
-@pytest.fixture(scope="session")
-def restarted_kafka_broker() -> Iterator[KafkaBroker]:
-    """The broker that tests may kill, if they start it again. They share it and use their own topics."""
-    with _running(KafkaBroker) as broker:
-        yield broker
+# Tests share those of a test run, and use their own topics, tables and folders.
+kafka_broker = _server(KafkaBroker)
+restarted_kafka_broker = _server(KafkaBroker)
+"""The broker that tests may kill, if they start it again."""
 
+own_kafka_broker = _server(KafkaBroker, "function")
+postgres_server = _server(PostgresServer)
+own_postgres_server = _server(PostgresServer, "function")
+"""A database server that a test may stop, kill and restart."""
 
-@pytest.fixture
-def own_kafka_broker() -> Iterator[KafkaBroker]:
-    """A broker for one test."""
-    with _running(KafkaBroker) as broker:
-        yield broker
+postgres_server_without_decoding = _server(partial(PostgresServer, wal_level="replica"), "function")
+"""A database server with default settings, which has no logical decoding."""
 
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
-    """The database server of a test run. Tests share it and use their own tables."""
-    with _running(PostgresServer) as server:
-        yield server
-
-
-@pytest.fixture
-def own_postgres_server() -> Iterator[PostgresServer]:
-    """A database server that a test may stop, kill and restart."""
-    with _running(PostgresServer) as server:
-        yield server
-
-
-@pytest.fixture
-def postgres_server_without_decoding() -> Iterator[PostgresServer]:
-    """A database server with default settings, which has no logical decoding."""
-    with _running(partial(PostgresServer, wal_level="replica")) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def s3_server() -> Iterator[S3Server]:
-    """A server with the interface of S3. Tests share its bucket, and use their own folders."""
-    with _running(S3Server) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def hdfs_cluster() -> Iterator[HdfsCluster]:
-    """An HDFS cluster of one process. Tests share it, and use their own folders."""
-    with _running(HdfsCluster) as cluster:
-        yield cluster
+s3_server = _server(S3Server)
+hdfs_cluster = _server(HdfsCluster)
 
 
 @pytest.fixture(scope="session")

@@ -133,52 +133,14 @@ def samples() -> list[bytes]:
     own: list[Any] = [1]
     own.append(own)
     table = pa.table({"x": [1, 2, 3], "y": [1.5, 2.5, 3.5]})
-    values: list[Any] = [
-        *(None, 1, "text", 1 << 70, "\ud800", [1, "a", None, 1.5, (2,)], {"a": [1], "b": {"c": (1, 2)}}, own),
-        *(
-            [Point(1, 2.0)] * 3,
-            [Pair(Point(1, 1.0), None), Pair(1, 2)],
-            {Colour.RED: Access(3)},
-            Plain([Plain(1)]),
-            Bag(a=1),
-        ),
-        *(
-            [{"a": 1, "b": "x"}] * 3,
-            list(range(50)),
-            [0.5] * 50,
-            {1, 2},
-            frozenset("ab"),
-            deque([1], 3),
-            Counter("aab"),
-        ),
-        *(
-            defaultdict(list, a=[1]),
-            datetime(2024, 1, 1, tzinfo=ZoneInfo("Europe/Paris")),
-            datetime(2024, 1, 1, tzinfo=UTC),
-        ),
-        *(
-            timedelta(1),
-            Decimal("1.5"),
-            Fraction(1, 3),
-            UUID(int=5),
-            PurePosixPath("a"),
-            range(5),
-            slice(1, 2),
-            1j,
-            int,
-            Point,
-        ),
-        *(
-            bytearray(b"abc"),
-            np.arange(5),
-            np.float64(1.5),
-            pd.Timestamp(1),
-            pd.Timedelta(1),
-            table,
-            pa.array([1, None, 3]),
-        ),
-        [records_of(table, Point)],
-    ]
+    paris = datetime(2024, 1, 1, tzinfo=ZoneInfo("Europe/Paris"))
+    values: list[Any] = [None, 1, "text", 1 << 70, "\ud800", [1, "a", None, 1.5, (2,)], {"a": [1], "b": {"c": (1, 2)}}]
+    values += [own, [Point(1, 2.0)] * 3, [Pair(Point(1, 1.0), None), Pair(1, 2)], {Colour.RED: Access(3)}]
+    values += [Plain([Plain(1)]), Bag(a=1), [{"a": 1, "b": "x"}] * 3, list(range(50)), [0.5] * 50, {1, 2}]
+    values += [frozenset("ab"), deque([1], 3), Counter("aab"), defaultdict(list, a=[1]), paris, paris.astimezone(UTC)]
+    values += [timedelta(1), Decimal("1.5"), Fraction(1, 3), UUID(int=5), PurePosixPath("a"), range(5), slice(1, 2)]
+    values += [1j, int, Point, bytearray(b"abc"), np.arange(5), np.float64(1.5), pd.Timestamp(1), pd.Timedelta(1)]
+    values += [table, pa.array([1, None, 3]), [records_of(table, Point)]]
     single = [codec.dumps(value) for value in values]
     shared = [1]
     columns = [values[:8], [Pair(shared, shared), Pair(own, 1)], [(1, 0, "w", 5)], records_of(table, Point)]
@@ -233,30 +195,22 @@ def _run(number: int, kind: str | None, draw: random.Random) -> list[Any]:
     inside: list[Any] = [nodes.PLACES, [max(0, number - draw.choice((1, 1, 1, 1, 1, 1, 1, 2))) for _ in range(2)]]
     two = [nodes.ATOMS, [2]]
     field = [nodes.PLACES, inside[1][:1]] if number and draw.random() < 0.98 else [nodes.ATOMS, [1]]
-    nodes_by_name = dict[str, Any](
-        (
-            ("tuple", [nodes.TUPLES, [field, field]]),
-            ("list", [nodes.CONTAINERS, "list", None, two, inside, None]),
-            ("set", [nodes.CONTAINERS, "set", None, two, inside, None]),
-            ("dict", [nodes.CONTAINERS, "dict", None, two, inside, inside]),
-            ("frozenset", [nodes.SEQUENCES, "frozenset", two, inside]),
-            ("bytearray", [nodes.CONVERTED, "bytearray", field]),
-            ("numpy.ndarray", [nodes.CONVERTED, "numpy.ndarray", [nodes.TUPLES, [field] * 3]]),
-            ("tests.hostile:Point", [nodes.RECORDS, "tests.hostile:Point", ["x", "y"], [field, field]]),
-            ("tests.hostile:Pair", [nodes.RECORDS, "tests.hostile:Pair", ["left", "right"], [field, field]]),
-            (
-                "tests.hostile:Plain",
-                [nodes.OBJECTS, "tests.hostile:Plain", [nodes.DICTS, [nodes.ATOMS, ["value"]], [field]]],
-            ),
-        )
-    )
+    plain = [nodes.DICTS, [nodes.ATOMS, ["value"]], [field]]
+    nodes_by_name: dict[str, Any] = {
+        "tuple": [nodes.TUPLES, [field, field]],
+        "list": [nodes.CONTAINERS, "list", None, two, inside, None],
+        "set": [nodes.CONTAINERS, "set", None, two, inside, None],
+        "dict": [nodes.CONTAINERS, "dict", None, two, inside, inside],
+        "frozenset": [nodes.SEQUENCES, "frozenset", two, inside],
+        "bytearray": [nodes.CONVERTED, "bytearray", field],
+        "numpy.ndarray": [nodes.CONVERTED, "numpy.ndarray", [nodes.TUPLES, [field] * 3]],
+        "tests.hostile:Point": [nodes.RECORDS, "tests.hostile:Point", ["x", "y"], [field, field]],
+        "tests.hostile:Pair": [nodes.RECORDS, "tests.hostile:Pair", ["left", "right"], [field, field]],
+        "tests.hostile:Plain": [nodes.OBJECTS, "tests.hostile:Plain", plain],
+    }
     name = draw.choice(list(nodes_by_name)) if kind is None else kind
-    return [
-        name,
-        [nodes.ATOMS, [None]],
-        1,
-        [nodes.ATOMS, [1]] if number == 0 and kind == "tuple" else nodes_by_name[name],
-    ]
+    node = [nodes.ATOMS, [1]] if number == 0 and kind == "tuple" else nodes_by_name[name]
+    return [name, [nodes.ATOMS, [None]], 1, node]
 
 
 _ATOMS: tuple[Callable[[random.Random], Any], ...] = (

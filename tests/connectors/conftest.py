@@ -7,8 +7,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
+from tests.kafka_topics import Topics
 from tests.replicated_tables import Table
+
+
+@pytest.fixture(scope="session")
+def topics(kafka_broker: KafkaBroker) -> Topics:
+    return Topics(kafka_broker.bootstrap_servers)
 
 
 @pytest.fixture

@@ -84,6 +84,14 @@ def test_repeated_batch_is_written_once(output: Output) -> None:
     assert output.numbers() == [1, 2, 3, 4, 5]
 
 
+def test_another_job_or_sink_is_no_repeat(output: Output) -> None:
+    for number, (job, uid) in enumerate((("a", "out"), ("b", "out"), ("a", "other"))):
+        info = SinkInfo(f"{output.job}-{job}", uid, 2, RUN)
+        output.sink.begin(info, 0)
+        output.sink.write(SinkBatch(info, 0, 0, iter([RecordBatch([number])])))
+    assert output.numbers() == [0, 1, 2]
+
+
 def test_batches_of_another_history_are_refused(output: Output) -> None:
     """The job was at micro-batch 2 when an older checkpoint was restored."""
     first, repeating = SinkRunInfo("a"), SinkRunInfo("b", 1, ("a",))

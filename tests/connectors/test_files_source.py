@@ -21,13 +21,12 @@ from dsv2.connectors.files import FileFormat, FilesSource, LocalFile, csv_rows, 
 from dsv2.errors import ConfigurationError, JobError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.local import LocalRuntime
-from dsv2.runtime.sources.coordinator import SourceCoordinator
-from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset, orders
+from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset
 from dsv2.sinks import CollectSink
 from dsv2.sources import SplitBatch
 from dsv2.testing import ManualClock
 from tests.durations import ms
-from tests.support import local_environment, operator_named
+from tests.source_runs import SourceRun
 
 
 class Sale(NamedTuple):
@@ -133,35 +132,27 @@ def test_parquet_is_split_between_row_groups(tmp_path: Path) -> None:
     assert places.stop(sales, 0, end, end) == end
 
 
-class Driver:
-    """A run of a job that consists of this source only, without tasks."""
+class Run(SourceRun):
+    """A run of a job that consists of a ``FilesSource``. An hour passes before each micro-batch."""
 
     def __init__(self, source: FilesSource[Any], offset: SourceOffset = BEFORE_START) -> None:
-        env = local_environment()
-        env.from_source(source).with_uid("in").to_sink(CollectSink())
-        self.source = source
-        self.clock = ManualClock()
-        self.coordinator = SourceCoordinator(source, operator_named(env.build_plan(), "in"), self.clock)
-        self.offset = offset
+        super().__init__(source, offset, 1, ManualClock(step=ms(3_600_000)))
 
-    def batch(self) -> list[str]:
-        """The splits of the next micro-batch, an hour later."""
-        self.clock.advance(ms(3_600_000))
-        before, self.offset = self.offset, self.coordinator.next(self.offset)
-        if self.offset == before:
+    def planned(self) -> list[str]:
+        """The splits of the next micro-batch."""
+        if not self.plan_next(commits=False):
             return []
-        found = orders(self.offset, self.source.split_serializer)
-        return [f"{split.stop.name} {split.start.position}" for order in found for split in order.portions]
+        return [f"{split.stop.name} {split.start.position}" for order in self.orders() for split in order.portions]
 
 
 def test_files_are_assigned_in_order_within_the_limit(tmp_path: Path) -> None:
     for name in ("b", "a", "d", "c"):
         (tmp_path / name).write_text("12345\n" * 10)
-    driver = Driver(FilesSource(tmp_path, text_lines(int), bytes_per_batch=90))
-    assert [driver.batch() for _ in range(4)] == [["a 0", "b 0"], ["a 45", "b 45", "c 0"], ["d 0"], []]
-    driver = Driver(FilesSource(tmp_path, text_lines(int), files_per_batch=3))
-    assert [driver.batch() for _ in range(3)] == [["a 0", "b 0", "c 0"], ["d 0"], []]
-    assert driver.coordinator.ended
+    run = Run(FilesSource(tmp_path, text_lines(int), bytes_per_batch=90))
+    assert [run.planned() for _ in range(4)] == [["a 0", "b 0"], ["a 45", "b 45", "c 0"], ["d 0"], []]
+    run = Run(FilesSource(tmp_path, text_lines(int), files_per_batch=3))
+    assert [run.planned() for _ in range(3)] == [["a 0", "b 0", "c 0"], ["d 0"], []]
+    assert run.driver.ended
 
 
 def test_new_files_are_found_and_old_ones_are_not_read_again(tmp_path: Path) -> None:
@@ -170,15 +161,15 @@ def test_new_files_are_found_and_old_ones_are_not_read_again(tmp_path: Path) -> 
     (tmp_path / "_part").write_text("1\n")
     (tmp_path / "folder").mkdir()
     source = FilesSource(tmp_path, text_lines(int), discovery_interval=ms(1))
-    driver = Driver(source)
-    assert driver.batch() == ["b 0"]
+    run = Run(source)
+    assert run.planned() == ["b 0"]
     (tmp_path / "a").write_text("1\n")
-    assert driver.batch() == ["a 0"]
-    assert Driver(source, driver.offset).batch() == []
+    assert run.planned() == ["a 0"]
+    assert Run(source, run.offset).planned() == []
     (tmp_path / "c").write_text("1\n")
     (tmp_path / "b").unlink()
-    again = Driver(source, driver.offset)
-    assert again.batch() == ["c 0"]
+    again = Run(source, run.offset)
+    assert again.planned() == ["c 0"]
     assert again.offset["enumerator"]["finished"] == ["a", "c"]
 
 
@@ -186,7 +177,7 @@ def test_patterns_match_in_subfolders(tmp_path: Path) -> None:
     (tmp_path / "day" / "_tmp").mkdir(parents=True)
     for name in ("x.json", "day/y.json", "day/z.txt", "day/_tmp/w.json"):
         (tmp_path / name).write_text("{}\n")
-    assert Driver(FilesSource(tmp_path, json_lines(dict), pattern="**/*.json")).batch() == ["day/y.json 0", "x.json 0"]
+    assert Run(FilesSource(tmp_path, json_lines(dict), pattern="**/*.json")).planned() == ["day/y.json 0", "x.json 0"]
 
 
 def hour_of(record: int) -> int:
@@ -255,14 +246,14 @@ def test_undecodable_parquet_row_is_named(limit: int | None, tmp_path: Path) -> 
 
 def test_missing_directory_or_file(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"The directory .*nowhere of a FilesSource does not exist"):
-        Driver(FilesSource(tmp_path / "nowhere", text_lines(str))).batch()
+        Run(FilesSource(tmp_path / "nowhere", text_lines(str))).planned()
     for name in "ab":
         (tmp_path / name).write_text("1\n")
-    driver = Driver(FilesSource(tmp_path, text_lines(str), files_per_batch=1))
-    driver.batch()
+    run = Run(FilesSource(tmp_path, text_lines(str), files_per_batch=1))
+    run.planned()
     (tmp_path / "b").unlink()
     with pytest.raises(JobError, match="b was removed before it was read"):
-        driver.batch()
+        run.planned()
 
 
 def test_truncated_file_is_detected(tmp_path: Path) -> None:

@@ -29,11 +29,6 @@ from tests.kafka_topics import Topics
 PLACES = [TopicPartition("readings", number) for number in range(3)]
 
 
-@pytest.fixture(scope="module")
-def topics(kafka_broker: KafkaBroker) -> Topics:
-    return Topics(kafka_broker.bootstrap_servers)
-
-
 def broker_of(
     servers: str, group: str, retry_timeout: timedelta = timedelta(seconds=20), clock: Clock | None = None
 ) -> Broker:

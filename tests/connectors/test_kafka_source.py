@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -13,29 +12,23 @@ import pytest
 
 from components.kafka import PASSWORD, USER, KafkaBroker
 from dsv2 import DeadLetter, ErrorPolicy, ExecutionEnvironment, JobError
-from dsv2.base.clock import SystemClock
 from dsv2.connectors.kafka import KafkaMessage, KafkaSource, KafkaSplit, OffsetsInitializer, keys_and_values, values
 from dsv2.errors import ConfigurationError, UserFunctionError
 from dsv2.local import LocalRuntime
 from dsv2.model import RecordPosition
-from dsv2.runtime.sources.coordinator import SourceCoordinator
-from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset, orders
+from dsv2.runtime.sources.offsets import BEFORE_START
 from dsv2.sinks import CollectSink
 from dsv2.sources import SourceReader
 from tests.durations import ms
 from tests.kafka_topics import Topics
-from tests.support import local_environment, operator_named
+from tests.source_runs import Reader, SourceRun
+from tests.support import local_environment
 
 T = TypeVar("T")
 LATEST = OffsetsInitializer.latest()
 INTEGERS = values(int)
 EARLIEST = OffsetsInitializer.earliest()
 SECONDS = 30.0
-
-
-@pytest.fixture(scope="module")
-def topics(kafka_broker: KafkaBroker) -> Topics:
-    return Topics(kafka_broker.bootstrap_servers)
 
 
 def read(source: KafkaSource[T], parallelism: int = 2, **options: Any) -> list[T]:
@@ -178,47 +171,17 @@ def test_reading_starts_at_the_committed_offsets(topics: Topics) -> None:
 # --- From one micro-batch to the next --------------------------------------------------------------------------------
 
 
-class Reader:
-    """The reader's context of the job, without any function."""
-
-    subtask, parallelism = 0, 1
-
-    def emit_watermark(self, watermark: Any, /) -> None: ...
-    def mark_idle(self) -> None: ...
-    def mark_active(self) -> None: ...
-    def count(self, name: str, amount: int = 1) -> None: ...
-
-
-class Run:
-    """A run of a job that consists of this source only: plans micro-batches and reads them."""
-
-    def __init__(self, source: KafkaSource[Any], offset: SourceOffset = BEFORE_START, parallelism: int = 2) -> None:
-        env = local_environment(parallelism)
-        env.from_source(source).with_uid("in").to_sink(CollectSink())
-        self.source = source
-        self.offset = offset
-        self.driver = SourceCoordinator(source, operator_named(env.build_plan(), "in"), SystemClock())
+class Run(SourceRun):
+    """A run of a job that consists of a ``KafkaSource``."""
 
     def batch(self, limit: int | None = None) -> list[Any]:
-        """The records of the next micro-batch, empty if there is no new data."""
+        """The records of the next micro-batch, empty if there is no new data, after the previous one is complete."""
         if self.offset != BEFORE_START:
             self.driver.commit(self.offset)
-        there = self.driver.next(self.offset, limit)
-        if there == self.offset:
-            return []
-        self.offset = json.loads(json.dumps(there))
-        return self.repeated()
+        return self.repeated() if self.plan_next(limit, commits=False) else []
 
     def repeated(self) -> list[Any]:
-        """The records of the last micro-batch, read again."""
-        reader = self.source.create_reader(Reader())
-        portions = [
-            portion for order in orders(self.offset, self.source.split_serializer) for portion in order.portions
-        ]
-        batches = [batch for each in portions for batch in reader.read(each.start, each.stop)]
-        found = [record for batch in batches for record in batch.records]
-        reader.close()
-        return sorted(found)
+        return sorted(super().repeated())
 
     def owners(self) -> dict[str, int]:
         return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,34 +16,22 @@ from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
 from dsv2 import ExecutionEnvironment, Trigger
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
-from dsv2.connectors.postgres import PostgresSink, PostgresSource, batch_ledger, drop_replication
-from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.connectors.postgres import PostgresSink, batch_ledger
 from dsv2.local import LocalRuntime
 from dsv2.sinks import ParallelSink
 from dsv2.sources import DataGeneratorSource
-from dsv2.state import StateDeclarations
 from dsv2.testing import ManualClock
-from tests.durations import ms
 from tests.kafka_topics import Topics
+from tests.numbering import Numbering
 from tests.steps import KilledError, Steps, steps_of, steps_of_files
-
-COUNT = StateDeclarations.value_state("count", int, default=0)
-
-
-class Counting(OneInputStreamProcessFunction[int, tuple[int, int]]):
-    """Emits each number with how often it has been seen."""
-
-    def uses_states(self) -> Any:
-        return [COUNT]
-
-    def process_record(self, record: int, output: Any, ctx: Any) -> None:
-        count = ctx.state_manager.get_state(COUNT)
-        count.update(count.value() + 1)
-        output.collect((record, count.value()))
 
 
 def last_bit(number: int) -> int:
     return number % 2
+
+
+def pair_of(key: int, number: int, nth: int) -> tuple[int, int]:
+    return number, nth
 
 
 def itself(number: int) -> int:
@@ -75,7 +62,7 @@ def test_from_kafka_to_kafka(kafka_broker: KafkaBroker, tmp_path: Path) -> None:
         env = ExecutionEnvironment.get_instance(runtime="local")
         env.set_parallelism(2)
         source = KafkaSource(topics.bootstrap_servers, topics=[numbers], decode=values(int), records_per_batch=3)
-        counted = env.from_source(source, "numbers").key_by(itself).process(Counting()).with_uid("count")
+        counted = env.from_source(source, "numbers").key_by(itself).process(Numbering(pair_of)).with_uid("count")
         counted.to_sink(KafkaSink(topics.bootstrap_servers, counts, text_of)).with_uid("counts")
         with pytest.MonkeyPatch.context() as patch, steps_of_files(step):
             kill_after_writes(patch, KafkaSink, step)
@@ -103,7 +90,7 @@ def test_rows_are_inserted_once_although_the_job_is_killed_at_any_step(
         env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock(), fast=True))
         env.set_parallelism(2)
         numbers = env.from_source(DataGeneratorSource(last_bit, count=4, records_per_batch=2)).with_uid("numbers")
-        counted = numbers.key_by(itself).process(Counting()).with_uid("count")
+        counted = numbers.key_by(itself).process(Numbering(pair_of)).with_uid("count")
         counted.to_sink(PostgresSink(postgres_server.conninfo, table, ["number", "nth"])).with_uid("counts")
         transaction = (PostgresSink, "write"), (batch_ledger, "_write_rows"), (batch_ledger.BatchLedger, "_update")
         with steps_of_files(step), steps_of(step, *transaction):
@@ -121,53 +108,3 @@ def test_rows_are_inserted_once_although_the_job_is_killed_at_any_step(
             rows = connection.execute(f"SELECT number, nth FROM {table} ORDER BY number, nth".encode()).fetchall()
             assert rows == [(0, 1), (0, 2), (1, 1), (1, 2)], number
     assert number > 40
-
-
-@pytest.mark.postgres
-def test_table_is_followed_until_the_job_is_stopped(postgres_server: PostgresServer, tmp_path: Path) -> None:
-    server = postgres_server.conninfo
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute("CREATE TABLE local_items (id int PRIMARY KEY, name text)")
-        connection.execute("CREATE TABLE local_copies (id int PRIMARY KEY, name text)")
-        connection.execute("INSERT INTO local_items SELECT n, 'row' FROM generate_series(1, 5) n")
-
-        def start() -> Any:
-            env = ExecutionEnvironment.get_instance(runtime="local")
-            source = PostgresSource(server, "local_items", slot_name="local_items", decode=tuple_of)
-            changes = env.from_source(source, "items").filter(has_row).map(row_of)
-            changes.to_sink(PostgresSink(server, "local_copies", ["id", "name"], key=["id"])).with_uid("copies")
-            return env.execute_async("copy", checkpoint_location=tmp_path, trigger=Trigger.processing_time(ms(50)))
-
-        def wait_for(name: str, count: int) -> None:
-            for _ in range(600):
-                query = "SELECT count(*) FROM local_copies WHERE name = %s"
-                if connection.execute(query, [name]).fetchone() == (count,):
-                    return
-                assert job.exception() is None
-                threading.Event().wait(0.05)
-            raise AssertionError(connection.execute("SELECT * FROM local_copies").fetchall())
-
-        job = start()
-        wait_for("row", 5)
-        connection.execute("UPDATE local_items SET name = 'new' WHERE id > 2")
-        wait_for("new", 3)
-        job.stop()
-        connection.execute("INSERT INTO local_items SELECT n, 'later' FROM generate_series(6, 9) n")
-        job = start()
-        wait_for("later", 4)
-        job.stop()
-        assert job.result()
-        drop_replication(server, "local_items", "local_items")
-
-
-def tuple_of(row: dict[str, Any]) -> tuple[int, str]:
-    return row["id"], row["name"]
-
-
-def has_row(change: Any) -> bool:
-    return change.row is not None
-
-
-def row_of(change: Any) -> tuple[int, str]:
-    row: tuple[int, str] = change.row
-    return row

@@ -139,7 +139,9 @@ def test_table_that_moves_to_another_schema_during_the_snapshot(table: Table) ->
         ("id int PRIMARY KEY DEFERRABLE", FULL, "is DEFERRABLE"),
         ("a int, id int GENERATED ALWAYS AS (a * 2) STORED PRIMARY KEY", "", "contains the generated column id"),
         ("id int UNIQUE NOT NULL", "ALTER TABLE {0} REPLICA IDENTITY USING INDEX {0}_id_key", "has no primary key"),
-        ("id int PRIMARY KEY", "ALTER TABLE {} REPLICA IDENTITY NOTHING", "replica identity is not the primary key"),
+        ("id int PRIMARY KEY", "ALTER TABLE {} REPLICA IDENTITY NOTHING", r"not the primary key.* public\..* DEFAULT"),
+        ("id int PRIMARY KEY", "ALTER TABLE {} SET UNLOGGED", "is not an ordinary table"),
+        ("id int PRIMARY KEY, dsv2_row int", "", 'DuplicateColumn: column "dsv2_row"'),
     ],
 )
 def test_refused_tables_are_not_published(new_table: NewTable, columns: str, statement: str, found: str) -> None:
@@ -151,6 +153,13 @@ def test_refused_tables_are_not_published(new_table: NewTable, columns: str, sta
     assert kept_slots(table) == []
     assert table.execute("SELECT FROM pg_publication WHERE pubname = 'dsv2_{}'") == []
     table.execute("UPDATE {} SET " + first + " = 3", "DELETE FROM {}")
+
+
+def test_missing_table_is_refused(table: Table) -> None:
+    table.execute("DROP TABLE {}")
+    with pytest.raises(JobError, match=r"Table followed_.* does not exist"):
+        Run(table.source()).batch()
+    assert kept_slots(table) == []
 
 
 def test_partition_is_read_as_a_table(new_table: NewTable) -> None:

@@ -72,15 +72,6 @@ def items(*numbers: int) -> list[Item]:
     return [Item(number, f"n{number}") for number in numbers]
 
 
-def test_another_job_or_sink_is_no_repeat(table: Table) -> None:
-    sink = table.sink()
-    for number, (job, uid) in enumerate([("a", "x"), ("b", "x"), ("a", "y")]):
-        info = SinkInfo(f"{table.job}-{job}", uid, 1)
-        sink.begin(info, 0)
-        sink.write(SinkBatch(info, 0, 0, iter([RecordBatch(items(number))])))
-    assert table.rows() == items(0, 1, 2)
-
-
 def test_rows_are_replaced_and_deleted_by_key(keyed: Table) -> None:
     sink = keyed.sink(key=["id"], deletes=lambda item: item.text == "gone")
     keyed.begin(sink, 0)

@@ -13,9 +13,9 @@ from components.postgres import PostgresServer
 from dsv2 import JobError
 from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
 from dsv2.errors import ConfigurationError
-from dsv2.runtime.sources.offsets import orders
 from tests.durations import ms
-from tests.replicated_tables import Reader, Run, Table, summaries
+from tests.replicated_tables import Run, Table, summaries
+from tests.source_runs import Reader
 
 NewTable: TypeAlias = Callable[[str], Table]
 
@@ -103,25 +103,6 @@ def test_dropped_slot(table: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "statement", "found"),
-    [
-        ("id int", "", "has no primary key"),
-        ("id int PRIMARY KEY", "DROP TABLE {}", "Table followed_.* does not exist"),
-        ("id int PRIMARY KEY", "ALTER TABLE {} SET UNLOGGED", "is not an ordinary table"),
-        ("id int PRIMARY KEY", "ALTER TABLE {} REPLICA IDENTITY NOTHING", r"Run ALTER TABLE public\..* DEFAULT"),
-        ("id int PRIMARY KEY, dsv2_row int", "", 'DuplicateColumn: column "dsv2_row"'),
-    ],
-)
-def test_tables_that_cannot_be_replicated(new_table: NewTable, columns: str, statement: str, found: str) -> None:
-    table = new_table(columns)
-    if statement:
-        table.execute(statement)
-    with pytest.raises(JobError, match=found):
-        Run(table.source()).batch()
-    assert kept_slots(table) == []
-
-
-@pytest.mark.parametrize(
     ("statements", "found"),
     [
         (["DROP TABLE {}"], r"is no longer the table that the job began with"),
@@ -202,7 +183,7 @@ def test_server_that_crashes_at_every_point(
 
 def read_in_a_crash(run: Run, server: PostgresServer) -> list[RowChange[Any]]:
     """The last micro-batch, read by a task while the server crashes."""
-    (order,) = orders(run.offset, run.source.split_serializer)
+    (order,) = run.orders()
     reader = run.source.create_reader(Reader())
     seen: list[RowChange[Any]] = []
     for portion in order.portions:
